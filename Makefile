@@ -1,0 +1,60 @@
+# Every target sets up what it needs: a clean clone and `make demo` or `make test` is all there is to it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+UV_VERSION := 0.13.7
+UV := .tools/uv-$(UV_VERSION)/bin/uv
+RUN := $(UV) run --locked --no-sync
+PYTEST := $(RUN) pytest
+export UV_PROJECT_ENVIRONMENT := .venv
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[36mmake %-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup ## Start a local cluster with the GPU API and a controller at work
+	@$(RUN) python -m examples.demo
+
+down: setup ## Stop the local cluster and remove its data
+	@$(RUN) kubectl-gpu down
+
+test: lint ## Run every check and every test
+	@$(PYTEST) tests
+
+test-fast: lint ## Run what needs no cluster (under a minute)
+	@$(PYTEST) tests/unit tests/simulation
+
+test-integration: setup ## Run the tests against a real API server
+	@$(PYTEST) tests/integration
+
+bench: setup ## Measure the runtime against the API server's own limits
+	@$(RUN) python -m benchmarks
+
+lint: setup ## Check style, types, imports and generated files
+	@$(RUN) ruff format --check .
+	@$(RUN) ruff check .
+	@$(RUN) mypy
+	@$(RUN) lint-imports
+	@$(RUN) python -m gpu_control_plane.api.generate --check
+
+generate: setup ## Write the CRDs and the API reference anew from the Python types
+	@$(RUN) python -m gpu_control_plane.api.generate
+
+clean: ## Remove the environment and build output (the cache of binaries stays)
+	rm -rf .venv .tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# The environment is made once and again only when the lock file changes.
+setup: .venv/.ready
+
+.venv/.ready: uv.lock pyproject.toml $(UV)
+	@python=$$(tools/find-python); \
+	echo "Setting up the Python environment ($${python:-an interpreter from uv})"; \
+	$(UV) sync --locked --quiet $${python:+--python "$$python"}
+	@touch $@
+
+$(UV):
+	@echo "Fetching uv $(UV_VERSION)"
+	@python3 -m venv $(dir $(@D)) && $(dir $@)pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.PHONY: help demo down test test-fast test-integration bench lint generate clean setup

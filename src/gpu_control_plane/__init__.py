@@ -1,0 +1,3 @@
+"""A GPU control plane for Kubernetes."""
+
+__version__ = "0.1.0"

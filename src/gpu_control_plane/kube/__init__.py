@@ -1,0 +1,1 @@
+"""What every controller needs and nothing about GPUs."""
