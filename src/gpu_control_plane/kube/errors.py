@@ -85,6 +85,7 @@ class ServerError(ApiError):
     """5xx: the server is in trouble."""
 
 
+_SERVER_FAULT = 500
 _BY_CODE: dict[int, type[ApiError]] = {
     400: BadRequest,
     401: Unauthorized,
@@ -99,5 +100,9 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 def from_status(code: int, reason: str, message: str, retry_after: float | None = None) -> ApiError:
     """The error class for a Status answer."""
-    kind = AlreadyExists if reason == "AlreadyExists" else _BY_CODE.get(code, ServerError if code >= 500 else ApiError)
+    kind = (
+        AlreadyExists
+        if reason == "AlreadyExists"
+        else _BY_CODE.get(code, ServerError if code >= _SERVER_FAULT else ApiError)
+    )
     return kind(code, reason, message, retry_after)

@@ -100,6 +100,9 @@ class Object(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True
 class Condition(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True):
     """`metav1.Condition`, the one shape all our conditions have."""
 
+    merge_key: ClassVar[str] = "type"
+    """Lists of conditions have several writers, each owning those of its types."""
+
     type: str
     status: str
     reason: str

@@ -1,0 +1,209 @@
+"""A local copy of a kind, kept true by a watch, that any number of controllers share.
+
+The copy survives everything the network does: a broken watch resumes where it stopped, an expired one is listed
+again and compared, and what vanished meanwhile is reported as deleted. While the server is away the last known
+state stays readable.
+"""
+
+import asyncio
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing
+
+import structlog
+
+from gpu_control_plane.kube.backoff import Backoff
+from gpu_control_plane.kube.collector import collection_paused
+from gpu_control_plane.kube.errors import Forbidden, Gone, KubeError, NotFound, TooManyRequests, Unauthorized
+from gpu_control_plane.kube.metrics import Metrics
+from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.store import Store
+from gpu_control_plane.kube.watch import SLICE, Batch, Source
+
+_log = structlog.get_logger(component="kube.cache")
+
+
+class Cache[T: Object]:
+    """What exists of a kind. Reads are immediate and never fail; `synced` says when they can be trusted."""
+
+    def __init__(
+        self,
+        kind: type[T],
+        source: Source[T],
+        *,
+        metrics: Metrics | None = None,
+        backoff: Backoff | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.kind = kind
+        self._source = source
+        self._metrics = metrics or Metrics()
+        # A fresh CRD answers 429 for about a second: the first pauses are short, and none is long.
+        self._backoff = backoff or Backoff(first=0.1, most=10.0)
+        self._rng = rng or random.Random()
+        self._store: Store[T] = Store()
+        self._handlers: list[Callable[[T | None, T | None], None]] = []
+        self._synced = asyncio.Event()
+        self._since: str | None = None
+        self._unseen: set[Key] | None = None
+        self._trouble: KubeError | None = None
+        self._moved = False
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._store)
+
+    def get(self, name: str, namespace: str | None = None) -> T | None:
+        return self._store.get(Key(name, namespace))
+
+    def at(self, key: Key) -> T | None:
+        return self._store.get(key)
+
+    def under(self, index: str, value: str) -> list[T]:
+        """The objects that an index files under `value`."""
+        return self._store.under(index, value)
+
+    def index(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
+        """File objects under the values that `function` gives for them."""
+        self._store.add_index(name, function)
+
+    def on_change(self, handler: Callable[[T | None, T | None], None]) -> None:
+        """Call `handler(old, new)` after every change; what exists already is reported as new at once."""
+        self._handlers.append(handler)
+        for item in list(self._store):
+            handler(None, item)
+
+    def remove_handler(self, handler: Callable[[T | None, T | None], None]) -> None:
+        self._handlers.remove(handler)
+
+    @property
+    def is_synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        """Wait until everything that existed when the watch began has been seen."""
+        await self._synced.wait()
+
+    @property
+    def trouble(self) -> KubeError | None:
+        """Why the watch is not running at the moment, if it is not."""
+        return self._trouble
+
+    async def run(self, patience: float = math.inf) -> None:
+        """Keep the copy true until cancelled.
+
+        Before the first sync, trouble is borne for `patience` seconds, and, if that is finite, trouble which waiting
+        cannot cure (no such kind, no permission) not at all. After it, every trouble is waited out.
+        """
+        failures = 0
+        deadline = asyncio.get_running_loop().time() + patience
+        why = "initial"
+        while True:
+            self._metrics.watch_starts.labels(self._resource, why).inc()
+            try:
+                await self._follow()
+                failures, why = (0 if self._moved else failures + 1), "resume"
+                if failures:
+                    # Closed before it said anything: not an error, but no reason to hurry either.
+                    await asyncio.sleep(self._backoff.delay(failures, self._rng))
+            except Gone:
+                # Too old to resume: everything is listed again and compared with what we hold.
+                self._since, why = None, "expired"
+            except KubeError as error:
+                failures, why = (1 if self._moved else failures + 1), "error"
+                self._trouble = error
+                if not self.is_synced and self._hopeless(error, deadline):
+                    raise
+                self._complain(error, failures)
+                await asyncio.sleep(self._pause(error, failures))
+
+    async def _follow(self) -> None:
+        self._moved = False
+        if self._since is not None:
+            await self._take_all()
+            return
+        self._unseen = set(self._store.keys())
+        with collection_paused() as collection:
+            await self._take_all(on_synced=collection.resume)
+
+    async def _take_all(self, on_synced: Callable[[], None] = lambda: None) -> None:
+        async with aclosing(self._source.changes(self._since)) as batches:
+            async for batch in batches:
+                self._take(batch)
+                if batch.synced:
+                    await self._finish_sync(batch)
+                    on_synced()
+
+    def _take(self, batch: Batch[T]) -> None:
+        self._moved = True
+        self._trouble = None
+        unseen = self._unseen
+        for item, deleted in batch.upserts_and_deletes:
+            if unseen is not None:
+                unseen.discard(item.key)
+            if deleted:
+                self._forget(item.key)
+            else:
+                self._hold(item)
+        if unseen is None and batch.resource_version:
+            self._since = batch.resource_version
+        self._metrics.cache_objects.labels(self._resource).set(len(self._store))
+
+    async def _finish_sync(self, batch: Batch[T]) -> None:
+        """The whole picture has arrived: what it did not show is gone."""
+        vanished = list(self._unseen or ())
+        for count, key in enumerate(vanished, start=1):
+            self._forget(key)
+            if count % SLICE == 0:
+                await asyncio.sleep(0)
+        self._unseen = None
+        self._since = batch.resource_version
+        self._metrics.cache_synced.labels(self._resource).set(1)
+        self._metrics.cache_objects.labels(self._resource).set(len(self._store))
+        self._synced.set()
+
+    def _hold(self, item: T) -> None:
+        held = self._store.get(item.key)
+        if held is not None and held.metadata.resource_version == item.metadata.resource_version:
+            return
+        self._store.put(item)
+        for handler in self._handlers:
+            handler(held, item)
+
+    def _forget(self, key: Key) -> None:
+        old = self._store.remove(key)
+        if old is not None:
+            for handler in self._handlers:
+                handler(old, None)
+
+    @property
+    def _resource(self) -> str:
+        return self.kind.resource.qualified_name
+
+    def _hopeless(self, error: KubeError, deadline: float) -> bool:
+        if deadline == math.inf:
+            return False
+        lasting = isinstance(error, Forbidden | Unauthorized) or (
+            isinstance(error, NotFound) and error.resource_missing
+        )
+        return lasting or asyncio.get_running_loop().time() >= deadline
+
+    def _pause(self, error: KubeError, failures: int) -> float:
+        pause = self._backoff.delay(failures, self._rng)
+        if isinstance(error, TooManyRequests) and error.retry_after is not None:
+            return max(pause, error.retry_after)
+        return pause
+
+    def _complain(self, error: KubeError, failures: int) -> None:
+        """Once when it starts, then at every doubling: an hour without a server must not fill the log."""
+        if failures & (failures - 1):
+            return
+        hint = ""
+        if isinstance(error, NotFound) and error.resource_missing:
+            hint = "install the CRD; the watch starts by itself then"
+        elif isinstance(error, Forbidden):
+            hint = "grant list and watch on it; the watch starts by itself then"
+        _log.warning("watch interrupted", resource=self._resource, why=str(error), failures=failures, hint=hint)

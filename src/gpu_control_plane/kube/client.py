@@ -1,0 +1,248 @@
+"""Typed reads and writes of Kubernetes objects.
+
+A write that depends on what was read carries the resourceVersion it was read at; a write that owns fields is a
+server-side apply under the component's field manager. There is no plain update: it would silently overwrite others.
+"""
+
+import functools
+from collections.abc import AsyncGenerator, Callable, Mapping
+from types import TracebackType
+from typing import Self, cast
+
+import msgspec
+
+from gpu_control_plane.kube.config import Config
+from gpu_control_plane.kube.metrics import Metrics
+from gpu_control_plane.kube.objects import FieldManager, Object, Resource
+from gpu_control_plane.kube.transport import Call, Transport
+
+PAGE = 500
+
+Fence = Callable[[], None]
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class Page[T: Object](msgspec.Struct, frozen=True):
+    """A part of a list; all parts of one list show the same moment."""
+
+    items: list[T]
+    metadata: ListMeta = ListMeta()
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Which objects of a kind are meant: everything, or what a namespace and selectors leave."""
+
+    namespace: str | None = None
+    labels: str | None = None
+    fields: str | None = None
+
+    def params(self) -> dict[str, str]:
+        pairs = (("labelSelector", self.labels), ("fieldSelector", self.fields))
+        return {name: value for name, value in pairs if value}
+
+
+EVERYTHING = Selection()
+
+
+class Client:
+    """The API server as Python sees it. Use inside `async with`; copies made by `fenced` share its connections."""
+
+    def __init__(self, config: Config, *, metrics: Metrics | None = None, timeout: float = 30.0) -> None:
+        self.config = config
+        self.metrics = metrics or Metrics()
+        self.transport = Transport(config, self.metrics, timeout=timeout)
+        self._fence: Fence | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.transport.__aexit__(kind, error, trace)
+
+    def fenced(self, fence: Fence) -> "Client":
+        """This client with `fence` called before every write; a fence raises when writing is no longer allowed."""
+        copy = object.__new__(Client)
+        copy.config, copy.metrics, copy.transport = self.config, self.metrics, self.transport
+        copy._fence = fence
+        return copy
+
+    async def get[T: Object](self, kind: type[T], name: str, namespace: str | None = None) -> T:
+        resource = kind.resource
+        call = Call(method="GET", path=resource.path(namespace, name), verb="get", resource=resource.qualified_name)
+        return decoder(kind).decode(await self.transport.send(call))
+
+    async def pages[T: Object](
+        self, kind: type[T], selection: Selection = EVERYTHING, *, limit: int = PAGE
+    ) -> AsyncGenerator[Page[T]]:
+        """List in pages; the API server keeps them consistent with each other."""
+        resource = kind.resource
+        params = selection.params() | {"limit": str(limit)}
+        decoder = _page_decoder(kind)
+        while True:
+            call = Call(
+                method="GET",
+                path=resource.path(selection.namespace),
+                verb="list",
+                resource=resource.qualified_name,
+                params=params,
+                compressed=True,
+            )
+            page = decoder.decode(await self.transport.send(call))
+            yield page
+            if not page.metadata.continue_:
+                return
+            params = params | {"continue": page.metadata.continue_}
+
+    async def list[T: Object](self, kind: type[T], selection: Selection = EVERYTHING) -> list[T]:
+        """Everything that matches, at once: for commands and tests. Controllers read from a cache."""
+        return [item async for page in self.pages(kind, selection) for item in page.items]
+
+    async def create[T: Object](self, kind: type[T], body: object, namespace: str | None = None) -> T:
+        """Create an object whose body names it (`metadata.name` or `metadata.generateName`)."""
+        document = _document(kind.resource, body)
+        return decoder(kind).decode(await self._write("POST", "create", kind.resource, document, namespace=namespace))
+
+    async def apply[T: Object](
+        self,
+        kind: type[T],
+        name: str,
+        body: object,
+        *,
+        manager: FieldManager,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        resource_version: str | None = None,
+        force: bool = True,
+    ) -> T:
+        """Server-side apply: the body holds exactly the fields `manager` owns; what it no longer names is released."""
+        document = _document(kind.resource, body, name=name, namespace=namespace, resource_version=resource_version)
+        answer = await self._write(
+            "PATCH",
+            "apply",
+            kind.resource,
+            document,
+            name=name,
+            namespace=namespace,
+            subresource=subresource,
+            content_type="application/apply-patch+yaml",
+            params={"fieldManager": manager, "force": "true" if force else "false"},
+        )
+        return decoder(kind).decode(answer)
+
+    async def patch[T: Object](
+        self,
+        kind: type[T],
+        name: str,
+        body: Mapping[str, object],
+        *,
+        resource_version: str | None = None,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> T:
+        """Merge patch. With `resource_version` it is guarded: `Conflict` if the object has changed since."""
+        if resource_version is not None:
+            metadata = body.get("metadata", {})
+            assert isinstance(metadata, Mapping)  # noqa: S101 - a patch whose metadata is no object is a bug
+            body = {**body, "metadata": {**metadata, "resourceVersion": resource_version}}
+        answer = await self._write(
+            "PATCH",
+            "patch",
+            kind.resource,
+            body,
+            name=name,
+            namespace=namespace,
+            subresource=subresource,
+            content_type="application/merge-patch+json",
+        )
+        return decoder(kind).decode(answer)
+
+    async def delete(
+        self,
+        kind: type[Object],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Delete an object; `uid` and `resource_version` make sure that it is still the one that was read."""
+        given = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {key: value for key, value in given.items() if value}
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": propagation,
+            **({"preconditions": preconditions} if preconditions else {}),
+        }
+        await self._write("DELETE", "delete", kind.resource, body, name=name, namespace=namespace)
+
+    async def _write(
+        self,
+        method: str,
+        verb: str,
+        resource: Resource,
+        body: object,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        content_type: str = "application/json",
+        params: Mapping[str, str] | None = None,
+    ) -> bytes:
+        if self._fence is not None:
+            self._fence()
+        return await self.transport.send(
+            Call(
+                method=method,
+                path=resource.path(namespace, name, subresource),
+                verb=verb,
+                resource=resource.qualified_name,
+                params=params or {},
+                body=msgspec.json.encode(body),
+                content_type=content_type,
+            )
+        )
+
+
+def _document(
+    resource: Resource,
+    body: object,
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+    resource_version: str | None = None,
+) -> dict[str, object]:
+    """The body as the wire wants it: with its type, and with the identity the caller gave."""
+    fields: dict[str, object] = msgspec.to_builtins(body)
+    identity = {"name": name, "namespace": namespace, "resourceVersion": resource_version}
+    given = {key: value for key, value in identity.items() if value is not None}
+    metadata = fields.get("metadata") or {}
+    assert isinstance(metadata, dict)  # noqa: S101 - a body whose metadata is no object is a bug
+    return {
+        **fields,
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {**metadata, **given},
+    }
+
+
+def decoder[T: Object](kind: type[T]) -> msgspec.json.Decoder[T]:
+    """The one decoder of a kind; making it takes longer than using it."""
+    return cast("msgspec.json.Decoder[T]", _made_decoder(kind))
+
+
+def _page_decoder[T: Object](kind: type[T]) -> msgspec.json.Decoder[Page[T]]:
+    return cast("msgspec.json.Decoder[Page[T]]", _made_decoder(Page[kind]))  # type: ignore[valid-type]
+
+
+@functools.cache
+def _made_decoder(shape: object) -> object:
+    return msgspec.json.Decoder(shape)

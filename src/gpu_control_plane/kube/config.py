@@ -1,0 +1,219 @@
+"""Where the API server is and how to be let in: from a kubeconfig, or from the files every pod has.
+
+Everything that can be checked without a network is checked while loading, and each fault is one sentence that
+says what to do. Afterwards `Config.access` keeps tokens and certificates fresh.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gpu_control_plane.kube.authentication import authority_file, impersonation, source
+from gpu_control_plane.kube.credentials import Access, AccessMaker, Credentials, FileSource, Identity, Source
+from gpu_control_plane.kube.errors import ConfigError, CredentialsError
+from gpu_control_plane.kube.kubeconfig import Cluster, Kubeconfig, read_kubeconfig
+from gpu_control_plane.kube.proxy import proxy_for
+from gpu_control_plane.kube.tls import Trust
+
+__all__ = ["Access", "Config", "load_config"]
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class Config:
+    """One API server, one identity. Belongs to one event loop.
+
+    `proxy` and `tls_server_name` go to aiohttp as `proxy=` and `server_hostname=`.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        credentials: Credentials,
+        *,
+        namespace: str = "default",
+        proxy: str | None = None,
+        tls_server_name: str | None = None,
+    ) -> None:
+        self.server = server.rstrip("/")
+        self.namespace = namespace
+        self.proxy = proxy
+        self.tls_server_name = tls_server_name
+        self._credentials = credentials
+
+    async def access(self) -> Access:
+        """Headers and TLS for the next request; cheap while nothing changed. Raises `CredentialsError`."""
+        return await self._credentials.current()
+
+    def rejected(self, access: Access) -> None:
+        """The server answered 401 to this access. The next `access()` fetches anew, once for all who ask."""
+        self._credentials.rejected(access)
+
+
+def load_config(
+    path: Path | None = None,
+    context: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    home: Path | None = None,
+    service_account: Path = SERVICE_ACCOUNT,
+    now: Callable[[], float] = time.time,
+) -> Config:
+    """The configuration to use: `path`, else `$KUBECONFIG`, else a pod's own, else `~/.kube/config`.
+
+    A `context` is looked for in kubeconfigs only. Reads files; call it before the loop is busy.
+    """
+    try:
+        usual = (home or Path.home()) / ".kube" / "config"
+        return _load(path, context, usual, environ=environ, service_account=service_account, now=now)
+    except CredentialsError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _load(
+    path: Path | None,
+    context: str | None,
+    usual: Path,
+    *,
+    environ: Mapping[str, str],
+    service_account: Path,
+    now: Callable[[], float],
+) -> Config:
+    if path is not None:
+        kubeconfig = read_kubeconfig([path])
+    elif paths := [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]:
+        kubeconfig = read_kubeconfig(paths, skip_missing=True)
+    elif context is None and _in_cluster(environ, service_account):
+        return _from_pod(environ, service_account, now)
+    elif usual.exists():
+        kubeconfig = read_kubeconfig([usual])
+    else:
+        raise ConfigError(
+            f"There is no kubeconfig: $KUBECONFIG is not set, {usual} does not exist, and this is not a pod "
+            "with a service account. Set KUBECONFIG to the file of your cluster."
+        )
+    return _from_kubeconfig(kubeconfig, context, environ, now)
+
+
+def _in_cluster(environ: Mapping[str, str], folder: Path) -> bool:
+    return bool(
+        environ.get("KUBERNETES_SERVICE_HOST")
+        and environ.get("KUBERNETES_SERVICE_PORT")
+        and (folder / "token").exists()
+    )
+
+
+def _from_pod(environ: Mapping[str, str], folder: Path, now: Callable[[], float]) -> Config:
+    host, port = environ["KUBERNETES_SERVICE_HOST"], environ["KUBERNETES_SERVICE_PORT"]
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    namespace_file = folder / "namespace"
+    namespace = namespace_file.read_text().strip() if namespace_file.exists() else ""
+    authority = folder / "ca.crt"
+    proxy = proxy_for(server, None, environ)
+    return _ready(
+        server,
+        source=FileSource(token_file=folder / "token", now=now),
+        maker=AccessMaker(
+            Trust(
+                authorities_origin=f"the certificate authority {authority}",
+                https_proxy_host=_https_host(proxy),
+            ),
+            authority_file=authority,
+        ),
+        namespace=namespace or "default",
+        proxy=proxy,
+        now=now,
+    )
+
+
+def _from_kubeconfig(
+    kubeconfig: Kubeconfig, context: str | None, environ: Mapping[str, str], now: Callable[[], float]
+) -> Config:
+    cluster, user, chosen = kubeconfig.choose(context)
+    server = _checked_server(cluster, chosen.cluster, kubeconfig.origin)
+    proxy = proxy_for(server, cluster.proxy_url, environ)
+    maker = AccessMaker(
+        _trust(cluster, chosen.cluster, kubeconfig.origin, proxy) if server.startswith("https://") else None,
+        authority_file=authority_file(cluster),
+        headers=impersonation(user, f'user "{chosen.user}" in {kubeconfig.origin}'),
+    )
+    return _ready(
+        server,
+        source=source(cluster, user, f'user "{chosen.user}" in {kubeconfig.origin}', environ, now),
+        maker=maker,
+        namespace=chosen.namespace or "default",
+        proxy=proxy,
+        tls_server_name=cluster.tls_server_name or None,
+        now=now,
+    )
+
+
+def _ready(
+    server: str,
+    *,
+    source: Source,
+    maker: AccessMaker,
+    namespace: str,
+    proxy: str | None,
+    now: Callable[[], float],
+    tls_server_name: str | None = None,
+) -> Config:
+    """What needs no plugin is read and checked at once: a bad file is found before the first request."""
+    first = None
+    if isinstance(source, FileSource):
+        taken = source.read()
+        first = (taken, maker.make(taken.identity))
+    else:
+        maker.make(Identity())
+    return Config(
+        server,
+        Credentials(source, maker, now=now, first=first),
+        namespace=namespace,
+        proxy=proxy,
+        tls_server_name=tls_server_name,
+    )
+
+
+def _checked_server(cluster: Cluster, name: str, origin: str) -> str:
+    server = cluster.server.strip()
+    if not server:
+        raise ConfigError(
+            f'Cluster "{name}" in {origin} has no server. Add it: kubectl config set-cluster {name} --server=https://…'
+        )
+    if not server.startswith(("https://", "http://")):
+        raise ConfigError(
+            f'The server of cluster "{name}" in {origin} is "{server}", without https:// or http:// in '
+            f"front. Write https://{server.rpartition('://')[2]}"
+        )
+    try:
+        parts = urlsplit(server)
+        valid = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigError(
+            f'The server of cluster "{name}" in {origin} is "{server}", which is no address. '
+            "Write it as https://host:port"
+        )
+    return server
+
+
+def _trust(cluster: Cluster, name: str, origin: str, proxy: str | None) -> Trust:
+    given = bool(cluster.certificate_authority or cluster.certificate_authority_data)
+    if cluster.insecure_skip_tls_verify and given:
+        raise ConfigError(
+            f'Cluster "{name}" in {origin} has a certificate authority and insecure-skip-tls-verify, which '
+            "exclude each other. Remove insecure-skip-tls-verify."
+        )
+    return Trust(
+        authorities=cluster.certificate_authority_data or None,
+        authorities_origin=f'the certificate authority of cluster "{name}" in {origin}',
+        insecure=cluster.insecure_skip_tls_verify,
+        https_proxy_host=_https_host(proxy),
+    )
+
+
+def _https_host(proxy: str | None) -> str | None:
+    return urlsplit(proxy).hostname if proxy and proxy.startswith("https://") else None

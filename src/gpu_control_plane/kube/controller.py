@@ -1,0 +1,193 @@
+"""The reconcile loop: something changed, so the keys concerned are worked on, a few at a time, until they succeed.
+
+Level-triggered: a reconcile is told which object, never what happened, and reads the present state from caches.
+Failures back off for each key alone, so that one bad object cannot slow the others down.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+import structlog
+
+from gpu_control_plane.kube.backoff import Backoff
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.errors import Conflict, KubeError, LeadershipLost
+from gpu_control_plane.kube.metrics import Metrics
+from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.queue import QueueClosed, WorkQueue
+
+_log = structlog.get_logger(component="kube.controller")
+
+
+class Requeue(msgspec.Struct, frozen=True):
+    """Returned by a reconcile that wants to be called again after `after` seconds without any change."""
+
+    after: float
+
+
+Reconcile = Callable[[Key], Awaitable[Requeue | None]]
+
+
+class _Trigger[T: Object](msgspec.Struct, frozen=True):
+    """A cache that wakes the controller: which changes matter and which keys they concern."""
+
+    cache: Cache[T]
+    concerns: Callable[[T], Iterable[Key]]
+    when: Callable[[T | None, T | None], bool]
+
+    def keys(self, old: T | None, new: T | None) -> set[Key]:
+        """Keys of both sides of a change: what moves from one owner to another concerns both."""
+        if not self.when(old, new):
+            return set()
+        return {key for side in (old, new) if side is not None for key in self.concerns(side)}
+
+
+def itself(item: Object) -> Iterable[Key]:
+    """The usual mapping: an object's change concerns the object."""
+    return (item.key,)
+
+
+def always(_old: Object | None, _new: Object | None) -> bool:
+    return True
+
+
+class Controller:
+    """One reconcile function with its triggers, queue and workers. `run` may be called again after it ended."""
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        workers: int = 8,
+        backoff: Backoff | None = None,
+        time_limit: float = 120.0,
+        drain_limit: float = 20.0,
+        metrics: Metrics | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.name = name
+        self._reconcile = reconcile
+        self._workers = workers
+        self._backoff = backoff or Backoff()
+        self._time_limit = time_limit
+        self._drain_limit = drain_limit
+        self._metrics = metrics or Metrics()
+        self._rng = rng or random.Random()
+        self._triggers: list[_Trigger[Object]] = []
+        self._queue: WorkQueue[Key] | None = None
+
+    def watch[T: Object](
+        self,
+        cache: Cache[T],
+        concerns: Callable[[T], Iterable[Key]] = itself,
+        when: Callable[[T | None, T | None], bool] = always,
+    ) -> "Controller":
+        """Wake up at changes in `cache` that `when` accepts, for the keys that `concerns` names."""
+        self._triggers.append(_Trigger(cache, concerns, when))  # type: ignore[arg-type]
+        return self
+
+    def enqueue(self, key: Key) -> None:
+        """Have `key` reconciled for a reason that no cache shows, such as a message from a device."""
+        if self._queue is not None:
+            self._queue.add(key)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled. Begins when all caches are complete, with everything that exists."""
+        for trigger in self._triggers:
+            await trigger.cache.synced()
+        queue = self._queue = WorkQueue[Key](
+            backoff=self._backoff,
+            rng=self._rng,
+            on_wait=self._metrics.queue_seconds.labels(self.name).observe,
+            on_depth=self._metrics.queue_depth.labels(self.name).set,
+        )
+        handlers = [(trigger.cache, _feeder(trigger, queue)) for trigger in self._triggers]
+        for cache, handler in handlers:
+            cache.on_change(handler)
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(self._workers):
+                    workers.create_task(self._work(queue))
+        finally:
+            for cache, handler in handlers:
+                cache.remove_handler(handler)
+            self._queue = None
+
+    async def _work(self, queue: WorkQueue[Key]) -> None:
+        while True:
+            try:
+                key = await queue.get()
+            except QueueClosed:
+                return
+            work = asyncio.ensure_future(self._attempt(queue, key))
+            try:
+                await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # Stopping: what has begun may finish, since half a change costs the next leader more than a wait.
+                queue.close()
+                await self._finish(work)
+                raise
+            finally:
+                queue.done(key)
+
+    async def _finish(self, work: "asyncio.Future[None]") -> None:
+        done, _ = await asyncio.wait((work,), timeout=self._drain_limit)
+        if not done:
+            work.cancel()
+            await asyncio.wait((work,))
+
+    async def _attempt(self, queue: WorkQueue[Key], key: Key) -> None:
+        """One reconcile, with its outcome turned into what the queue does next."""
+        busy = self._metrics.workers_busy.labels(self.name)
+        busy.inc()
+        try:
+            with self._metrics.reconcile_seconds.labels(self.name).time():
+                async with asyncio.timeout(self._time_limit):
+                    wish = await self._reconcile(key)
+        except LeadershipLost:
+            queue.close()
+            self._count("failed")
+        except Conflict:
+            # Somebody changed the object meanwhile; the change is on its way to the cache.
+            self._count("conflict")
+            queue.retry(key)
+        except Exception as error:  # noqa: BLE001 - one object's trouble, even a bug, must not stop the others
+            self._count("failed")
+            self._report(key, error, queue.failures(key) + 1, queue.retry(key))
+        else:
+            queue.forget(key)
+            self._count("done" if wish is None else "requeued")
+            if wish is not None:
+                queue.add_after(key, wish.after)
+        finally:
+            busy.dec()
+
+    def _count(self, result: str) -> None:
+        self._metrics.reconciles.labels(self.name, result).inc()
+
+    def _report(self, key: Key, error: Exception, failures: int, pause: float) -> None:
+        """Once when a key starts to fail, then at every doubling."""
+        if failures & (failures - 1):
+            return
+        expected = isinstance(error, KubeError | TimeoutError)
+        why = f"it took longer than {self._time_limit:g} s" if isinstance(error, TimeoutError) else str(error)
+        _log.warning(
+            "reconcile failed",
+            controller=self.name,
+            key=str(key),
+            why=why or type(error).__name__,
+            failures=failures,
+            next_try_in=round(pause, 2),
+            exc_info=None if expected else error,
+        )
+
+
+def _feeder[T: Object](trigger: _Trigger[T], queue: WorkQueue[Key]) -> Callable[[T | None, T | None], None]:
+    def feed(old: T | None, new: T | None) -> None:
+        for key in trigger.keys(old, new):
+            queue.add(key)
+
+    return feed

@@ -1,0 +1,240 @@
+"""One leader among replicas, on a Lease, with a clean hand-over and a fence for those who do not notice its end.
+
+A candidate does not poll: it watches the lease and tries when it is released or when it has not been renewed for its
+whole duration, judged by the candidate's own clock. A leader stops in good time before others may take over, and
+`check`, called before every write, refuses for a process that was frozen and has woken up too late.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import ClassVar
+
+import msgspec
+import structlog
+
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.client import Client, Selection
+from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, LeadershipLost, NotFound
+from gpu_control_plane.kube.objects import Object, Resource
+from gpu_control_plane.kube.times import micro_time, utc_now
+from gpu_control_plane.kube.watch import ApiSource
+
+_log = structlog.get_logger(component="kube.leader")
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Seconds. A leader that could not renew for `deadline` stops; others may take over after `duration`."""
+
+    duration: float = 15.0
+    deadline: float = 10.0
+    renewal: float = 4.0
+    retry: float = 1.0
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int = 0
+
+
+class Lease(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("coordination.k8s.io", "v1", "Lease", "leases")
+
+    spec: LeaseSpec = LeaseSpec()
+
+
+def boot_time() -> float:
+    """Seconds that go on while the process is stopped or the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Leadership:
+    """This process's part in the election for one lease."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        name: str,
+        namespace: str,
+        identity: str,
+        timing: Timing | None = None,
+        clock: Callable[[], float] = boot_time,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._namespace = namespace
+        self._identity = identity
+        self._timing = timing or Timing()
+        self._clock = clock
+        self._now = now
+        self._valid_until = 0.0
+        self._held: Lease | None = None
+
+    @property
+    def leading(self) -> bool:
+        return self._clock() < self._valid_until
+
+    def check(self) -> None:
+        """Raise `LeadershipLost` unless this process certainly holds the lease."""
+        if not self.leading:
+            raise LeadershipLost(f"this process no longer holds the lease {self._namespace}/{self._name}")
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Campaign, run `lead` while leading, and campaign again when leadership is lost. Ends when `lead` ends."""
+        gauge = self._client.metrics.leading.labels(self._name)
+        while True:
+            await self._campaign()
+            gauge.set(1)
+            _log.info("leading", lease=self._name, identity=self._identity)
+            try:
+                await self._lead(lead)
+            except* LeadershipLost as lost:
+                _log.warning("leadership lost", lease=self._name, why=str(lost.exceptions[0]))
+            else:
+                return
+            finally:
+                gauge.set(0)
+
+    async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewal = group.create_task(self._renew_on())
+                await lead()
+                renewal.cancel()
+        finally:
+            await asyncio.shield(self._release())
+
+    async def _campaign(self) -> None:
+        """Return once the lease is ours."""
+        selection = Selection(self._namespace, fields=f"metadata.name={self._name}")
+        lease = Cache(Lease, ApiSource(self._client, Lease, selection), metrics=self._client.metrics)
+        seen = asyncio.Event()
+        observed_at = self._clock()
+
+        def note(_old: Lease | None, _new: Lease | None) -> None:
+            nonlocal observed_at
+            observed_at = self._clock()
+            seen.set()
+
+        lease.on_change(note)
+        watching = asyncio.create_task(lease.run())
+        try:
+            await lease.synced()
+            while True:
+                seen.clear()
+                held = lease.get(self._name, self._namespace)
+                wait = 0.0 if held is None or self._free(held) else observed_at + _duration(held) - self._clock()
+                if wait > 0:
+                    await _either(seen, wait)
+                elif await self._take(held):
+                    return
+                else:
+                    await _either(seen, self._timing.retry)
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+
+    def _free(self, held: Lease) -> bool:
+        return held.spec.holder_identity in {None, "", self._identity}
+
+    async def _take(self, held: Lease | None) -> bool:
+        """Try to become the holder; False when somebody else was first or the server did not answer."""
+        asked_at = self._clock()
+        stamp = micro_time(self._now())
+        spec: dict[str, object] = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": int(self._timing.duration),
+            "acquireTime": stamp,
+            "renewTime": stamp,
+            "leaseTransitions": held.spec.lease_transitions + 1 if held else 0,
+        }
+        try:
+            async with asyncio.timeout(self._timing.deadline):
+                if held is None:
+                    body = {"metadata": {"name": self._name}, "spec": spec}
+                    self._held = await self._client.create(Lease, body, self._namespace)
+                else:
+                    self._held = await self._write(held, spec)
+        except (AlreadyExists, Conflict):
+            return False
+        except (KubeError, TimeoutError) as error:
+            _log.warning("cannot take the lease", lease=self._name, why=str(error))
+            return False
+        self._valid_until = asked_at + self._timing.deadline
+        return True
+
+    async def _renew_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._timing.renewal)
+            while not await self._renew():
+                self.check()
+                await asyncio.sleep(self._timing.retry)
+
+    async def _renew(self) -> bool:
+        """Renew once; False if it should be tried again. A renewal counts from when it was asked for."""
+        assert self._held is not None  # noqa: S101 - only a leader renews
+        asked_at = self._clock()
+        try:
+            async with asyncio.timeout(max(self._valid_until - asked_at, 0.01)):
+                try:
+                    self._held = await self._write(self._held, {"renewTime": micro_time(self._now())})
+                except Conflict:
+                    self._held = await self._client.get(Lease, self._name, self._namespace)
+                    if self._held.spec.holder_identity != self._identity:
+                        raise LeadershipLost(f"{self._held.spec.holder_identity} took the lease") from None
+                    return False
+        except NotFound as error:
+            raise LeadershipLost("the lease was deleted") from error
+        except LeadershipLost:
+            self._valid_until = 0.0
+            raise
+        except (KubeError, TimeoutError) as error:
+            _log.warning("cannot renew the lease", lease=self._name, why=str(error))
+            return False
+        self._valid_until = asked_at + self._timing.deadline
+        return True
+
+    async def _release(self) -> None:
+        """Give the lease up at once if it is still ours, so that the next leader need not wait for its end."""
+        ours = self.leading
+        self._valid_until = 0.0
+        if not ours or self._held is None:
+            return
+        spec: dict[str, object] = {"holderIdentity": "", "leaseDurationSeconds": 1}
+        try:
+            async with asyncio.timeout(self._timing.retry):
+                try:
+                    await self._write(self._held, spec)
+                except Conflict:
+                    # A renewal that was cut short may have landed all the same.
+                    held = await self._client.get(Lease, self._name, self._namespace)
+                    if held.spec.holder_identity == self._identity:
+                        await self._write(held, spec)
+        except (KubeError, TimeoutError) as error:
+            _log.info("the lease runs out by itself", lease=self._name, why=str(error))
+
+    async def _write(self, held: Lease, spec: dict[str, object]) -> Lease:
+        return await self._client.patch(
+            Lease,
+            self._name,
+            {"spec": spec},
+            resource_version=held.metadata.resource_version,
+            namespace=self._namespace,
+        )
+
+
+def _duration(held: Lease) -> float:
+    return float(held.spec.lease_duration_seconds or 0)
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, but no longer than `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,27 @@
+"""Structured logs: one JSON object a line for machines, coloured lines for a terminal."""
+
+import logging
+import sys
+
+import structlog
+
+
+def configure_logs(level: str = "info", *, human: bool | None = None) -> None:
+    """Set up logging for a process; without `human`, a terminal decides."""
+    human = sys.stderr.isatty() if human is None else human
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if human else structlog.processors.JSONRenderer()
+    )
+    processors: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if not human:
+        processors.append(structlog.processors.dict_tracebacks)
+    structlog.configure(
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )

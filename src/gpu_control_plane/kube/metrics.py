@@ -1,0 +1,95 @@
+"""Every number the runtime reports, declared in one place and kept in one registry.
+
+Names follow Prometheus' conventions and say `kube_`, since they describe our talk with Kubernetes, not GPUs.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """The runtime's metrics. Pass one instance to every part of a process; tests make their own."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self.api_requests = Counter(
+            "kube_api_requests_total",
+            "Requests to the API server; code `0` means there was no answer.",
+            ("verb", "resource", "code"),
+            registry=self.registry,
+        )
+        self.api_seconds = Histogram(
+            "kube_api_request_seconds",
+            "Time from sending a request to having read its answer, watches left out.",
+            ("verb", "resource"),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.api_retries = Counter(
+            "kube_api_retries_total",
+            "Requests sent again because the server asked to wait or wanted new credentials.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self.watch_starts = Counter(
+            "kube_watch_starts_total",
+            "Watches begun, by why: `initial`, `resume`, `expired` (410) or `error`.",
+            ("resource", "reason"),
+            registry=self.registry,
+        )
+        self.watch_events = Counter(
+            "kube_watch_events_total", "Events received by watches.", ("resource",), registry=self.registry
+        )
+        self.watch_undecodable = Counter(
+            "kube_watch_undecodable_total",
+            "Objects passed over because they do not fit their type.",
+            ("resource",),
+            registry=self.registry,
+        )
+        self.cache_objects = Gauge(
+            "kube_cache_objects", "Objects held in a cache.", ("resource",), registry=self.registry
+        )
+        self.cache_synced = Gauge(
+            "kube_cache_synced",
+            "1 once a cache has seen everything that existed.",
+            ("resource",),
+            registry=self.registry,
+        )
+        self.queue_depth = Gauge(
+            "kube_queue_depth", "Keys that wait for a worker.", ("controller",), registry=self.registry
+        )
+        self.queue_seconds = Histogram(
+            "kube_queue_seconds",
+            "Time a key waited in the queue.",
+            ("controller",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.reconciles = Counter(
+            "kube_reconciles_total",
+            "Reconciles by result: `done`, `requeued`, `conflict` or `failed`.",
+            ("controller", "result"),
+            registry=self.registry,
+        )
+        self.reconcile_seconds = Histogram(
+            "kube_reconcile_seconds",
+            "Time one reconcile took.",
+            ("controller",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.workers_busy = Gauge(
+            "kube_workers_busy", "Workers that are reconciling.", ("controller",), registry=self.registry
+        )
+        self.leading = Gauge(
+            "kube_leading", "1 while this process holds the lease.", ("lease",), registry=self.registry
+        )
+        self.events_written = Counter(
+            "kube_events_written_total", "Kubernetes Events created or counted up.", registry=self.registry
+        )
+        self.events_dropped = Counter(
+            "kube_events_dropped_total",
+            "Kubernetes Events lost because the API server did not take them.",
+            registry=self.registry,
+        )

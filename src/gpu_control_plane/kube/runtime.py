@@ -1,0 +1,178 @@
+"""A whole controller process: shared caches, controllers, leadership, Events, metrics and an orderly end.
+
+Caches, metrics and webhooks run on every replica, so that a new leader starts with everything in memory; controllers
+run on the leader alone, and all their writes pass its fence.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from gpu_control_plane.kube.apply import Applier
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.client import EVERYTHING, Client, Selection
+from gpu_control_plane.kube.config import Config, load_config
+from gpu_control_plane.kube.controller import Controller, Reconcile
+from gpu_control_plane.kube.errors import KubeError
+from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.kube.leader import Leadership, Timing
+from gpu_control_plane.kube.logs import configure_logs
+from gpu_control_plane.kube.metrics import Metrics
+from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.kube.status_server import StatusServer
+from gpu_control_plane.kube.watch import ApiSource
+
+_log = structlog.get_logger(component="kube.runtime")
+
+
+class Runtime:
+    """Declare caches and controllers, then `main()` (a process of its own) or `run()` (inside another loop)."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        config: Config | None = None,
+        kubeconfig: Path | None = None,
+        namespace: str | None = None,
+        identity: str | None = None,
+        elect: bool = True,
+        timing: Timing | None = None,
+        status_port: int | None = 8080,
+        status_host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus call from outside the pod
+        patience: float = 30.0,
+        metrics: Metrics | None = None,
+    ) -> None:
+        config = config or load_config(kubeconfig)
+        self.name = name
+        self.metrics = metrics or Metrics()
+        self.identity = identity or f"{socket.gethostname()}-{os.getpid()}"
+        self._patience = patience
+        self._plain = Client(config, metrics=self.metrics)
+        self._leadership = (
+            Leadership(
+                self._plain,
+                name=name,
+                namespace=namespace or config.namespace,
+                identity=self.identity,
+                timing=timing,
+            )
+            if elect
+            else None
+        )
+        self.client = self._plain.fenced(self._leadership.check) if self._leadership else self._plain
+        self.events = EventRecorder(self._plain, name, self.identity)
+        self.status = StatusServer(self.metrics.registry, host=status_host, port=status_port or 0)
+        self._serves_status = status_port is not None
+        self._caches: dict[tuple[type[Object], Selection], Cache[Any]] = {}
+        self._controllers: list[Controller] = []
+        self._services: list[Callable[[], Coroutine[None, None, None]]] = []
+        self._stopping = asyncio.Event()
+
+    def cache[T: Object](self, kind: type[T], selection: Selection = EVERYTHING) -> Cache[T]:
+        """The one cache of this kind and selection; whoever asks for it again gets the same."""
+        held = self._caches.get((kind, selection))
+        if held is None:
+            held = Cache(kind, ApiSource(self._plain, kind, selection), metrics=self.metrics)
+            self._caches[kind, selection] = held
+            self.status.ready(f"cache {kind.resource.qualified_name}", _sync_check(held))
+        return held
+
+    def controller(self, name: str, reconcile: Reconcile, *, workers: int = 8) -> Controller:
+        """A controller that runs while this process leads; say with `.watch(…)` what wakes it."""
+        made = Controller(name, reconcile, workers=workers, metrics=self.metrics)
+        self._controllers.append(made)
+        return made
+
+    def applier(self, manager: str) -> Applier:
+        """A component's hand for server-side apply, fenced by leadership."""
+        return Applier(self.client, manager)
+
+    def service(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run something on every replica for as long as the process lives, such as a webhook server."""
+        self._services.append(run)
+
+    def stop(self) -> None:
+        """Ask for an orderly end."""
+        self._stopping.set()
+
+    @property
+    def leading(self) -> bool:
+        return self._leadership is None or self._leadership.leading
+
+    async def run(self) -> None:
+        """Run until `stop`. What has begun is finished, the lease is handed over, Events are written, in this order."""
+        self.status.ready("not stopping", lambda: "stopping" if self._stopping.is_set() else None)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._plain)
+            if self._serves_status:
+                await stack.enter_async_context(self.status.serving())
+            await stack.enter_async_context(_running(*(service() for service in self._services)))
+            await stack.enter_async_context(_running(self.events.run()))
+            await stack.enter_async_context(_running(*(cache.run(self._patience) for cache in self._caches.values())))
+            async with asyncio.TaskGroup() as group:
+                work = group.create_task(self._work())
+                await self._stopping.wait()
+                work.cancel()
+
+    async def _work(self) -> None:
+        for cache in self._caches.values():
+            await cache.synced()
+        _log.info("caches complete", objects=sum(len(cache) for cache in self._caches.values()))
+        if self._leadership is None:
+            await self._reconcile()
+        else:
+            await self._leadership.run(self._reconcile)
+
+    async def _reconcile(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for controller in self._controllers:
+                group.create_task(controller.run())
+
+    def main(self, *, log_level: str = "info") -> int:
+        """Run as a process: SIGTERM and SIGINT end it in order; a failure is one sentence and exit code 1."""
+        configure_logs(log_level)
+        failure: KubeError | None = None
+        try:
+            asyncio.run(self._until_signalled())
+        except* KubeError as failed:
+            failure = _first(failed)
+        if failure is not None:
+            print(f"error: {failure}", file=sys.stderr)  # noqa: T201 - for the person who started it
+        return 1 if failure else 0
+
+    async def _until_signalled(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        await self.run()
+
+
+@asynccontextmanager
+async def _running(*tasks: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run tasks beside the block: their failure ends the block, the block's end cancels them and waits."""
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(task) for task in tasks]
+        yield
+        for task in running:
+            task.cancel()
+
+
+def _sync_check(cache: Cache[Any]) -> Callable[[], str | None]:
+    def check() -> str | None:
+        return None if cache.is_synced else f"waiting ({cache.trouble or 'listing'})"
+
+    return check
+
+
+def _first(failed: BaseExceptionGroup[KubeError]) -> KubeError:
+    error = failed.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

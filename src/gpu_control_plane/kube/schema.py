@@ -1,0 +1,305 @@
+"""The schema a CRD carries, made from the Python type that reads its objects.
+
+The type is the one source: names, shapes and defaults come from the struct, the rest (sentences, bounds, CEL rules,
+list keys) from `about`. Bounds live in the schema only. The API server has checked an object before we read it, and a
+reader that checks again would refuse what a newer schema allows.
+"""
+
+import enum
+import inspect
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self, cast
+
+import msgspec
+from msgspec import inspect as shape
+
+from gpu_control_plane.kube.objects import Condition
+
+Schema = dict[str, Any]
+
+PRESERVE_UNKNOWN: Final[Mapping[str, Any]] = types.MappingProxyType({"x-kubernetes-preserve-unknown-fields": True})
+ATOMIC_MAP: Final[Mapping[str, Any]] = types.MappingProxyType({"x-kubernetes-map-type": "atomic"})
+
+_INT32_MAX = 2**31 - 1
+_API_DEFAULT = "api-default"
+_ORDER = (
+    *("description", "type", "format", "enum", "nullable", "default", "pattern"),
+    *("minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "minProperties", "maxProperties"),
+    *("items", "additionalProperties", "required", "properties"),
+)
+
+
+class SchemaError(TypeError):
+    """A Python type that no structural schema can express; the message names the field."""
+
+
+class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A CEL rule and the sentence a person reads when an object breaks it."""
+
+    rule: str
+    message: str
+    message_expression: str | None = None
+    reason: str | None = None
+    field_path: str | None = None
+    optional_old_self: bool | None = None
+
+
+class OpenEnum(enum.StrEnum):
+    """An enum whose members carry their meaning, and which keeps a value it does not know as it came.
+
+    Readers and writers may differ by a version: an older reader must not fail on a state that came later.
+    """
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:
+        member = cls.__new__(cls, cast("str", value))
+        member._name_ = str(value)
+        return member
+
+
+def about(
+    description: str = "",
+    *rules: Rule,
+    default: bool = False,
+    keys: tuple[str, ...] = (),
+    unique: bool = False,
+    **schema: object,
+) -> msgspec.Meta:
+    """What the API says of a field beyond its Python type; goes into `Annotated`.
+
+    `default` publishes the Python default as the API's default, `keys` makes a list a map by those fields, `unique`
+    makes it a set. Everything else is schema as it is written in a CRD (`maxLength=63`, `**PRESERVE_UNKNOWN`).
+    """
+    if keys:
+        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+    if unique:
+        schema |= {"x-kubernetes-list-type": "set"}
+    extra: dict[str, object] = {rule.rule: rule for rule in rules}
+    if default:
+        extra[_API_DEFAULT] = True
+    return msgspec.Meta(description=description or None, extra_json_schema=schema or None, extra=extra or None)
+
+
+def structural(kind: type[msgspec.Struct]) -> Schema:
+    """The structural OpenAPI v3 schema of a struct. A class attribute `cel`, a tuple of rules, binds the whole struct."""
+    return _Converter().convert(shape.type_info(kind), kind.__name__)
+
+
+def first_paragraph(thing: object) -> str:
+    """The first paragraph of a docstring on one line: what tools show of a type."""
+    return " ".join(inspect.cleandoc(thing.__doc__ or "").split("\n\n", 1)[0].split())
+
+
+class _Converter:
+    """Walks a type once; remembers the structs it is inside of, since a CRD cannot refer to itself."""
+
+    def __init__(self) -> None:
+        self._inside: list[type] = []
+
+    def convert(self, node: shape.Type, path: str) -> Schema:
+        return _ordered(self._convert(node, path))
+
+    def _convert(self, node: shape.Type, path: str) -> Schema:
+        match node:
+            case shape.Metadata():
+                return self._annotated(node, path)
+            case shape.UnionType():
+                return self._union(node, path)
+            case shape.StructType():
+                return self._struct(node, path)
+            case shape.ListType() | shape.VarTupleType() | shape.SetType() | shape.FrozenSetType():
+                return self._array(node, path)
+            case shape.DictType():
+                return self._map(node, path)
+            case _:
+                return _scalar(node, path)
+
+    def _annotated(self, node: shape.Metadata, path: str) -> Schema:
+        schema = self._convert(node.type, path)
+        outer = dict(node.extra_json_schema or {})
+        meanings = schema.get("description", "") if _enum_of(node.type) else ""
+        if meanings and "description" in outer:
+            outer["description"] = f"{outer['description']} {meanings}"
+        schema |= outer
+        if schema.get("type") == "integer" and "format" not in outer:
+            schema["format"] = _int_format(schema.get("maximum"))
+        _add_rules(schema, (rule for rule in (node.extra or {}).values() if isinstance(rule, Rule)))
+        return schema
+
+    def _union(self, node: shape.UnionType, path: str) -> Schema:
+        """Absence is the only null an API has, so `T | None` is `T`; int-or-string is the only other union."""
+        members = [member for member in node.types if not isinstance(member, shape.NoneType)]
+        if len(members) == 1:
+            return self._convert(members[0], path)
+        if {type(member) for member in members} == {shape.IntType, shape.StrType}:
+            return {"x-kubernetes-int-or-string": True}
+        raise SchemaError(f"{path}: a CRD cannot express this union. Give each alternative a field of its own.")
+
+    def _struct(self, node: shape.StructType, path: str) -> Schema:
+        if node.cls is Condition:
+            return {**_CONDITION}
+        if node.cls in self._inside:
+            raise SchemaError(f"{path}: {node.cls.__name__} contains itself, which a CRD cannot express.")
+        self._inside.append(node.cls)
+        properties = {
+            field.encode_name: self._field(field, f"{path}.{field.encode_name}") for field in node.fields
+        }
+        self._inside.pop()
+        schema: Schema = {"type": "object", "properties": properties}
+        if description := first_paragraph(node.cls):
+            schema["description"] = description
+        if required := [field.encode_name for field in node.fields if field.required]:
+            schema["required"] = required
+        _add_rules(schema, getattr(node.cls, "cel", ()))
+        return schema
+
+    def _field(self, field: shape.Field, path: str) -> Schema:
+        schema = self.convert(field.type, path)
+        extra = field.type.extra if isinstance(field.type, shape.Metadata) else None
+        if _API_DEFAULT in (extra or {}):
+            if field.default is msgspec.NODEFAULT:
+                raise SchemaError(f"{path}: the API default is the Python default, and there is none.")
+            schema = _ordered(schema | {"default": msgspec.to_builtins(field.default)})
+        return schema
+
+    def _array(
+        self, node: shape.ListType | shape.VarTupleType | shape.SetType | shape.FrozenSetType, path: str
+    ) -> Schema:
+        kind = "set" if isinstance(node, shape.SetType | shape.FrozenSetType) else "atomic"
+        schema: Schema = {
+            "type": "array",
+            "items": self.convert(node.item_type, f"{path}[]"),
+            "x-kubernetes-list-type": kind,
+        }
+        return schema | _given(minItems=node.min_length, maxItems=node.max_length)
+
+    def _map(self, node: shape.DictType, path: str) -> Schema:
+        bounds = _given(minProperties=node.min_length, maxProperties=node.max_length)
+        if isinstance(node.value_type, shape.AnyType):
+            return {"type": "object", **PRESERVE_UNKNOWN, **bounds}
+        return {"type": "object", "additionalProperties": self.convert(node.value_type, f"{path}{{}}"), **bounds}
+
+
+def _scalar(node: shape.Type, path: str) -> Schema:
+    match node:
+        case shape.StrType():
+            return {"type": "string"} | _given(
+                minLength=node.min_length, maxLength=node.max_length, pattern=node.pattern
+            )
+        case shape.BoolType():
+            return {"type": "boolean"}
+        case shape.IntType():
+            return {"type": "integer", "format": _int_format(node.le)} | _range(node)
+        case shape.FloatType():
+            return {"type": "number", "format": "double"} | _range(node)
+        case shape.DateTimeType():
+            return {"type": "string", "format": "date-time"}
+        case shape.EnumType():
+            return _enum([member.value for member in node.cls], _meanings(node.cls), path)
+        case shape.LiteralType():
+            return _enum(list(node.values), "", path)
+        case shape.ByteArrayType() | shape.BytesType():
+            return {"type": "string", "format": "byte"}
+        case shape.AnyType() | shape.RawType():
+            return dict(PRESERVE_UNKNOWN)
+    raise SchemaError(f"{path}: a CRD has no type for {type(node).__name__.removesuffix('Type').lower()}.")
+
+
+def _int_format(maximum: int | None) -> str:
+    return "int32" if maximum is not None and maximum <= _INT32_MAX else "int64"
+
+
+def _enum(values: list[str | int], meanings: str, path: str) -> Schema:
+    kinds = {type(value) for value in values}
+    if kinds == {str}:
+        return {"type": "string", "enum": values} | _given(description=meanings or None)
+    if kinds == {int}:
+        return {"type": "integer", "enum": values}
+    raise SchemaError(f"{path}: the values of an enum are all strings or all integers.")
+
+
+def _enum_of(node: shape.Type) -> bool:
+    if isinstance(node, shape.UnionType):
+        return any(_enum_of(member) for member in node.types)
+    return isinstance(node, shape.EnumType)
+
+
+def _meanings(kind: type[enum.Enum]) -> str:
+    members = [member for member in kind if isinstance(member, OpenEnum) and member.meaning]
+    return " ".join(f"{member.value}: {member.meaning}" for member in members)
+
+
+def _range(node: shape.IntType | shape.FloatType) -> Schema:
+    bounds = _given(minimum=node.ge, maximum=node.le)
+    if node.gt is not None:
+        bounds |= {"minimum": node.gt, "exclusiveMinimum": True}
+    if node.lt is not None:
+        bounds |= {"maximum": node.lt, "exclusiveMaximum": True}
+    return bounds
+
+
+def _given(**values: object) -> Schema:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _add_rules(schema: Schema, rules: Iterable[Rule]) -> None:
+    if added := [msgspec.to_builtins(rule) for rule in rules]:
+        schema["x-kubernetes-validations"] = [*schema.get("x-kubernetes-validations", ()), *added]
+
+
+def _ordered(schema: Schema) -> Schema:
+    """The same schema with its keys in the order people read it in, extensions last."""
+    known = {key: schema[key] for key in _ORDER if key in schema}
+    return known | {key: schema[key] for key in sorted(schema.keys() - known.keys())}
+
+
+_CONDITION: Final[Schema] = {
+    "description": "One aspect of the object's state, as last observed.",
+    "type": "object",
+    "required": ["type", "status", "reason", "lastTransitionTime"],
+    "properties": {
+        "type": {
+            "description": "Name of the condition.",
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 316,
+        },
+        "status": {
+            "description": "Whether the condition holds.",
+            "type": "string",
+            "enum": ["True", "False", "Unknown"],
+        },
+        "reason": {
+            "description": "One CamelCase word for programs: why the condition has this status.",
+            "type": "string",
+            "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+            "minLength": 1,
+            "maxLength": 1024,
+        },
+        "message": {
+            "description": "A sentence for people: why, and what to do about it.",
+            "type": "string",
+            "maxLength": 32768,
+        },
+        "lastTransitionTime": {
+            "description": "When the status last changed.",
+            "type": "string",
+            "format": "date-time",
+        },
+        "observedGeneration": {
+            "description": "Generation of the spec that this condition speaks of.",
+            "type": "integer",
+            "format": "int64",
+            "minimum": 0,
+        },
+    },
+}

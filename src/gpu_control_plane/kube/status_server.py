@@ -1,0 +1,73 @@
+"""`/healthz`, `/readyz` and `/metrics` of a process, over plain HTTP for the kubelet and Prometheus."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from gpu_control_plane.kube.errors import ConfigError
+
+Check = Callable[[], str | None]
+"""Says what is wrong, or None when all is well."""
+
+
+class StatusServer:
+    """Serves what the process knows about itself. Checks are named, so that a failing one says which it is."""
+
+    def __init__(self, registry: CollectorRegistry, *, host: str = "0.0.0.0", port: int = 8080) -> None:  # noqa: S104 - the kubelet and Prometheus call from outside the pod
+        self._registry = registry
+        self._host = host
+        self._port = port
+        self._alive: dict[str, Check] = {}
+        self._ready: dict[str, Check] = {}
+
+    @property
+    def port(self) -> int:
+        """The port really listened on, which differs from the one asked for when that was 0."""
+        return self._port
+
+    def alive(self, name: str, check: Check) -> None:
+        """Add a check whose failure means that the process must be restarted."""
+        self._alive[name] = check
+
+    def ready(self, name: str, check: Check) -> None:
+        """Add a check whose failure means that the process must not be sent requests."""
+        self._ready[name] = check
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        app = web.Application()
+        app.router.add_get("/healthz", self._answerer(self._alive))
+        app.router.add_get("/readyz", self._answerer(self._ready))
+        app.router.add_get("/metrics", self._metrics)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._host, self._port)
+            try:
+                await site.start()
+            except OSError as error:
+                raise ConfigError(
+                    f"port {self._port} on {self._host} cannot be used ({error.strerror}); "
+                    "stop what holds it or choose another port"
+                ) from error
+            self._port = runner.addresses[0][1]
+            yield
+        finally:
+            await runner.cleanup()
+
+    @staticmethod
+    def _answerer(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def answer(_request: web.Request) -> web.Response:
+            problems = [(name, check()) for name, check in checks.items()]
+            lines = [f"[{'-' if problem else '+'}] {name}: {problem or 'ok'}\n" for name, problem in problems]
+            failed = any(problem for _, problem in problems)
+            return web.Response(text="".join(lines) or "ok\n", status=503 if failed else 200)
+
+        return answer
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})

@@ -1,0 +1,48 @@
+"""Programs the environment already names: `KUBEBUILDER_ASSETS` and PATH, taken only in the right version."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from gpu_control_plane.local.progress import Progress
+from gpu_control_plane.local.versions import minor_in, release_of, version_in
+
+ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
+
+
+def named_by_environment(program: str, environ: Mapping[str, str], progress: Progress) -> tuple[Path, str] | None:
+    """The first program of this name with the minor version we pin, and its version. Others are noted and passed over."""
+    release = release_of(program)
+    for path, source in _candidates(program, environ):
+        version = reported_version(path)
+        if version and minor_in(version) == release.minor:
+            return path, version
+        progress.note(
+            f"Passing over {path} from {source}: it is {version or 'of no known version'}, and {release.minor} is needed."
+        )
+    return None
+
+
+def _candidates(program: str, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    if folder := environ.get(ASSETS_VARIABLE):
+        path = Path(folder) / program
+        if path.is_file() and os.access(path, os.X_OK):
+            yield path.absolute(), ASSETS_VARIABLE
+    if found := shutil.which(program, path=environ.get("PATH", "")):
+        yield Path(found).absolute(), "PATH"
+
+
+@cache
+def reported_version(path: Path) -> str | None:
+    """What a program says its version is; nothing when it does not answer sensibly."""
+    question = ["version", "--client"] if path.name == "kubectl" else ["--version"]
+    try:
+        answer = subprocess.run(
+            [str(path), *question], capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return version_in(answer.stdout) if answer.returncode == 0 else None

@@ -1,0 +1,105 @@
+"""Child processes that never outlive their owner.
+
+Linux ties a child's life to the *thread* that started it, not to the process, so every child of this process is
+started by one thread that lives as long as the process does. Callers may come and go on any thread.
+"""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from gpu_control_plane.local import tether
+
+_NO_LIFELINE = -1
+
+
+def spawn(
+    arguments: Sequence[str],
+    *,
+    output: IO[bytes] | int,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program in a process group of its own; it is killed when this process ends, however it ends."""
+    lifeline = _NO_LIFELINE if sys.platform == "linux" else _lifeline()
+    command = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), str(lifeline), *arguments]
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            cwd=cwd,
+            process_group=0,
+            pass_fds=() if lifeline == _NO_LIFELINE else (lifeline,),
+        )
+
+    return _on_lasting_thread(start)
+
+
+def end(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGTERM, patience: float = 10.0) -> None:
+    """Signal a child's whole group and wait until it is gone; after `patience` seconds it is killed."""
+    send(process, number)
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        send(process, signal.SIGKILL)
+        process.wait()
+
+
+def send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    # A child that was waited for may have given its number to a stranger.
+    if process.poll() is None:
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:  # macOS says so of a group that holds only a zombie
+            pass
+
+
+type _Job = tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]
+
+
+def _on_lasting_thread(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    future: Future[subprocess.Popen[bytes]] = Future()
+    _starter().put((start, future))
+    return future.result()
+
+
+@cache
+def _starter() -> "queue.SimpleQueue[_Job]":
+    jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+
+    def run() -> None:
+        while True:
+            start, future = jobs.get()
+            try:
+                future.set_result(start())
+            except BaseException as error:  # noqa: BLE001  it belongs to the caller
+                future.set_exception(error)
+
+    threading.Thread(target=run, name="process-starter", daemon=True).start()
+    return jobs
+
+
+@cache
+def _lifeline() -> int:
+    """The read end of a pipe that ends when this process does. The write end is never closed nor handed on."""
+    read_end, _write_end = os.pipe()
+    return read_end
+
+
+# Neither the thread nor the pipe is a forked child's own.
+os.register_at_fork(after_in_child=_starter.cache_clear)
+os.register_at_fork(after_in_child=_lifeline.cache_clear)
