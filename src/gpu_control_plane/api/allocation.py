@@ -74,9 +74,9 @@ class TimeSlice(Part, frozen=True, kw_only=True):
 
 
 class Allocation(Part, frozen=True, kw_only=True):
-    """How cards are divided among pods."""
+    """How cards are divided among pods. A node's orders leave nothing out."""
 
-    mode: Annotated[Mode, about("How a card is shared.", default=True)] = Mode.EXCLUSIVE
+    mode: Annotated[Mode, about("How a card is shared.")]
     mig: Annotated[MIG | None, about("How cards are cut; with mode MIG only.")] = None
     time_slice: Annotated[TimeSlice | None, about("How cards take turns; with mode TimeSlice only.")] = None
 
@@ -98,6 +98,12 @@ class Allocation(Part, frozen=True, kw_only=True):
             return ()
         named = (self.mig.profile,) if self.mig.profile else tuple(part.profile for part in self.mig.layout)
         return tuple(canonical_profile(profile) for profile in named)
+
+
+class PoolAllocation(Allocation, frozen=True, kw_only=True):
+    """How the cards of a pool are divided among pods: whole, unless the pool says otherwise."""
+
+    mode: Annotated[Mode, about("How a card is shared.", default=True)] = Mode.EXCLUSIVE
 
 
 def canonical_profile(profile: str) -> str:

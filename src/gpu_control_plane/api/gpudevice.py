@@ -67,13 +67,6 @@ class PCI(Part, frozen=True, kw_only=True):
     address: Annotated[PCIAddress, about("Address on the bus, as in the spec.")]
 
 
-class NVLinkPeer(Part, frozen=True, kw_only=True):
-    """Another card of the node that is reached over NVLink."""
-
-    pci_address: Annotated[PCIAddress, about("Address of the other card.")]
-    links: Annotated[int, about("Number of links between the two.", minimum=1, maximum=64)]
-
-
 class MIGProfile(Part, frozen=True, kw_only=True):
     """A size of instance the card can be cut into."""
 
@@ -102,9 +95,9 @@ class Hardware(Part, frozen=True, kw_only=True):
 
     vendor: Annotated[Vendor, about("Who made the card.")]
     product: Annotated[str, about("Model, as the driver calls it.", maxLength=128)]
-    uuid: Annotated[
-        str | None, about("The card's own identity; another one here is another card.", maxLength=96)
-    ] = None
+    uuid: Annotated[str | None, about("The card's own identity; another one here is another card.", maxLength=96)] = (
+        None
+    )
     pci: PCI
     memory_mib: Annotated[int | None, about("Memory in MiB.", minimum=0)] = None
     compute_capability: Annotated[
@@ -113,11 +106,12 @@ class Hardware(Part, frozen=True, kw_only=True):
     ] = None
     architecture: Annotated[str | None, about("Architecture, such as Hopper.", maxLength=32)] = None
     numa_node: Annotated[
-        int | None, about("NUMA node the card hangs on; absent where the machine does not say.", minimum=0, maximum=1023)
+        int | None,
+        about("NUMA node the card hangs on; absent where the machine does not say.", minimum=0, maximum=1023),
     ] = None
     nvlink_peers: Annotated[
-        tuple[NVLinkPeer, ...],
-        about("Cards of the same node reached over NVLink.", keys=("pciAddress",), maxItems=64),
+        tuple[PCIAddress, ...],
+        about("Cards of the same node reached over NVLink, by their addresses.", unique=True, maxItems=64),
     ] = ()
     mig: Annotated[MIGCapability | None, about("What the card can do about MIG, and whether it does.")] = None
 
@@ -152,9 +146,7 @@ class Telemetry(Part, frozen=True, kw_only=True):
         None
     )
     memory_used: Annotated[int | None, about("Memory in use in MiB.", minimum=0)] = None
-    ecc_errors: Annotated[
-        int | None, about("Uncorrected memory errors since the driver was loaded.", minimum=0)
-    ] = None
+    ecc_errors: Annotated[int | None, about("Uncorrected memory errors since the driver was loaded.", minimum=0)] = None
     last_xid: Annotated[
         int | None, about("Code of the last XID, the driver's error report.", minimum=0, maximum=65535)
     ] = None
@@ -175,12 +167,8 @@ class DeviceStatus(Part, frozen=True, kw_only=True):
 
     state: Annotated[DeviceState | None, about("Where the card stands.")] = None
     pool_ref: Annotated[PoolRef | None, about("Pool the card is in.")] = None
-    hardware: Annotated[
-        Hardware | None, about("What the card is. Facts the card does not tell are absent.")
-    ] = None
-    reservation: Annotated[
-        Reservation | None, about("Promise to a pod that was admitted but does not run yet.")
-    ] = None
+    hardware: Annotated[Hardware | None, about("What the card is. Facts the card does not tell are absent.")] = None
+    reservation: Annotated[Reservation | None, about("Promise to a pod that was admitted but does not run yet.")] = None
     used_by: Annotated[
         tuple[User, ...],
         about(
@@ -190,9 +178,7 @@ class DeviceStatus(Part, frozen=True, kw_only=True):
         ),
     ] = ()
     telemetry: Annotated[Telemetry | None, about("Last readings worth telling; metrics hold the rest.")] = None
-    history: Annotated[
-        tuple[Change, ...], about("The latest changes, newest first.", maxItems=MAX_HISTORY)
-    ] = ()
+    history: Annotated[tuple[Change, ...], about("The latest changes, newest first.", maxItems=MAX_HISTORY)] = ()
     conditions: Annotated[
         tuple[Condition, ...], about("Healthy: whether the card works.", keys=("type",), maxItems=16)
     ] = ()

@@ -172,9 +172,7 @@ class Plugin(Part, frozen=True, kw_only=True):
     """What the kubelet has been told."""
 
     observed_generation: Annotated[int, about("Generation of the orders that this answers.", minimum=0)]
-    resources: Annotated[
-        tuple[PluginResource, ...], about("Resources announced.", keys=("name",), maxItems=128)
-    ] = ()
+    resources: Annotated[tuple[PluginResource, ...], about("Resources announced.", keys=("name",), maxItems=128)] = ()
 
 
 class Quiesced(Part, frozen=True, kw_only=True):
@@ -212,9 +210,16 @@ class GPUNodeState(Object, frozen=True, kw_only=True):
     resource: ClassVar[Resource] = Resource(
         group=GROUP, version=VERSION, kind="GPUNodeState", plural="gpunodestates", namespaced=False
     )
-    cel: ClassVar[tuple[Rule, ...]] = ()
+    cel: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.spec) || !has(self.spec.assignments) || size(self.metadata.name) > 236 || "
+            "self.spec.assignments.all(a, size(a.inventoryID) > size(self.metadata.name) && "
+            "a.inventoryID.substring(0, size(self.metadata.name)) == self.metadata.name)",
+            "assignments may only name cards of this node: their inventoryID begins with the node's name",
+        ),
+    )
 
-    spec: Annotated[NodeStateSpec, about("The node's orders.", default=True)] = NodeStateSpec()
+    spec: Annotated[NodeStateSpec, about("The node's orders.")] = NodeStateSpec()
     status: Annotated[NodeStateStatus, about("What the node has and what it has done.")] = NodeStateStatus()
 
 
@@ -232,7 +237,12 @@ DEFINITION: Final = Definition(
         Column("Degraded", _condition(NodeCondition.DEGRADED), description="Whether something is wrong"),
         Column("Driver", ".status.driver.version", description="Version of the GPU driver"),
         Column("CUDA", ".status.driver.cudaVersion", description="Newest CUDA version served", priority=1),
-        Column("Complete", _condition(NodeCondition.INVENTORY_COMPLETE), description="Whether all cards are known", priority=1),
+        Column(
+            "Complete",
+            _condition(NodeCondition.INVENTORY_COMPLETE),
+            description="Whether all cards are known",
+            priority=1,
+        ),
         AGE,
     ),
     selectable=(".status.driver.version",),

@@ -1,20 +1,256 @@
 """GPUPool: a named set of cards, who may use them, and how they are handed out. People write the spec."""
 
-import re
-from datetime import timedelta
 from typing import Annotated, ClassVar, Final
 
-from gpu_control_plane.api.allocation import Allocation, Profile, resource_suffix
-from gpu_control_plane.api.devices import DeviceSelector
+from gpu_control_plane.api.access import Access, Quota
+from gpu_control_plane.api.allocation import PoolAllocation, resource_suffix
+from gpu_control_plane.api.deviceselector import DeviceSelector
 from gpu_control_plane.api.names import GROUP, VERSION
+from gpu_control_plane.api.scheduling import Scheduling
 from gpu_control_plane.api.selectors import Selector
-from gpu_control_plane.api.shapes import DNS_LABEL, Namespace, Part, ResourceName
+from gpu_control_plane.api.shapes import DNS_LABEL, NodeName, Part, ResourceName
 from gpu_control_plane.kube.crd import AGE, Column, Definition
 from gpu_control_plane.kube.objects import Condition, Object, Resource
 from gpu_control_plane.kube.schema import OpenEnum, Rule, about
 
 MAX_WORST_NODES: Final = 20
-DEFAULT_TOPOLOGY_KEY: Final = "topology.kubernetes.io/zone"
 
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_QUALIFIED: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_LAST_PART: Final = (
+    "(has(self.spec.resource) && has(self.spec.resource.name) "
+    "? self.spec.resource.name.substring(self.spec.resource.name.lastIndexOf('/') + 1) : self.metadata.name)"
+)
+
+
+class Backend(OpenEnum):
+    """How cards reach pods."""
+
+    DEVICE_PLUGIN = "DevicePlugin", "as extended resources in resources.limits."
+    DRA = "DRA", "by dynamic resource allocation; not available yet."
+
+
+class PoolPhase(OpenEnum):
+    """Where a pool stands."""
+
+    PENDING = "Pending", "no card is on offer yet."
+    READY = "Ready", "pods can ask for its resources."
+    MAINTENANCE = "Maintenance", "new pods are refused while cards are divided anew."
+    MISCONFIGURED = "Misconfigured", "the spec cannot be carried out; the conditions say why."
+
+
+class PoolResource(Part, frozen=True, kw_only=True):
+    """The resource pods ask for."""
+
+    name: Annotated[
+        ResourceName | None,
+        about(
+            "Extended resource that pods put into resources.limits; gpu.deckhouse.io/<pool> if absent.",
+            Rule(
+                f"self.matches('^{_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$')",
+                "write resource.name as <domain>/<name> with at most 63 characters after '/', "
+                "such as gpu.example.com/training",
+            ),
+            Rule(
+                "!self.contains('kubernetes.io/')",
+                "resources under kubernetes.io belong to Kubernetes: use a domain of your own",
+            ),
+            Rule(
+                "!self.startsWith('requests.')",
+                "a resource name cannot begin with 'requests.', which quotas use: choose another domain",
+            ),
+        ),
+    ] = None
+
+
+class PoolAssignment(Part, frozen=True, kw_only=True):
+    """Who approves cards for the pool."""
+
+    require_annotation: Annotated[
+        bool,
+        about(
+            "Whether each card needs an approval, the annotation gpu.deckhouse.io/assignment; "
+            "with false every card the selector matches is taken.",
+            default=True,
+        ),
+    ] = True
+    auto_approve_selector: Annotated[
+        Selector | None, about("Cards (GPUDevices) with these labels are approved without a person; {} means all.")
+    ] = None
+
+    cel: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.requireAnnotation || !has(self.autoApproveSelector)",
+            "requireAnnotation: false approves every matching card, so autoApproveSelector would narrow nothing: "
+            "remove one of the two",
+        ),
+    )
+
+
+class PoolSpec(Part, frozen=True, kw_only=True):
+    """Which cards, for whom, and how they are handed out."""
+
+    resource: Annotated[PoolResource | None, about("The resource pods ask for.")] = None
+    device_selector: Annotated[DeviceSelector | None, about("Which cards may join the pool; every card if absent.")] = (
+        None
+    )
+    allocation: Annotated[
+        PoolAllocation,
+        about("How cards are divided among pods. A change puts the pool into Maintenance first.", default=True),
+    ] = PoolAllocation()
+    assignment: Annotated[PoolAssignment, about("Who approves cards for the pool.", default=True)] = PoolAssignment()
+    access: Annotated[
+        Access | None,
+        about(
+            "Who may ask for the pool's resources; any match is enough. "
+            "If absent, only those with the RBAC verb use on the pool."
+        ),
+    ] = None
+    quotas: Annotated[
+        tuple[Quota, ...],
+        about("What single namespaces may hold at once.", keys=("namespace",), maxItems=256),
+    ] = ()
+    scheduling: Annotated[Scheduling, about("Where pods are put.", default=True)] = Scheduling()
+    backend: Annotated[
+        Backend,
+        about(
+            "How cards reach pods.",
+            Rule("self != 'DRA'", "the DRA backend does not work yet: use DevicePlugin"),
+            default=True,
+        ),
+    ] = Backend.DEVICE_PLUGIN
+
+    cel: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.quotas) || self.quotas.all(q, !has(q.profiles) || (has(self.allocation.mig) && "
+            "has(self.allocation.mig.layout) && q.profiles.all(p, self.allocation.mig.layout.exists(part, "
+            "part.profile.replace('+', '.') == p.profile.replace('+', '.')))))",
+            "quotas by profile may only name profiles of allocation.mig.layout: use units, or correct the profile",
+        ),
+        Rule(
+            "self.allocation.mode != 'MIG' || !has(self.deviceSelector) || !has(self.deviceSelector.include) || "
+            "!has(self.deviceSelector.include.migCapable) || self.deviceSelector.include.migCapable",
+            "mode MIG needs cards that can be cut: remove deviceSelector.include.migCapable: false",
+        ),
+    )
+
+
+_Total = Annotated[int, about("Units the pool has, whatever has become of them.", minimum=0)]
+_Used = Annotated[int, about("Units held by pods.", minimum=0)]
+_Reserved = Annotated[int, about("Units promised to pods that do not run yet.", minimum=0)]
+_Available = Annotated[int, about("Units a pod could have now.", minimum=0)]
+_Faulted = Annotated[int, about("Units of faulted cards.", minimum=0)]
+
+
+class Units(Part, frozen=True, kw_only=True):
+    """Units (cards, instances or replicas) by what has become of them."""
+
+    total: _Total
+    used: _Used
+    reserved: _Reserved
+    available: _Available
+    faulted: _Faulted
+
+
+class Capacity(Part, frozen=True, kw_only=True):
+    """The units of one resource."""
+
+    name: ResourceName
+    total: _Total
+    used: _Used
+    reserved: _Reserved
+    available: _Available
+    faulted: _Faulted
+
+
+class WorstNode(Part, frozen=True, kw_only=True):
+    """A node that does not give all it should."""
+
+    name: Annotated[NodeName, about("Name of the node.")]
+    cards: Annotated[int, about("Cards of the pool on it that cannot be used.", minimum=0, maximum=64)]
+    reason: Annotated[str, about("One word for programs: what is wrong.", maxLength=64)]
+    message: Annotated[str | None, about("What is wrong and what to do.", maxLength=256)] = None
+
+
+class PoolNodes(Part, frozen=True, kw_only=True):
+    """The nodes behind the pool, in numbers."""
+
+    total: Annotated[int, about("Nodes with cards of the pool.", minimum=0)]
+    ready: Annotated[int, about("Nodes of them that have carried out their orders and work.", minimum=0)]
+    worst: Annotated[
+        tuple[WorstNode, ...],
+        about("The nodes most in need of attention, worst first.", keys=("name",), maxItems=MAX_WORST_NODES),
+    ] = ()
+
+
+class PoolStatus(Part, frozen=True, kw_only=True):
+    """What the pool has and how it fares."""
+
+    observed_generation: Annotated[
+        int | None, about("Generation of the spec that this status speaks of.", minimum=0)
+    ] = None
+    phase: Annotated[PoolPhase | None, about("Where the pool stands.")] = None
+    units: Annotated[Units | None, about("Units of all the pool's resources together.")] = None
+    capacity: Annotated[
+        tuple[Capacity, ...], about("Units of each of the pool's resources.", keys=("name",), maxItems=16)
+    ] = ()
+    nodes: Annotated[PoolNodes | None, about("Nodes behind the pool, in numbers.")] = None
+    conditions: Annotated[
+        tuple[Condition, ...], about("Why the pool is in its phase.", keys=("type",), maxItems=16)
+    ] = ()
+
+
+class GPUPool(Object, frozen=True, kw_only=True):
+    """A named set of GPUs with rules for who may use them. Pods ask for gpu.deckhouse.io/<pool> in resources.limits."""
+
+    resource: ClassVar[Resource] = Resource(
+        group=GROUP, version=VERSION, kind="GPUPool", plural="gpupools", namespaced=False
+    )
+    cel: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"size(self.metadata.name) <= 63 && self.metadata.name.matches('{DNS_LABEL}')",
+            "the pool's name becomes part of a resource name: use at most 63 lower-case letters, digits and '-'",
+        ),
+        Rule(
+            "!has(self.spec.allocation.mig) || !has(self.spec.allocation.mig.layout) || "
+            f"self.spec.allocation.mig.layout.all(part, size({_LAST_PART}) + 1 + size(part.profile) <= 63)",
+            "the resources of a mixed layout are called <resource.name>.<profile>, with at most 63 characters "
+            "after '/': shorten the pool's name or resource.name",
+        ),
+    )
+
+    spec: Annotated[PoolSpec, about("Which cards, for whom, and how they are handed out.")]
+    status: Annotated[PoolStatus, about("What the pool has and how it fares.")] = PoolStatus()
+
+    @property
+    def resource_name(self) -> str:
+        """The extended resource of the pool, or the stem of several with a mixed layout."""
+        named = self.spec.resource.name if self.spec.resource else None
+        return named or f"{GROUP}/{self.name}"
+
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """Every extended resource the pool offers."""
+        allocation = self.spec.allocation
+        if allocation.mig is None or not allocation.mig.layout:
+            return (self.resource_name,)
+        return tuple(f"{self.resource_name}.{resource_suffix(profile)}" for profile in allocation.profiles)
+
+
+DEFINITION: Final = Definition(
+    kind=GPUPool,
+    short_names=("gpool", "gp"),
+    categories=("gpu",),
+    columns=(
+        Column("Phase", ".status.phase", description="Pending, Ready, Maintenance or Misconfigured"),
+        Column("Mode", ".spec.allocation.mode", description="Exclusive, MIG or TimeSlice"),
+        Column("Total", ".status.units.total", "integer", "Units of all resources together"),
+        Column("Used", ".status.units.used", "integer", "Units held by pods"),
+        Column("Available", ".status.units.available", "integer", "Units a pod could have now"),
+        Column("Nodes", ".status.nodes.total", "integer", "Nodes with cards of the pool"),
+        Column("Reserved", ".status.units.reserved", "integer", "Units promised to pods", priority=1),
+        Column("Faulted", ".status.units.faulted", "integer", "Units of faulted cards", priority=1),
+        Column("Resource", ".status.capacity[0].name", description="Resource that pods ask for", priority=1),
+        AGE,
+    ),
+    selectable=(".spec.allocation.mode", ".spec.backend", ".status.phase"),
+)

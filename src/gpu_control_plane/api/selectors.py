@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
+import msgspec
+
 from gpu_control_plane.api.shapes import Part
 from gpu_control_plane.kube.schema import ATOMIC_MAP, OpenEnum, Rule, about
 
@@ -36,16 +38,14 @@ class Requirement(Part, frozen=True, kw_only=True):
     )
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        match self.operator:
-            case Operator.IN:
-                return labels.get(self.key) in self.values
-            case Operator.NOT_IN:
-                return labels.get(self.key) not in self.values
-            case Operator.EXISTS:
-                return self.key in labels
-            case Operator.DOES_NOT_EXIST:
-                return self.key not in labels
-        return False
+        present, value = self.key in labels, labels.get(self.key)
+        answers = {
+            Operator.IN: present and value in self.values,
+            Operator.NOT_IN: value not in self.values,
+            Operator.EXISTS: present,
+            Operator.DOES_NOT_EXIST: not present,
+        }
+        return answers.get(self.operator, False)
 
 
 class LabelSelector(Part, frozen=True, kw_only=True):
@@ -53,10 +53,8 @@ class LabelSelector(Part, frozen=True, kw_only=True):
 
     match_labels: Annotated[
         dict[str, _LabelValue], about("Labels that must have exactly these values.", maxProperties=32)
-    ] = {}
-    match_expressions: Annotated[
-        tuple[Requirement, ...], about("Comparisons that must all hold.", maxItems=16)
-    ] = ()
+    ] = msgspec.field(default_factory=dict)
+    match_expressions: Annotated[tuple[Requirement, ...], about("Comparisons that must all hold.", maxItems=16)] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels is selected. An operator that is not known here selects nothing."""

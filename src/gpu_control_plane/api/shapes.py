@@ -1,7 +1,7 @@
 """What the kinds share: how a part of an object is written, and the strings that occur in several of them.
 
-Every default of a status field stands for absence (`None`, an empty tuple or map, a zero or an empty text), so what a component applies is
-exactly what it wants to own. Only fields of a spec that carry an API default differ.
+Every default in a status stands for absence, so encoding a status gives exactly the fields its writer owns. Only
+fields of a spec that carry an API default differ from absence.
 """
 
 from typing import Annotated, Final
@@ -27,9 +27,7 @@ class Part(msgspec.Struct, frozen=True, rename=wire_name, gc=False, kw_only=True
 
 
 NodeName = Annotated[str, about("Name of the Node.", minLength=1, maxLength=253)]
-InventoryID = Annotated[
-    str, about("Identity of a card: the name of its GPUDevice.", minLength=1, maxLength=253)
-]
+InventoryID = Annotated[str, about("Identity of a card: the name of its GPUDevice.", minLength=1, maxLength=253)]
 PCIAddress = Annotated[
     str, about("PCI address as Linux writes it, such as 0000:65:00.0.", pattern=PCI_ADDRESS, maxLength=16)
 ]
@@ -37,18 +35,10 @@ PoolName = Annotated[str, about("Name of a GPUPool.", minLength=1, maxLength=63)
 ResourceName = Annotated[
     str, about("Extended resource that pods ask for, such as gpu.deckhouse.io/training.", minLength=1, maxLength=253)
 ]
-Namespace = Annotated[
-    str,
-    about(
-        "Name of a namespace.",
-        Rule(
-            f"self.matches('{DNS_LABEL}')",
-            "give the name of one namespace; to mean several, use a namespaceSelector ({} selects all of them)",
-        ),
-        minLength=1,
-        maxLength=63,
-    ),
-]
+Namespace = Annotated[str, about("Name of a namespace.", minLength=1, maxLength=63)]
+NAMESPACE_RULE: Final = Rule(
+    f"self.matches('{DNS_LABEL}')", "give the name of one namespace: lower-case letters, digits and '-'"
+)
 
 
 class PoolRef(Part, frozen=True, kw_only=True):

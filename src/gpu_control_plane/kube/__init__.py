@@ -1,1 +1,45 @@
-"""What every controller needs and nothing about GPUs."""
+"""A runtime for Kubernetes controllers: what every controller needs, and nothing about GPUs.
+
+The names below are the public surface; `docs/runtime.md` shows a complete controller built from them.
+"""
+
+from gpu_control_plane.kube.apply import Applier, differs
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.client import EVERYTHING, Client, Selection
+from gpu_control_plane.kube.config import Config, load_config
+from gpu_control_plane.kube.controller import Controller, Requeue
+from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
+from gpu_control_plane.kube.leader import Leadership, Timing
+from gpu_control_plane.kube.metrics import Metrics
+from gpu_control_plane.kube.objects import Condition, FieldManager, Key, Object, ObjectMeta, OwnerReference, Resource
+from gpu_control_plane.kube.process import main
+from gpu_control_plane.kube.runtime import Runtime
+
+__all__ = [
+    "EVERYTHING",
+    "Applier",
+    "Cache",
+    "Client",
+    "Condition",
+    "Config",
+    "Controller",
+    "EventRecorder",
+    "FieldManager",
+    "Key",
+    "Leadership",
+    "Metrics",
+    "Object",
+    "ObjectMeta",
+    "OwnerReference",
+    "Requeue",
+    "Resource",
+    "Runtime",
+    "Selection",
+    "Timing",
+    "add_finalizer",
+    "differs",
+    "load_config",
+    "main",
+    "remove_finalizer",
+]

@@ -22,14 +22,10 @@ def source(
             f'The {who} uses the auth-provider "{user.auth_provider.name}", which Kubernetes has removed. '
             "Use the exec plugin of your cloud instead."
         )
-    certificate = user.client_certificate_data or (
-        Path(user.client_certificate) if user.client_certificate else None
-    )
+    certificate = user.client_certificate_data or (Path(user.client_certificate) if user.client_certificate else None)
     key = user.client_key_data or (Path(user.client_key) if user.client_key else None)
     if (certificate is None) != (key is None):
-        there, missing = (
-            ("client-certificate", "client-key") if key is None else ("client-key", "client-certificate")
-        )
+        there, missing = ("client-certificate", "client-key") if key is None else ("client-key", "client-certificate")
         raise ConfigError(f"The {who} has a {there} but no {missing}. Add it, as a file or as data.")
     has_token = bool(user.token or user.token_file)
     if has_token and user.username:
@@ -43,10 +39,7 @@ def source(
         certificate=certificate,
         key=key,
         rereads=bool(
-            user.token_file
-            or isinstance(certificate, Path)
-            or isinstance(key, Path)
-            or authority_file(cluster)
+            user.token_file or isinstance(certificate, Path) or isinstance(key, Path) or authority_file(cluster)
         ),
         now=now,
     )

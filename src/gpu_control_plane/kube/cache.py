@@ -15,7 +15,16 @@ import structlog
 
 from gpu_control_plane.kube.backoff import Backoff
 from gpu_control_plane.kube.collector import collection_paused
-from gpu_control_plane.kube.errors import Forbidden, Gone, KubeError, NotFound, TooManyRequests, Unauthorized
+from gpu_control_plane.kube.errors import (
+    CannotWatch,
+    CredentialsError,
+    Forbidden,
+    Gone,
+    KubeError,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+)
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.store import Store
@@ -115,8 +124,8 @@ class Cache[T: Object]:
             except KubeError as error:
                 failures, why = (1 if self._moved else failures + 1), "error"
                 self._trouble = error
-                if not self.is_synced and self._hopeless(error, deadline):
-                    raise
+                if not self.is_synced and _hopeless(error, deadline):
+                    raise CannotWatch(f"cannot watch {self._resource}: {error}; {_advice(error)}") from error
                 self._complain(error, failures)
                 await asyncio.sleep(self._pause(error, failures))
 
@@ -183,14 +192,6 @@ class Cache[T: Object]:
     def _resource(self) -> str:
         return self.kind.resource.qualified_name
 
-    def _hopeless(self, error: KubeError, deadline: float) -> bool:
-        if deadline == math.inf:
-            return False
-        lasting = isinstance(error, Forbidden | Unauthorized) or (
-            isinstance(error, NotFound) and error.resource_missing
-        )
-        return lasting or asyncio.get_running_loop().time() >= deadline
-
     def _pause(self, error: KubeError, failures: int) -> float:
         pause = self._backoff.delay(failures, self._rng)
         if isinstance(error, TooManyRequests) and error.retry_after is not None:
@@ -199,11 +200,33 @@ class Cache[T: Object]:
 
     def _complain(self, error: KubeError, failures: int) -> None:
         """Once when it starts, then at every doubling: an hour without a server must not fill the log."""
-        if failures & (failures - 1):
-            return
-        hint = ""
-        if isinstance(error, NotFound) and error.resource_missing:
-            hint = "install the CRD; the watch starts by itself then"
-        elif isinstance(error, Forbidden):
-            hint = "grant list and watch on it; the watch starts by itself then"
-        _log.warning("watch interrupted", resource=self._resource, why=str(error), failures=failures, hint=hint)
+        if failures & (failures - 1) == 0:
+            advice = _advice(error)
+            _log.warning("watch interrupted", resource=self._resource, why=str(error), failures=failures, advice=advice)
+
+
+def _hopeless(error: KubeError, deadline: float) -> bool:
+    """Whether a process that has not started yet should give up, given that its patience ends at `deadline`."""
+    return deadline < math.inf and (_lasting(error) or asyncio.get_running_loop().time() >= deadline)
+
+
+def _lasting(error: KubeError) -> bool:
+    match error:
+        case Forbidden() | Unauthorized() | CredentialsError():
+            return True
+        case NotFound():
+            return error.resource_missing
+        case _:
+            return False
+
+
+def _advice(error: KubeError) -> str:
+    match error:
+        case NotFound() if error.resource_missing:
+            return "install its CRD"
+        case Forbidden():
+            return "grant list and watch on it"
+        case Unauthorized() | CredentialsError():
+            return "check the credentials in the kubeconfig"
+        case _:
+            return "it is tried again by itself"

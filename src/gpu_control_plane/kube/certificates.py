@@ -30,17 +30,11 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a certificate says. `issued_at` leaves out the backdating; `issuer_key` names the authority's key."""
+    """What a certificate says; `issued_at` is without the backdating."""
 
     issued_at: datetime
     expires_at: datetime
     names: frozenset[str]
-    key_id: bytes
-    issuer_key_id: bytes
-
-    def remaining(self, now: datetime) -> float:
-        """The part of the life that is left, from 1 down to 0 and below."""
-        return (self.expires_at - now) / (self.expires_at - self.issued_at)
 
 
 def new_authority(name: str, *, now: datetime, valid_for: timedelta) -> KeyPair:
@@ -71,29 +65,18 @@ def issue(authority: KeyPair, names: Sequence[str], *, now: datetime, valid_for:
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(_general_names(names)), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     return _signed(builder, key, issuer_key)
 
 
 def read(certificate: bytes) -> Facts:
-    """What a certificate of ours says. `ValueError` when it is not one."""
-    try:
-        parsed = x509.load_pem_x509_certificate(certificate)
-        extensions = parsed.extensions
-        issuer_key = extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
-        key = extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
-        names = _names(extensions)
-    except x509.ExtensionNotFound as error:
-        raise ValueError(str(error)) from error
+    """What a certificate of ours says. `ValueError` when it is not PEM."""
+    parsed = x509.load_pem_x509_certificate(certificate)
     return Facts(
         issued_at=parsed.not_valid_before_utc + BACKDATED,
         expires_at=parsed.not_valid_after_utc,
-        names=names,
-        key_id=key,
-        issuer_key_id=issuer_key or b"",
+        names=_names(parsed.extensions),
     )
 
 
@@ -118,13 +101,12 @@ def signed_by(certificate: bytes, authority: bytes) -> bool:
 
 def split(pem: bytes) -> list[bytes]:
     """The blocks of a PEM file, each on its own."""
-    end = b"-----END "
     blocks: list[bytes] = []
     current: list[bytes] = []
     for line in pem.splitlines():
         if line.startswith(b"-----BEGIN ") or current:
             current.append(line)
-        if line.startswith(end) and current:
+        if line.startswith(b"-----END ") and current:
             blocks.append(b"\n".join(current) + b"\n")
             current = []
     return blocks
@@ -158,6 +140,14 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
+def canonical_name(name: str) -> str:
+    """A DNS name or address as a certificate spells it."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name
+
+
 def _general_names(names: Iterable[str]) -> list[x509.GeneralName]:
     def general(name: str) -> x509.GeneralName:
         try:
@@ -183,9 +173,7 @@ def _signed(
     certificate = builder.sign(signer, hashes.SHA256())
     return KeyPair(
         certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
 
 

@@ -148,8 +148,8 @@ class Controller:
                 async with asyncio.timeout(self._time_limit):
                     wish = await self._reconcile(key)
         except LeadershipLost:
-            queue.close()
             self._count("failed")
+            raise
         except Conflict:
             # Somebody changed the object meanwhile; the change is on its way to the cache.
             self._count("conflict")

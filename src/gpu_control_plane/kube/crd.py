@@ -4,6 +4,7 @@ A `Definition` holds what a Python type cannot say about itself (short names, co
 versions) and turns into the manifest. The same input gives the same bytes, so that a stale file can be detected.
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Literal
 
 import msgspec
@@ -20,7 +21,8 @@ class CustomResourceDefinition(Object, frozen=True, kw_only=True):
     """As much of a CRD as an installer reads: is it served, and who put it there."""
 
     class Status(msgspec.Struct, frozen=True, gc=False):
-        conditions: tuple[Condition, ...] = ()
+        conditions: tuple[Condition, ...] | None = None
+        """None until the API server has looked at the CRD for the first time."""
 
     resource: ClassVar[Resource] = Resource(
         group="apiextensions.k8s.io",
@@ -33,7 +35,7 @@ class CustomResourceDefinition(Object, frozen=True, kw_only=True):
     status: Status = Status()
 
     def condition(self, kind: str) -> Condition | None:
-        return next((condition for condition in self.status.conditions if condition.type == kind), None)
+        return next((condition for condition in self.status.conditions or () if condition.type == kind), None)
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -149,9 +151,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
                 "specReplicasPath": self.scale.spec_replicas,
                 "statusReplicasPath": self.scale.status_replicas,
             }
-            subresources["scale"] = scale | (
-                {"labelSelectorPath": self.scale.selector} if self.scale.selector else {}
-            )
+            subresources["scale"] = scale | ({"labelSelectorPath": self.scale.selector} if self.scale.selector else {})
         return subresources
 
 
@@ -174,5 +174,14 @@ def to_yaml(manifest: dict[str, Any], header: str = "") -> str:
 
 
 class _PlainDumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - every value is written out where it stands
+    """Writes every value where it stands, and lists of numbers on one line."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the answer is the same for all
         return True
+
+    def represent_sequence(
+        self, tag: str, sequence: Iterable[Any], flow_style: bool | None = None
+    ) -> yaml.SequenceNode:
+        items = list(sequence)
+        numbers = bool(items) and all(type(item) is int for item in items)
+        return super().represent_sequence(tag, items, flow_style=numbers or flow_style)

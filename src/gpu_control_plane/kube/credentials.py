@@ -177,11 +177,7 @@ class Credentials:
             if self._usable():
                 _log.warning("credentials not renewed, the old ones still count", error=self._failure)
             return
-        if (
-            self._access is None
-            or access.ssl is not self._access.ssl
-            or access.headers != self._access.headers
-        ):
+        if self._access is None or access.ssl is not self._access.ssl or access.headers != self._access.headers:
             self._access = access
         self._taken, self._taken_at = taken, self._now()
         self._rejected, self._failure = False, None
@@ -244,6 +240,5 @@ def read_file(path: Path, what: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise CredentialsError(
-            f"The {what} file {path} cannot be read ({error.strerror}). "
-            "Check that it is there and who may read it."
+            f"The {what} file {path} cannot be read ({error.strerror}). Check that it is there and who may read it."
         ) from None

@@ -25,6 +25,10 @@ class WatchBroken(KubeError):
     """A watch ended in the middle of an event; it resumes from the last whole one."""
 
 
+class CannotWatch(KubeError):
+    """A process cannot start because a kind it needs cannot be watched; the message says what to do about it."""
+
+
 class LeadershipLost(KubeError):
     """This process no longer holds the lease, so a write was not sent."""
 

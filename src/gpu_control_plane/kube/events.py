@@ -6,6 +6,7 @@ for each kind of happening and object in `interval` seconds, however often it ha
 
 import asyncio
 import enum
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -75,8 +76,12 @@ class _Series(msgspec.Struct):
     last: datetime
     count: int = 1
     written: int = 0
-    written_at: datetime | None = None
+    tried_at: datetime | None = None
     event: Key | None = None
+
+    @property
+    def unwritten(self) -> bool:
+        return self.written < self.count
 
 
 class EventRecorder:
@@ -142,27 +147,26 @@ class EventRecorder:
                 _log.warning("stopping with Events unwritten", count=len(self._series))
 
     async def _write_due(self, *, all_of_them: bool = False) -> float | None:
-        """Write what is due; returns the seconds until something else will be, or None."""
-        waits: list[float] = []
+        """Write what is due and forget what is long past; returns the seconds until there is more to do, or None."""
         for happening, series in list(self._series.items()):
-            now = self._now()
-            if series.written == series.count:
-                idle = now - series.last
-                if idle >= self._memory:
-                    del self._series[happening]
-                else:
-                    waits.append((self._memory - idle).total_seconds())
-                continue
-            due_at = series.written_at + self._interval if series.written_at else now
-            if all_of_them or due_at <= now:
+            if series.unwritten and (all_of_them or self._due_at(series) <= self._now()):
                 await self._write(happening, series)
-                waits.append(self._memory.total_seconds())
-            else:
-                waits.append((due_at - now).total_seconds())
-        return max(min(waits), 0.01) if waits else None
+            elif self._due_at(series) <= self._now():
+                del self._series[happening]
+        if not self._series:
+            return None
+        next_due = min(self._due_at(series) for series in self._series.values())
+        return max((next_due - self._now()).total_seconds(), 0.01)
+
+    def _due_at(self, series: _Series) -> datetime:
+        """When a series must be written, or, with nothing to write, may be forgotten."""
+        if not series.unwritten:
+            return series.last + self._memory
+        return series.tried_at + self._interval if series.tried_at else series.first
 
     async def _write(self, happening: _Happening, series: _Series) -> None:
         count = series.count
+        series.tried_at = self._now()
         try:
             if series.event is None or not await self._count_up(series):
                 series.event = (await self._create(happening, series)).key
@@ -172,18 +176,16 @@ class EventRecorder:
             _log.warning("an Event was refused", reason=happening.reason, note=happening.note, why=str(error))
         except KubeError as error:
             _log.warning("an Event waits for the API server", reason=happening.reason, why=str(error))
-            series.written_at = self._now()
             return
         else:
             self._client.metrics.events_written.inc()
         series.written = count
-        series.written_at = self._now()
 
     async def _create(self, happening: _Happening, series: _Series) -> Event:
         regarding = happening.regarding
         namespace = regarding.namespace or "default"
         event = Event(
-            metadata=ObjectMeta(generate_name=f"{regarding.name[:200]}.", namespace=namespace),
+            metadata=ObjectMeta(generate_name=_event_prefix(regarding.name), namespace=namespace),
             regarding=regarding,
             type=happening.type,
             reason=happening.reason,
@@ -209,6 +211,11 @@ class EventRecorder:
         except NotFound:
             return False
         return True
+
+
+def _event_prefix(name: str) -> str:
+    """Some kinds allow names, such as `system:node`, that an Event may not have."""
+    return re.sub(r"[^a-z0-9.-]", "-", name.lower()).strip("-.")[:200] + "-"
 
 
 def _series_body(series: _Series) -> EventSeries:

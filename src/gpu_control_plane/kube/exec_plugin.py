@@ -120,8 +120,7 @@ class ExecSource:
             )
         except OSError as error:
             raise CredentialsError(
-                f"The exec plugin {plugin.command} cannot be started ({error.strerror}). "
-                "Check that it is a program."
+                f"The exec plugin {plugin.command} cannot be started ({error.strerror}). Check that it is a program."
             ) from None
         limit = self._time_limit_interactive if interactive else self._time_limit
         answer, complaints = bytearray(), bytearray()
@@ -133,7 +132,7 @@ class ExecSource:
         except TimeoutError:
             raise self._failed(f"did not answer within {limit:g} s", complaints) from None
         finally:
-            _end(process, whole_group=not interactive)
+            await _end(process, whole_group=not interactive)
         if process.returncode:
             raise self._failed(f"failed with exit code {process.returncode}", complaints)
         return bytes(answer)
@@ -148,9 +147,7 @@ class ExecSource:
         return mode is not InteractiveMode.NEVER and self._terminal()
 
     def _request(self, interactive: bool) -> str:
-        spec = _Spec(
-            interactive=interactive, cluster=self._cluster if self._plugin.provide_cluster_info else None
-        )
+        spec = _Spec(interactive=interactive, cluster=self._cluster if self._plugin.provide_cluster_info else None)
         return msgspec.json.encode(_Request(api_version=self._plugin.api_version, spec=spec)).decode()
 
     def _parse(self, output: bytes) -> _Status:
@@ -184,9 +181,7 @@ class ExecSource:
         return CredentialsError(f"The exec plugin {self._plugin.command} is not installed. {hint}")
 
     def _wrong(self, what: str) -> CredentialsError:
-        return CredentialsError(
-            f"The exec plugin {self._plugin.command} {what}. Run it by hand to see its answer."
-        )
+        return CredentialsError(f"The exec plugin {self._plugin.command} {what}. Run it by hand to see its answer.")
 
     def _failed(self, what: str, complaints: bytes | bytearray) -> CredentialsError:
         said = complaints.decode("utf-8", "replace").strip()
@@ -215,9 +210,12 @@ async def _keep_end(stream: asyncio.StreamReader, kept: bytearray, *, shown: boo
             sys.stderr.flush()
 
 
-def _end(process: asyncio.subprocess.Process, *, whole_group: bool) -> None:
+async def _end(process: asyncio.subprocess.Process, *, whole_group: bool) -> None:
+    """Kill what is left of a plugin and wait until nothing of it is open any more."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if whole_group:
             os.killpg(process.pid, signal.SIGKILL)
         elif process.returncode is None:
             process.kill()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.communicate(), 1.0)

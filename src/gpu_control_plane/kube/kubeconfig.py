@@ -119,14 +119,11 @@ class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
         name = context or self.current_context
         if not name:
             raise ConfigError(
-                f"{self.origin} has no current context; {self._contexts()}. "
-                "Choose one: kubectl config use-context NAME"
+                f"{self.origin} has no current context; {self._contexts()}. Choose one: kubectl config use-context NAME"
             )
         chosen = self.contexts.get(name)
         if chosen is None:
-            raise ConfigError(
-                f'There is no context "{name}" in {self.origin}; {self._contexts()}. Name one of them.'
-            )
+            raise ConfigError(f'There is no context "{name}" in {self.origin}; {self._contexts()}. Name one of them.')
         cluster = self.clusters.get(chosen.cluster)
         if cluster is None:
             raise ConfigError(
@@ -185,13 +182,9 @@ def _read(path: Path, *, skip_missing: bool) -> _File | None:
         file = msgspec.convert(document, _File)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError(
-            f"The kubeconfig {path} is not YAML: {error.problem}{line}. Correct it there."
-        ) from None
+        raise ConfigError(f"The kubeconfig {path} is not YAML: {error.problem}{line}. Correct it there.") from None
     except yaml.YAMLError:
-        raise ConfigError(
-            f"The kubeconfig {path} is not YAML but something binary. Name another file."
-        ) from None
+        raise ConfigError(f"The kubeconfig {path} is not YAML but something binary. Name another file.") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"The kubeconfig {path} has a wrong field: {error}. Correct it there.") from None
     return _with_absolute_paths(file, path.parent.absolute())

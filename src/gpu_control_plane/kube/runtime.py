@@ -6,9 +6,7 @@ run on the leader alone, and all their writes pass its fence.
 
 import asyncio
 import os
-import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -21,10 +19,8 @@ from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import EVERYTHING, Client, Selection
 from gpu_control_plane.kube.config import Config, load_config
 from gpu_control_plane.kube.controller import Controller, Reconcile
-from gpu_control_plane.kube.errors import KubeError
 from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.leader import Leadership, Timing
-from gpu_control_plane.kube.logs import configure_logs
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.status_server import StatusServer
@@ -34,7 +30,7 @@ _log = structlog.get_logger(component="kube.runtime")
 
 
 class Runtime:
-    """Declare caches and controllers, then `main()` (a process of its own) or `run()` (inside another loop)."""
+    """Declare caches and controllers, then `run`; `process.main` does both for a process of its own."""
 
     def __init__(
         self,
@@ -137,24 +133,6 @@ class Runtime:
             for controller in self._controllers:
                 group.create_task(controller.run())
 
-    def main(self, *, log_level: str = "info") -> int:
-        """Run as a process: SIGTERM and SIGINT end it in order; a failure is one sentence and exit code 1."""
-        configure_logs(log_level)
-        failure: KubeError | None = None
-        try:
-            asyncio.run(self._until_signalled())
-        except* KubeError as failed:
-            failure = _first(failed)
-        if failure is not None:
-            print(f"error: {failure}", file=sys.stderr)  # noqa: T201 - for the person who started it
-        return 1 if failure else 0
-
-    async def _until_signalled(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        await self.run()
-
 
 @asynccontextmanager
 async def _running(*tasks: Coroutine[None, None, None]) -> AsyncIterator[None]:
@@ -171,8 +149,3 @@ def _sync_check(cache: Cache[Any]) -> Callable[[], str | None]:
         return None if cache.is_synced else f"waiting ({cache.trouble or 'listing'})"
 
     return check
-
-
-def _first(failed: BaseExceptionGroup[KubeError]) -> KubeError:
-    error = failed.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error

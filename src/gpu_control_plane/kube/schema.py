@@ -90,7 +90,7 @@ def about(
 
 
 def structural(kind: type[msgspec.Struct]) -> Schema:
-    """The structural OpenAPI v3 schema of a struct. A class attribute `cel`, a tuple of rules, binds the whole struct."""
+    """The structural OpenAPI v3 schema of a struct. Rules in a class attribute `cel` bind the struct as a whole."""
     return _Converter().convert(shape.type_info(kind), kind.__name__)
 
 
@@ -150,9 +150,7 @@ class _Converter:
         if node.cls in self._inside:
             raise SchemaError(f"{path}: {node.cls.__name__} contains itself, which a CRD cannot express.")
         self._inside.append(node.cls)
-        properties = {
-            field.encode_name: self._field(field, f"{path}.{field.encode_name}") for field in node.fields
-        }
+        properties = {field.encode_name: self._field(field, f"{path}.{field.encode_name}") for field in node.fields}
         self._inside.pop()
         schema: Schema = {"type": "object", "properties": properties}
         if description := first_paragraph(node.cls):
@@ -164,12 +162,11 @@ class _Converter:
 
     def _field(self, field: shape.Field, path: str) -> Schema:
         schema = self.convert(field.type, path)
-        extra = field.type.extra if isinstance(field.type, shape.Metadata) else None
-        if _API_DEFAULT in (extra or {}):
-            if field.default is msgspec.NODEFAULT:
-                raise SchemaError(f"{path}: the API default is the Python default, and there is none.")
-            schema = _ordered(schema | {"default": msgspec.to_builtins(field.default)})
-        return schema
+        if not _has_api_default(field):
+            return schema
+        if field.default is msgspec.NODEFAULT:
+            raise SchemaError(f"{path}: the API default is the Python default, and there is none.")
+        return _ordered(schema | {"default": _api_default(field.default)})
 
     def _array(
         self, node: shape.ListType | shape.VarTupleType | shape.SetType | shape.FrozenSetType, path: str
@@ -189,41 +186,57 @@ class _Converter:
         return {"type": "object", "additionalProperties": self.convert(node.value_type, f"{path}{{}}"), **bounds}
 
 
+def _has_api_default(field: shape.Field) -> bool:
+    return isinstance(field.type, shape.Metadata) and _API_DEFAULT in (field.type.extra or {})
+
+
+def _api_default(value: object) -> object:
+    """A default with the API defaults inside it written out: rules see it before its own parts are filled in."""
+    if not isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    node = shape.type_info(type(value))
+    assert isinstance(node, shape.StructType)  # noqa: S101 - that is what a Struct's type is
+    fields = [field for field in node.fields if _has_api_default(field)]
+    return {field.encode_name: _api_default(getattr(value, field.name)) for field in fields}
+
+
 def _scalar(node: shape.Type, path: str) -> Schema:
     match node:
         case shape.StrType():
-            return {"type": "string"} | _given(
-                minLength=node.min_length, maxLength=node.max_length, pattern=node.pattern
-            )
-        case shape.BoolType():
-            return {"type": "boolean"}
+            bounds = _given(minLength=node.min_length, maxLength=node.max_length, pattern=node.pattern)
+            schema = {"type": "string"} | bounds
         case shape.IntType():
-            return {"type": "integer", "format": _int_format(node.le)} | _range(node)
+            schema = {"type": "integer", "format": _int_format(node.le)} | _range(node)
         case shape.FloatType():
-            return {"type": "number", "format": "double"} | _range(node)
-        case shape.DateTimeType():
-            return {"type": "string", "format": "date-time"}
+            schema = {"type": "number", "format": "double"} | _range(node)
         case shape.EnumType():
-            return _enum([member.value for member in node.cls], _meanings(node.cls), path)
+            schema = _enum([member.value for member in node.cls], path) | _given(description=_meanings(node.cls))
         case shape.LiteralType():
-            return _enum(list(node.values), "", path)
-        case shape.ByteArrayType() | shape.BytesType():
-            return {"type": "string", "format": "byte"}
-        case shape.AnyType() | shape.RawType():
-            return dict(PRESERVE_UNKNOWN)
-    raise SchemaError(f"{path}: a CRD has no type for {type(node).__name__.removesuffix('Type').lower()}.")
+            schema = _enum(list(node.values), path)
+        case _ if type(node) in _PLAIN:
+            schema = dict(_PLAIN[type(node)])
+        case _:
+            raise SchemaError(f"{path}: a CRD has no type for {type(node).__name__.removesuffix('Type').lower()}.")
+    return schema
+
+
+_PLAIN: Final[Mapping[type[shape.Type], Mapping[str, Any]]] = {
+    shape.BoolType: {"type": "boolean"},
+    shape.DateTimeType: {"type": "string", "format": "date-time"},
+    shape.BytesType: {"type": "string", "format": "byte"},
+    shape.AnyType: PRESERVE_UNKNOWN,
+    shape.RawType: PRESERVE_UNKNOWN,
+}
 
 
 def _int_format(maximum: int | None) -> str:
     return "int32" if maximum is not None and maximum <= _INT32_MAX else "int64"
 
 
-def _enum(values: list[str | int], meanings: str, path: str) -> Schema:
-    kinds = {type(value) for value in values}
-    if kinds == {str}:
-        return {"type": "string", "enum": values} | _given(description=meanings or None)
-    if kinds == {int}:
-        return {"type": "integer", "enum": values}
+def _enum(values: list[Any], path: str) -> Schema:
+    for kind, name in ((str, "string"), (int, "integer")):
+        if all(type(value) is kind for value in values):
+            return {"type": name, "enum": values}
     raise SchemaError(f"{path}: the values of an enum are all strings or all integers.")
 
 
@@ -233,9 +246,9 @@ def _enum_of(node: shape.Type) -> bool:
     return isinstance(node, shape.EnumType)
 
 
-def _meanings(kind: type[enum.Enum]) -> str:
+def _meanings(kind: type[enum.Enum]) -> str | None:
     members = [member for member in kind if isinstance(member, OpenEnum) and member.meaning]
-    return " ".join(f"{member.value}: {member.meaning}" for member in members)
+    return " ".join(f"{member.value}: {member.meaning}" for member in members) or None
 
 
 def _range(node: shape.IntType | shape.FloatType) -> Schema:

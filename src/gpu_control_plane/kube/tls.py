@@ -1,4 +1,4 @@
-"""TLS contexts for talking to an API server, made from PEM bytes alone.
+"""TLS contexts for calling an API server and for being called by it, made from PEM bytes alone.
 
 Nothing here reads or watches files: whoever rotates certificates reads them and asks for another context.
 """
@@ -49,27 +49,38 @@ def client_context(trust: Trust, client: ClientCertificate | None = None) -> ssl
     else:
         _load_authorities(context, trust.authorities, trust.authorities_origin)
     if client is not None:
-        load_certificate(context, client)
+        load_certificate(context, client.certificate, client.key, client.origin)
     return context
 
 
-def load_certificate(context: ssl.SSLContext, client: ClientCertificate) -> None:
-    """Give a context its own certificate and key. OpenSSL wants files, so they pass through memory ones."""
+def server_context(client_authorities: bytes | None = None) -> ssl.SSLContext:
+    """A context without a certificate yet. With `client_authorities`, callers must show one of theirs."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if client_authorities is not None:
+        _load_authorities(context, client_authorities, "the certificate authority for clients")
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, origin: str) -> None:
+    """Give a context its certificate; a live context shows it to new connections from then on."""
     try:
-        with _as_file(client.certificate) as certificate, _as_file(client.key) as key:
-            context.load_cert_chain(certificate, key, password=_no_password)
+        with _as_file(certificate) as certificate_file, _as_file(key) as key_file:
+            context.load_cert_chain(certificate_file, key_file, password=_no_password)
     except _Encrypted:
         raise CredentialsError(
-            f"The key of {client.origin} is encrypted, and there is nobody to ask for its password. "
+            f"The key of {origin} is encrypted, and there is nobody to ask for its password. "
             "Store it decrypted: openssl pkey -in KEY -out NEW_KEY"
         ) from None
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise CredentialsError(
-                f"The key of {client.origin} does not belong to it. Take both from the same issue."
+                f"The key of {origin} does not belong to it. Take both from the same issue."
             ) from None
         raise CredentialsError(
-            f"{_sentence(client.origin)} is not a PEM certificate with a PEM key ({error.reason or error}). "
+            f"{_sentence(origin)} is not a PEM certificate with a PEM key ({error.reason or error}). "
             "Replace the file or data."
         ) from None
 
@@ -109,7 +120,7 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-class _Encrypted(Exception):  # noqa: N818 - a signal inside this module, not an error of the tree
+class _Encrypted(Exception):
     pass
 
 
@@ -120,6 +131,7 @@ def _no_password() -> str:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
+    """OpenSSL reads certificates from files only; one in memory leaves no key on a disk and needs no writable one."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pem")
         try:

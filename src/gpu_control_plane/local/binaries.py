@@ -3,38 +3,17 @@
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-
-import msgspec
 
 from gpu_control_plane.local import downloads, gobuild
 from gpu_control_plane.local.environment import named_by_environment
 from gpu_control_plane.local.errors import BinaryUnavailable, BuildFailed, DownloadFailed
 from gpu_control_plane.local.folders import cache_folder
 from gpu_control_plane.local.platforms import Platform, this_platform
+from gpu_control_plane.local.programs import Binaries, Binary
 from gpu_control_plane.local.progress import Lines, Progress
 from gpu_control_plane.local.releases import Origins, artefact, origins
 from gpu_control_plane.local.store import Store
 from gpu_control_plane.local.versions import Release, release_of
-
-
-class Binary(msgspec.Struct, frozen=True):
-    """A program that can be run, and its version."""
-
-    path: Path
-    version: str
-
-
-class Binaries(msgspec.Struct, frozen=True):
-    """The programs of a cluster by name."""
-
-    programs: dict[str, Binary]
-
-    def __getitem__(self, program: str) -> Binary:
-        return self.programs[program]
-
-    def path(self, program: str) -> Path:
-        return self.programs[program].path
 
 
 def ensure_binaries(

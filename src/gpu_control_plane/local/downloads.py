@@ -147,12 +147,15 @@ def _extract(archive: Path, member: str, into: Path) -> Path:
             with zipfile.ZipFile(archive) as zipped, zipped.open(member) as inside, program.open("wb") as out:
                 shutil.copyfileobj(inside, out)
         else:
-            with tarfile.open(archive) as tar:
-                file = tar.extractfile(member)
-                if file is None:
-                    raise KeyError(member)
-                with file, program.open("wb") as out:
-                    shutil.copyfileobj(file, out)
+            with tarfile.open(archive) as tar, _inside(tar, member) as inside, program.open("wb") as out:
+                shutil.copyfileobj(inside, out)
     except (KeyError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
         raise DownloadFailed(f"{archive.name} does not contain {member} ({error}).") from error
     return program
+
+
+def _inside(tar: tarfile.TarFile, member: str) -> IO[bytes]:
+    file = tar.extractfile(member)
+    if file is None:
+        raise KeyError(f"{member} is not a file")
+    return file

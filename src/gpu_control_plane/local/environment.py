@@ -14,25 +14,30 @@ ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 
 
 def named_by_environment(program: str, environ: Mapping[str, str], progress: Progress) -> tuple[Path, str] | None:
-    """The first program of this name with the minor version we pin, and its version. Others are noted and passed over."""
+    """The first program of this name in the minor version we pin, and its exact version.
+
+    Passing over one from `KUBEBUILDER_ASSETS` is said, because somebody chose it; PATH holds what it holds.
+    """
     release = release_of(program)
-    for path, source in _candidates(program, environ):
+    for path, chosen in _candidates(program, environ):
         version = reported_version(path)
         if version and minor_in(version) == release.minor:
             return path, version
-        progress.note(
-            f"Passing over {path} from {source}: it is {version or 'of no known version'}, and {release.minor} is needed."
-        )
+        if chosen:
+            progress.note(
+                f"Passing over {path}, named by {ASSETS_VARIABLE}: it is {version or 'of no known version'},"
+                f" and {release.minor} is needed."
+            )
     return None
 
 
-def _candidates(program: str, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+def _candidates(program: str, environ: Mapping[str, str]) -> Iterator[tuple[Path, bool]]:
     if folder := environ.get(ASSETS_VARIABLE):
         path = Path(folder) / program
         if path.is_file() and os.access(path, os.X_OK):
-            yield path.absolute(), ASSETS_VARIABLE
+            yield path.absolute(), True
     if found := shutil.which(program, path=environ.get("PATH", "")):
-        yield Path(found).absolute(), "PATH"
+        yield Path(found).absolute(), False
 
 
 @cache

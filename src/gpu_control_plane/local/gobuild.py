@@ -8,14 +8,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from gpu_control_plane.local import processes
-from gpu_control_plane.local.errors import BuildFailed
+from gpu_control_plane.local.disk import free_bytes
+from gpu_control_plane.local.errors import BuildFailed, LocalError, NoSpace
 from gpu_control_plane.local.progress import Step, megabytes
 from gpu_control_plane.local.store import Store
 from gpu_control_plane.local.versions import ETCD, KUBERNETES, KWOK, Release
@@ -30,17 +30,17 @@ _LAST_LINES = 15
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """How a release's module is built: the package, what is stamped into it, how large the result is."""
+    """How a release's module is built: the package, the room it takes meanwhile, what is stamped into it."""
 
     package: str
-    size: int
+    room: int
     stamp: str | None = None
 
 
 RECIPES = {
-    KUBERNETES: Recipe(package=".", size=150_000_000, stamp="k8s.io/component-base/version.gitVersion"),
-    ETCD: Recipe(package=".", size=30_000_000),
-    KWOK: Recipe(package="sigs.k8s.io/kwok/cmd/kwok", size=75_000_000, stamp="sigs.k8s.io/kwok/pkg/consts.Version"),
+    KUBERNETES: Recipe(package=".", room=150_000_000, stamp="k8s.io/component-base/version.gitVersion"),
+    ETCD: Recipe(package=".", room=30_000_000),
+    KWOK: Recipe(package="sigs.k8s.io/kwok/cmd/kwok", room=75_000_000, stamp="sigs.k8s.io/kwok/pkg/consts.Version"),
 }
 
 
@@ -50,17 +50,18 @@ def module_folder(release: Release) -> Path:
 
 def build(release: Release, into: Path, store: Store, step: Step, environ: Mapping[str, str] = os.environ) -> Path:
     """Build a release into `into`; the result answers to the name of each of its programs."""
-    go = find_go(environ)
     recipe = RECIPES[release]
-    folder = module_folder(release)
-    with store.room_for(f"building {release.name}", recipe.size):
-        environment = _environment(environ, into)
-    step.detail("fetching modules")
-    total = len(_run([go, "list", "-deps", recipe.package], folder, environment, step, release, store).splitlines())
-    stamp = f" -X {recipe.stamp}={release.version}" if recipe.stamp else ""
-    result = into / release.name
-    arguments = [go, "build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w{stamp}"]
-    _run([*arguments, "-o", str(result), recipe.package], folder, environment, step, release, store, total)
+    with store.room_for(f"building {release.name}", recipe.room):
+        go = _Go(find_go(environ), module_folder(release), _environment(environ, into))
+    try:
+        step.detail("fetching modules")
+        total = len(go.run(["list", "-deps", recipe.package], step).splitlines())
+        stamp = f" -X {recipe.stamp}={release.version}" if recipe.stamp else ""
+        result = into / release.name
+        flags = ["-v", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w{stamp}"]
+        go.run(["build", *flags, "-o", str(result), recipe.package], step, total)
+    except _GoFailed as failed:
+        raise _explain(failed, release, go, store) from None
     return result
 
 
@@ -99,59 +100,70 @@ def _environment(environ: Mapping[str, str], work: Path) -> dict[str, str]:
     }
 
 
-def _run(
-    arguments: list[str],
-    folder: Path,
-    environment: dict[str, str],
-    step: Step,
-    release: Release,
-    store: Store,
-    total: int | None = None,
-) -> str:
-    process = processes.spawn(arguments, output=subprocess.PIPE, environ=environment, cwd=folder)
-    assert process.stdout is not None  # noqa: S101
-    lines: list[str] = []
-    packages = 0
-    try:
-        for raw in process.stdout:
-            line = raw.decode(errors="replace").rstrip()
-            if line.startswith("go: downloading "):
-                step.detail(f"fetching {line.split()[2]}")
-                continue
-            lines.append(line)
-            if total is not None and _is_package(line):
-                packages += 1
-                step.detail(f"{packages} of {total} packages compiled" if packages < total else "linking")
-        code = process.wait()
-    finally:
-        processes.end(process, patience=2)
-        process.stdout.close()
-    if code != 0:
-        raise _failure(release, [line for line in lines if not _is_package(line)], environment, store)
-    return "\n".join(lines)
+class _GoFailed(Exception):
+    """Go ended with an error; the lines are what it said."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+class _Go(msgspec.Struct, frozen=True):
+    """A toolchain at work in one module."""
+
+    program: str
+    folder: Path
+    environ: dict[str, str]
+
+    def run(self, arguments: list[str], step: Step, packages: int | None = None) -> str:
+        """Run Go to its end. Interrupting ends it too, with all it started."""
+        process = processes.spawn(
+            [self.program, *arguments], output=subprocess.PIPE, environ=self.environ, cwd=self.folder
+        )
+        lines: list[str] = []
+        try:
+            for raw in process.stdout or ():
+                line = raw.decode(errors="replace").rstrip()
+                if line.startswith("go: downloading "):
+                    step.detail(f"fetching {line.split()[2]}")
+                else:
+                    lines.append(line)
+                    if packages:
+                        step.detail(f"{len(lines)} of {packages} packages compiled")
+            code = process.wait()
+        finally:
+            processes.end(process, patience=2)
+            if process.stdout:
+                process.stdout.close()
+        if code != 0:
+            raise _GoFailed([line for line in lines if not _is_package(line)])
+        return "\n".join(lines)
+
+    def folders(self) -> str:
+        """Where Go keeps its caches, and how much room there is."""
+        answer = subprocess.run(
+            [self.program, "env", "GOCACHE", "GOMODCACHE"],
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        existing = [path for line in answer.stdout.splitlines() if (path := Path(line)).exists()]
+        return " and ".join(f"{path} ({megabytes(free_bytes(path))} free)" for path in existing)
 
 
 def _is_package(line: str) -> bool:
     return " " not in line and not line.startswith("#") and ":" not in line
 
 
-def _failure(release: Release, lines: list[str], environment: dict[str, str], store: Store) -> Exception:
-    if any(_NO_ROOM in line for line in lines):
-        size = RECIPES[release].size
-        if shutil.disk_usage(store.folder).free < size:
-            return store.no_space(f"building {release.name}", size)
-        return BuildFailed(
-            f"Building {release.name} {release.version} filled a disk: {_go_folders(environment)}. Make room there, or"
-            " choose other folders with GOCACHE and GOMODCACHE."
-        )
-    end = "\n  ".join(deque(lines, _LAST_LINES))
-    return BuildFailed(f"Building {release.name} {release.version} with Go failed. Go says:\n  {end}")
-
-
-def _go_folders(environment: dict[str, str]) -> str:
-    answer = subprocess.run(
-        [find_go(environment), "env", "GOCACHE", "GOMODCACHE"],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    folders = [Path(line) for line in answer.stdout.split() if Path(line).exists()]
-    return ", ".join(f"{folder} ({megabytes(shutil.disk_usage(folder).free)} free)" for folder in folders)
+def _explain(failed: _GoFailed, release: Release, go: _Go, store: Store) -> LocalError:
+    room = RECIPES[release].room
+    if _NO_ROOM not in str(failed):
+        end = "\n  ".join(failed.lines[-_LAST_LINES:])
+        return BuildFailed(f"Building {release.name} {release.version} with Go failed. Go says:\n  {end}")
+    if free_bytes(store.folder) < room:
+        return store.no_space(f"building {release.name}", room)
+    return NoSpace(
+        f"Building {release.name} {release.version} filled a disk. Go keeps its caches in {go.folders()}."
+        " Make room there, or choose other folders with GOCACHE and GOMODCACHE."
+    )

@@ -1,0 +1,66 @@
+"""Writes what comes from the Python types: the CRDs and the reference page. `--check` only says what is stale."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from gpu_control_plane.api import DEFINITIONS
+from gpu_control_plane.api.install import manifest
+from gpu_control_plane.api.reference import reference
+from gpu_control_plane.kube.crd import to_yaml
+
+HEADER: Final = "Generated from the Python types, do not edit: make generate"
+
+CRDS: Final = Path(__file__).parent / "crds"
+PAGE: Final = Path("docs/api.md")
+
+
+def generated(root: Path) -> dict[Path, str]:
+    """Every generated file and what it should hold."""
+    crds = {
+        CRDS / f"{definition.resource.plural}.yaml": to_yaml(manifest(definition), HEADER) for definition in DEFINITIONS
+    }
+    return crds | {root / PAGE: reference(DEFINITIONS, HEADER)}
+
+
+def stale(root: Path) -> list[Path]:
+    """Generated files that differ from what the types say, and leftovers of kinds that are gone."""
+    files = generated(root)
+    differing = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    return differing + [path for path in sorted(CRDS.glob("*.yaml")) if path not in files]
+
+
+def write(root: Path) -> list[Path]:
+    """Bring every generated file up to date; returns those that changed."""
+    changed, files = stale(root), generated(root)
+    for path in changed:
+        if path not in files:
+            path.unlink()
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[path])
+    return changed
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    root = Path.cwd()
+    if "--check" in arguments:
+        paths = stale(root)
+        if paths:
+            names = ", ".join(_short(path, root) for path in paths)
+            sys.stderr.write(
+                f"Out of date with the Python types: {names}. Run `make generate` and commit the result.\n"
+            )
+        return 1 if paths else 0
+    for path in write(root):
+        sys.stdout.write(f"{_short(path, root)}\n")
+    return 0
+
+
+def _short(path: Path, root: Path) -> str:
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""Puts the CRDs into a cluster, and never an older one over a newer.
+
+Each CRD carries the release that installed it. A newer release's CRD, or one that somebody else installed, is left
+as it is, and the answer says so.
+"""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Final
+
+from gpu_control_plane import __version__
+from gpu_control_plane.api import DEFINITIONS
+from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.config import load_config
+from gpu_control_plane.kube.crd import ESTABLISHED, NAMES_ACCEPTED, CustomResourceDefinition, Definition
+from gpu_control_plane.kube.errors import KubeError, NotFound
+from gpu_control_plane.kube.objects import Condition, FieldManager
+
+MANAGER: Final = FieldManager("gpu-control-plane-crds")
+
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-.]?(dev|a|alpha|b|beta|rc)[-.]?(\d+))?")
+_PAUSE: Final = 0.05
+_STAGES: Final = ("dev", "a", "b", "rc")
+
+
+class NotEstablished(KubeError):
+    """A CRD was applied but the API server does not serve it."""
+
+
+def install_crds(kubeconfig: Path) -> list[str]:
+    """Install the CRDs into the cluster of this kubeconfig; a sentence about each. For programs without a loop."""
+
+    async def connect() -> list[str]:
+        async with Client(load_config(kubeconfig)) as client:
+            return await install(client)
+
+    return asyncio.run(connect())
+
+
+async def install(
+    client: Client, *, version: str = __version__, take_over: bool = False, timeout: float = 30.0
+) -> list[str]:
+    """Apply the CRDs and return once they are served, with a sentence about each.
+
+    `take_over` also replaces CRDs of the same name that somebody else installed.
+    """
+    sentences = []
+    for definition in DEFINITIONS:
+        observed = await _find(client, definition.name)
+        reason = _left_alone(observed, version, take_over=take_over)
+        if reason is not None:
+            sentences.append(f"{definition.name}: left alone. {reason}")
+            continue
+        applied = await client.apply(
+            CustomResourceDefinition, definition.name, manifest(definition, version), manager=MANAGER
+        )
+        await _established(client, definition.name, timeout)
+        sentences.append(f"{definition.name}: {_what_happened(observed, applied)}")
+    return sentences
+
+
+def manifest(definition: Definition, version: str = __version__) -> dict[str, object]:
+    """The CRD as this release installs it."""
+    return definition.manifest({str(Annotation.CRD_VERSION): version})
+
+
+async def _find(client: Client, name: str) -> CustomResourceDefinition | None:
+    try:
+        return await client.get(CustomResourceDefinition, name)
+    except NotFound:
+        return None
+
+
+def _left_alone(observed: CustomResourceDefinition | None, version: str, *, take_over: bool) -> str | None:
+    """Why the CRD in the cluster must stay as it is, or None."""
+    if observed is None:
+        return None
+    installed = observed.metadata.annotations.get(Annotation.CRD_VERSION)
+    if installed is None or _order(installed) is None:
+        return (
+            None if take_over else "Another product installed it. Remove it, or install with take_over to replace it."
+        )
+    if (_order(installed) or ()) > (_order(version) or ()):
+        return f"Release {installed} installed it, which is newer than {version}."
+    return None
+
+
+def _what_happened(observed: CustomResourceDefinition | None, applied: CustomResourceDefinition) -> str:
+    if observed is None:
+        return "created"
+    if observed.metadata.generation == applied.metadata.generation:
+        return "up to date"
+    return "updated"
+
+
+async def _established(client: Client, name: str, timeout: float) -> None:
+    """Wait until the API server serves the kind: a matter of milliseconds, so asking is simpler than watching."""
+    seen = await client.get(CustomResourceDefinition, name)
+    try:
+        async with asyncio.timeout(timeout):
+            while not _holds(seen.condition(ESTABLISHED)):
+                await asyncio.sleep(_PAUSE)
+                seen = await client.get(CustomResourceDefinition, name)
+    except TimeoutError:
+        names = seen.condition(NAMES_ACCEPTED)
+        why = names.message if names is not None and not _holds(names) else "The API server's log says why"
+        raise NotEstablished(
+            f"{name} was applied, but the API server does not serve it after {timeout:g} s. {why}."
+        ) from None
+
+
+def _holds(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == "True"
+
+
+def _order(version: str) -> tuple[int, ...] | None:
+    """A release as something to compare; None for a text that names no release. A pre-release comes before it."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return None
+    major, minor, patch, stage, number = match.groups()
+    rank = _STAGES.index({"alpha": "a", "beta": "b"}.get(stage, stage)) if stage else len(_STAGES)
+    return int(major), int(minor), int(patch), rank, int(number or 0)

@@ -1,0 +1,1 @@
+"""`kubectl gpu`: the command line."""

@@ -1,0 +1,88 @@
+"""The entry point: finds the command, runs it, and turns what went wrong into a sentence and an exit code.
+
+Kept light: a command's own module imports what it needs when it runs, so that `--help` and completion are immediate.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+_COMMANDS = {
+    "up": "gpu_control_plane.cli.up",
+    "down": "gpu_control_plane.cli.down",
+    "status": "gpu_control_plane.cli.status",
+}
+_DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"
+_INTERRUPTED = 130
+
+
+class _LazyCommands(click.Group):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        command = importlib.import_module(_COMMANDS[cmd_name]).command
+        return command if isinstance(command, click.Command) else None
+
+
+@click.group(
+    cls=_LazyCommands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Run `kubectl gpu COMMAND --help` for the options and examples of a command.",
+)
+@click.version_option(package_name="gpu-control-plane", prog_name="kubectl gpu")
+@click.option("--debug", is_flag=True, envvar=_DEBUG_VARIABLE, help="Show the Python traceback of an error.")
+def commands(debug: bool) -> None:
+    """GPUs for Kubernetes: pools, cards and a local cluster to try them on."""
+    if debug:
+        os.environ[_DEBUG_VARIABLE] = "1"
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line. The exit code is the command's own, 1 on an error, 2 on wrong usage, 130 on Ctrl-C."""
+    try:
+        result = commands.main(list(arguments), prog_name="kubectl gpu", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as chosen:
+        return chosen.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("\n")
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader had enough, as in `kubectl gpu status | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None or os.environ.get(_DEBUG_VARIABLE):
+            raise
+        from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
+
+        Screen(sys.stderr).failure(sentence)
+        return 1
+
+
+def _sentence(error: Exception) -> str | None:
+    """What to tell a person. Nothing for what nobody foresaw: that is a bug and wants its traceback."""
+    ours = {"gpu_control_plane.kube.errors": "KubeError", "gpu_control_plane.local.errors": "LocalError"}
+    for module, root in ours.items():
+        # What was never imported was never raised.
+        if module in sys.modules and isinstance(error, getattr(sys.modules[module], root)):
+            return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    return None

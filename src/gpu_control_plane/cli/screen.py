@@ -1,0 +1,122 @@
+"""Output for people: a symbol and a colour with meaning, aligned columns, plain lines where there is no terminal.
+
+Rich draws what moves and is imported only on a terminal, when something takes long enough to watch.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+OK = ("✓", "green")
+BAD = ("✗", "red")
+ATTENTION = ("!", "yellow")
+IDLE = ("○", "bright_black")
+
+_WORTH_SHOWING = 2.0
+_EVERY = 10.0
+_TITLE_WIDTH = 44
+
+type Symbol = tuple[str, str]
+
+
+class Screen:
+    """One stream of output. Also the `Progress` of the local cluster."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._colour = self._terminal and not os.environ.get("NO_COLOR")
+
+    def line(self, text: str = "") -> None:
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def mark(self, symbol: Symbol, text: str) -> None:
+        self.line(f"{self.paint(symbol)} {text}")
+
+    def failure(self, text: str) -> None:
+        self.mark(BAD, text)
+
+    def note(self, text: str) -> None:
+        self.mark(("·", "bright_black"), text)
+
+    def paint(self, symbol: Symbol) -> str:
+        return self.style(symbol[0], fg=symbol[1])
+
+    def style(self, text: str, fg: str | None = None, *, bold: bool | None = None) -> str:
+        return click.style(text, fg=fg, bold=bold) if self._colour else text
+
+    def table(self, header: Sequence[str], rows: Sequence[tuple[Symbol, Sequence[str]]]) -> None:
+        """Rows that each start with a symbol, under a header, in columns as wide as they need to be."""
+        widths = [max(map(len, column)) for column in zip(header, *(cells for _, cells in rows), strict=True)]
+        self.line(self.style(f"    {_aligned(header, widths)}", fg="bright_black"))
+        for symbol, cells in rows:
+            self.line(f"  {self.paint(symbol)} {_aligned(cells, widths)}")
+
+    @contextmanager
+    def step(self, title: str) -> Iterator["_Step"]:
+        """Work that may take a while: a line when it is done, and signs of life until then."""
+        step = _Step(self, title)
+        try:
+            if self._terminal:
+                with self._spinner(title) as status:
+                    step.status = status
+                    yield step
+            else:
+                yield step
+        except BaseException:
+            self.mark(BAD, title)
+            raise
+        self.mark(OK, f"{title:<{_TITLE_WIDTH}} {self.style(step.elapsed, fg='bright_black')}")
+
+    def _spinner(self, title: str) -> "Status":
+        from rich.console import Console  # noqa: PLC0415
+
+        return Console(file=self._stream, highlight=False).status(title, spinner="dots")
+
+
+class _Step:
+    def __init__(self, screen: Screen, title: str) -> None:
+        self._screen = screen
+        self._title = title
+        self._started = time.monotonic()
+        self._next = self._started + _WORTH_SHOWING
+        self.status: Status | None = None
+
+    @property
+    def elapsed(self) -> str:
+        return duration(time.monotonic() - self._started)
+
+    def detail(self, text: str) -> None:
+        if self.status is not None:
+            from rich.markup import escape  # noqa: PLC0415
+
+            self.status.update(f"{escape(self._title)}  [bright_black]{escape(text)}  {self.elapsed}[/]")
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + _EVERY
+            self._screen.line(f"  {self._title}: {text} ({self.elapsed})")
+
+
+def duration(seconds: float) -> str:
+    """A duration in at most two units: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`."""
+    if seconds < 10:  # noqa: PLR2004
+        return f"{max(seconds, 0):.1f} s"
+    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    parts: list[str] = []
+    rest = round(seconds)
+    for unit, size in units:
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0 ")) or "0 s"
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "   ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()

@@ -1,0 +1,57 @@
+"""`kubectl gpu up`: start the local cluster, or see that it runs."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from gpu_control_plane.cli.options import cluster_name
+
+_EXAMPLES = """\b
+Examples:
+  kubectl gpu up                          a control plane and three simulated nodes
+  kubectl gpu up --nodes 50               more nodes; those that exist stay
+  kubectl gpu up --name second --port 6443  another cluster, at a port of your choice
+"""
+
+
+@click.command("up", short_help="Start the local cluster.", epilog=_EXAMPLES)
+@cluster_name
+@click.option("--nodes", type=click.IntRange(0, 5000), default=3, show_default=True, help="Simulated nodes to have.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port of the API server on 127.0.0.1.  [default: a free one]"
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=120,
+    show_default=True,
+    help="Seconds to wait for each component.",
+)
+def command(name: str, nodes: int, port: int | None, timeout: float) -> None:
+    """Start a real Kubernetes control plane on this machine, with the GPU API installed.
+
+    Nothing needs root and nothing outside your home folder is touched, your kubeconfig included. Programs that are
+    missing are downloaded, or built when no download host can be reached (5 to 10 minutes, once).
+
+    Running it again is safe: it starts what is down and keeps what is there.
+    """
+    from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
+    from gpu_control_plane.cli.summary import show_summary  # noqa: PLC0415
+    from gpu_control_plane.local.lifecycle import Wish, bring_up  # noqa: PLC0415
+    from gpu_control_plane.local.status import cluster_status  # noqa: PLC0415
+
+    wish = Wish(name=name, nodes=nodes, port=port, timeout=timeout)
+    result = bring_up(wish, Screen(sys.stderr), _install_api)
+    screen = Screen(sys.stdout)
+    for sentence in result.resources:
+        screen.note(sentence)
+    if result.was_running:
+        screen.mark(OK, f"The cluster {name} was already running.")
+    show_summary(screen, cluster_status(name))
+
+
+def _install_api(kubeconfig: Path) -> list[str]:
+    from gpu_control_plane.api.install import install_crds  # noqa: PLC0415
+
+    return install_crds(kubeconfig)

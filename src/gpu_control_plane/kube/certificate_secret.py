@@ -1,0 +1,193 @@
+"""A server's certificates, kept in a Secret that all replicas share and loaded into a live TLS context.
+
+Every write carries the resourceVersion it was decided on, so replicas that race agree on one authority: the loser
+reads what the winner wrote. New connections get a new certificate at once; open ones are left alone.
+"""
+
+import asyncio
+import random
+import ssl
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import ClassVar
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, Gauge
+
+from gpu_control_plane.kube.backoff import Backoff
+from gpu_control_plane.kube.certificate_rotation import (
+    RotationPolicy,
+    State,
+    Subject,
+    first_state,
+    is_sound,
+    next_change,
+    next_step,
+)
+from gpu_control_plane.kube.certificates import KeyPair, read, split
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from gpu_control_plane.kube.objects import Key, Object, Resource
+from gpu_control_plane.kube.tls import load_certificate, server_context
+
+Publish = Callable[[bytes], Awaitable[bool]]
+"""Brings a bundle to everybody who calls; true when somebody did not have it yet."""
+
+_LOOK_AGAIN = 600.0
+_RETRY = Backoff(first=0.5, most=60.0)
+
+_log = structlog.get_logger("kube.certificates")
+
+
+class Secret(Object, frozen=True, kw_only=True):
+    """The part of a Secret that holds certificates."""
+
+    resource: ClassVar[Resource] = Resource("", "v1", "Secret", "secrets")
+
+    type: str = "Opaque"
+    data: dict[str, bytes] = msgspec.field(default_factory=dict)
+
+
+class ServingCertificates:
+    """Keeps the certificates of one server valid. Run it on every replica, and `wake` it when the Secret changes.
+
+    `tls` is the context to serve with; it has a certificate after the first `sync`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        secret: Key,
+        subject: Subject,
+        publish: Publish,
+        *,
+        policy: RotationPolicy | None = None,
+        client_authorities: bytes | None = None,
+        registry: CollectorRegistry | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        rng: random.Random | None = None,
+    ) -> None:
+        self.tls: ssl.SSLContext = server_context(client_authorities)
+        self._client = client
+        self._secret = secret
+        self._subject = subject
+        self._publish = publish
+        self._policy = policy or RotationPolicy()
+        self._now = now
+        self._rng = rng or random.Random()
+        self._woken = asyncio.Event()
+        self._state: State | None = None
+        self._trusted_since = now()
+        self._expiry = Gauge(
+            "kube_certificate_expires_timestamp_seconds",
+            "When the `serving` certificate and the newest `authority` expire.",
+            ("certificate",),
+            registry=registry or CollectorRegistry(),
+        )
+
+    @property
+    def bundle(self) -> bytes | None:
+        """The authorities callers must trust, as last read; None before the first `sync`."""
+        return self._state.bundle if self._state else None
+
+    def wake(self) -> None:
+        """Look at the Secret now."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Stay in step with the Secret for ever. Failures are logged and tried again; what is served goes on."""
+        failures = 0
+        while True:
+            self._woken.clear()
+            try:
+                due = await self.sync()
+                failures = 0
+                pause = min(max((due - self._now()).total_seconds(), 0.0), _LOOK_AGAIN)
+            except KubeError as error:
+                failures += 1
+                pause = _RETRY.delay(failures, self._rng)
+                _log.warning("certificates not in step", secret=str(self._secret), error=str(error))
+            try:
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
+            except TimeoutError:
+                continue
+
+    async def sync(self) -> datetime:
+        """Read, load, publish, and change whatever is due. Returns when the next change is due."""
+        while True:
+            stored = await self._read()
+            state = _decoded(stored) if stored else None
+            if state is None:
+                fresh = first_state(self._subject, now=self._now(), policy=self._policy)
+                await self._store(stored, fresh, "there are no usable certificates")
+                continue
+            await self._adopt(state)
+            change = next_step(
+                state, self._subject, trusted_since=self._trusted_since, now=self._now(), policy=self._policy
+            )
+            if change is None:
+                return next_change(state, trusted_since=self._trusted_since, policy=self._policy)
+            await self._store(stored, change.state, change.reason)
+
+    async def _adopt(self, state: State) -> None:
+        if self._state is None or self._state.serving != state.serving:
+            load_certificate(self.tls, state.serving.certificate, state.serving.key, f"Secret {self._secret}")
+            self._expiry.labels("serving").set(read(state.serving.certificate).expires_at.timestamp())
+        self._expiry.labels("authority").set(read(state.authorities[-1].certificate).expires_at.timestamp())
+        known, self._state = self._state, state
+        if await self._publish(state.bundle) or known is None or known.bundle != state.bundle:
+            self._trusted_since = self._now()
+
+    async def _read(self) -> Secret | None:
+        try:
+            return await self._client.get(Secret, self._secret.name, self._secret.namespace)
+        except NotFound:
+            return None
+
+    async def _store(self, stored: Secret | None, state: State, reason: str) -> None:
+        """Write, or find that somebody else has just written; either way the next read shows what counts."""
+        try:
+            if stored is None:
+                body = {
+                    "metadata": {"name": self._secret.name},
+                    "type": "kubernetes.io/tls",
+                    "data": _encoded(state),
+                }
+                await self._client.create(Secret, body, self._secret.namespace)
+            else:
+                await self._client.patch(
+                    Secret,
+                    self._secret.name,
+                    {"data": _encoded(state)},
+                    resource_version=stored.metadata.resource_version,
+                    namespace=self._secret.namespace,
+                )
+        except (AlreadyExists, Conflict):
+            return
+        _log.info("certificates changed", secret=str(self._secret), reason=reason)
+
+
+def _encoded(state: State) -> dict[str, bytes]:
+    return {
+        "ca.crt": state.bundle,
+        "ca.key": b"".join(authority.key for authority in state.authorities),
+        "tls.crt": state.serving.certificate,
+        "tls.key": state.serving.key,
+        "previous.crt": b"".join(state.previous),
+    }
+
+
+def _decoded(secret: Secret) -> State | None:
+    """What a Secret says, or None when it holds nothing that can be served."""
+    data = secret.data
+    certificates, keys = split(data.get("ca.crt", b"")), split(data.get("ca.key", b""))
+    if len(certificates) != len(keys):
+        return None
+    state = State(
+        authorities=tuple(KeyPair(*pair) for pair in zip(certificates, keys, strict=True)),
+        serving=KeyPair(data.get("tls.crt", b""), data.get("tls.key", b"")),
+        previous=tuple(split(data.get("previous.crt", b""))),
+    )
+    return state if is_sound(state) else None

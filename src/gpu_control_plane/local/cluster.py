@@ -1,0 +1,310 @@
+"""A real Kubernetes control plane as child processes of this one, on the loopback interface.
+
+A cluster is a folder: data, certificates, ports and logs live in it, so stopping and starting again brings back the
+same cluster at the same address. Calls block; asyncio code uses `asyncio.to_thread`.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from gpu_control_plane.local import processes
+from gpu_control_plane.local.access import Access
+from gpu_control_plane.local.certificates import Authority
+from gpu_control_plane.local.components import (
+    FIELDS,
+    FRONT_PROXY,
+    HEALTH,
+    Component,
+    Identities,
+    Plan,
+    Ports,
+    Settings,
+    first_address,
+    flags,
+)
+from gpu_control_plane.local.credentials import KeyPair, write_private
+from gpu_control_plane.local.disk import room_for
+from gpu_control_plane.local.errors import ClusterBusy, ComponentFailed, LocalError
+from gpu_control_plane.local.folders import STATE_VARIABLE
+from gpu_control_plane.local.kubeconfig import write_kubeconfig
+from gpu_control_plane.local.locks import take
+from gpu_control_plane.local.ports import LOOPBACK, free_port, is_free, require_free
+from gpu_control_plane.local.programs import Binaries
+from gpu_control_plane.local.progress import Lines, Progress, seconds
+
+_PORT_LOST = "address already in use"
+_ATTEMPTS = 3
+_POLL = 0.05
+_STOP_PATIENCE = 10.0
+_LOG_TAIL = 12
+_ROOM = 200_000_000  # etcd sets 64 MB aside for its log twice, and the logs grow
+_ADMINS = "system:masters"
+_USERS = {
+    Component.CONTROLLER_MANAGER: ("system:kube-controller-manager", None),
+    Component.SCHEDULER: ("system:kube-scheduler", None),
+    Component.KWOK: ("kwok", _ADMINS),
+}
+
+
+class Cluster:
+    """Owns the processes of one cluster folder. They end with `stop`, or with this process, whichever is first."""
+
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Binaries,
+        settings: Settings | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.settings = settings or Settings()
+        self._binaries = binaries
+        self._progress = progress or Lines(sys.stderr)
+        self._processes: dict[Component, subprocess.Popen[bytes]] = {}
+        self._lock: int | None = None
+        self._plan: Plan | None = None
+        self._access: Access | None = None
+
+    @property
+    def server(self) -> str:
+        return f"https://{LOOPBACK}:{self.plan.ports.apiserver}"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate to trust."""
+        return self.plan.identities.authority.certificate
+
+    @property
+    def admin(self) -> KeyPair:
+        """The client certificate of the cluster's administrator."""
+        return self.plan.identities.admin
+
+    @property
+    def plan(self) -> Plan:
+        if self._plan is None:
+            raise LocalError(f"The cluster in {self.folder} was not started yet. Call start() first.")
+        return self._plan
+
+    @property
+    def access(self) -> Access:
+        """Short requests as the administrator."""
+        if self._access is None:
+            self._access = Access(self.authority, self.admin)
+        return self._access
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start every component of the settings and return when all are ready. What failed to start is stopped."""
+        try:
+            self._prepare()
+            for wave in _waves(self.settings.components):
+                for component in wave:
+                    self.launch(component)
+                for component in wave:
+                    with self._progress.step(f"Starting {component}"):
+                        self._settle(component)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop everything, in the opposite order of starting, and keep the data. Safe to repeat."""
+        for wave in reversed(_waves(tuple(self._processes))):
+            for component in wave:
+                processes.send(self._processes[component], signal.SIGTERM)
+            for component in wave:
+                processes.end(self._processes[component], patience=_STOP_PATIENCE)
+        self._processes.clear()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def stop_component(self, component: Component | str, number: signal.Signals = signal.SIGTERM) -> None:
+        """Stop one component and wait until it is gone. SIGKILL makes it a crash."""
+        if process := self._processes.get(Component(component)):
+            processes.end(process, number, patience=_STOP_PATIENCE)
+
+    def start_component(self, component: Component | str) -> None:
+        """Start a stopped component again, with the same port and data, and wait until it is ready."""
+        component = Component(component)
+        if self.exit_code(component) is None and component in self._processes:
+            return
+        self.launch(component)
+        self._settle(component)
+
+    def launch(self, component: Component) -> None:
+        """Start one component without waiting for it; `healthy` tells when it is ready."""
+        program = str(self._binaries.path(component))
+        with self.log(component).open("ab") as log:
+            self._processes[component] = processes.spawn(
+                [program, *flags(component, self.plan)], output=log, environ=_environment(self.folder), cwd=self.folder
+            )
+
+    def pid(self, component: Component | str) -> int | None:
+        """The process of a running component."""
+        process = self._processes.get(Component(component))
+        return process.pid if process and process.poll() is None else None
+
+    def exit_code(self, component: Component | str) -> int | None:
+        """How a component ended; nothing while it runs or when it was never started."""
+        process = self._processes.get(Component(component))
+        return process.poll() if process else None
+
+    def healthy(self, component: Component | str) -> bool:
+        """Whether a component runs and says that it is ready."""
+        component = Component(component)
+        health = HEALTH[component]
+        port = self.plan.ports.of(component)
+        return self.pid(component) is not None and self.access.healthy(port, health.path, secure=health.secure)
+
+    def log(self, component: Component | str) -> Path:
+        return self.folder / "logs" / f"{component}.log"
+
+    def _prepare(self) -> None:
+        missing = [component for component in self.settings.components if component not in self._binaries.programs]
+        if missing:
+            raise LocalError(f"No binaries were given for {', '.join(missing)}. Ask ensure_binaries for them too.")
+        require_room(self.folder)
+        for part in ("etcd", "logs", "pki"):
+            (self.folder / part).mkdir(exist_ok=True, mode=0o700)
+        self._lock = _own(self.folder)
+        self._plan = Plan(
+            folder=self.folder,
+            settings=self.settings,
+            ports=_choose_ports(self.folder, self.settings.port),
+            identities=self._identify(),
+        )
+        self._access = None
+        self._write_addresses()
+
+    def _identify(self) -> Identities:
+        authority = Authority(self.folder / "pki")
+        front_proxy = Authority(self.folder / "pki" / "front-proxy")
+        service = "kubernetes.default.svc"
+        hosts = [LOOPBACK, "localhost", "kubernetes", "kubernetes.default", service, f"{service}.cluster.local"]
+        for component in self.settings.components:
+            if component in _USERS:
+                user, group = _USERS[component]
+                authority.client(component, user, group)
+        return Identities(
+            authority=authority.pair,
+            serving=authority.server("server", [*hosts, first_address(self.settings.service_cidr)]),
+            admin=authority.client("admin", "kubernetes-admin", _ADMINS),
+            service_accounts=authority.signing_key("service-accounts"),
+            front_proxy_authority=front_proxy.pair.certificate,
+            front_proxy=front_proxy.client("client", FRONT_PROXY),
+        )
+
+    def _write_addresses(self) -> None:
+        """Whatever repeats a port: the record of ports and every kubeconfig."""
+        write_private(self.folder / "ports.json", msgspec.json.encode(self.plan.ports))
+        pki = self.folder / "pki"
+        clients = {
+            self.plan.kubeconfig(component): KeyPair(pki / f"{component}.crt", pki / f"{component}.key")
+            for component in self.settings.components
+            if component in _USERS
+        }
+        for path, client in {**clients, self.kubeconfig: self.admin}.items():
+            write_kubeconfig(path, name=self.settings.name, server=self.server, authority=self.authority, client=client)
+
+    def _settle(self, component: Component) -> None:
+        """Wait until a component is ready. One that lost its port to somebody else gets another."""
+        deadline = time.monotonic() + self.settings.start_timeout
+        for attempt in range(_ATTEMPTS):
+            if self._wait_until_ready(component, deadline):
+                return
+            movable = component is not Component.APISERVER or self.settings.port is None
+            if not (movable and attempt + 1 < _ATTEMPTS and _PORT_LOST in _tail(self.log(component))):
+                break
+            self._move(component)
+            self.launch(component)
+        raise self._failure(component)
+
+    def _move(self, component: Component) -> None:
+        ports = msgspec.structs.replace(self.plan.ports, **{field: free_port() for field in FIELDS[component]})
+        self._plan = msgspec.structs.replace(self.plan, ports=ports)
+        self._write_addresses()
+
+    def _wait_until_ready(self, component: Component, deadline: float) -> bool:
+        while not self.healthy(component):
+            if self.exit_code(component) is not None or time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL)
+        return True
+
+    def _failure(self, component: Component) -> ComponentFailed:
+        code = self.exit_code(component)
+        happened = (
+            f"was not ready after {seconds(self.settings.start_timeout)}" if code is None else f"ended with code {code}"
+        )
+        log = self.log(component)
+        return ComponentFailed(f"{component} {happened}. The end of {log}:\n{_tail(log)}")
+
+
+def require_room(folder: Path) -> None:
+    """A cluster on a full disk fails in a hundred ways; one sentence beforehand is kinder."""
+    with room_for("a cluster", _ROOM, folder, STATE_VARIABLE):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def _waves(components: tuple[Component, ...]) -> list[list[Component]]:
+    """Groups that may start at once: storage, then the API, then its clients."""
+    order = [[Component.ETCD], [Component.APISERVER], [*Component][2:]]
+    return [wave for group in order if (wave := [component for component in group if component in components])]
+
+
+def _choose_ports(folder: Path, wanted: int | None) -> Ports:
+    """The ports of last time where they are still free, so that a cluster keeps its address."""
+    if wanted is not None:
+        require_free(wanted, "API server")
+    chosen = dict.fromkeys(Ports.__struct_fields__, 0)
+    with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+        chosen |= msgspec.structs.asdict(msgspec.json.decode((folder / "ports.json").read_bytes(), type=Ports))
+    chosen["apiserver"] = wanted or chosen["apiserver"]
+    taken: set[int] = set()
+    for field, port in chosen.items():
+        while port in taken or not port or not is_free(port):
+            port = free_port()  # noqa: PLW2901
+        taken.add(port)
+        chosen[field] = port
+    return Ports(**chosen)
+
+
+def _own(folder: Path) -> int:
+    """Two owners of one folder would corrupt it."""
+    lock = take(folder / ".lock")
+    if lock is None:
+        raise ClusterBusy(
+            f"The cluster in {folder} is run by another process. Stop that one, or use another folder or --name."
+        )
+    return lock
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Nothing of the user's own settings: a kubeconfig, proxy or Go tuning must not reach the components."""
+    return {"PATH": os.defpath, "HOME": str(folder)}
+
+
+def _tail(log: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL:]
+        return "\n".join(f"  {line}" for line in lines)
+    return "  (nothing)"

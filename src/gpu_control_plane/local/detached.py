@@ -1,0 +1,47 @@
+"""Starting a supervisor that outlives the command that started it, and recognising it later."""
+
+import contextlib
+import os
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Self
+
+from gpu_control_plane.local.identity import ProcessIdentity, identify, is_alive
+
+_MODULE = "gpu_control_plane.local.supervisor"
+_LOG_TAIL = 15
+
+
+class DetachedSupervisor:
+    """A supervisor process in a session of its own."""
+
+    def __init__(self, folder: Path, process: ProcessIdentity | None) -> None:
+        self.process = process
+        self.log = folder / "logs" / "supervisor.log"
+
+    @classmethod
+    def start(cls, folder: Path) -> Self:
+        log = folder / "logs" / "supervisor.log"
+        log.parent.mkdir(exist_ok=True, mode=0o700)
+        # Not subprocess: its Popen objects complain about children that are meant to stay.
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-m", _MODULE, str(folder)],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
+        return cls(folder, identify(pid))
+
+    def alive(self) -> bool:
+        return is_alive(self.process)
+
+    def log_tail(self) -> str:
+        with contextlib.suppress(FileNotFoundError), self.log.open(errors="replace") as lines:
+            return "".join(f"  {line}" for line in deque(lines, _LOG_TAIL)).rstrip()
+        return "  (nothing)"

@@ -1,0 +1,129 @@
+"""What is known about a cluster right now: its record, checked against the processes and servers it speaks of."""
+
+import enum
+import http.client
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from gpu_control_plane.local.access import Access
+from gpu_control_plane.local.components import HEALTH
+from gpu_control_plane.local.credentials import KeyPair
+from gpu_control_plane.local.folders import cluster_folder
+from gpu_control_plane.local.identity import is_alive
+from gpu_control_plane.local.nodes import NodeSummary, list_nodes
+from gpu_control_plane.local.record import ComponentPhase, ComponentRecord, Phase, Record, read_record
+
+
+class ClusterState(enum.StrEnum):
+    ABSENT = "Absent"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    DEGRADED = "Degraded"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+    FAILED = "Failed"
+
+    @property
+    def alive(self) -> bool:
+        return self not in (ClusterState.ABSENT, ClusterState.STOPPED, ClusterState.FAILED)
+
+
+class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    state: ComponentPhase
+    ready: bool
+    version: str
+    address: str
+    pid: int | None
+    since: datetime | None
+    restarts: int
+    last_exit: str | None
+    log: str
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The answer of `kubectl gpu status -o json`: fields are added, never renamed or removed."""
+
+    name: str
+    state: ClusterState
+    folder: str
+    kubeconfig: str | None = None
+    server: str | None = None
+    supervisor_pid: int | None = None
+    since: datetime | None = None
+    components: tuple[ComponentStatus, ...] = ()
+    nodes: tuple[NodeSummary, ...] | None = None
+    """Nothing while nobody can tell."""
+    error: str | None = None
+
+
+def cluster_status(name: str) -> ClusterStatus:
+    """Look at a cluster without changing anything."""
+    folder = cluster_folder(name)
+    record = read_record(folder)
+    if record is None:
+        return ClusterStatus(name=name, state=ClusterState.ABSENT, folder=str(folder))
+    alive = is_alive(record.supervisor)
+    access = admin_access(folder) if alive and record.server else None
+    components = tuple(_component(component, access) for component in record.components)
+    nodes = None
+    error = record.error
+    if access:
+        try:
+            nodes = tuple(list_nodes(access, port_of(record)))
+        except (OSError, http.client.HTTPException) as problem:
+            error = error or f"The API server at {record.server} does not answer ({problem})."
+    state = _state(record, alive, components)
+    if not alive and record.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING):
+        error = f"Its supervisor (process {record.supervisor.pid}) was killed. The data is kept."
+    return ClusterStatus(
+        name=name,
+        state=state,
+        folder=str(folder),
+        kubeconfig=str(folder / "kubeconfig"),
+        server=record.server,
+        supervisor_pid=record.supervisor.pid if alive else None,
+        since=record.since if alive else None,
+        components=components,
+        nodes=nodes,
+        error=error,
+    )
+
+
+def admin_access(folder: Path) -> Access:
+    """Requests as the administrator of a cluster that has been started."""
+    pki = folder / "pki"
+    return Access(pki / "ca.crt", KeyPair(pki / "admin.crt", pki / "admin.key"))
+
+
+def port_of(record: Record) -> int:
+    return int((record.server or "").rpartition(":")[2])
+
+
+def _component(record: ComponentRecord, access: Access | None) -> ComponentStatus:
+    alive = access is not None and is_alive(record.process)
+    health = HEALTH[record.name]
+    port = int(record.address.rpartition(":")[2] or 0)
+    state = record.phase if alive or record.phase is ComponentPhase.RESTARTING else ComponentPhase.STOPPED
+    return ComponentStatus(
+        name=record.name,
+        state=state if access else ComponentPhase.STOPPED,
+        ready=alive and access is not None and access.healthy(port, health.path, secure=health.secure),
+        version=record.version,
+        address=record.address,
+        pid=record.process.pid if alive and record.process else None,
+        since=record.since if alive else None,
+        restarts=record.restarts,
+        last_exit=record.last_exit,
+        log=str(record.log),
+    )
+
+
+def _state(record: Record, alive: bool, components: tuple[ComponentStatus, ...]) -> ClusterState:
+    if not alive:
+        return ClusterState.FAILED if record.phase is Phase.FAILED else ClusterState.STOPPED
+    if record.phase is Phase.RUNNING:
+        return ClusterState.RUNNING if all(component.ready for component in components) else ClusterState.DEGRADED
+    return ClusterState.STARTING if record.phase is Phase.STARTING else ClusterState.STOPPING

@@ -1,0 +1,194 @@
+"""The process behind `kubectl gpu up`: it owns a cluster, starts again what dies, and stops everything when told to.
+
+Started detached as `python -m gpu_control_plane.local.supervisor FOLDER`; the folder holds its order. SIGTERM stops the
+cluster and keeps its data, SIGUSR1 asks not to wait any longer before restarting what is down. When this process is
+killed, its children die with it.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from msgspec.structs import replace
+
+from gpu_control_plane.local.cluster import Cluster
+from gpu_control_plane.local.components import Component
+from gpu_control_plane.local.errors import LocalError
+from gpu_control_plane.local.identity import identify
+from gpu_control_plane.local.ports import LOOPBACK
+from gpu_control_plane.local.progress import Step
+from gpu_control_plane.local.record import (
+    ComponentPhase,
+    ComponentRecord,
+    Order,
+    Phase,
+    Record,
+    read_order,
+    write_record,
+)
+from gpu_control_plane.local.restarts import Restarts
+
+_logger = logging.getLogger("supervisor")
+
+_QUIET_CHECK = 5.0
+_BUSY_CHECK = 0.1
+
+
+class Supervisor:
+    """Compares what runs with what should, acts on the difference, and writes down what it sees."""
+
+    def __init__(self, folder: Path, order: Order) -> None:
+        self._folder = folder
+        self._order = order
+        self._cluster = Cluster(folder, order.binaries, order.settings, progress=self)
+        self._history = {component: Restarts() for component in order.settings.components}
+        self._components: dict[Component, ComponentRecord] = {}
+        self._stopping = False
+        self._hurry = False
+        self._news = threading.Event()
+        me = identify(os.getpid())
+        if me is None:
+            raise LocalError("This process cannot find itself in the list of processes; is /proc mounted?")
+        self._record = Record(name=order.settings.name, phase=Phase.STARTING, supervisor=me, since=_now())
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD):
+            signal.signal(number, self._on_signal)
+        self._write()
+        try:
+            self._cluster.start()
+            self._write(phase=Phase.RUNNING, server=self._cluster.server)
+            _logger.info("the cluster is ready at %s", self._cluster.server)
+            while not self._stopping:
+                self._look_after()
+        except _Stopped:
+            pass
+        except LocalError as error:
+            _logger.error("%s", error)  # noqa: TRY400  the sentence is all there is to know
+            self._write(phase=Phase.FAILED, error=str(error))
+            return 1
+        self._write(phase=Phase.STOPPING)
+        self._cluster.stop()
+        self._write(phase=Phase.STOPPED)
+        _logger.info("the cluster is stopped")
+        return 0
+
+    def note(self, text: str) -> None:
+        """Part of `Progress`: the cluster's notes go to the log."""
+        _logger.info("%s", text)
+
+    def detail(self, text: str) -> None:
+        """Part of `Step`."""
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """Part of `Progress`: every start of a component is written down when it begins and when it ends."""
+        self._observe()
+        yield self
+        _logger.info("%s: done", title)
+        self._observe()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT) and not self._stopping:
+            self._stopping = True
+            if self._record.phase is Phase.STARTING:
+                raise _Stopped
+        self._hurry |= number == signal.SIGUSR1
+        self._news.set()
+
+    def _look_after(self) -> None:
+        now = time.monotonic()
+        for component, history in self._history.items():
+            self._history[component] = self._restart_if_due(component, history, now)
+        self._hurry = False
+        self._observe()
+        settled = all(record.phase is ComponentPhase.RUNNING for record in self._components.values())
+        self._news.wait(_QUIET_CHECK if settled else _BUSY_CHECK)
+        self._news.clear()
+
+    def _restart_if_due(self, component: Component, history: Restarts, now: float) -> Restarts:
+        code = self._cluster.exit_code(component)
+        if code is None:
+            return history
+        if history.next_at is None:
+            how = _describe(code)
+            _logger.warning("%s ended: %s", component, how)
+            self._components[component] = replace(self._components[component], last_exit=how)
+            history = history.died(now)
+        if self._hurry:
+            history = history.hurried(now)
+        if history.due(now):
+            _logger.info("starting %s again", component)
+            self._cluster.launch(component)
+            history = history.launched(now)
+        return history
+
+    def _observe(self) -> None:
+        for component in self._order.settings.components:
+            old = self._components.get(component) or self._first_record(component)
+            self._components[component] = self._observed(component, old)
+        self._write(server=self._cluster.server)
+
+    def _first_record(self, component: Component) -> ComponentRecord:
+        return ComponentRecord(
+            name=component,
+            version=self._order.binaries[component].version,
+            address="",
+            log=self._cluster.log(component),
+        )
+
+    def _observed(self, component: Component, old: ComponentRecord) -> ComponentRecord:
+        address = f"{LOOPBACK}:{self._cluster.plan.ports.of(component)}"
+        restarts = self._history[component].total
+        pid = self._cluster.pid(component)
+        process = identify(pid) if pid else None
+        if process is None:
+            phase = ComponentPhase.STARTING if restarts == 0 and old.process is None else ComponentPhase.RESTARTING
+            return replace(old, phase=phase, address=address, process=None, since=None, restarts=restarts)
+        if process != old.process:
+            old = replace(old, phase=ComponentPhase.STARTING, process=process, since=_now(), took=None)
+        if old.phase is not ComponentPhase.RUNNING and self._cluster.healthy(component):
+            took = (_now() - old.since).total_seconds() if old.since else None
+            old = replace(old, phase=ComponentPhase.RUNNING, took=took)
+        return replace(old, address=address, restarts=restarts)
+
+    def _write(self, **changes: object) -> None:
+        components = tuple(self._components.values())
+        if changes.get("phase") in (Phase.STOPPED, Phase.FAILED):
+            components = tuple(
+                replace(record, phase=ComponentPhase.STOPPED, process=None, since=None) for record in components
+            )
+        record = replace(self._record, components=components, **changes)
+        if record != self._record or self._record.phase is Phase.STARTING:
+            self._record = record
+            write_record(self._folder, record)
+
+
+class _Stopped(Exception):
+    """A signal came while the cluster was still starting."""
+
+
+def _describe(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def main(folder: Path) -> int:
+    os.umask(0o077)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
+    return Supervisor(folder, read_order(folder)).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

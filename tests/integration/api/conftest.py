@@ -1,0 +1,39 @@
+"""The shared API server with our CRDs in it."""
+
+import http.client
+import ssl
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from gpu_control_plane.api.install import install_crds
+from gpu_control_plane.local import Cluster
+
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def installed(api_server: Cluster) -> list[str]:
+    return install_crds(api_server.kubeconfig)
+
+
+@pytest.fixture
+def ask(api_server: Cluster) -> Ask:
+    """A GET for documents that are no objects: discovery, tables, OpenAPI."""
+
+    def get(path: str, accept: str = "application/json") -> dict[str, Any]:
+        context = ssl.create_default_context(cafile=str(api_server.authority))
+        context.load_cert_chain(str(api_server.admin.certificate), str(api_server.admin.key))
+        host = urlsplit(api_server.server)
+        connection = http.client.HTTPSConnection(host.hostname or "", host.port, timeout=10, context=context)
+        try:
+            connection.request("GET", path, headers={"Accept": accept})
+            document: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
+            return document
+        finally:
+            connection.close()
+
+    return get

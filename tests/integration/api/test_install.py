@@ -1,0 +1,94 @@
+"""Installing is safe to repeat, and never takes a step back."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gpu_control_plane import __version__
+from gpu_control_plane.api import DEFINITIONS
+from gpu_control_plane.api.install import MANAGER, NotEstablished, install, install_crds, manifest
+from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.kube import Client, FieldManager
+from gpu_control_plane.kube.crd import CustomResourceDefinition
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.local import Cluster
+from waiting import until_async
+
+FIRST = DEFINITIONS[0]
+SHARED_NAME = "widgets.gpu.deckhouse.io"
+
+
+@pytest.fixture(autouse=True)
+async def restored(client: Client) -> AsyncIterator[None]:
+    yield
+    await install(client, take_over=True, version="999.0.0")
+    for definition in DEFINITIONS:
+        await client.apply(CustomResourceDefinition, definition.name, manifest(definition), manager=MANAGER)
+
+
+async def test_installing_again_changes_nothing(client: Client) -> None:
+    before = await client.get(CustomResourceDefinition, FIRST.name)
+    sentences = await install(client)
+    after = await client.get(CustomResourceDefinition, FIRST.name)
+    assert sentences == [f"{definition.name}: up to date" for definition in DEFINITIONS]
+    assert after.metadata.resource_version == before.metadata.resource_version
+
+
+def test_the_first_installation_says_so(installed: list[str]) -> None:
+    assert installed == [f"{definition.name}: created" for definition in DEFINITIONS]
+
+
+async def test_a_newer_release_is_left_alone(client: Client) -> None:
+    await install(client, version="7.0.0")
+    sentences = await install(client, version=__version__)
+    seen = await client.get(CustomResourceDefinition, FIRST.name)
+    assert sentences[0] == f"{FIRST.name}: left alone. Release 7.0.0 installed it, which is newer than {__version__}."
+    assert seen.metadata.annotations[Annotation.CRD_VERSION] == "7.0.0"
+
+
+async def test_an_older_release_is_replaced(client: Client) -> None:
+    older = manifest(FIRST, "0.0.1")
+    older["spec"]["names"]["shortNames"] = ["gdev"]
+    await client.apply(CustomResourceDefinition, FIRST.name, older, manager=MANAGER)
+    assert (await install(client))[0] == f"{FIRST.name}: updated"
+
+
+@pytest.mark.parametrize("mark", [None, "mine"])
+async def test_a_crd_of_somebody_else_is_left_alone_unless_told(client: Client, mark: str | None) -> None:
+    await client.patch(
+        CustomResourceDefinition, FIRST.name, {"metadata": {"annotations": {Annotation.CRD_VERSION: mark}}}
+    )
+    assert "Another product installed it" in (await install(client))[0]
+    assert (await install(client, take_over=True))[0] == f"{FIRST.name}: up to date"
+
+
+async def test_names_taken_by_another_kind_are_reported(client: Client) -> None:
+    await client.delete(CustomResourceDefinition, FIRST.name)
+    await until_async(lambda: _gone(client, FIRST.name), saying="the CRD is gone")
+    await client.apply(CustomResourceDefinition, SHARED_NAME, _squatter(), manager=FieldManager("tests"))
+    with pytest.raises(NotEstablished, match=f"{FIRST.name} was applied, but the API server does not serve it"):
+        await install(client, timeout=1.0)
+    await client.delete(CustomResourceDefinition, SHARED_NAME)
+    await until_async(lambda: _gone(client, SHARED_NAME), saying="the other CRD is gone")
+    assert (await install(client))[0].startswith(FIRST.name)
+
+
+def test_programs_without_a_loop_install_too(api_server: Cluster) -> None:
+    assert len(install_crds(api_server.kubeconfig)) == len(DEFINITIONS)
+
+
+async def _gone(client: Client, name: str) -> bool:
+    try:
+        await client.get(CustomResourceDefinition, name)
+    except NotFound:
+        return True
+    return False
+
+
+def _squatter() -> dict[str, object]:
+    """A CRD of our group that has taken the short names of the first kind."""
+    names = {"kind": "GPUDevice", "plural": "widgets", "singular": "widget", "shortNames": ["gdev"]}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "gpu.deckhouse.io", "names": names, "scope": "Cluster", "versions": [version]}
+    return {"spec": spec}

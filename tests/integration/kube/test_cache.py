@@ -1,0 +1,206 @@
+"""A cache tells the truth about a real API server, whatever happens to the watch on the way."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import pytest
+
+from fault_proxy import Fault, FaultProxy, Request
+from gpu_control_plane.kube import Cache, Client, Key, Metrics, Object, Resource, Selection, load_config
+from gpu_control_plane.kube.errors import CannotWatch, Gone, Unreachable
+from gpu_control_plane.kube.watch import ApiSource
+from gpu_control_plane.local import Cluster
+from integration.kinds import ConfigMap, Missing, configmap
+from waiting import until
+
+
+@asynccontextmanager
+async def running(cache: Cache[ConfigMap], *, synced: bool = True) -> AsyncIterator[None]:
+    """The cache at work, complete unless told otherwise."""
+    task = asyncio.create_task(cache.run())
+    try:
+        if synced:
+            await asyncio.wait_for(cache.synced(), 20)
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def watching(client: Client, namespace: str, *, silence: float = 130.0) -> Cache[ConfigMap]:
+    source = ApiSource(client, ConfigMap, Selection(namespace), silence=silence)
+    return Cache(ConfigMap, source, metrics=client.metrics)
+
+
+def names(cache: Cache[ConfigMap]) -> set[str]:
+    return {item.name for item in cache} - {"kube-root-ca.crt"}
+
+
+def starts(metrics: Metrics, reason: str) -> float:
+    labels = {"resource": "configmaps", "reason": reason}
+    return metrics.registry.get_sample_value("kube_watch_starts_total", labels) or 0.0
+
+
+def is_watch(request: Request) -> bool:
+    return request.is_watch
+
+
+async def test_a_cache_shows_what_exists_and_follows_every_change(client: Client, namespace: str) -> None:
+    await client.create(ConfigMap, configmap("old", {"team": "a"}), namespace)
+    cache = watching(client, namespace)
+    cache.index("team", lambda item: [item.metadata.labels.get("team", "")])
+    heard: list[tuple[str | None, str | None]] = []
+    cache.on_change(lambda old, new: heard.append((old and old.name, new and new.name)))
+    async with running(cache):
+        assert [item.name for item in cache.under("team", "a")] == ["old"]
+        await client.patch(ConfigMap, "old", {"metadata": {"labels": {"team": "b"}}}, namespace=namespace)
+        await client.create(ConfigMap, configmap("new"), namespace)
+        await client.delete(ConfigMap, "new", namespace)
+        await until(lambda: heard == [(None, "old"), ("old", "old"), (None, "new"), ("new", None)])
+        assert cache.under("team", "a") == []
+        assert cache.at(Key("old", namespace)) is cache.get("old", namespace)
+
+
+async def test_the_list_is_streamed_where_the_server_can(client: Client, namespace: str) -> None:
+    async with (
+        FaultProxy.before(client.config) as proxy,
+        Client(proxy.config) as counted,
+        running(watching(counted, namespace)),
+    ):
+        assert [request.query.get("sendInitialEvents") for request in proxy.requests] == ["true"]
+
+
+async def test_without_streaming_lists_the_cache_pages(own_api_server: Callable[..., Cluster]) -> None:
+    cluster = await asyncio.to_thread(own_api_server, "--feature-gates=WatchList=false")
+    async with (
+        Client(load_config(cluster.kubeconfig)) as client,
+        FaultProxy.before(client.config) as proxy,
+        Client(proxy.config) as counted,
+    ):
+        makers = [client.create(ConfigMap, configmap(f"item-{n}"), "default") for n in range(1100)]
+        await asyncio.gather(*makers)
+        cache = watching(counted, "default")
+        async with running(cache):
+            assert len(names(cache)) == 1100
+            assert [request.query.get("limit") for request in proxy.requests[1:4]] == ["500", "500", "500"]
+            await client.create(ConfigMap, configmap("late"), "default")
+            await until(lambda: cache.get("late", "default"))
+            # A later list asks for pages at once instead of trying what this server has refused before.
+            proxy.plant(Fault(when=is_watch, status=410, reason="Expired"))
+            proxy.cut_streams()
+            await client.create(ConfigMap, configmap("later"), "default")
+            await until(lambda: cache.get("later", "default"))
+            refused = [r for r in proxy.requests if r.query.get("sendInitialEvents")]
+            assert len(refused) == 1
+
+
+async def test_a_watch_cut_inside_an_event_resumes_without_listing_again(client: Client, namespace: str) -> None:
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as faulty:
+        # The first watch breaks some bytes behind the end of the initial events, in the middle of a line.
+        proxy.plant(Fault(when=is_watch, cut_after=1500))
+        cache = watching(faulty, namespace)
+        async with running(cache, synced=False):
+            for number in range(20):
+                await client.create(ConfigMap, configmap(f"item-{number}", note="x" * 100), namespace)
+            await until(lambda: len(names(cache)) == 20)
+            await client.delete(ConfigMap, "item-3", namespace)
+            await until(lambda: len(names(cache)) == 19)
+    assert len(proxy.watches) == 2
+    assert "resourceVersion" in proxy.watches[1].query
+    assert starts(faulty.metrics, "error") == 1
+
+
+@pytest.mark.parametrize("cut_at", [1, 40, 400, 900, 2500, 6000])
+async def test_a_cut_anywhere_loses_nothing(client: Client, namespace: str, cut_at: int) -> None:
+    for number in range(10):
+        await client.create(ConfigMap, configmap(f"item-{number}", note="x" * 100), namespace)
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as faulty:
+        proxy.plant(Fault(when=is_watch, cut_after=cut_at, times=2))
+        cache = watching(faulty, namespace)
+        async with running(cache):
+            assert len(names(cache)) == 10
+
+
+async def test_an_expired_version_is_listed_again_and_what_vanished_is_reported(client: Client, namespace: str) -> None:
+    await client.create(ConfigMap, configmap("stays"), namespace)
+    await client.create(ConfigMap, configmap("vanishes"), namespace)
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as faulty:
+        cache = watching(faulty, namespace)
+        gone: list[str] = []
+        cache.on_change(lambda old, new: gone.append(old.name) if old and not new else None)
+        async with running(cache):
+            # The watch ends, cannot come back for a while, and then its version is too old.
+            proxy.plant(Fault(when=is_watch, status=503, times=2))
+            proxy.plant(Fault(when=is_watch, status=410, reason="Expired"))
+            proxy.cut_streams()
+            await client.delete(ConfigMap, "vanishes", namespace)
+            await until(lambda: gone == ["vanishes"])
+            assert names(cache) == {"stays"}
+        assert starts(faulty.metrics, "expired") == 1
+        assert proxy.watches[-1].query.get("sendInitialEvents") == "true"
+
+
+async def test_a_watch_that_falls_silent_is_replaced(client: Client, namespace: str) -> None:
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as faulty:
+        proxy.plant(Fault(when=is_watch, silent_after=1500))
+        cache = watching(faulty, namespace, silence=0.5)
+        async with running(cache, synced=False):
+            for number in range(20):
+                await client.create(ConfigMap, configmap(f"item-{number}", note="x" * 100), namespace)
+            await until(lambda: len(names(cache)) == 20)
+
+
+async def test_a_throttled_first_watch_is_tried_again_soon(client: Client, namespace: str) -> None:
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as faulty:
+        proxy.plant(Fault(when=is_watch, status=429, retry_after=0, reason="TooManyRequests", times=4))
+        async with asyncio.timeout(5), running(watching(faulty, namespace)):
+            assert len(proxy.watches) == 5
+
+
+async def test_the_api_server_may_be_gone_for_twenty_seconds(own_api_server: Callable[..., Cluster]) -> None:
+    cluster = await asyncio.to_thread(own_api_server)
+    async with Client(load_config(cluster.kubeconfig)) as client:
+        await client.create(ConfigMap, configmap("before"), "default")
+        cache = watching(client, "default")
+        async with running(cache):
+            await asyncio.to_thread(cluster.stop_component, "kube-apiserver", signal.SIGKILL)
+            await until(lambda: isinstance(cache.trouble, Unreachable))
+            await asyncio.sleep(20)  # the outage itself, not a wait for something
+            assert names(cache) == {"before"}
+            await asyncio.to_thread(cluster.start_component, "kube-apiserver")
+            await client.create(ConfigMap, configmap("after"), "default")
+            await client.delete(ConfigMap, "before", "default")
+            await until(lambda: names(cache) == {"after"}, within=15)
+            assert cache.trouble is None
+        # A server that has just started knows no history: what is older than its start is really gone.
+        with pytest.raises(Gone):
+            async with asyncio.timeout(10):
+                await anext(ApiSource(client, ConfigMap, Selection("default")).changes("1"))
+
+
+async def test_an_object_that_does_not_fit_its_type_hides_no_other(client: Client, namespace: str) -> None:
+    class Numbers(Object, frozen=True):
+        resource: ClassVar[Resource] = ConfigMap.resource
+
+        data: dict[str, int] = {}
+
+    await client.create(ConfigMap, configmap("broken", value="seven"), namespace)
+    await client.create(ConfigMap, configmap("sound"), namespace)
+    source = ApiSource(client, Numbers, Selection(namespace, fields="metadata.name!=kube-root-ca.crt"))
+    cache = Cache(Numbers, source, metrics=client.metrics)
+    task = asyncio.create_task(cache.run())
+    await asyncio.wait_for(cache.synced(), 10)
+    assert [item.name for item in cache] == ["sound"]
+    counted = client.metrics.registry.get_sample_value("kube_watch_undecodable_total", {"resource": "configmaps"})
+    assert counted == 1
+    task.cancel()
+
+
+async def test_a_kind_that_is_not_served_ends_an_impatient_cache_at_once(client: Client) -> None:
+    cache = Cache(Missing, ApiSource(client, Missing))
+    with pytest.raises(CannotWatch, match="install its CRD"):
+        async with asyncio.timeout(5):
+            await cache.run(patience=60)

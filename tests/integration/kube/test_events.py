@@ -1,0 +1,108 @@
+"""Events are told once and then counted, and never stand in the way of what they tell about."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fault_proxy import Fault, FaultProxy
+from gpu_control_plane.kube import Client, EventRecorder, Selection
+from gpu_control_plane.kube.events import Event
+from integration.conftest import Namespace
+from integration.kinds import ConfigMap, configmap
+from waiting import until_async
+
+
+@asynccontextmanager
+async def recording(client: Client, interval: float = 0.2) -> AsyncIterator[EventRecorder]:
+    recorder = EventRecorder(client, "test.example/recorder", "instance-1", interval=interval)
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(0)
+    try:
+        yield recorder
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def events_in(client: Client, namespace: str) -> list[Event]:
+    return await client.list(Event, Selection(namespace, fields="reportingController=test.example/recorder"))
+
+
+async def test_an_event_names_its_object_and_who_says_it(client: Client, namespace: str) -> None:
+    about = await client.create(ConfigMap, configmap("one"), namespace)
+    async with recording(client) as recorder:
+        recorder.warning(about, "TooSmall", "the map has no data", action="Measure")
+
+        async def told() -> bool:
+            return bool(await events_in(client, namespace))
+
+        await until_async(told)
+    (event,) = await events_in(client, namespace)
+    assert event.regarding is not None
+    assert (event.regarding.kind, event.regarding.name, event.regarding.uid) == ("ConfigMap", "one", about.metadata.uid)
+    assert (event.type, event.reason, event.action) == ("Warning", "TooSmall", "Measure")
+    assert event.note == "the map has no data"
+    assert event.series is None
+
+
+async def test_a_thousand_repetitions_are_one_event_with_a_count(client: Client, namespace: str) -> None:
+    about = await client.create(ConfigMap, configmap("one"), namespace)
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as counted:
+        async with recording(counted) as recorder:
+            for _ in range(1000):
+                recorder.normal(about, "Again", "it happened again")
+                await asyncio.sleep(0)
+
+            async def all_counted() -> bool:
+                events = await events_in(client, namespace)
+                return bool(events and events[0].series and events[0].series.count == 1000)
+
+            await until_async(all_counted)
+        assert len(await events_in(client, namespace)) == 1
+        assert len(proxy.writes) <= 3
+
+
+async def test_different_words_are_different_events(client: Client, namespace: str) -> None:
+    about = await client.create(ConfigMap, configmap("one"), namespace)
+    async with recording(client) as recorder:
+        recorder.normal(about, "Seen", "card a")
+        recorder.normal(about, "Seen", "card b")
+    assert {event.note for event in await events_in(client, namespace)} == {"card a", "card b"}
+
+
+async def test_an_event_about_a_cluster_scoped_object_is_kept_in_the_default_namespace(
+    client: Client, namespace: str
+) -> None:
+    about = await client.get(Namespace, namespace)
+    async with recording(client) as recorder:
+        recorder.normal(about, "Seen", "a namespace")
+    events = await events_in(client, "default")
+    assert [event.regarding and event.regarding.name for event in events] == [namespace]
+
+
+async def test_an_expired_event_is_written_anew(client: Client, namespace: str) -> None:
+    about = await client.create(ConfigMap, configmap("one"), namespace)
+    async with recording(client, interval=0.05) as recorder:
+        recorder.normal(about, "Seen", "first")
+
+        async def told() -> bool:
+            return bool(await events_in(client, namespace))
+
+        await until_async(told)
+        (event,) = await events_in(client, namespace)
+        await client.delete(Event, event.name, namespace)
+        recorder.normal(about, "Seen", "first")
+        await until_async(told)
+
+
+async def test_what_is_told_while_the_server_is_away_is_written_when_it_is_back(client: Client, namespace: str) -> None:
+    about = await client.create(ConfigMap, configmap("one"), namespace)
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config, timeout=0.2) as faulty:
+        proxy.plant(Fault(when=lambda request: request.is_write, delay=1.0, status=503, times=2))
+        async with recording(faulty, interval=0.05) as recorder:
+            recorder.normal(about, "Seen", "patiently")
+
+            async def told() -> bool:
+                return bool(await events_in(client, namespace))
+
+            await until_async(told)
