@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from gpu_control_plane.api.allocation import MAX_LAYOUT, Profile
 from gpu_control_plane.api.selectors import Selector
 from gpu_control_plane.api.shapes import DNS_LABEL, NAMESPACE_RULE, Namespace, Part
-from gpu_control_plane.kube.schema import Rule, about
+from gpu_control_plane.kube.fields import Rule, about
 
 _NamespaceName = Annotated[
     Namespace,

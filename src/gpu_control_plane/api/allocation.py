@@ -6,7 +6,7 @@ A pool asks for it and a node is ordered to do it in the same words, so both kin
 from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.shapes import Part
-from gpu_control_plane.kube.schema import OpenEnum, Rule, about
+from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 
 MAX_LAYOUT: Final = 16
 MAX_PROFILE: Final = 24

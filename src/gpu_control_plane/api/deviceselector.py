@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final
 from gpu_control_plane.api.gpudevice import Vendor
 from gpu_control_plane.api.selectors import Selector
 from gpu_control_plane.api.shapes import InventoryID, Part
-from gpu_control_plane.kube.schema import Rule, about
+from gpu_control_plane.kube.fields import Rule, about
 
 _CAPABILITY: Final = r"'^[0-9]{1,2}\\.[0-9]$'"
 _CAPABILITY_RULE: Final = Rule(

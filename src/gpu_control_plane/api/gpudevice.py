@@ -19,8 +19,8 @@ from gpu_control_plane.api.shapes import (
     immutable,
 )
 from gpu_control_plane.kube.crd import AGE, Column, Definition
+from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Condition, Object, Resource
-from gpu_control_plane.kube.schema import OpenEnum, Rule, about
 
 MAX_HISTORY: Final = 20
 

@@ -11,8 +11,8 @@ from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.names import GROUP, VERSION, NodeCondition
 from gpu_control_plane.api.shapes import InventoryID, Part, PCIAddress, PoolName, ResourceName
 from gpu_control_plane.kube.crd import AGE, Column, Definition
+from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Condition, Object, Resource
-from gpu_control_plane.kube.schema import OpenEnum, Rule, about
 
 MAX_CARDS: Final = 64
 

@@ -10,8 +10,8 @@ from gpu_control_plane.api.scheduling import Scheduling
 from gpu_control_plane.api.selectors import Selector
 from gpu_control_plane.api.shapes import DNS_LABEL, NodeName, Part, ResourceName
 from gpu_control_plane.kube.crd import AGE, Column, Definition
+from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Condition, Object, Resource
-from gpu_control_plane.kube.schema import OpenEnum, Rule, about
 
 MAX_WORST_NODES: Final = 20
 

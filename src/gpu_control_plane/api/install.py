@@ -7,7 +7,7 @@ as it is, and the answer says so.
 import asyncio
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gpu_control_plane import __version__
 from gpu_control_plane.api import DEFINITIONS
@@ -15,7 +15,7 @@ from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.crd import ESTABLISHED, NAMES_ACCEPTED, CustomResourceDefinition, Definition
-from gpu_control_plane.kube.errors import KubeError, NotFound
+from gpu_control_plane.kube.errors import Conflict, KubeError, NotFound
 from gpu_control_plane.kube.objects import Condition, FieldManager
 
 MANAGER: Final = FieldManager("gpu-control-plane-crds")
@@ -46,24 +46,36 @@ async def install(
 
     `take_over` also replaces CRDs of the same name that somebody else installed.
     """
-    sentences = []
+    outcomes = {}
     for definition in DEFINITIONS:
-        observed = await _find(client, definition.name)
-        reason = _left_alone(observed, version, take_over=take_over)
-        if reason is not None:
-            sentences.append(f"{definition.name}: left alone. {reason}")
-            continue
-        applied = await client.apply(
-            CustomResourceDefinition, definition.name, manifest(definition, version), manager=MANAGER
-        )
+        outcomes[definition.name] = await _apply(client, definition, version, take_over=take_over)
         await _established(client, definition.name, timeout)
-        sentences.append(f"{definition.name}: {_what_happened(observed, applied)}")
-    return sentences
+    return [f"{name}: {outcome}" for name, outcome in outcomes.items()]
 
 
-def manifest(definition: Definition, version: str = __version__) -> dict[str, object]:
+def manifest(definition: Definition, version: str = __version__) -> dict[str, Any]:
     """The CRD as this release installs it."""
     return definition.manifest({str(Annotation.CRD_VERSION): version})
+
+
+async def _apply(client: Client, definition: Definition, version: str, *, take_over: bool, attempts: int = 5) -> str:
+    """Apply one CRD unless the one in the cluster must stay. Looks again when somebody changed it meanwhile."""
+    observed = await _find(client, definition.name)
+    if reason := _left_alone(observed, version, take_over=take_over):
+        return f"left alone. {reason}"
+    try:
+        applied = await client.apply(
+            CustomResourceDefinition,
+            definition.name,
+            manifest(definition, version),
+            manager=MANAGER,
+            resource_version=observed.metadata.resource_version if observed else None,
+        )
+    except Conflict:
+        if attempts == 1:
+            raise
+        return await _apply(client, definition, version, take_over=take_over, attempts=attempts - 1)
+    return _what_happened(observed, applied)
 
 
 async def _find(client: Client, name: str) -> CustomResourceDefinition | None:

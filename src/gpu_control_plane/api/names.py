@@ -5,7 +5,7 @@ Controllers, the console and the reference page take them from here; nothing spe
 
 from typing import Final
 
-from gpu_control_plane.kube.schema import OpenEnum
+from gpu_control_plane.kube.fields import OpenEnum
 
 GROUP: Final = "gpu.deckhouse.io"
 VERSION: Final = "v1alpha1"

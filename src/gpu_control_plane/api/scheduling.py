@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.shapes import Part
-from gpu_control_plane.kube.schema import OpenEnum, Rule, about
+from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 
 DEFAULT_TOPOLOGY_KEY: Final = "topology.kubernetes.io/zone"
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from gpu_control_plane.api.shapes import Part
-from gpu_control_plane.kube.schema import ATOMIC_MAP, OpenEnum, Rule, about
+from gpu_control_plane.kube.fields import ATOMIC_MAP, OpenEnum, Rule, about
 
 _LabelKey = Annotated[str, about(minLength=1, maxLength=317)]
 _LabelValue = Annotated[str, about(maxLength=63)]

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from gpu_control_plane.kube.schema import Rule, about
+from gpu_control_plane.kube.fields import Rule, about
 
 _ACRONYMS: Final = {"id": "ID", "ids": "IDs", "mib": "MiB", "ttl": "TTL"}
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpu_control_plane.cli.screen import ATTENTION, BAD, IDLE, OK, Screen, Symbol, duration
-from gpu_control_plane.local.folders import cache_folder
 from gpu_control_plane.local.nodes import NodeSummary
 from gpu_control_plane.local.status import ClusterState, ClusterStatus, ComponentStatus
 
@@ -79,9 +78,8 @@ def _next_commands(status: ClusterStatus) -> list[str]:
     option = "" if status.name == "gpu" else f" --name {status.name}"
     if not status.state.alive:
         return [f"kubectl gpu up{option}"]
-    link = cache_folder() / "bin" / "kubectl"
-    on_path = shutil.which("kubectl")
-    path = [] if on_path and Path(on_path) == link else [f'export PATH="{link.parent}:$PATH"']
+    on_path = status.kubectl is None or shutil.which("kubectl") == status.kubectl
+    path = [] if on_path else [f'export PATH="{Path(status.kubectl or "").parent}:$PATH"']
     known = os.environ.get("KUBECONFIG") == status.kubeconfig
     return [
         *path,

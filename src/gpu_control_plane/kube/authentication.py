@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from multidict import CIMultiDict
 
-from gpu_control_plane.kube.credentials import FileSource, read_file
+from gpu_control_plane.kube.credentials import FileSource, bearer, read_file
 from gpu_control_plane.kube.errors import ConfigError
 from gpu_control_plane.kube.exec_plugin import VERSIONS, ClusterInfo, ExecSource
 from gpu_control_plane.kube.kubeconfig import EXEC_EXTENSION, Cluster, Exec, User
@@ -34,7 +34,7 @@ def source(
         _check_plugin(user.exec, who)
         return ExecSource(user.exec, cluster=_cluster_info(cluster, user.exec), environ=environ, now=now)
     return FileSource(
-        authorization=_authorization(user),
+        authorization=_authorization(user, who),
         token_file=Path(user.token_file) if user.token_file else None,
         certificate=certificate,
         key=key,
@@ -70,9 +70,9 @@ def authority_file(cluster: Cluster) -> Path | None:
     return Path(cluster.certificate_authority)
 
 
-def _authorization(user: User) -> str | None:
+def _authorization(user: User, who: str) -> str | None:
     if user.token:
-        return f"Bearer {user.token}"
+        return bearer(user.token, who)
     if user.username:
         return "Basic " + base64.b64encode(f"{user.username}:{user.password or ''}".encode()).decode()
     return None

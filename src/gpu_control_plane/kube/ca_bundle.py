@@ -16,7 +16,7 @@ from gpu_control_plane.kube.objects import Object, Resource
 
 _GROUP = "admissionregistration.k8s.io"
 
-_log = structlog.get_logger("kube.webhooks")
+_log = structlog.get_logger(component="kube.webhooks")
 
 
 class WebhookConfiguration(Object, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ Publish = Callable[[bytes], Awaitable[bool]]
 _LOOK_AGAIN = 600.0
 _RETRY = Backoff(first=0.5, most=60.0)
 
-_log = structlog.get_logger("kube.certificates")
+_log = structlog.get_logger(component="kube.certificates")
 
 
 class Secret(Object, frozen=True, kw_only=True):
@@ -77,6 +77,7 @@ class ServingCertificates:
         self._now = now
         self._rng = rng or random.Random()
         self._woken = asyncio.Event()
+        self._loaded = asyncio.Event()
         self._state: State | None = None
         self._trusted_since = now()
         self._expiry = Gauge(
@@ -90,6 +91,18 @@ class ServingCertificates:
     def bundle(self) -> bytes | None:
         """The authorities callers must trust, as last read; None before the first `sync`."""
         return self._state.bundle if self._state else None
+
+    def trouble(self) -> str | None:
+        """Why nobody could be served now, for a readiness check; None when all is well."""
+        if self._state is None:
+            return "there is no serving certificate yet"
+        if read(self._state.serving.certificate).expires_at <= self._now():
+            return "the serving certificate has expired"
+        return None
+
+    async def loaded(self) -> None:
+        """Return when there is a certificate to serve."""
+        await self._loaded.wait()
 
     def wake(self) -> None:
         """Look at the Secret now."""
@@ -123,22 +136,36 @@ class ServingCertificates:
                 fresh = first_state(self._subject, now=self._now(), policy=self._policy)
                 await self._store(stored, fresh, "there are no usable certificates")
                 continue
-            await self._adopt(state)
+            self._adopt(state)
+            unpublished = await self._spread(state.bundle)
             change = next_step(
                 state, self._subject, trusted_since=self._trusted_since, now=self._now(), policy=self._policy
             )
+            if change is None and unpublished is not None:
+                raise unpublished
             if change is None:
                 return next_change(state, trusted_since=self._trusted_since, policy=self._policy)
             await self._store(stored, change.state, change.reason)
 
-    async def _adopt(self, state: State) -> None:
+    def _adopt(self, state: State) -> None:
         if self._state is None or self._state.serving != state.serving:
             load_certificate(self.tls, state.serving.certificate, state.serving.key, f"Secret {self._secret}")
             self._expiry.labels("serving").set(read(state.serving.certificate).expires_at.timestamp())
         self._expiry.labels("authority").set(read(state.authorities[-1].certificate).expires_at.timestamp())
-        known, self._state = self._state, state
-        if await self._publish(state.bundle) or known is None or known.bundle != state.bundle:
+        if self._state is None or self._state.bundle != state.bundle:
             self._trusted_since = self._now()
+        self._state = state
+        self._loaded.set()
+
+    async def _spread(self, bundle: bytes) -> KubeError | None:
+        """Publish; when that fails nobody counts as trusting a new authority, but the old one goes on signing."""
+        try:
+            if await self._publish(bundle):
+                self._trusted_since = self._now()
+        except KubeError as error:
+            self._trusted_since = self._now()
+            return error
+        return None
 
     async def _read(self) -> Secret | None:
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpu_control_plane.kube.authentication import authority_file, impersonation, source
-from gpu_control_plane.kube.credentials import Access, AccessMaker, Credentials, FileSource, Identity, Source
+from gpu_control_plane.kube.credentials import Access, AccessMaker, Credentials, FileSource, Identity, Source, read_file
 from gpu_control_plane.kube.errors import ConfigError, CredentialsError
 from gpu_control_plane.kube.kubeconfig import Cluster, Kubeconfig, read_kubeconfig
 from gpu_control_plane.kube.proxy import proxy_for
@@ -66,8 +66,7 @@ def load_config(
     A `context` is looked for in kubeconfigs only. Reads files; call it before the loop is busy.
     """
     try:
-        usual = (home or Path.home()) / ".kube" / "config"
-        return _load(path, context, usual, environ=environ, service_account=service_account, now=now)
+        return _load(path, context, environ=environ, home=home, service_account=service_account, now=now)
     except CredentialsError as error:
         raise ConfigError(str(error)) from None
 
@@ -75,9 +74,9 @@ def load_config(
 def _load(
     path: Path | None,
     context: str | None,
-    usual: Path,
     *,
     environ: Mapping[str, str],
+    home: Path | None,
     service_account: Path,
     now: Callable[[], float],
 ) -> Config:
@@ -87,7 +86,7 @@ def _load(
         kubeconfig = read_kubeconfig(paths, skip_missing=True)
     elif context is None and _in_cluster(environ, service_account):
         return _from_pod(environ, service_account, now)
-    elif usual.exists():
+    elif _is_there(usual := _home(home) / ".kube" / "config"):
         kubeconfig = read_kubeconfig([usual])
     else:
         raise ConfigError(
@@ -101,15 +100,32 @@ def _in_cluster(environ: Mapping[str, str], folder: Path) -> bool:
     return bool(
         environ.get("KUBERNETES_SERVICE_HOST")
         and environ.get("KUBERNETES_SERVICE_PORT")
-        and (folder / "token").exists()
+        and _is_there(folder / "token")
     )
+
+
+def _home(given: Path | None) -> Path:
+    """A process in a container may have a user without a home."""
+    try:
+        return given or Path.home()
+    except RuntimeError:
+        return Path("/")
+
+
+def _is_there(path: Path) -> bool:
+    """Like `exists`, but what may not be looked at is not there."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
 
 
 def _from_pod(environ: Mapping[str, str], folder: Path, now: Callable[[], float]) -> Config:
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ["KUBERNETES_SERVICE_PORT"]
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace_file = folder / "namespace"
-    namespace = namespace_file.read_text().strip() if namespace_file.exists() else ""
+    namespace = read_file(namespace_file, "namespace").decode().strip() if _is_there(namespace_file) else ""
     authority = folder / "ca.crt"
     proxy = proxy_for(server, None, environ)
     return _ready(

@@ -214,10 +214,7 @@ class FileSource:
     def _read_authorization(self) -> str | None:
         if self._token_file is None:
             return self._authorization
-        token = read_file(self._token_file, "token").strip()
-        if not token:
-            raise CredentialsError(f"The token file {self._token_file} is empty. Check who writes it.")
-        return f"Bearer {token.decode('ascii', 'replace')}"
+        return bearer(read_file(self._token_file, "token").decode("utf-8", "replace"), f"file {self._token_file}")
 
     def _read_certificate(self) -> ClientCertificate | None:
         if self._certificate is None or self._key is None:
@@ -232,6 +229,16 @@ class FileSource:
 
 def _content(value: bytes | Path, what: str) -> bytes:
     return read_file(value, what) if isinstance(value, Path) else value
+
+
+def bearer(token: str, origin: str) -> str:
+    """The header for a token, which must be one word: anything else would break the request apart."""
+    word = token.strip()
+    if not word:
+        raise CredentialsError(f"The token of the {origin} is empty. Check who writes it.")
+    if not (word.isascii() and word.isprintable() and " " not in word):
+        raise CredentialsError(f"The token of the {origin} has characters no token has. Check who writes it.")
+    return f"Bearer {word}"
 
 
 def read_file(path: Path, what: str) -> bytes:

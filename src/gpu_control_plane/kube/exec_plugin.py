@@ -16,7 +16,7 @@ from datetime import datetime
 
 import msgspec
 
-from gpu_control_plane.kube.credentials import Identity, Taken
+from gpu_control_plane.kube.credentials import Identity, Taken, bearer
 from gpu_control_plane.kube.errors import CredentialsError
 from gpu_control_plane.kube.kubeconfig import Exec, InteractiveMode
 from gpu_control_plane.kube.tls import ClientCertificate
@@ -88,7 +88,7 @@ class ExecSource:
     async def take(self) -> Taken:
         status = self._parse(await self._run())
         identity = Identity(
-            authorization=f"Bearer {status.token}" if status.token else None,
+            authorization=bearer(status.token, f"exec plugin {self._plugin.command}") if status.token else None,
             certificate=self._certificate(status),
         )
         if status.expiration_timestamp is None:
@@ -124,15 +124,18 @@ class ExecSource:
             ) from None
         limit = self._time_limit_interactive if interactive else self._time_limit
         answer, complaints = bytearray(), bytearray()
+        finished = False
         try:
             async with asyncio.timeout(limit), asyncio.TaskGroup() as group:
                 group.create_task(_keep_beginning(_stream(process.stdout), answer))
                 group.create_task(_keep_end(_stream(process.stderr), complaints, shown=interactive))
                 group.create_task(process.wait())
+            finished = True
         except TimeoutError:
             raise self._failed(f"did not answer within {limit:g} s", complaints) from None
         finally:
-            await _end(process, whole_group=not interactive)
+            if not finished:
+                await _end(process, whole_group=not interactive)
         if process.returncode:
             raise self._failed(f"failed with exit code {process.returncode}", complaints)
         return bytes(answer)

@@ -10,7 +10,9 @@ def configure_logs(level: str = "info", *, human: bool | None = None) -> None:
     """Set up logging for a process; without `human`, a terminal decides."""
     human = sys.stderr.isatty() if human is None else human
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if human else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if human
+        else structlog.processors.JSONRenderer()
     )
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -18,7 +20,9 @@ def configure_logs(level: str = "info", *, human: bool | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if not human:
-        processors.append(structlog.processors.dict_tracebacks)
+        # Without local variables: they hold whole objects, and perhaps secrets.
+        frames = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        processors.append(structlog.processors.ExceptionRenderer(frames))
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),

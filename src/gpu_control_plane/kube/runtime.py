@@ -30,7 +30,10 @@ _log = structlog.get_logger(component="kube.runtime")
 
 
 class Runtime:
-    """Declare caches and controllers, then `run`; `process.main` does both for a process of its own."""
+    """Declare caches and controllers, then `run`; `process.main` does both for a process of its own.
+
+    `client` writes only while this process leads; `unfenced_client` is for what every replica does, such as webhooks.
+    """
 
     def __init__(
         self,
@@ -52,10 +55,10 @@ class Runtime:
         self.metrics = metrics or Metrics()
         self.identity = identity or f"{socket.gethostname()}-{os.getpid()}"
         self._patience = patience
-        self._plain = Client(config, metrics=self.metrics)
+        self.unfenced_client = Client(config, metrics=self.metrics)
         self._leadership = (
             Leadership(
-                self._plain,
+                self.unfenced_client,
                 name=name,
                 namespace=namespace or config.namespace,
                 identity=self.identity,
@@ -64,8 +67,8 @@ class Runtime:
             if elect
             else None
         )
-        self.client = self._plain.fenced(self._leadership.check) if self._leadership else self._plain
-        self.events = EventRecorder(self._plain, name, self.identity)
+        self.client = self.unfenced_client.fenced(self._leadership.check) if self._leadership else self.unfenced_client
+        self.events = EventRecorder(self.unfenced_client, name, self.identity)
         self.status = StatusServer(self.metrics.registry, host=status_host, port=status_port or 0)
         self._serves_status = status_port is not None
         self._caches: dict[tuple[type[Object], Selection], Cache[Any]] = {}
@@ -77,7 +80,7 @@ class Runtime:
         """The one cache of this kind and selection; whoever asks for it again gets the same."""
         held = self._caches.get((kind, selection))
         if held is None:
-            held = Cache(kind, ApiSource(self._plain, kind, selection), metrics=self.metrics)
+            held = Cache(kind, ApiSource(self.unfenced_client, kind, selection), metrics=self.metrics)
             self._caches[kind, selection] = held
             self.status.ready(f"cache {kind.resource.qualified_name}", _sync_check(held))
         return held
@@ -108,7 +111,7 @@ class Runtime:
         """Run until `stop`. What has begun is finished, the lease is handed over, Events are written, in this order."""
         self.status.ready("not stopping", lambda: "stopping" if self._stopping.is_set() else None)
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._plain)
+            await stack.enter_async_context(self.unfenced_client)
             if self._serves_status:
                 await stack.enter_async_context(self.status.serving())
             await stack.enter_async_context(_running(*(service() for service in self._services)))

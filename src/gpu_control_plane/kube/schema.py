@@ -1,28 +1,23 @@
 """The schema a CRD carries, made from the Python type that reads its objects.
 
-The type is the one source: names, shapes and defaults come from the struct, the rest (sentences, bounds, CEL rules,
-list keys) from `about`. Bounds live in the schema only. The API server has checked an object before we read it, and a
-reader that checks again would refuse what a newer schema allows.
+The type is the one source: names, shapes and defaults come from the struct, the rest from `kube.fields`. The same
+type always gives the same schema, key by key.
 """
 
 import enum
 import inspect
-import types
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Self, cast
+from typing import Any, Final
 
 import msgspec
 from msgspec import inspect as shape
 
+from gpu_control_plane.kube.fields import API_DEFAULT, PRESERVE_UNKNOWN, OpenEnum, Rule
 from gpu_control_plane.kube.objects import Condition
 
 Schema = dict[str, Any]
 
-PRESERVE_UNKNOWN: Final[Mapping[str, Any]] = types.MappingProxyType({"x-kubernetes-preserve-unknown-fields": True})
-ATOMIC_MAP: Final[Mapping[str, Any]] = types.MappingProxyType({"x-kubernetes-map-type": "atomic"})
-
 _INT32_MAX = 2**31 - 1
-_API_DEFAULT = "api-default"
 _ORDER = (
     *("description", "type", "format", "enum", "nullable", "default", "pattern"),
     *("minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "minProperties", "maxProperties"),
@@ -32,61 +27,6 @@ _ORDER = (
 
 class SchemaError(TypeError):
     """A Python type that no structural schema can express; the message names the field."""
-
-
-class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A CEL rule and the sentence a person reads when an object breaks it."""
-
-    rule: str
-    message: str
-    message_expression: str | None = None
-    reason: str | None = None
-    field_path: str | None = None
-    optional_old_self: bool | None = None
-
-
-class OpenEnum(enum.StrEnum):
-    """An enum whose members carry their meaning, and which keeps a value it does not know as it came.
-
-    Readers and writers may differ by a version: an older reader must not fail on a state that came later.
-    """
-
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str = "") -> Self:
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.meaning = meaning
-        return member
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self:
-        member = cls.__new__(cls, cast("str", value))
-        member._name_ = str(value)
-        return member
-
-
-def about(
-    description: str = "",
-    *rules: Rule,
-    default: bool = False,
-    keys: tuple[str, ...] = (),
-    unique: bool = False,
-    **schema: object,
-) -> msgspec.Meta:
-    """What the API says of a field beyond its Python type; goes into `Annotated`.
-
-    `default` publishes the Python default as the API's default, `keys` makes a list a map by those fields, `unique`
-    makes it a set. Everything else is schema as it is written in a CRD (`maxLength=63`, `**PRESERVE_UNKNOWN`).
-    """
-    if keys:
-        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
-    if unique:
-        schema |= {"x-kubernetes-list-type": "set"}
-    extra: dict[str, object] = {rule.rule: rule for rule in rules}
-    if default:
-        extra[_API_DEFAULT] = True
-    return msgspec.Meta(description=description or None, extra_json_schema=schema or None, extra=extra or None)
 
 
 def structural(kind: type[msgspec.Struct]) -> Schema:
@@ -164,9 +104,13 @@ class _Converter:
         schema = self.convert(field.type, path)
         if not _has_api_default(field):
             return schema
-        if field.default is msgspec.NODEFAULT:
+        if field.default is not msgspec.NODEFAULT:
+            default = field.default
+        elif field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        else:
             raise SchemaError(f"{path}: the API default is the Python default, and there is none.")
-        return _ordered(schema | {"default": _api_default(field.default)})
+        return _ordered(schema | {"default": _api_default(default)})
 
     def _array(
         self, node: shape.ListType | shape.VarTupleType | shape.SetType | shape.FrozenSetType, path: str
@@ -187,7 +131,7 @@ class _Converter:
 
 
 def _has_api_default(field: shape.Field) -> bool:
-    return isinstance(field.type, shape.Metadata) and _API_DEFAULT in (field.type.extra or {})
+    return isinstance(field.type, shape.Metadata) and API_DEFAULT in (field.type.extra or {})
 
 
 def _api_default(value: object) -> object:

@@ -79,7 +79,6 @@ class Transport:
         # Watches hold a connection each, so the pool has no limit; `in_flight` bounds the rest.
         connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=30, socket_factory=_keepalive_socket)
         self._session = aiohttp.ClientSession(
-            base_url=self._config.server,
             connector=connector,
             headers={"User-Agent": _USER_AGENT, "Accept": "application/json"},
             auto_decompress=True,
@@ -142,7 +141,7 @@ class Transport:
         try:
             async with self._session.request(
                 call.method,
-                call.path,
+                self._config.server + call.path,
                 params=call.params,
                 data=call.body,
                 headers=_headers(call, access),

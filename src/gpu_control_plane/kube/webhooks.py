@@ -22,6 +22,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gpu_control_plane.kube.admission import AdmissionRequest, BadReviewError, Handler, Verdict, answer, parse_review
+from gpu_control_plane.kube.certificate_secret import ServingCertificates
 from gpu_control_plane.kube.objects import Key, Object
 
 LARGEST_BODY = 8 * 1024 * 1024
@@ -38,7 +39,7 @@ _ANSWER_EARLY = 0.9
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
-_log = structlog.get_logger("kube.webhooks")
+_log = structlog.get_logger(component="kube.webhooks")
 
 
 class WebhookMetrics:
@@ -193,6 +194,18 @@ class WebhookServer:
         finally:
             self._metrics.requests.labels(path, operation, allowed, str(int(code))).inc()
             self._metrics.duration.labels(path, operation).observe(time.perf_counter() - start)
+
+
+async def serve_webhooks(server: WebhookServer, certificates: ServingCertificates) -> None:
+    """The whole of it as one service: serves as soon as there is a certificate, and until it is cancelled."""
+    async with asyncio.TaskGroup() as group:
+        keeping = group.create_task(certificates.run())
+        try:
+            await certificates.loaded()
+            async with server:
+                await asyncio.Event().wait()
+        finally:
+            keeping.cancel()
 
 
 @asynccontextmanager

@@ -112,7 +112,14 @@ class Cluster:
         self.stop()
 
     def start(self) -> None:
-        """Start every component of the settings and return when all are ready. What failed to start is stopped."""
+        """Start every component of the settings and return when all are ready. When one fails, all are stopped.
+
+        In a cluster that runs already, only what is down is started.
+        """
+        if self._lock is not None:
+            for component in self.settings.components:
+                self.start_component(component)
+            return
         try:
             self._prepare()
             for wave in _waves(self.settings.components):

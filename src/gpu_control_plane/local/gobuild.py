@@ -38,9 +38,9 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 RECIPES = {
-    KUBERNETES: Recipe(package=".", room=150_000_000, stamp="k8s.io/component-base/version.gitVersion"),
-    ETCD: Recipe(package=".", room=30_000_000),
-    KWOK: Recipe(package="sigs.k8s.io/kwok/cmd/kwok", room=75_000_000, stamp="sigs.k8s.io/kwok/pkg/consts.Version"),
+    KUBERNETES: Recipe(package=".", room=2_500_000_000, stamp="k8s.io/component-base/version.gitVersion"),
+    ETCD: Recipe(package=".", room=400_000_000),
+    KWOK: Recipe(package="sigs.k8s.io/kwok/cmd/kwok", room=1_000_000_000, stamp="sigs.k8s.io/kwok/pkg/consts.Version"),
 }
 
 

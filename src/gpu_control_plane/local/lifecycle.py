@@ -16,8 +16,9 @@ from gpu_control_plane.local.cluster import require_room
 from gpu_control_plane.local.components import Component, Settings
 from gpu_control_plane.local.detached import DetachedSupervisor
 from gpu_control_plane.local.errors import ComponentFailed, LocalError, StateUnreadable
-from gpu_control_plane.local.folders import cache_folder, cluster_folder
+from gpu_control_plane.local.folders import cluster_folder
 from gpu_control_plane.local.identity import ProcessIdentity, identify, is_alive
+from gpu_control_plane.local.kubectl import link_kubectl
 from gpu_control_plane.local.locks import exclusive, owner
 from gpu_control_plane.local.nodes import add_simulated_nodes
 from gpu_control_plane.local.ports import require_free
@@ -27,13 +28,13 @@ from gpu_control_plane.local.record import (
     Order,
     Phase,
     Record,
+    is_cluster_folder,
     read_record,
     remove_record,
     write_order,
     write_record,
 )
 from gpu_control_plane.local.status import admin_access, port_of
-from gpu_control_plane.local.store import replace_link
 
 _POLL = 0.05
 _STOP_PATIENCE = 40.0
@@ -52,10 +53,9 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` found and where things are."""
+    """What `up` found and did."""
 
     was_running: bool
-    kubectl: Path
     resources: tuple[str, ...]
 
 
@@ -69,13 +69,13 @@ def bring_up(wish: Wish, progress: Progress, install_api: InstallApi) -> Result:
             record = _start(folder, wish, progress)
         else:
             _mend(folder, record, wish, progress)
-        kubectl = _link_kubectl(ensure_binaries(["kubectl"], progress).path("kubectl"))
+        link_kubectl(ensure_binaries(["kubectl"], progress).path("kubectl"))
         with progress.step("Installing the GPU API"):
             resources = install_api(folder / "kubeconfig")
         if wish.nodes:
             with progress.step(f"Adding {wish.nodes} simulated nodes") as step:
                 add_simulated_nodes(admin_access(folder), port_of(record), wish.nodes, step)
-    return Result(was_running=was_running, kubectl=kubectl, resources=tuple(resources))
+    return Result(was_running=was_running, resources=tuple(resources))
 
 
 def bring_down(name: str, progress: Progress, *, keep_data: bool = False) -> bool:
@@ -225,15 +225,6 @@ def _record_or_owner(folder: Path) -> Record | None:
         if supervisor is None:
             return None
         return Record(name=folder.name, phase=Phase.RUNNING, supervisor=supervisor, since=datetime.now(UTC))
-
-
-def _link_kubectl(program: Path) -> Path:
-    """A kubectl of the cluster's version at a path that stays the same."""
-    link = cache_folder() / "bin" / "kubectl"
-    link.parent.mkdir(parents=True, exist_ok=True)
-    if not (link.is_symlink() and link.readlink() == program):
-        replace_link(link, program)
-    return link
 
 
 def _alone(folder: Path, progress: Progress) -> contextlib.AbstractContextManager[None]:

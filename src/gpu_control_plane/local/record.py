@@ -80,6 +80,11 @@ def write_record(folder: Path, record: Record) -> None:
     write_private(folder / _RECORD, _encode(record))
 
 
+def is_cluster_folder(folder: Path) -> bool:
+    """Whether a cluster was ever meant to live here."""
+    return (folder / _ORDER).exists() or (folder / _RECORD).exists()
+
+
 def remove_record(folder: Path) -> None:
     (folder / _RECORD).unlink(missing_ok=True)
 

@@ -12,6 +12,7 @@ from gpu_control_plane.local.components import HEALTH
 from gpu_control_plane.local.credentials import KeyPair
 from gpu_control_plane.local.folders import cluster_folder
 from gpu_control_plane.local.identity import is_alive
+from gpu_control_plane.local.kubectl import find_kubectl
 from gpu_control_plane.local.nodes import NodeSummary, list_nodes
 from gpu_control_plane.local.record import ComponentPhase, ComponentRecord, Phase, Record, read_record
 
@@ -50,6 +51,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: ClusterState
     folder: str
     kubeconfig: str | None = None
+    kubectl: str | None = None
+    """A program that speaks the cluster's version."""
     server: str | None = None
     supervisor_pid: int | None = None
     since: datetime | None = None
@@ -66,6 +69,7 @@ def cluster_status(name: str) -> ClusterStatus:
     if record is None:
         return ClusterStatus(name=name, state=ClusterState.ABSENT, folder=str(folder))
     alive = is_alive(record.supervisor)
+    kubectl = find_kubectl()
     access = admin_access(folder) if alive and record.server else None
     components = tuple(_component(component, access) for component in record.components)
     nodes = None
@@ -83,6 +87,7 @@ def cluster_status(name: str) -> ClusterStatus:
         state=state,
         folder=str(folder),
         kubeconfig=str(folder / "kubeconfig"),
+        kubectl=str(kubectl) if kubectl else None,
         server=record.server,
         supervisor_pid=record.supervisor.pid if alive else None,
         since=record.since if alive else None,

@@ -34,7 +34,7 @@ class Store:
 
     def find(self, program: str) -> Path | None:
         path = self.release_folder(release_of(program)) / program
-        return path if path.is_file() and os.access(path, os.X_OK) else None
+        return path if path.is_file() and path.stat().st_mode & 0o111 else None
 
     @contextlib.contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:

@@ -7,11 +7,11 @@ killed, its children die with it.
 
 import logging
 import os
+import select
 import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,15 +53,15 @@ class Supervisor:
         self._components: dict[Component, ComponentRecord] = {}
         self._stopping = False
         self._hurry = False
-        self._news = threading.Event()
+        self._news = _Signals()
         me = identify(os.getpid())
         if me is None:
             raise LocalError("This process cannot find itself in the list of processes; is /proc mounted?")
+        self._written: Record | None = None
         self._record = Record(name=order.settings.name, phase=Phase.STARTING, supervisor=me, since=_now())
 
     def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD):
-            signal.signal(number, self._on_signal)
+        self._news.listen(self._on_signal)
         self._write()
         try:
             self._cluster.start()
@@ -102,19 +102,17 @@ class Supervisor:
             if self._record.phase is Phase.STARTING:
                 raise _Stopped
         self._hurry |= number == signal.SIGUSR1
-        self._news.set()
 
     def _look_after(self) -> None:
         now = time.monotonic()
+        hurry, self._hurry = self._hurry, False
         for component, history in self._history.items():
-            self._history[component] = self._restart_if_due(component, history, now)
-        self._hurry = False
+            self._history[component] = self._restart_if_due(component, history, now, hurry=hurry)
         self._observe()
         settled = all(record.phase is ComponentPhase.RUNNING for record in self._components.values())
         self._news.wait(_QUIET_CHECK if settled else _BUSY_CHECK)
-        self._news.clear()
 
-    def _restart_if_due(self, component: Component, history: Restarts, now: float) -> Restarts:
+    def _restart_if_due(self, component: Component, history: Restarts, now: float, *, hurry: bool) -> Restarts:
         code = self._cluster.exit_code(component)
         if code is None:
             return history
@@ -123,7 +121,7 @@ class Supervisor:
             _logger.warning("%s ended: %s", component, how)
             self._components[component] = replace(self._components[component], last_exit=how)
             history = history.died(now)
-        if self._hurry:
+        if hurry:
             history = history.hurried(now)
         if history.due(now):
             _logger.info("starting %s again", component)
@@ -167,9 +165,32 @@ class Supervisor:
                 replace(record, phase=ComponentPhase.STOPPED, process=None, since=None) for record in components
             )
         record = replace(self._record, components=components, **changes)
-        if record != self._record or self._record.phase is Phase.STARTING:
-            self._record = record
+        if record == self._written:
+            return
+        self._record = record
+        try:
             write_record(self._folder, record)
+            self._written = record
+        except OSError as error:  # a full disk must not bring a running cluster down
+            _logger.error("the record cannot be written: %s", error)  # noqa: TRY400
+
+
+class _Signals:
+    """Waiting that a signal ends. A pipe, because a handler must not touch the locks of what it interrupts."""
+
+    def __init__(self) -> None:
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._write_end, False)
+
+    def listen(self, handler: Callable[[int, FrameType | None], None]) -> None:
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD):
+            signal.signal(number, handler)
+
+    def wait(self, seconds: float) -> None:
+        ready, _, _ = select.select([self._read_end], [], [], seconds)
+        if ready:
+            os.read(self._read_end, 4096)
 
 
 class _Stopped(Exception):

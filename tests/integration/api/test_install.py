@@ -1,5 +1,6 @@
 """Installing is safe to repeat, and never takes a step back."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -34,8 +35,9 @@ async def test_installing_again_changes_nothing(client: Client) -> None:
     assert after.metadata.resource_version == before.metadata.resource_version
 
 
-def test_the_first_installation_says_so(installed: list[str]) -> None:
-    assert installed == [f"{definition.name}: created" for definition in DEFINITIONS]
+async def test_the_first_installation_says_so(client: Client) -> None:
+    await _remove(client, FIRST.name)
+    assert (await install(client))[0] == f"{FIRST.name}: created"
 
 
 async def test_a_newer_release_is_left_alone(client: Client) -> None:
@@ -63,18 +65,28 @@ async def test_a_crd_of_somebody_else_is_left_alone_unless_told(client: Client, 
 
 
 async def test_names_taken_by_another_kind_are_reported(client: Client) -> None:
-    await client.delete(CustomResourceDefinition, FIRST.name)
-    await until_async(lambda: _gone(client, FIRST.name), saying="the CRD is gone")
+    await _remove(client, FIRST.name)
     await client.apply(CustomResourceDefinition, SHARED_NAME, _squatter(), manager=FieldManager("tests"))
     with pytest.raises(NotEstablished, match=f"{FIRST.name} was applied, but the API server does not serve it"):
         await install(client, timeout=1.0)
-    await client.delete(CustomResourceDefinition, SHARED_NAME)
-    await until_async(lambda: _gone(client, SHARED_NAME), saying="the other CRD is gone")
+    await _remove(client, SHARED_NAME)
     assert (await install(client))[0].startswith(FIRST.name)
+
+
+async def test_replicas_that_install_at_the_same_time_agree(client: Client) -> None:
+    await _remove(client, FIRST.name)
+    answers = await asyncio.gather(*(install(client) for _ in range(4)))
+    assert all(answer[0].startswith(FIRST.name) for answer in answers)
+    assert (await install(client))[0] == f"{FIRST.name}: up to date"
 
 
 def test_programs_without_a_loop_install_too(api_server: Cluster) -> None:
     assert len(install_crds(api_server.kubeconfig)) == len(DEFINITIONS)
+
+
+async def _remove(client: Client, name: str) -> None:
+    await client.delete(CustomResourceDefinition, name)
+    await until_async(lambda: _gone(client, name), saying=f"{name} is gone")
 
 
 async def _gone(client: Client, name: str) -> bool:

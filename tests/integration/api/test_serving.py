@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpu_control_plane.api import DEFINITIONS, GPUDevice, GPUNodeState, GPUPool
-from gpu_control_plane.api.examples import device, manifest, node_state, pool
+from gpu_control_plane.api.examples import device, h200, manifest, node_state, pool
 from gpu_control_plane.kube import Client, FieldManager, Object, Selection
 from gpu_control_plane.kube.crd import Definition
 from integration.api.conftest import Ask
@@ -51,7 +51,7 @@ def test_kinds_are_reachable_by_their_short_names(ask: Ask, plural: str, names: 
         (
             device(),
             {"Node": "worker-3", "Product": "NVIDIA H200", "State": "Assigned", "Pool": "training", "Healthy": "True"},
-            {"Memory": 143771, "UUID": device().status.hardware and device().status.hardware.uuid},
+            {"Memory": 143771, "UUID": h200("worker-3", 4).uuid},
         ),
         (
             node_state(),

@@ -53,7 +53,7 @@ async def test_a_cache_shows_what_exists_and_follows_every_change(client: Client
     cache = watching(client, namespace)
     cache.index("team", lambda item: [item.metadata.labels.get("team", "")])
     heard: list[tuple[str | None, str | None]] = []
-    cache.on_change(lambda old, new: heard.append((old and old.name, new and new.name)))
+    cache.on_change(lambda old, new: heard.append((old.name if old else None, new.name if new else None)))
     async with running(cache):
         assert [item.name for item in cache.under("team", "a")] == ["old"]
         await client.patch(ConfigMap, "old", {"metadata": {"labels": {"team": "b"}}}, namespace=namespace)

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,38 +120,64 @@ def test_a_state_that_does_not_fit_together_is_found() -> None:
     assert not is_sound(State(authorities=state.authorities, serving=mixed))
 
 
+class World:
+    """Replicas that serve any certificate ever stored and not expired; callers whose bundle lags by `settle`."""
+
+    def __init__(self, policy: RotationPolicy = POLICY) -> None:
+        self.now = START
+        self.policy = policy
+        self.state = first_state(SUBJECT, now=START, policy=policy)
+        self.trusted_since = START
+        self.served = [self.state.serving.certificate]
+        self.bundles = [(self.state.bundle, START)]
+
+    def live(self, pause: timedelta, steps: int) -> None:
+        """Let time pass, take at most so many steps, and see that nobody is cut off."""
+        self.now += pause
+        for _ in range(steps):
+            step = next_step(self.state, SUBJECT, trusted_since=self.trusted_since, now=self.now, policy=self.policy)
+            if step is None:
+                assert next_change(self.state, trusted_since=self.trusted_since, policy=self.policy) > self.now
+                break
+            if step.state.bundle != self.state.bundle:
+                self.trusted_since = self.now
+                self.bundles.append((step.state.bundle, self.now))
+            self.state = step.state
+            self.served.append(self.state.serving.certificate)
+            assert is_sound(self.state)
+        self.served = [certificate for certificate in self.served if read(certificate).expires_at > self.now]
+        for bundle in self._held_by_callers():
+            for certificate in self.served:
+                assert any(signed_by(certificate, authority) for authority in split(bundle)), self.now
+
+    def _held_by_callers(self) -> list[bytes]:
+        older = self.state.authorities[:-1]
+        if older and all(read(known.certificate).expires_at <= self.now for known in older):
+            # Everything expired while nobody renewed: there is nothing left that callers could have trusted.
+            return [self.state.bundle]
+        replaced = zip(self.bundles, self.bundles[1:], strict=False)
+        lagging = [bundle for (bundle, _), (_, at) in replaced if at > self.now - self.policy.settle]
+        return [*lagging, self.state.bundle]
+
+
+@pytest.mark.parametrize("serving_days", [7, 12, 14, 20])
+def test_a_year_day_by_day_cuts_nobody_off(serving_days: int) -> None:
+    world = World(msgspec.structs.replace(POLICY, serving_life=serving_days * DAY))
+    for _ in range(365):
+        world.live(DAY, steps=10)
+    assert len(world.bundles) > 8, "several generations of authorities came and went"
+
+
 @settings(max_examples=25, deadline=None)
 @given(
-    pauses=st.lists(st.sampled_from([timedelta(minutes=1), timedelta(hours=7), DAY, 5 * DAY, 30 * DAY]), max_size=40),
-    data=st.data(),
+    days=st.lists(
+        st.tuples(
+            st.sampled_from([timedelta(minutes=1), timedelta(hours=7), DAY, 5 * DAY, 30 * DAY]), st.integers(1, 4)
+        ),
+        max_size=40,
+    )
 )
-def test_callers_with_any_spread_bundle_trust_every_replica(pauses: list[timedelta], data: st.DataObject) -> None:
-    """Replicas serve any certificate that was ever stored and has not expired; callers may lag by `settle`."""
-    now, state = START, fresh()
-    trusted_since = now
-    served = [state.serving.certificate]
-    bundles = [(state.bundle, now)]
-    for pause in pauses:
-        now += pause
-        for _ in range(data.draw(st.integers(1, 4))):
-            step = next_step(state, SUBJECT, trusted_since=trusted_since, now=now, policy=POLICY)
-            if step is None:
-                assert next_change(state, trusted_since=trusted_since, policy=POLICY) > now
-                break
-            if step.state.bundle != state.bundle:
-                trusted_since = now
-                bundles.append((step.state.bundle, now))
-            state = step.state
-            served.append(state.serving.certificate)
-            assert is_sound(state)
-        held = [
-            bundle
-            for number, (bundle, _) in enumerate(bundles)
-            if number == len(bundles) - 1 or bundles[number + 1][1] > now - POLICY.settle
-        ]
-        expired_authorities = all(read(known.certificate).expires_at <= now for known in state.authorities[:-1])
-        emergency = len(state.authorities) > 1 and expired_authorities
-        for bundle in held if not emergency else held[-1:]:
-            for certificate in served:
-                if read(certificate).expires_at > now:
-                    assert any(signed_by(certificate, authority) for authority in split(bundle))
+def test_callers_with_any_spread_bundle_trust_every_replica(days: list[tuple[timedelta, int]]) -> None:
+    world = World()
+    for pause, steps in days:
+        world.live(pause, steps)

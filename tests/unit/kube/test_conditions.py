@@ -6,13 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_control_plane.kube.conditions import condition, find, is_true
+from gpu_control_plane.kube.objects import Condition
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @given(st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=20))
 def test_transition_time_moves_only_with_the_status(statuses: list[bool | None]) -> None:
-    held, changed_at, before = [], THEN, object()
+    held: list[Condition] = []
+    changed_at, before = THEN, object()
     for hour, status in enumerate(statuses):
         now = THEN + timedelta(hours=hour)
         new = condition(held, "Ready", status, "Because", f"at {hour}", generation=hour, now=now)

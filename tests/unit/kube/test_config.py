@@ -175,6 +175,15 @@ async def test_access_is_the_same_object_while_nothing_changes(tmp_path: Path) -
     assert await config.access() is await config.access()
 
 
+def test_a_process_without_a_home_is_told_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(ConfigError, match="There is no kubeconfig"):
+        load_config(environ={}, service_account=tmp_path)
+
+
 def test_nulls_are_as_good_as_nothing(tmp_path: Path) -> None:
     document = kubeconfig(user={"exec": None, "as-groups": None, "token": "t"}) | {"preferences": {}}
     assert load(written(tmp_path, document), tmp_path).server == SERVER

@@ -114,6 +114,7 @@ CASES: dict[str, tuple[object, str]] = {
         "The client certificate in the kubeconfig is not a PEM certificate with a PEM key",
     ),
     "token file missing": (user(tokenFile="token"), "The token file /.*/token cannot be read"),
+    "token of several words": (user(token="two words"), 'The token of the user "me" in .* has characters no token has'),
     "token and password": (user(token="t", username="ann"), "has both a token and a username. Remove one"),
     "groups without a user": (user(as_groups=["dev"]), "without a user. Add as: NAME"),
     "auth-provider": (

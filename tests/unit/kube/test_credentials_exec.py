@@ -122,6 +122,13 @@ async def test_a_plugin_without_a_folder_is_found_on_the_path(tmp_path: Path) ->
         ("sys.exit('log in first')", "failed with exit code 1, saying: log in first"),
         ("sys.exit(3)", "failed with exit code 3 and said nothing"),
         ("sys.stderr.write('x' * 9000 + 'the end'); sys.exit(1)", "saying: x{1993}the end$"),
+        (
+            (
+                "answer = {'kind': 'ExecCredential', 'apiVersion': 'client.authentication.k8s.io/v1'}\n"
+                "print(json.dumps(answer | {'status': {'token': 'two\\nlines'}}))"
+            ),
+            "has characters no token has",
+        ),
         ("print('hello')", "printed no ExecCredential .* Run it by hand"),
         ("pass", "printed no ExecCredential"),
         ("print('{}' + ' ' * 3_000_000 + 'x')", 'printed a "" of ""|printed no ExecCredential'),
@@ -144,7 +151,7 @@ async def test_a_plugin_without_a_folder_is_found_on_the_path(tmp_path: Path) ->
     ],
 )
 async def test_a_plugin_that_fails_is_quoted(tmp_path: Path, body: str, sentence: str) -> None:
-    with pytest.raises(CredentialsError, match=f"The exec plugin .*/plugin .*{sentence}"):
+    with pytest.raises(CredentialsError, match=f"exec plugin .*/plugin .*{sentence}"):
         await source(program(tmp_path, body)).take()
 
 

@@ -1,6 +1,7 @@
 """TLS as a client sees it, over real sockets on loopback: whom it believes, what it shows, through which proxy."""
 
 import base64
+import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -112,6 +113,14 @@ async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
     }
     async with server(serving(AUTHORITY, "127.0.0.1", clients=AUTHORITY)) as url:
         assert await ask(config(tmp_path, url, user=user)) == "ann"
+
+
+async def test_certificates_load_where_there_are_no_files_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    async with server(serving(AUTHORITY, "127.0.0.1")) as url:
+        assert await ask(config(tmp_path, url)) == "nobody"
 
 
 class Hours:

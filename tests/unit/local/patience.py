@@ -1,0 +1,12 @@
+"""Waiting for things that happen in other processes."""
+
+import time
+from collections.abc import Callable
+
+
+def until(condition: Callable[[], object], within: float = 20.0) -> None:
+    """Return when the condition holds; fail after a while."""
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within:g} s"
+        time.sleep(0.02)

@@ -1,0 +1,104 @@
+"""Official downloads: taken when their checksum is right, refused when it is wrong, passed over when not to be had."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu_control_plane.local.binaries import ensure_binaries
+from gpu_control_plane.local.errors import BinaryUnavailable, ChecksumMismatch
+from gpu_control_plane.local.platforms import Platform, this_platform
+from gpu_control_plane.local.releases import Origins, artefact
+from gpu_control_plane.local.versions import ETCD, KUBERNETES, KWOK, RELEASES
+from unit.local.notebook import Notebook
+from unit.local.release_host import ReleaseHost, content_of, release_host
+
+EVERYTHING = [program for release in RELEASES for program in release.programs]
+
+
+@pytest.fixture
+def host() -> Iterator[ReleaseHost]:
+    with release_host(this_platform()) as host:
+        yield host
+
+
+def test_programs_are_downloaded_and_can_be_run(host: ReleaseHost, tmp_path: Path) -> None:
+    binaries = ensure_binaries(EVERYTHING, Notebook(), host.environ(tmp_path))
+    for program in EVERYTHING:
+        assert subprocess.check_output([binaries.path(program)], text=True).strip() == program
+
+
+def test_the_cache_is_used_before_the_network(host: ReleaseHost, tmp_path: Path) -> None:
+    ensure_binaries(EVERYTHING, Notebook(), host.environ(tmp_path))
+    host.requests.clear()
+    ensure_binaries(EVERYTHING, Notebook(), host.environ(tmp_path))
+    assert host.requests == []
+
+
+@pytest.mark.parametrize("program", ["kube-apiserver", "etcd", "kwok"])
+def test_a_wrong_checksum_is_refused_and_the_file_removed(host: ReleaseHost, tmp_path: Path, program: str) -> None:
+    published = artefact(program, this_platform(), Origins("", "", ""))
+    assert published is not None
+    host.files[published.url] += b"something more"
+    with pytest.raises(ChecksumMismatch, match=rf"{published.file} was refused.*SHA-256.*removed"):
+        ensure_binaries([program], Notebook(), host.environ(tmp_path))
+    assert _files(tmp_path) == []
+
+
+def test_a_missing_file_leads_to_the_next_source(host: ReleaseHost, tmp_path: Path) -> None:
+    host.files.clear()
+    notebook = Notebook()
+    with pytest.raises(BinaryUnavailable, match=r"(?s)answered 404.*Building: Go is not installed.*go\.dev"):
+        ensure_binaries(["etcd"], notebook, {**host.environ(tmp_path), "GPU_CONTROL_PLANE_GO": "/no/such/go"})
+    assert notebook.notes == [f"No download of etcd: {host.address}{_checksums()} answered 404 Not Found."]
+
+
+def test_a_missing_checksum_is_no_download(host: ReleaseHost, tmp_path: Path) -> None:
+    host.files[_checksums()] = b"0000  another-file\n"
+    with pytest.raises(BinaryUnavailable, match="has no SHA-256 for etcd-"):
+        ensure_binaries(["etcd"], Notebook(), {**host.environ(tmp_path), "GPU_CONTROL_PLANE_GO": "/no/such/go"})
+
+
+def test_a_truncated_download_is_not_kept(host: ReleaseHost, tmp_path: Path) -> None:
+    path = next(path for path in host.files if path.endswith("/kube-scheduler"))
+    host.announced[path] = len(host.files[path]) + 1000
+    with pytest.raises(BinaryUnavailable, match="ended "):
+        ensure_binaries(
+            ["kube-scheduler"], Notebook(), {**host.environ(tmp_path), "GPU_CONTROL_PLANE_GO": "/no/such/go"}
+        )
+    assert _files(tmp_path) == []
+
+
+def test_leftovers_of_a_killed_download_are_swept_away(host: ReleaseHost, tmp_path: Path) -> None:
+    leftover = tmp_path / "bin" / ".partial-killed"
+    leftover.mkdir(parents=True)
+    (leftover / "kwok").write_bytes(content_of("kwok")[:5])
+    ensure_binaries(["kwok"], Notebook(), host.environ(tmp_path))
+    assert not leftover.exists()
+
+
+def test_only_what_is_published_is_looked_for() -> None:
+    mac = Platform("darwin", "arm64")
+    assert artefact("kube-apiserver", mac, Origins()) is None
+    kubectl = artefact("kubectl", mac, Origins())
+    assert kubectl
+    assert kubectl.url == f"https://dl.k8s.io/{KUBERNETES.version}/bin/darwin/arm64/kubectl"
+
+
+def test_official_addresses() -> None:
+    linux = Platform("linux", "amd64")
+    found = {program: artefact(program, linux, Origins()) for program in ("kube-apiserver", "etcd", "kwok")}
+    assert {program: published.url for program, published in found.items() if published} == {
+        "kube-apiserver": f"https://dl.k8s.io/{KUBERNETES.version}/bin/linux/amd64/kube-apiserver",
+        "etcd": f"https://github.com/etcd-io/etcd/releases/download/{ETCD.version}/etcd-{ETCD.version}-linux-amd64.tar.gz",
+        "kwok": f"https://github.com/kubernetes-sigs/kwok/releases/download/{KWOK.version}/kwok-linux-amd64",
+    }
+
+
+def _checksums() -> str:
+    return f"/etcd-io/etcd/releases/download/{ETCD.version}/SHA256SUMS"
+
+
+def _files(cache: Path) -> list[Path]:
+    return [path for path in cache.rglob("*") if path.is_file() and path.name != ".lock"]

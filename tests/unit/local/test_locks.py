@@ -1,0 +1,55 @@
+"""Locks hold between processes and vanish with their holder."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from gpu_control_plane.local.locks import exclusive, owner, take
+from unit.local.notebook import Notebook
+from unit.local.patience import until
+
+HOLD = """
+import pathlib, sys, time
+from gpu_control_plane.local.locks import take
+assert take(pathlib.Path(sys.argv[1])) is not None
+print("held", flush=True)
+time.sleep(300)
+"""
+
+
+def test_a_second_process_waits_and_is_told_for_whom(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    notebook = Notebook()
+    with subprocess.Popen([sys.executable, "-c", HOLD, lock], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        holder.stdout.readline()
+        assert owner(lock) == holder.pid
+        assert take(lock) is None
+        holder.kill()
+        with exclusive(lock, notebook, "which is busy"):
+            assert owner(lock) == os.getpid()
+    assert notebook.steps in ([], [f"Waiting for process {holder.pid}, which is busy"])
+
+
+def test_a_lock_is_free_again_after_its_holder_is_killed(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, lock], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        holder.stdout.readline()
+        holder.kill()
+    until(lambda: owner(lock) is None)
+
+
+def test_removing_the_file_of_a_lock_does_not_let_two_in(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with exclusive(lock, Notebook(), "me"):
+        stale = os.open(lock, os.O_RDWR)
+        lock.unlink()
+        with exclusive(lock, Notebook(), "a newcomer"):
+            assert take(lock) is None
+        os.close(stale)
+
+
+def test_nobody_owns_a_lock_that_does_not_exist(tmp_path: Path) -> None:
+    assert owner(tmp_path / "lock") is None

@@ -1,0 +1,57 @@
+"""Versions are pinned in one place, and read correctly from what programs print."""
+
+import re
+
+import pytest
+
+from gpu_control_plane.local.gobuild import RECIPES, module_folder
+from gpu_control_plane.local.versions import ETCD, KUBERNETES, KWOK, RELEASES, Release, minor_in, release_of, version_in
+
+MODULES = {KUBERNETES: "k8s.io/kubernetes", ETCD: "go.etcd.io/etcd/server/v3", KWOK: "sigs.k8s.io/kwok"}
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_go_modules_pin_the_same_versions(release: Release) -> None:
+    go_mod = (module_folder(release) / "go.mod").read_text()
+    assert re.search(rf"^\s*(?:require )?{re.escape(MODULES[release])} {release.version}\b", go_mod, re.MULTILINE)
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_go_modules_carry_checksums_of_what_they_pin(release: Release) -> None:
+    go_sum = (module_folder(release) / "go.sum").read_text()
+    assert f"{MODULES[release]} {release.version} h1:" in go_sum
+
+
+def test_staging_modules_are_of_the_kubernetes_version() -> None:
+    go_mod = (module_folder(KUBERNETES) / "go.mod").read_text()
+    published = KUBERNETES.version.replace("v1.", "v0.")
+    assert set(re.findall(r"=> k8s\.io/[-a-z]+ (\S+)", go_mod)) == {published}
+
+
+def test_every_release_can_be_built() -> None:
+    assert set(RECIPES) == set(RELEASES)
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [
+        ("Kubernetes v1.36.3\n", "v1.36.3"),
+        ("Client Version: v1.32.4-dispatcher\nKustomize Version: v5.5.0\n", "v1.32.4-dispatcher"),
+        ("etcd Version: 3.7.3\nGit SHA: Not provided (use ./build instead of go build)\n", "v3.7.3"),
+        ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", "v0.8.0"),
+        ("command not found", None),
+        ("", None),
+    ],
+)
+def test_versions_are_read_from_what_programs_print(printed: str, version: str | None) -> None:
+    assert version_in(printed) == version
+
+
+def test_patch_releases_share_a_minor_version() -> None:
+    assert minor_in("v1.36.9") == KUBERNETES.minor
+    assert minor_in("v1.35.3") != KUBERNETES.minor
+
+
+def test_unknown_programs_are_named_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'kubelet' is not a program.*kube-apiserver"):
+        release_of("kubelet")
