@@ -34,7 +34,6 @@ from gpu_control_plane.kube.metrics import Metrics
 _USER_AGENT = "gpu-control-plane"
 _RETRY_LIMIT = 6
 _RETRY_PAUSE = Backoff(first=0.1, most=10.0)
-_ERROR_BODY_LIMIT = 64 * 1024
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,8 +159,8 @@ class Transport:
             raise Unreachable(self._explain(error)) from error
 
     async def _fail(self, response: aiohttp.ClientResponse, access: Access) -> None:
-        body = await response.content.read(_ERROR_BODY_LIMIT)
-        error = _api_error(response, body)
+        # Read to the end, so that the connection can serve the next request.
+        error = _api_error(response, await response.read())
         if isinstance(error, Unauthorized):
             self._config.rejected(access)
         raise error
