@@ -46,6 +46,7 @@ _ATTEMPTS = 3
 _POLL = 0.05
 _STOP_PATIENCE = 10.0
 _LOG_TAIL = 12
+_LOG_TAIL_BYTES = 64 * 1024
 _ROOM = 200_000_000  # etcd sets 64 MB aside for its log twice, and the logs grow
 _ADMINS = "system:masters"
 _USERS = {
@@ -137,8 +138,9 @@ class Cluster:
         for wave in reversed(_waves(tuple(self._processes))):
             for component in wave:
                 processes.send(self._processes[component], signal.SIGTERM)
+            # One request each: Kubernetes takes a second one for impatience and drops what it is doing.
             for component in wave:
-                processes.end(self._processes[component], patience=_STOP_PATIENCE)
+                processes.await_end(self._processes[component], _STOP_PATIENCE)
         self._processes.clear()
         if self._lock is not None:
             os.close(self._lock)
@@ -311,7 +313,8 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _tail(log: Path) -> str:
-    with contextlib.suppress(FileNotFoundError):
-        lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL:]
+    with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
+        file.seek(max(log.stat().st_size - _LOG_TAIL_BYTES, 0))
+        lines = file.read().decode(errors="replace").splitlines()[-_LOG_TAIL:]
         return "\n".join(f"  {line}" for line in lines)
     return "  (nothing)"

@@ -63,19 +63,15 @@ def bring_up(wish: Wish, progress: Progress, install_api: InstallApi) -> Result:
     """Make sure that the cluster runs, that our API is in it and that it has its simulated nodes."""
     folder = cluster_folder(wish.name)
     with _alone(folder, progress):
-        record = _already_running(folder, progress)
-        was_running = record is not None
-        if record is None:
-            record = _start(folder, wish, progress)
-        else:
-            _mend(folder, record, wish, progress)
+        running = _already_running(folder, progress)
+        record = _mend(folder, running, wish, progress) if running else _start(folder, wish, progress)
         link_kubectl(ensure_binaries(["kubectl"], progress).path("kubectl"))
         with progress.step("Installing the GPU API"):
             resources = install_api(folder / "kubeconfig")
         if wish.nodes:
             with progress.step(f"Adding {wish.nodes} simulated nodes") as step:
                 add_simulated_nodes(admin_access(folder), port_of(record), wish.nodes, step)
-    return Result(was_running=was_running, resources=tuple(resources))
+    return Result(was_running=running is not None, resources=tuple(resources))
 
 
 def bring_down(name: str, progress: Progress, *, keep_data: bool = False) -> bool:
@@ -83,6 +79,7 @@ def bring_down(name: str, progress: Progress, *, keep_data: bool = False) -> boo
     folder = cluster_folder(name)
     with _alone(folder, progress):
         if not folder.exists():
+            _lock(folder).unlink()
             return False
         record = _record_or_owner(folder)
         if record and is_alive(record.supervisor):
@@ -129,7 +126,7 @@ def _start(folder: Path, wish: Wish, progress: Progress) -> Record:
         raise
 
 
-def _mend(folder: Path, record: Record, wish: Wish, progress: Progress) -> None:
+def _mend(folder: Path, record: Record, wish: Wish, progress: Progress) -> Record:
     """A cluster that runs keeps running as it is; what is down in it is started without further waiting."""
     if wish.port is not None and record.server and port_of(record) != wish.port:
         raise LocalError(
@@ -142,6 +139,7 @@ def _mend(folder: Path, record: Record, wish: Wish, progress: Progress) -> None:
         if component.phase is not ComponentPhase.RUNNING:
             with progress.step(f"Starting {component.name} again"):
                 _wait_for_component(folder, component.name, supervisor, wish.timeout)
+    return _wait_for_phase(folder, supervisor, wish.timeout)
 
 
 def _wait_for_component(folder: Path, component: Component, supervisor: DetachedSupervisor, timeout: float) -> Record:

@@ -50,6 +50,11 @@ def spawn(
 def end(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGTERM, patience: float = 10.0) -> None:
     """Signal a child's whole group and wait until it is gone; after `patience` seconds it is killed."""
     send(process, number)
+    await_end(process, patience)
+
+
+def await_end(process: subprocess.Popen[bytes], patience: float) -> None:
+    """Wait for a child that was told to end; after `patience` seconds it is killed."""
     try:
         process.wait(patience)
     except subprocess.TimeoutExpired:

@@ -1,5 +1,7 @@
 """Reads and writes against a real API server: guarded, owned, and with errors that can be told apart."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from msgspec import UNSET, UnsetType
@@ -191,9 +193,9 @@ async def test_a_write_whose_answer_is_lost_is_never_sent_twice(client: Client, 
     await until_async(one_made)
 
 
-async def test_a_server_that_is_not_there_is_named_with_what_to_check(api_server: Cluster) -> None:
+async def test_a_server_that_is_not_there_is_named_with_what_to_check(api_server: Cluster, tmp_path: Path) -> None:
     text = api_server.kubeconfig.read_text().replace(api_server.server, "https://127.0.0.1:9")
-    other = api_server.kubeconfig.with_name("nobody.kubeconfig")
+    other = tmp_path / "kubeconfig"
     other.write_text(text)
     async with Client(load_config(other)) as nobody:
         with pytest.raises(Unreachable, match=r"cannot connect to the API server at https://127\.0\.0\.1:9"):

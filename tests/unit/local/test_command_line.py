@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpu_control_plane.cli.main import run
+from gpu_control_plane.kube.errors import Unreachable
 
 HEAVY = ("aiohttp", "cryptography", "rich", "yaml", "structlog", "prometheus_client", "grpc", "ssl", "asyncio")
 
@@ -96,8 +98,6 @@ def test_an_error_is_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_taken_port_is_said_before_anything_is_fetched(capfd: pytest.CaptureFixture[str]) -> None:
-    import socket  # noqa: PLC0415
-
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert run(["up", "--port", str(port)]) == 1
@@ -127,6 +127,30 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_CONTROL_PLANE_DEBUG", "1")
     with pytest.raises(Exception, match="cannot be a cluster's name"):
         run(["status", "--name", "../etc"])
+
+
+def test_errors_of_the_api_are_sentences_too(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def unreachable(_name: str) -> None:
+        raise Unreachable("https://127.0.0.1:1 does not answer. Is the cluster running?")
+
+    monkeypatch.setattr("gpu_control_plane.local.status.cluster_status", unreachable)
+    assert run(["status"]) == 1
+    assert capfd.readouterr().err == "✗ https://127.0.0.1:1 does not answer. Is the cluster running?\n"
+
+
+@pytest.mark.parametrize(("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_a_terminal_gets_colours_unless_it_does_not_want_them(environ: dict[str, str], coloured: bool) -> None:
+    ours, theirs = os.openpty()
+    kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+    command = [sys.executable, "-m", "gpu_control_plane.cli", "status"]
+    subprocess.run(command, stdout=theirs, env={**kept, "TERM": "xterm", **environ}, check=False)
+    printed = os.read(ours, 4096).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "There is no cluster gpu." in printed
+    assert ("\x1b[" in printed) is coloured
 
 
 def test_output_has_no_colours_outside_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
