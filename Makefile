@@ -8,6 +8,7 @@ UV_VERSION := 0.13.7
 UV := .tools/uv-$(UV_VERSION)/bin/uv
 RUN := $(UV) run --locked --no-sync
 PYTEST := $(RUN) pytest
+PARALLEL := -n 2 --dist loadscope
 export UV_PROJECT_ENVIRONMENT := .venv
 
 help: ## Show this list
@@ -19,16 +20,16 @@ demo: setup ## Start a local cluster with the GPU API and a controller at work
 down: setup ## Stop the local cluster and remove its data
 	@$(RUN) kubectl-gpu down
 
-test: lint ## Run every check and every test
-	@$(PYTEST) tests
+test: lint binaries ## Run every check and every test
+	@$(PYTEST) $(PARALLEL) tests
 
 test-fast: lint ## Run what needs no cluster (under a minute)
-	@$(PYTEST) tests/unit tests/simulation
+	@$(PYTEST) $(PARALLEL) tests/unit tests/simulation
 
-test-integration: setup ## Run the tests against a real API server
-	@$(PYTEST) tests/integration
+test-integration: setup binaries ## Run the tests against a real API server
+	@$(PYTEST) $(PARALLEL) tests/integration
 
-bench: setup ## Measure the runtime against the API server's own limits
+bench: setup binaries ## Measure the runtime against the API server's own limits
 	@$(RUN) python -m benchmarks
 
 lint: setup ## Check style, types, imports and generated files
@@ -44,17 +45,21 @@ generate: setup ## Write the CRDs and the API reference anew from the Python typ
 clean: ## Remove the environment and build output (the cache of binaries stays)
 	rm -rf .venv .tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
+# The programs of the local cluster: found, downloaded or built once, then kept in the cache folder.
+binaries: setup
+	@$(RUN) python -m gpu_control_plane.local
+
 # The environment is made once and again only when the lock file changes.
 setup: .venv/.ready
 
 .venv/.ready: uv.lock pyproject.toml $(UV)
 	@python=$$(tools/find-python); \
 	echo "Setting up the Python environment ($${python:-an interpreter from uv})"; \
-	$(UV) sync --locked --quiet $${python:+--python "$$python"}
+	$(UV) sync --locked --quiet --compile-bytecode $${python:+--python "$$python"}
 	@touch $@
 
 $(UV):
 	@echo "Fetching uv $(UV_VERSION)"
 	@python3 -m venv $(dir $(@D)) && $(dir $@)pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-.PHONY: help demo down test test-fast test-integration bench lint generate clean setup
+.PHONY: help demo down test test-fast test-integration bench lint generate clean setup binaries

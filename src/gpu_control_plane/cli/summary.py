@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,8 +79,8 @@ def _next_commands(status: ClusterStatus) -> list[str]:
     option = "" if status.name == "gpu" else f" --name {status.name}"
     if not status.state.alive:
         return [f"kubectl gpu up{option}"]
-    on_path = status.kubectl is None or shutil.which("kubectl") == status.kubectl
-    path = [] if on_path else [f'export PATH="{Path(status.kubectl or "").parent}:$PATH"']
+    folders = _folders_to_add(status.kubectl)
+    path = [f'export PATH="{":".join(folders)}:$PATH"'] if folders else []
     known = os.environ.get("KUBECONFIG") == status.kubeconfig
     return [
         *path,
@@ -88,3 +89,11 @@ def _next_commands(status: ClusterStatus) -> list[str]:
         "kubectl get gpu",
         f"kubectl gpu down{option}",
     ]
+
+
+def _folders_to_add(kubectl: str | None) -> list[str]:
+    """Where `kubectl` of the cluster's version and this very command are, as far as the shell does not find them."""
+    ours = Path(sys.executable).with_name("kubectl-gpu")
+    programs = [Path(kubectl)] if kubectl else []
+    programs += [ours] if ours.exists() else []
+    return [str(program.parent) for program in programs if shutil.which(program.name) != str(program)]

@@ -13,6 +13,7 @@ import msgspec
 
 from gpu_control_plane.local.binaries import ensure_binaries
 from gpu_control_plane.local.cluster import require_room
+from gpu_control_plane.local.companions import Companion, remove_companion, write_companion
 from gpu_control_plane.local.components import Component, Settings
 from gpu_control_plane.local.detached import DetachedSupervisor
 from gpu_control_plane.local.errors import ComponentFailed, LocalError, StateUnreadable
@@ -93,6 +94,32 @@ def bring_down(name: str, progress: Progress, *, keep_data: bool = False) -> boo
                 _remove(folder)
                 _lock(folder).unlink()
     return True
+
+
+def run_beside(name: str, companion: Companion, *, timeout: float = 20.0) -> Path:
+    """Run a program beside a cluster that is up, for as long as the cluster runs; returns its log."""
+    folder = cluster_folder(name)
+    record = read_record(folder)
+    if record is None or not is_alive(record.supervisor):
+        raise LocalError(f"The cluster {name} does not run. Start it with `kubectl gpu up --name {name}`.")
+    write_companion(folder, companion)
+    os.kill(record.supervisor.pid, signal.SIGUSR1)
+
+    def started(record: Record) -> bool:
+        return any(each.companion == companion and each.process for each in record.companions)
+
+    supervisor = DetachedSupervisor(folder, record.supervisor)
+    _wait_for(folder, supervisor, timeout, started, f"{companion.name} was not running")
+    return folder / "logs" / f"{companion.name}.log"
+
+
+def stop_beside(name: str, companion: str) -> None:
+    """Stop a companion for good; harmless where there is none."""
+    folder = cluster_folder(name)
+    remove_companion(folder, companion)
+    record = read_record(folder)
+    if record and is_alive(record.supervisor):
+        os.kill(record.supervisor.pid, signal.SIGUSR1)
 
 
 def _already_running(folder: Path, progress: Progress) -> Record | None:
@@ -185,10 +212,14 @@ def _stop(supervisor: ProcessIdentity) -> None:
 
 def _end_leftovers(record: Record | None) -> None:
     """Components of a killed supervisor die with it; this is for those that did not."""
-    for component in record.components if record else ():
-        if component.process:
-            _signal(component.process, signal.SIGKILL)
-            _wait_until_gone(component.process, _STOP_PATIENCE)
+    if record is None:
+        return
+    components = [component.process for component in record.components]
+    companions = [companion.process for companion in record.companions]
+    for process in (*components, *companions):
+        if process:
+            _signal(process, signal.SIGKILL)
+            _wait_until_gone(process, _STOP_PATIENCE)
 
 
 def _signal(process: ProcessIdentity, number: signal.Signals) -> None:

@@ -73,6 +73,11 @@ def send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
             pass
 
 
+def describe_exit(code: int) -> str:
+    """How a process ended, for people."""
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
 type _Job = tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]
 
 

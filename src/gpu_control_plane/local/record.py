@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from gpu_control_plane.local.companions import CompanionRecord
 from gpu_control_plane.local.components import Component, Settings
 from gpu_control_plane.local.credentials import write_private
 from gpu_control_plane.local.errors import StateUnreadable
@@ -53,6 +54,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     server: str | None = None
     components: tuple[ComponentRecord, ...] = ()
+    companions: tuple[CompanionRecord, ...] = ()
     error: str | None = None
 
 

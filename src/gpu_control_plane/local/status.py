@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from gpu_control_plane import __version__
 from gpu_control_plane.local.access import Access
+from gpu_control_plane.local.companions import CompanionRecord
 from gpu_control_plane.local.components import HEALTH
 from gpu_control_plane.local.credentials import KeyPair
 from gpu_control_plane.local.folders import cluster_folder
@@ -72,6 +74,7 @@ def cluster_status(name: str) -> ClusterStatus:
     kubectl = find_kubectl()
     access = admin_access(folder) if alive and record.server else None
     components = tuple(_component(component, access) for component in record.components)
+    companions = tuple(_companion(companion) for companion in record.companions)
     nodes = None
     error = record.error
     if access:
@@ -79,7 +82,7 @@ def cluster_status(name: str) -> ClusterStatus:
             nodes = tuple(list_nodes(access, port_of(record)))
         except (OSError, http.client.HTTPException) as problem:
             error = error or f"The API server at {record.server} does not answer ({problem})."
-    state = _state(record, alive, components)
+    state = _state(record, alive, (*components, *companions))
     if not alive and record.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING):
         error = f"Its supervisor (process {record.supervisor.pid}) was killed. The data is kept."
     return ClusterStatus(
@@ -91,7 +94,7 @@ def cluster_status(name: str) -> ClusterStatus:
         server=record.server,
         supervisor_pid=record.supervisor.pid if alive else None,
         since=record.since if alive else None,
-        components=components,
+        components=(*components, *companions),
         nodes=nodes,
         error=error,
     )
@@ -118,6 +121,23 @@ def _component(record: ComponentRecord, access: Access | None) -> ComponentStatu
         ready=alive and access is not None and access.healthy(port, health.path, secure=health.secure),
         version=record.version,
         address=record.address,
+        pid=record.process.pid if alive and record.process else None,
+        since=record.since if alive else None,
+        restarts=record.restarts,
+        last_exit=record.last_exit,
+        log=str(record.log),
+    )
+
+
+def _companion(record: CompanionRecord) -> ComponentStatus:
+    """A companion in the shape of a component: it is ready while it runs."""
+    alive = is_alive(record.process)
+    return ComponentStatus(
+        name=record.companion.name,
+        state=ComponentPhase.RUNNING if alive else ComponentPhase.STOPPED,
+        ready=alive,
+        version=f"v{__version__}",
+        address="",
         pid=record.process.pid if alive and record.process else None,
         since=record.since if alive else None,
         restarts=record.restarts,

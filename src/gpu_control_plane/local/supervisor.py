@@ -20,10 +20,12 @@ from types import FrameType
 from msgspec.structs import replace
 
 from gpu_control_plane.local.cluster import Cluster
+from gpu_control_plane.local.companions import CompanionRecord, Companions
 from gpu_control_plane.local.components import Component
 from gpu_control_plane.local.errors import LocalError
 from gpu_control_plane.local.identity import identify
 from gpu_control_plane.local.ports import LOOPBACK
+from gpu_control_plane.local.processes import describe_exit
 from gpu_control_plane.local.progress import Step
 from gpu_control_plane.local.record import (
     ComponentPhase,
@@ -51,6 +53,8 @@ class Supervisor:
         self._cluster = Cluster(folder, order.binaries, order.settings, progress=self)
         self._history = {component: Restarts() for component in order.settings.components}
         self._components: dict[Component, ComponentRecord] = {}
+        self._companions = Companions(folder)
+        self._companion_records: tuple[CompanionRecord, ...] = ()
         self._stopping = False
         self._hurry = False
         self._news = _Signals()
@@ -76,6 +80,7 @@ class Supervisor:
             self._write(phase=Phase.FAILED, error=str(error))
             return 1
         self._write(phase=Phase.STOPPING)
+        self._companions.stop()
         self._cluster.stop()
         self._write(phase=Phase.STOPPED)
         _logger.info("the cluster is stopped")
@@ -108,8 +113,11 @@ class Supervisor:
         hurry, self._hurry = self._hurry, False
         for component, history in self._history.items():
             self._history[component] = self._restart_if_due(component, history, now, hurry=hurry)
+        self._companion_records = self._companions.tend(hurry=hurry)
         self._observe()
-        settled = all(record.phase is ComponentPhase.RUNNING for record in self._components.values())
+        settled = all(record.phase is ComponentPhase.RUNNING for record in self._components.values()) and all(
+            record.process for record in self._companion_records
+        )
         self._news.wait(_QUIET_CHECK if settled else _BUSY_CHECK)
 
     def _restart_if_due(self, component: Component, history: Restarts, now: float, *, hurry: bool) -> Restarts:
@@ -117,7 +125,7 @@ class Supervisor:
         if code is None:
             return history
         if history.next_at is None:
-            how = _describe(code)
+            how = describe_exit(code)
             _logger.warning("%s ended: %s", component, how)
             self._components[component] = replace(self._components[component], last_exit=how)
             history = history.died(now)
@@ -160,11 +168,13 @@ class Supervisor:
 
     def _write(self, **changes: object) -> None:
         components = tuple(self._components.values())
+        companions = self._companion_records
         if changes.get("phase") in (Phase.STOPPED, Phase.FAILED):
             components = tuple(
                 replace(record, phase=ComponentPhase.STOPPED, process=None, since=None) for record in components
             )
-        record = replace(self._record, components=components, **changes)
+            companions = tuple(replace(record, process=None, since=None) for record in companions)
+        record = replace(self._record, components=components, companions=companions, **changes)
         if record == self._written:
             return
         self._record = record
@@ -195,10 +205,6 @@ class _Signals:
 
 class _Stopped(Exception):
     """A signal came while the cluster was still starting."""
-
-
-def _describe(code: int) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 def _now() -> datetime:

@@ -1,0 +1,61 @@
+"""Programs beside a cluster live exactly as long as the cluster, whatever ends it."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu_control_plane.local.companions import Companion
+from gpu_control_plane.local.identity import identify, is_alive
+from gpu_control_plane.local.lifecycle import Wish, bring_down, bring_up, run_beside, stop_beside
+from gpu_control_plane.local.progress import Quiet
+from gpu_control_plane.local.status import ComponentStatus, cluster_status
+from unit.local.patience import until
+
+_WAIT = "import os, time; print(os.environ['KUBECONFIG'], os.environ.get('WORD'), flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cluster that is up; its folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    bring_up(Wish(nodes=0), Quiet(), lambda _kubeconfig: [])
+    yield tmp_path / "gpu-control-plane" / "gpu"
+    bring_down("gpu", Quiet())
+
+
+def waiter(word: str) -> Companion:
+    return Companion(name="waiter", command=(sys.executable, "-c", _WAIT), environ={"WORD": word})
+
+
+def shown() -> ComponentStatus | None:
+    return next((each for each in cluster_status("gpu").components if each.name == "waiter"), None)
+
+
+def test_a_companion_is_owned_restarted_replaced_and_ended_with_the_cluster(cluster: Path) -> None:
+    log = run_beside("gpu", waiter("one"))
+    until(lambda: f"{cluster}/kubeconfig one" in log.read_text())
+    first = shown()
+    assert first is not None
+    assert first.ready
+
+    os.kill(first.pid or 0, signal.SIGKILL)
+    until(lambda: (now := shown()) and now.ready and now.pid != first.pid)
+    again = shown()
+    assert again is not None
+    assert (again.restarts, again.last_exit) == (1, "killed by SIGKILL")
+
+    run_beside("gpu", waiter("two"))
+    until(lambda: f"{cluster}/kubeconfig two" in log.read_text())
+
+    last = identify((shown() or first).pid or 0)
+    os.kill(cluster_status("gpu").supervisor_pid or 0, signal.SIGKILL)
+    until(lambda: not is_alive(last))
+    bring_up(Wish(nodes=0), Quiet(), lambda _kubeconfig: [])
+    until(lambda: (now := shown()) and now.ready)
+
+    stop_beside("gpu", "waiter")
+    until(lambda: shown() is None)
