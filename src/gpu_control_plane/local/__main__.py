@@ -1,4 +1,4 @@
-"""`python -m gpu_control_plane.local`: have every program of the local cluster in the cache, with progress on screen."""
+"""`python -m gpu_control_plane.local`: have every program of the local cluster in the cache, with progress shown."""
 
 import sys
 

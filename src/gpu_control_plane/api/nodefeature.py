@@ -1,0 +1,141 @@
+"""What an agent publishes about its node, in the form of Node Feature Discovery's NodeFeature.
+
+The agent writes one for each node under feature names of our own, with NFD or without it; `inventory` reads it.
+All values are strings, as NFD wants them; `Hardware` and `NodeFacts` are their typed form, and this module is the
+only place that knows how one becomes the other.
+"""
+
+from typing import ClassVar, Final
+
+import msgspec
+
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpunodestate import Driver, Monitoring, Toolkit
+from gpu_control_plane.api.shapes import Part
+from gpu_control_plane.kube.objects import Object, Resource
+
+NAMESPACE: Final = "d8-gpu-operator"
+NODE_LABEL: Final = "nfd.node.kubernetes.io/node-name"
+CARDS: Final = "gpu.card"
+"""The instance feature: one element for each card."""
+NODE: Final = "gpu.node"
+"""The attribute feature: facts about the node as a whole."""
+
+
+class Element(msgspec.Struct, frozen=True):
+    attributes: dict[str, str] = {}
+
+
+class Instances(msgspec.Struct, frozen=True):
+    elements: tuple[Element, ...] = ()
+
+
+class Attributes(msgspec.Struct, frozen=True):
+    elements: dict[str, str] = {}
+
+
+class Features(msgspec.Struct, frozen=True):
+    attributes: dict[str, Attributes] = {}
+    instances: dict[str, Instances] = {}
+
+
+class NodeFeatureSpec(msgspec.Struct, frozen=True):
+    features: Features = Features()
+
+
+class NodeFeature(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("nfd.k8s-sigs.io", "v1alpha1", "NodeFeature", "nodefeatures")
+
+    spec: NodeFeatureSpec = NodeFeatureSpec()
+
+
+def feature_name(node: str) -> str:
+    """The name of the object an agent publishes for its node."""
+    return f"gpu-control-plane-{node}"
+
+
+class NodeFacts(Part, frozen=True, kw_only=True):
+    """What an agent knows about its node as a whole."""
+
+    bus_cards: int
+    """Cards the PCI bus shows; more than are reported means that the inventory is incomplete."""
+    boot_id: str = ""
+    agent_version: str = ""
+    driver: Driver | None = None
+    toolkit: Toolkit | None = None
+    monitoring: Monitoring | None = None
+
+
+def node_feature(node: str, facts: NodeFacts, cards: tuple[Hardware, ...]) -> NodeFeatureSpec:
+    """What the agent of `node` publishes: cards in the order of their addresses, so that equal facts are equal."""
+    ordered = sorted(cards, key=lambda card: card.pci.address)
+    return NodeFeatureSpec(
+        features=Features(
+            attributes={NODE: Attributes(elements={"node": node, **_flat(msgspec.to_builtins(facts))})},
+            instances={CARDS: Instances(elements=tuple(Element(attributes=_card(card)) for card in ordered))},
+        )
+    )
+
+
+def read_facts(feature: NodeFeature) -> NodeFacts:
+    """The facts of a NodeFeature; `ValueError` with the reason when somebody wrote nonsense into it."""
+    elements = feature.spec.features.attributes.get(NODE, Attributes()).elements
+    return _convert(_deep(elements), NodeFacts)
+
+
+def read_cards(feature: NodeFeature) -> tuple[Hardware, ...]:
+    """The cards of a NodeFeature; `ValueError` with the reason when somebody wrote nonsense into it."""
+    elements = feature.spec.features.instances.get(CARDS, Instances()).elements
+    return tuple(_hardware(element.attributes) for element in elements)
+
+
+def _card(card: Hardware) -> dict[str, str]:
+    facts = msgspec.to_builtins(card)
+    facts["nvlinkPeers"] = ",".join(card.nvlink_peers)
+    if card.mig is not None:
+        facts["mig"]["profiles"] = msgspec.json.encode(card.mig.profiles).decode()
+    return _flat(facts)
+
+
+def _hardware(attributes: dict[str, str]) -> Hardware:
+    facts = _deep(attributes)
+    facts["nvlinkPeers"] = [peer for peer in str(facts.get("nvlinkPeers", "")).split(",") if peer]
+    mig = facts.get("mig")
+    if isinstance(mig, dict) and "profiles" in mig:
+        try:
+            mig["profiles"] = msgspec.json.decode(str(mig["profiles"]))
+        except msgspec.DecodeError as error:
+            raise ValueError(f"mig.profiles of a card is no JSON: {error}") from error
+    return _convert(facts, Hardware)
+
+
+def _flat(facts: dict[str, object], prefix: str = "") -> dict[str, str]:
+    """Nested facts as dotted names: `{"pci": {"vendor": "10de"}}` becomes `{"pci.vendor": "10de"}`."""
+    flat: dict[str, str] = {}
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        elif value is not None and value != "":
+            flat[prefix + name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return flat
+
+
+def _deep(flat: dict[str, str]) -> dict[str, object]:
+    facts: dict[str, object] = {}
+    for name, value in flat.items():
+        *path, last = name.split(".")
+        inner = facts
+        for part in path:
+            deeper = inner.setdefault(part, {})
+            if not isinstance(deeper, dict):
+                raise ValueError(f"{name} and {part} exclude each other")  # noqa: TRY004 - it is the value that is wrong
+            inner = deeper
+        inner[last] = value
+    return facts
+
+
+def _convert[T](facts: dict[str, object], kind: type[T]) -> T:
+    try:
+        return msgspec.convert(facts, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,62 @@
+"""Facts survive their way through a NodeFeature, and nonsense in one is told, not believed."""
+
+import msgspec
+import pytest
+
+from gpu_control_plane.api.examples import h200
+from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Injection, Monitoring, MonitoringSource, Toolkit
+from gpu_control_plane.api.nodefeature import (
+    CARDS,
+    Attributes,
+    Element,
+    Features,
+    Instances,
+    NodeFacts,
+    NodeFeature,
+    NodeFeatureSpec,
+    node_feature,
+    read_cards,
+    read_facts,
+)
+
+FACTS = NodeFacts(
+    bus_cards=8,
+    boot_id="b",
+    agent_version="0.1.0",
+    driver=Driver(version="580.159.04", cuda_version="13.0", source=DriverSource.HOST),
+    toolkit=Toolkit(injection=Injection.CDI, runtime="containerd://2.4.2"),
+    monitoring=Monitoring(source=MonitoringSource.AGENT),
+)
+
+
+def test_what_is_published_is_what_is_read() -> None:
+    cards = tuple(h200("worker-3", index) for index in range(8))
+    published = NodeFeature(spec=node_feature("worker-3", FACTS, cards))
+    received = msgspec.json.decode(msgspec.json.encode(published), type=NodeFeature)
+    assert read_cards(received) == cards
+    assert read_facts(received) == FACTS
+
+
+def test_a_card_without_a_driver_says_only_what_the_bus_says() -> None:
+    bare = msgspec.structs.replace(
+        h200("worker-3", 0), uuid=None, memory_mib=None, compute_capability=None, architecture=None, mig=None
+    )
+    bare = msgspec.structs.replace(bare, numa_node=None, nvlink_peers=())
+    assert read_cards(NodeFeature(spec=node_feature("worker-3", NodeFacts(bus_cards=1), (bare,)))) == (bare,)
+
+
+def test_the_order_of_discovery_does_not_matter() -> None:
+    cards = tuple(h200("worker-3", index) for index in range(8))
+    assert node_feature("worker-3", FACTS, cards) == node_feature("worker-3", FACTS, cards[::-1])
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, {"vendor": "NVIDIA"}, {"pci": "x", "pci.vendor": "10de"}, {"mig.profiles": "no json", "mig.capable": "true"}],
+)
+def test_nonsense_is_an_error_with_a_reason(attributes: dict[str, str]) -> None:
+    features = Features(
+        instances={CARDS: Instances(elements=(Element(attributes=attributes),))}, attributes={"x": Attributes()}
+    )
+    with pytest.raises(ValueError, match=r"."):
+        read_cards(NodeFeature(spec=NodeFeatureSpec(features=features)))
