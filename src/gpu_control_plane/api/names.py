@@ -31,6 +31,10 @@ class Label(OpenEnum):
     """Labels."""
 
     IGNORE = f"{GROUP}/ignore", "On a GPUDevice: `true` takes the card out of service."
+    NODE = f"{GROUP}/node", "On a GPUDevice: the node it is in."
+    VENDOR = f"{GROUP}/vendor", "On a GPUDevice: who made the card."
+    PRODUCT = f"{GROUP}/product", "On a GPUDevice: its model, with `-` for what a label may not hold: `NVIDIA-H200`."
+    ARCHITECTURE = f"{GROUP}/architecture", "On a GPUDevice: its architecture, such as `Hopper`."
     POOL = f"{GROUP}/pool", "On a Pod: the pool whose resource it asks for."
 
 
@@ -44,6 +48,10 @@ class NodeCondition(OpenEnum):
     """Conditions of a GPUNodeState."""
 
     INVENTORY_COMPLETE = "InventoryComplete", "Every card on the PCI bus is known; otherwise nothing is handed out."
+    VANISHED = (
+        "Vanished",
+        "The Node, or every card in it, is gone; present only then. When it lasts, the cards are forgotten.",
+    )
     DRIVER_MISSING = "DriverMissing", "The GPU driver is absent or does not work."
     TOOLKIT_MISSING = "ToolkitMissing", "Containers cannot be given a card: neither CDI nor a GPU runtime works."
     MONITORING_MISSING = "MonitoringMissing", "Nothing exports metrics of the cards."
@@ -65,14 +73,44 @@ class Reason(OpenEnum):
     INVENTORY_SYNCED = "InventorySynced", "InventoryComplete: the objects agree with the PCI bus."
     NO_DEVICES_DISCOVERED = "NoDevicesDiscovered", "InventoryComplete: the node reports no card."
     NODE_FEATURE_MISSING = "NodeFeatureMissing", "InventoryComplete: the node has not reported yet."
+    NODE_FEATURE_INVALID = "NodeFeatureInvalid", "InventoryComplete: what the node reports makes no sense."
+    CARDS_MISSING = "CardsMissing", "InventoryComplete: the PCI bus shows cards that the node does not report."
+    NODE_GONE = "NodeGone", "InventoryComplete, Vanished: the Node does not exist."
+    DRIVER_FOUND = "DriverFound", "DriverMissing: the driver is there."
+    DRIVER_NOT_FOUND = "DriverNotFound", "DriverMissing: the node reports no driver."
+    TOOLKIT_FOUND = "ToolkitFound", "ToolkitMissing: containers can be given a card."
+    TOOLKIT_NOT_FOUND = "ToolkitNotFound", "ToolkitMissing: the node reports no way to give a card to a container."
+    MONITORING_FOUND = "MonitoringFound", "MonitoringMissing: metrics of the cards are exported."
+    MONITORING_NOT_FOUND = "MonitoringNotFound", "MonitoringMissing: the node reports no exporter."
+    VALIDATION_FAILED = "ValidationFailed", "DriverMissing, ToolkitMissing, ReadyForPooling: a check on the node failed."
+    INVENTORY_INCOMPLETE = "InventoryIncomplete", "ReadyForPooling: not all cards of the node are known."
+    DRIVER_NOT_READY = "DriverNotReady", "ReadyForPooling: the driver is absent or does not work."
+    TOOLKIT_NOT_READY = "ToolkitNotReady", "ReadyForPooling: containers cannot be given a card."
+    READY = "Ready", "ReadyForPooling: the cards of the node may join pools."
     CONFLICTING_DEVICE_PLUGIN = "ConflictingDevicePlugin", "Degraded: another device plugin serves the node's cards."
     NAME_COLLISION = "NameCollision", "Configured: an older pool has the same resource name."
+    UNSUPPORTED_MODE = "UnsupportedMode", "Configured: this release does not carry out the pool's mode."
+    CONFIGURED = "Configured", "Configured: the spec can be carried out."
+    CARDS_ON_OFFER = "CardsOnOffer", "Ready: nodes offer cards of the pool."
+    NO_CARDS = "NoCards", "Ready: no card is in the pool."
+    NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
+    DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
     OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "Another operator looks after this kind; nothing is written."
 
 
 class EventReason(OpenEnum):
-    """Reasons of Events about cards."""
+    """Reasons of Events."""
 
     DEVICE_DETECTED = "GPUDeviceDetected", "A card has appeared."
     DEVICE_REMOVED = "GPUDeviceRemoved", "A card has left its node."
     DEVICE_REPLACED = "GPUDeviceReplaced", "Another card is at the same address; the approval was dropped."
+    NODE_FORGOTTEN = "GPUNodeForgotten", "A Node has been gone for the grace period; its cards are forgotten."
+    READY_FOR_POOLING = "ReadyForPooling", "The cards of a node may join pools."
+    NOT_READY_FOR_POOLING = "NotReadyForPooling", "The cards of a node may no longer join pools; the note says why."
+    DEVICE_ASSIGNED = "GPUDeviceAssigned", "A card has joined a pool."
+    DEVICE_RELEASED = "GPUDeviceReleased", "A card has left its pool and is free."
+    DEVICE_FAULTED = "GPUDeviceFaulted", "A card has a hardware fault and is out of service."
+    DEVICE_RECOVERED = "GPUDeviceRecovered", "A card works again."
+    APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
+    POOL_PHASE_CHANGED = "GPUPoolPhaseChanged", "A pool has entered another phase."
+    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: no card of the pool is free; the note says what to do."

@@ -147,16 +147,8 @@ class Controller:
             with self._metrics.reconcile_seconds.labels(self.name).time():
                 async with asyncio.timeout(self._time_limit):
                     wish = await self._reconcile(key)
-        except LeadershipLost:
-            self._count("failed")
-            raise
-        except Conflict:
-            # Somebody changed the object meanwhile; the change is on its way to the cache.
-            self._count("conflict")
-            queue.retry(key)
-        except Exception as error:  # noqa: BLE001 - one object's trouble, even a bug, must not stop the others
-            self._count("failed")
-            self._report(key, error, queue.failures(key) + 1, queue.retry(key))
+        except Exception as raised:  # noqa: BLE001 - one object's trouble, even a bug, must not stop the others
+            self._after_failure(queue, key, _gravest(raised))
         else:
             queue.forget(key)
             self._count("done" if wish is None else "requeued")
@@ -164,6 +156,18 @@ class Controller:
                 queue.add_after(key, wish.after)
         finally:
             busy.dec()
+
+    def _after_failure(self, queue: WorkQueue[Key], key: Key, error: Exception) -> None:
+        if isinstance(error, LeadershipLost):
+            self._count("failed")
+            raise error
+        if isinstance(error, Conflict):
+            # Somebody changed the object meanwhile; the change is on its way to the cache.
+            self._count("conflict")
+            queue.retry(key)
+            return
+        self._count("failed")
+        self._report(key, error, queue.failures(key) + 1, queue.retry(key))
 
     def _count(self, result: str) -> None:
         self._metrics.reconciles.labels(self.name, result).inc()
@@ -183,6 +187,14 @@ class Controller:
             next_try_in=round(pause, 2),
             exc_info=None if expected else error,
         )
+
+
+def _gravest(error: Exception) -> Exception:
+    """The one error of a group that decides what happens next: lost leadership, else anything, else a conflict."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    leaves = [_gravest(inner) for inner in error.exceptions]
+    return min(leaves, key=lambda leaf: (not isinstance(leaf, LeadershipLost), isinstance(leaf, Conflict)))
 
 
 def _feeder[T: Object](trigger: _Trigger[T], queue: WorkQueue[Key]) -> Callable[[T | None, T | None], None]:

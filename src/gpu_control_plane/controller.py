@@ -1,0 +1,65 @@
+"""The process `controller`: every controller of the product in one, each of which can be switched off.
+
+Run as `python -m gpu_control_plane.controller`.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+_CONTROLLERS = {
+    "inventory": "gpu_control_plane.inventory.controller",
+    "bootstrap": "gpu_control_plane.bootstrap.controller",
+    "pools": "gpu_control_plane.pools.controller",
+}
+_EXAMPLES = """\b
+Examples:
+  python -m gpu_control_plane.controller                       all controllers, in a pod or with $KUBECONFIG
+  python -m gpu_control_plane.controller --without pools       all but one
+  python -m gpu_control_plane.controller --status-port 0       health and metrics on any free port
+"""
+
+
+@click.command("controller", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--without", multiple=True, type=click.Choice(list(_CONTROLLERS)), help="A controller to switch off.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
+@click.option("--namespace", default="d8-gpu-operator", show_default=True, help="Where the leader's lease is kept.")
+@click.option("--identity", help="Name of this replica in the lease.  [default: host name and process]")
+@click.option("--status-host", default="0.0.0.0", show_default=True, help="Address of /healthz, /readyz and /metrics.")  # noqa: S104 - the kubelet and Prometheus call from outside the pod
+@click.option("--status-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Their port.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+def command(
+    without: tuple[str, ...],
+    kubeconfig: Path | None,
+    namespace: str,
+    identity: str | None,
+    status_host: str,
+    status_port: int,
+    log_level: str,
+) -> int:
+    """Run the controllers of the GPU control plane until SIGTERM or SIGINT."""
+    from gpu_control_plane.kube import Runtime, main  # noqa: PLC0415 - `--help` answers without it
+
+    def build(runtime: Runtime) -> None:
+        for name, module in _CONTROLLERS.items():
+            if name not in without:
+                importlib.import_module(module).build(runtime)
+
+    return main(
+        "gpu-control-plane",
+        build,
+        log_level=log_level,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        identity=identity,
+        status_host=status_host,
+        status_port=status_port,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(command(standalone_mode=True) or 0)

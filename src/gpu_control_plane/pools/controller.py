@@ -1,0 +1,210 @@
+"""Carries out what `decide` and `status` say: one reconcile for each node, one for each pool, one for waiting pods.
+
+Every hand-out carries the resourceVersion it was decided on. A claim is written before the order it allows, so the
+process may die between any two writes and the next one goes on from what it finds.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import ClassVar
+
+from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
+from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.names import GROUP, Annotation, EventReason
+from gpu_control_plane.kube.client import Selection
+from gpu_control_plane.kube.controller import Requeue
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
+from gpu_control_plane.kube.objects import Key, Object, Resource
+from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.pools.decide import CardPlan, NodePlan, Snapshot, decide
+from gpu_control_plane.pools.events import tell_card, tell_pool
+from gpu_control_plane.pools.metrics import PoolMetrics
+from gpu_control_plane.pools.rivals import faults
+from gpu_control_plane.pools.selection import selects
+from gpu_control_plane.pools.shares import DeviceShare, NodeShare, OrdersShare, PoolShare
+from gpu_control_plane.pools.status import pool_status
+from gpu_control_plane.pools.waiting import WaitingPod, explain
+from gpu_control_plane.pools.words import Waits
+
+FINALIZER = f"{GROUP}/pool"
+MANAGER = "gpu-pools"
+
+_NODE, _POOL, _APPROVED, _STATE = "node", "pool", "approved", "state"
+_STATUS_INTERVAL = 1.0
+_PENDING_NAMED = 50
+
+
+class NodeLabels(Object, frozen=True):
+    """A Node as far as selectors look at it."""
+
+    resource: ClassVar[Resource] = Resource("", "v1", "Node", "nodes", namespaced=False)
+
+
+def build(runtime: Runtime, now: Callable[[], datetime] = utc_now) -> None:
+    """Add the controllers for pools to a process."""
+    Pools(runtime, now).start()
+
+
+class Pools:
+    """The controllers for pools, on the caches they share."""
+
+    def __init__(self, runtime: Runtime, now: Callable[[], datetime]) -> None:
+        self._runtime = runtime
+        self._clock = now
+        self._hand = runtime.applier(MANAGER)
+        self._metrics = PoolMetrics(runtime.metrics.registry)
+        self._devices = runtime.cache(GPUDevice)
+        self._states = runtime.cache(GPUNodeState)
+        self._pools = runtime.cache(GPUPool)
+        self._nodes = runtime.cache(NodeLabels)
+        self._waiting = runtime.cache(WaitingPod, Selection(fields="status.phase=Pending"))
+        self._written_at: dict[str, float] = {}
+
+    def start(self) -> None:
+        devices, pools = self._devices, self._pools
+        devices.index(_NODE, lambda device: (device.spec.node_name,))
+        devices.index(_POOL, _claimed_by)
+        devices.index(_APPROVED, _approved_for)
+        devices.index(_STATE, lambda device: (device.status.state or DeviceState.UNASSIGNED,))
+        nodes = self._runtime.controller("pools-nodes", self._reconcile_node)
+        nodes.watch(devices, lambda device: (Key(device.spec.node_name),))
+        nodes.watch(self._states)
+        nodes.watch(self._nodes, when=_labels_changed)
+        nodes.watch(pools, lambda _pool: [state.key for state in self._states], when=_spec_changed)
+        status = self._runtime.controller("pools-status", self._reconcile_pool)
+        status.watch(pools)
+        status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
+        status.watch(self._states, lambda state: {Key(order.pool) for order in state.spec.assignments})
+        waiting = self._runtime.controller("pools-waiting", self._explain)
+        waiting.watch(self._waiting, when=lambda _old, new: new is not None and new.unschedulable)
+
+    async def _reconcile_node(self, key: Key) -> None:
+        state = self._states.at(key)
+        plan = decide(self._snapshot(key.name, state))
+        async with asyncio.TaskGroup() as writes:
+            for card in plan.cards:
+                writes.create_task(self._write_card(card, state))
+        if state is not None and not state.deleting:
+            await self._write_node(plan, state)
+        counts = {
+            kind: len(self._devices.under(_STATE, kind)) for kind in (DeviceState.UNASSIGNED, DeviceState.RESERVED)
+        }
+        self._metrics.cards(unassigned=counts[DeviceState.UNASSIGNED], reserved=counts[DeviceState.RESERVED])
+
+    def _snapshot(self, name: str, state: GPUNodeState | None) -> Snapshot:
+        node = self._nodes.get(name)
+        pools = {pool.name: pool for pool in self._pools}
+        return Snapshot(
+            node=name,
+            labels=node.metadata.labels if node else None,
+            state=state,
+            devices=tuple(device for device in self._devices.under(_NODE, name) if not device.deleting),
+            pools=pools,
+            faults=faults(pools.values()),
+            now=self._clock().replace(microsecond=0),
+        )
+
+    async def _write_card(self, plan: CardPlan, state: GPUNodeState | None) -> None:
+        device = plan.device
+        try:
+            if plan.approve or plan.withdraw:
+                device = await self._runtime.client.patch(
+                    GPUDevice,
+                    device.name,
+                    {"metadata": {"annotations": {Annotation.ASSIGNMENT: plan.approve}}},
+                    resource_version=device.metadata.resource_version,
+                )
+            written = await self._hand.apply(
+                GPUDevice, device.name, DeviceShare.of(plan), device, subresource="status", guarded=True
+            )
+        except NotFound:
+            return  # it was deleted meanwhile; the cache will say so
+        if written is not plan.device:
+            tell_card(self._runtime.events, plan, state)
+
+    async def _write_node(self, plan: NodePlan, state: GPUNodeState) -> None:
+        """Orders first, since pods wait for them; what the node's status says about pools follows."""
+        orders = OrdersShare.of(plan.assignments)
+        written = await self._hand.apply(GPUNodeState, state.name, orders, state, guarded=True)
+        await self._hand.apply(GPUNodeState, state.name, NodeShare.of(plan.pools), written, subresource="status")
+
+    async def _reconcile_pool(self, key: Key) -> Requeue | None:
+        pool = self._pools.at(key)
+        if pool is None:
+            self._written_at.pop(key.name, None)
+            return None
+        if pool.deleting:
+            await self._let_go(pool)
+        else:
+            pool = await add_finalizer(self._runtime.client, pool, FINALIZER)
+        clock = asyncio.get_running_loop().time()
+        wait = self._written_at.get(key.name, -_STATUS_INTERVAL) + _STATUS_INTERVAL - clock
+        if wait > 0:
+            return Requeue(after=wait)
+        cards = self._devices.under(_POOL, pool.name)
+        states = {card.spec.node_name: state for card in cards if (state := self._states.get(card.spec.node_name))}
+        status = pool_status(
+            pool, cards, states, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0)
+        )
+        self._metrics.capacity(pool.name, status.units)
+        try:
+            written = await self._hand.apply(GPUPool, pool.name, PoolShare(status), pool, subresource="status")
+        except NotFound:
+            return None  # the last finalizer is gone, and so is the pool
+        if written is not pool:
+            self._written_at[key.name] = clock
+            tell_pool(self._runtime.events, pool, status)
+        return None
+
+    async def _let_go(self, pool: GPUPool) -> None:
+        """A pool ends when no card is claimed by it or approved for it any more."""
+        if not self._devices.under(_POOL, pool.name) and not self._devices.under(_APPROVED, pool.name):
+            await remove_finalizer(self._runtime.client, pool, FINALIZER)
+            self._metrics.capacity(pool.name, None)
+
+    async def _explain(self, key: Key) -> None:
+        pod = self._waiting.at(key)
+        if pod is None or not pod.unschedulable:
+            return
+        pools = {name: pool for pool in self._pools for name in pool.resource_names}
+        asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
+        sentence = explain(pod, pools, {pool.name: self._approvable(pool) for pool in asked})
+        if sentence is not None:
+            self._runtime.events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
+
+    def _approvable(self, pool: GPUPool) -> list[str]:
+        """Cards that would join the pool if somebody approved them; the first few are enough for an advice."""
+        found: list[str] = []
+        for state in self._states:
+            node = self._nodes.get(state.name)
+            for card in state.status.pools.pending if state.status.pools and node else ():
+                device = self._devices.get(card.inventory_id)
+                if card.reason == Waits.APPROVAL and device and node and selects(pool, device, node.metadata.labels):
+                    found.append(device.name)
+            if len(found) >= _PENDING_NAMED:
+                break
+        return sorted(found)
+
+
+def _claimed_by(device: GPUDevice) -> tuple[str, ...]:
+    return (device.status.pool_ref.name,) if device.status.pool_ref else ()
+
+
+def _approved_for(device: GPUDevice) -> tuple[str, ...]:
+    approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+    return (approved,) if approved else ()
+
+
+def _labels_changed(old: Object | None, new: Object | None) -> bool:
+    return old is None or new is None or old.metadata.labels != new.metadata.labels
+
+
+def _spec_changed(old: Object | None, new: Object | None) -> bool:
+    """Pools write their own status all the time; only what people change concerns the nodes."""
+    return (
+        old is None or new is None or old.metadata.generation != new.metadata.generation or old.deleting != new.deleting
+    )

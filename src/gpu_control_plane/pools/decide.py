@@ -1,0 +1,277 @@
+"""What should happen to the cards of one node. Pure: a snapshot in, a plan out.
+
+A card's way is: approved (the annotation) → claimed (`status.poolRef`) → ordered (the node's assignments) → offered by
+the agent. It goes back in the opposite order: the order is withdrawn, the agent drains the card, and only when the
+agent says that it is free does the claim end. A claim is written before the order it allows, and a card can be claimed
+only while it is free, so a card is in at most one pool however often the controller dies in between.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from gpu_control_plane.api.allocation import Allocation
+from gpu_control_plane.api.gpudevice import MAX_HISTORY, Change, DeviceState, GPUDevice
+from gpu_control_plane.api.gpunodestate import (
+    AssignedCard,
+    Assignment,
+    GPUNodeState,
+    NodePools,
+    OfferedResource,
+    PendingCard,
+)
+from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.names import Annotation, DeviceCondition, Label, NodeCondition
+from gpu_control_plane.kube.conditions import FALSE, find, is_true
+from gpu_control_plane.pools.rivals import Fault, seniority
+from gpu_control_plane.pools.selection import selects
+from gpu_control_plane.pools.words import Waits
+
+WHO = "gpu-pools"
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a decision about one node depends on."""
+
+    node: str
+    labels: Mapping[str, str] | None
+    """Labels of the Node; None while there is no such Node."""
+    state: GPUNodeState | None
+    devices: tuple[GPUDevice, ...]
+    pools: Mapping[str, GPUPool]
+    faults: Mapping[str, Fault]
+    now: datetime
+
+
+class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one card should stand."""
+
+    device: GPUDevice
+    pool: str | None
+    """The pool that holds the card: its claim."""
+    state: DeviceState
+    ordered: bool = False
+    waits: Waits | None = None
+    approve: str | None = None
+    """Approve the card for this pool, on behalf of a pool that approves by itself."""
+    withdraw: bool = False
+    """Take the approval off: its pool is being deleted."""
+    change: Change | None = None
+
+    @property
+    def history(self) -> tuple[Change, ...]:
+        """The card's history with what happens now."""
+        known = self.device.status.history
+        return ((self.change, *known) if self.change else known)[:MAX_HISTORY]
+
+
+class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a node's cards should stand, and what the node is told."""
+
+    cards: tuple[CardPlan, ...]
+    assignments: tuple[Assignment, ...]
+    pools: NodePools
+
+
+def decide(snapshot: Snapshot) -> NodePlan:
+    """The plan for a node. Deciding again after any part of it was carried out leads to the same end."""
+    cards = sorted(snapshot.devices, key=lambda device: device.spec.pci_address)
+    wishes = _limited(snapshot, {device.name: _wish(snapshot, device) for device in cards}, cards)
+    plans = tuple(_plan(snapshot, device, wishes[device.name]) for device in cards)
+    return NodePlan(
+        cards=plans,
+        assignments=tuple(_assignment(snapshot.pools[plan.pool], plan) for plan in plans if plan.pool and plan.ordered),
+        pools=NodePools(
+            pending=tuple(
+                PendingCard(inventory_id=plan.device.name, reason=plan.waits) for plan in plans if plan.pool is None
+            ),
+            assigned=tuple(
+                AssignedCard(inventory_id=plan.device.name, pool=plan.pool) for plan in plans if plan.pool is not None
+            ),
+        ),
+    )
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    """The pool a card should be in, or why it should be in none."""
+
+    pool: str | None
+    waits: Waits | None = None
+    approve: bool = False
+
+
+def _wish(snapshot: Snapshot, device: GPUDevice) -> _Wish:
+    """Where the card should be, as far as the card alone decides it."""
+    if device.metadata.labels.get(Label.IGNORE) == "true":
+        return _Wish(None, Waits.IGNORED)
+    approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+    if not approved:
+        return _automatic(snapshot, device)
+    waits = _refusal(snapshot, device, approved)
+    return _Wish(None, waits) if waits else _Wish(approved)
+
+
+def _refusal(snapshot: Snapshot, device: GPUDevice, approved: str) -> Waits | None:
+    """Why the approved pool cannot have the card, if it cannot."""
+    pool = snapshot.pools.get(approved)
+    if pool is None:
+        return Waits.POOL_NOT_FOUND
+    if pool.deleting:
+        return Waits.POOL_DELETED
+    if approved in snapshot.faults:
+        return Waits.POOL_MISCONFIGURED
+    return None if _selected(snapshot, pool, device) else Waits.NOT_SELECTED
+
+
+def _automatic(snapshot: Snapshot, device: GPUDevice) -> _Wish:
+    """The oldest pool that selects the card and approves by itself, if any."""
+    open_pools = (pool for pool in snapshot.pools.values() if not pool.deleting and pool.name not in snapshot.faults)
+    interested = [pool for pool in sorted(open_pools, key=seniority) if _selected(snapshot, pool, device)]
+    if not interested:
+        return _Wish(None, Waits.NO_POOL)
+    if Annotation.HOLD in device.metadata.annotations:
+        return _Wish(None, Waits.HELD)
+    for pool in interested:
+        assignment = pool.spec.assignment
+        selector = assignment.auto_approve_selector
+        if not assignment.require_annotation or (selector and selector.matches(device.metadata.labels)):
+            return _Wish(pool.name, approve=True)
+    return _Wish(None, Waits.APPROVAL)
+
+
+def _limited(snapshot: Snapshot, wishes: dict[str, _Wish], cards: Iterable[GPUDevice]) -> dict[str, _Wish]:
+    """Wishes within each pool's `maxDevicesPerNode`: cards a pool holds come first, then those of lower address."""
+    taken: dict[str, int] = {}
+    for device in sorted(cards, key=lambda device: _claim(device) != wishes[device.name].pool):
+        name = wishes[device.name].pool
+        selector = snapshot.pools[name].spec.device_selector if name else None
+        limit = selector.max_devices_per_node if selector else None
+        if name is None or limit is None:
+            continue
+        taken[name] = taken.get(name, 0) + 1
+        if taken[name] > limit:
+            wishes[device.name] = _Wish(None, Waits.NODE_LIMIT)
+    return wishes
+
+
+def _plan(snapshot: Snapshot, device: GPUDevice, wish: _Wish) -> CardPlan:
+    """From where the card is to where it should be, one safe step."""
+    claim = _claim(device)
+    if claim is not None and claim == wish.pool:
+        ordered = _ordered(snapshot, device, claim) or _may_issue(snapshot)
+        return msgspec.structs.replace(_stand(device, claim, ordered=ordered), approve=claim if wish.approve else None)
+    if claim is not None:
+        return _leave(snapshot, device, claim, wish)
+    if wish.pool is None:
+        withdraw = wish.waits is Waits.POOL_DELETED
+        return msgspec.structs.replace(_stand(device, None, waits=wish.waits), withdraw=withdraw)
+    return _join(snapshot, device, wish)
+
+
+def _join(snapshot: Snapshot, device: GPUDevice, wish: _Wish) -> CardPlan:
+    pool = wish.pool
+    if _faulted(device):
+        return _stand(device, None, waits=Waits.HEALTH)
+    if not _may_issue(snapshot):
+        return _stand(device, None, waits=Waits.NODE_NOT_READY)
+    if not _free(snapshot, device) and not _ordered(snapshot, device, pool):
+        return _stand(device, None, waits=Waits.DRAIN)
+    how = "approved by the pool's own rules" if wish.approve else "approved by annotation"
+    change = Change(what=f"Assigned to {pool}", who=WHO, when=snapshot.now, why=how)
+    plan = _stand(device, pool, ordered=True, change=change)
+    return msgspec.structs.replace(plan, approve=pool if wish.approve else None)
+
+
+def _leave(snapshot: Snapshot, device: GPUDevice, claim: str, wish: _Wish) -> CardPlan:
+    """Withdraw the order, and end the claim once the agent says that no pod has the card any more."""
+    if not _released(snapshot, device):
+        return _stand(device, claim)
+    waits = wish.waits or Waits.DRAIN
+    change = Change(what=f"Released from {claim}", who=WHO, when=snapshot.now, why=waits.because)
+    return _stand(device, None, waits=waits, change=change)
+
+
+def _stand(
+    device: GPUDevice,
+    pool: str | None,
+    *,
+    ordered: bool = False,
+    waits: Waits | None = None,
+    change: Change | None = None,
+) -> CardPlan:
+    if _faulted(device):
+        state = DeviceState.FAULTED
+    elif device.status.reservation is not None:
+        state = DeviceState.RESERVED
+    else:
+        state = DeviceState.ASSIGNED if pool else DeviceState.UNASSIGNED
+    return CardPlan(
+        device=device, pool=pool, state=state, ordered=ordered and pool is not None, waits=waits, change=change
+    )
+
+
+def _assignment(pool: GPUPool, plan: CardPlan) -> Assignment:
+    return Assignment(
+        inventory_id=plan.device.name,
+        pool=pool.name,
+        resources=tuple(OfferedResource(name=name, units=1) for name in pool.resource_names),
+        allocation=Allocation(mode=pool.spec.allocation.mode),
+    )
+
+
+def _selected(snapshot: Snapshot, pool: GPUPool, device: GPUDevice) -> bool:
+    """While a node is away its labels are unknown; what it was selected by stays true until they are known again."""
+    if snapshot.labels is None:
+        return _claim(device) == pool.name
+    return selects(pool, device, snapshot.labels)
+
+
+def _claim(device: GPUDevice) -> str | None:
+    return device.status.pool_ref.name if device.status.pool_ref else None
+
+
+def _faulted(device: GPUDevice) -> bool:
+    health = find(device.status.conditions, DeviceCondition.HEALTHY)
+    return health is not None and health.status == FALSE
+
+
+def _may_issue(snapshot: Snapshot) -> bool:
+    """Whether new cards of the node may be handed out: it is there, and everything about it is known and works."""
+    state = snapshot.state
+    return (
+        snapshot.labels is not None
+        and state is not None
+        and is_true(state.status.conditions, NodeCondition.READY_FOR_POOLING)
+    )
+
+
+def _ordered(snapshot: Snapshot, device: GPUDevice, pool: str | None) -> bool:
+    orders = snapshot.state.spec.assignments if snapshot.state else ()
+    return any(order.inventory_id == device.name and order.pool == pool for order in orders)
+
+
+def _free(snapshot: Snapshot, device: GPUDevice) -> bool:
+    """Whether nobody was told to offer the card and nobody offers it."""
+    state = snapshot.state
+    if state is None:
+        return True
+    told = any(order.inventory_id == device.name for order in state.spec.assignments)
+    return not told and not _offered(state, device)
+
+
+def _released(snapshot: Snapshot, device: GPUDevice) -> bool:
+    """Whether the agent, having read that the card is no longer ordered, says that no pod has it."""
+    state = snapshot.state
+    if state is None or snapshot.labels is None:
+        return True
+    if not _free(snapshot, device):
+        return False
+    if state.status.plugin is None:
+        return not device.status.used_by
+    return state.status.plugin.observed_generation >= state.metadata.generation
+
+
+def _offered(state: GPUNodeState, device: GPUDevice) -> bool:
+    plugin = state.status.plugin
+    return plugin is not None and any(device.name in resource.inventory_ids for resource in plugin.resources)

@@ -1,0 +1,41 @@
+"""What people are told when cards and pools change."""
+
+from gpu_control_plane.api.gpudevice import DeviceState
+from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.gpupool import GPUPool, PoolStatus
+from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason
+from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.pools.decide import CardPlan
+
+
+def tell_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | None) -> None:
+    """What has just changed for a card, judged by what it was before."""
+    device, before = plan.device, plan.device.status
+    was = before.pool_ref.name if before.pool_ref else None
+    if plan.pool != was and plan.change is not None:
+        reason = EventReason.DEVICE_ASSIGNED if plan.pool else EventReason.DEVICE_RELEASED
+        events.normal(device, reason, f"{plan.change.what}: {plan.change.why}", action="Assign")
+    if plan.state is DeviceState.FAULTED and before.state is not DeviceState.FAULTED:
+        health = find(before.conditions, DeviceCondition.HEALTHY)
+        events.warning(device, EventReason.DEVICE_FAULTED, health.message if health else "the card has a fault")
+    if before.state is DeviceState.FAULTED and plan.state is not DeviceState.FAULTED:
+        events.normal(device, EventReason.DEVICE_RECOVERED, "the card works again")
+    if plan.waits is not None and plan.waits.needs_attention and _known_reason(plan, state) != plan.waits:
+        approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+        events.warning(
+            device, EventReason.APPROVAL_IGNORED, f"approved for {approved}, but {plan.waits.because}", action="Approve"
+        )
+
+
+def tell_pool(events: EventRecorder, pool: GPUPool, status: PoolStatus) -> None:
+    if pool.status.phase != status.phase:
+        why = next((condition.message for condition in status.conditions if condition.message), "")
+        note = f"{pool.status.phase or 'new'} → {status.phase}" + (f": {why}" if why else "")
+        events.normal(pool, EventReason.POOL_PHASE_CHANGED, note)
+
+
+def _known_reason(plan: CardPlan, state: GPUNodeState | None) -> str | None:
+    """What the node's status already says the card waits for."""
+    pending = state.status.pools.pending if state and state.status.pools else ()
+    return next((card.reason for card in pending if card.inventory_id == plan.device.name), None)

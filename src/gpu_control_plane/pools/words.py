@@ -1,0 +1,30 @@
+"""The words in which pools say what a card waits for, each with a sentence for people."""
+
+from gpu_control_plane.kube.fields import OpenEnum
+
+
+class Waits(OpenEnum):
+    """Why a card is in no pool: the reasons in `status.pools.pending[]` of a GPUNodeState."""
+
+    APPROVAL = "AwaitingApproval", "a pool selects the card and a person has to approve it."
+    DRAIN = "Draining", "the card is still being released elsewhere."
+    HEALTH = "Faulted", "the card has a fault."
+    HELD = "Held", "the hold annotation keeps automatic approval away."
+    IGNORED = "Ignored", "the ignore label takes the card out of service."
+    NODE_LIMIT = "NodeLimit", "the pool takes no more cards from this node (maxDevicesPerNode)."
+    NODE_NOT_READY = "NodeNotReady", "the node is not ready for pooling."
+    NO_POOL = "NoPool", "no pool selects the card."
+    NOT_SELECTED = "NotSelected", "the approved pool does not select the card."
+    POOL_DELETED = "PoolDeleted", "the pool is being deleted."
+    POOL_MISCONFIGURED = "PoolMisconfigured", "the approved pool cannot be carried out."
+    POOL_NOT_FOUND = "PoolNotFound", "there is no such pool."
+
+    @property
+    def because(self) -> str:
+        """The sentence without its full stop, to go on with."""
+        return self.meaning.rstrip(".") or str(self)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether somebody approved the card in vain."""
+        return self in {Waits.NOT_SELECTED, Waits.POOL_MISCONFIGURED, Waits.POOL_NOT_FOUND, Waits.NODE_LIMIT}
