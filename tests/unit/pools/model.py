@@ -1,0 +1,207 @@
+"""A small model of one node under the control of pools: objects as values, an agent that keeps its promises, and pods.
+
+The controller's writes are applied one by one, so that a test can let it die between any two of them.
+"""
+
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from gpu_control_plane.api.examples import device as example_device
+from gpu_control_plane.api.gpudevice import DeviceStatus, GPUDevice, User
+from gpu_control_plane.api.gpunodestate import (
+    GPUNodeState,
+    NodeStateSpec,
+    Plugin,
+    PluginResource,
+)
+from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
+from gpu_control_plane.api.shapes import PoolRef
+from gpu_control_plane.kube.objects import Condition, ObjectMeta
+from gpu_control_plane.pools.decide import CardPlan, NodePlan, Snapshot, decide
+from gpu_control_plane.pools.rivals import faults
+from gpu_control_plane.pools.status import pool_status
+
+NODE = "worker-3"
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+def holds(kind: str, *, status: bool) -> Condition:
+    return Condition(
+        type=kind, status="True" if status else "False", reason="Because", message="it is so", last_transition_time=NOW
+    )
+
+
+class World:
+    """The truth about one node."""
+
+    def __init__(self) -> None:
+        self.labels: dict[str, str] | None = {}
+        self.devices: dict[str, GPUDevice] = {}
+        self.pools: dict[str, GPUPool] = {}
+        self.state = GPUNodeState(metadata=ObjectMeta(name=NODE, generation=1))
+        self.holders: dict[str, str] = {}
+        """Cards that pods hold, and the resource under which they got them."""
+        self.set_ready(ready=True)
+
+    # What people, the node and the hardware do.
+
+    def set_ready(self, *, ready: bool) -> None:
+        conditions = (holds(NodeCondition.READY_FOR_POOLING, status=ready),)
+        self.state = replace(self.state, status=replace(self.state.status, conditions=conditions))
+
+    def add_card(self, index: int) -> None:
+        new = example_device(node=NODE, index=index, pool=None)
+        if new.name in self.devices:
+            return
+        self.devices[new.name] = replace(new, status=DeviceStatus(hardware=new.status.hardware))
+
+    def remove_card(self, name: str) -> None:
+        """The card is pulled; its pod goes with it."""
+        del self.devices[name]
+        self.holders.pop(name, None)
+
+    def annotate(self, name: str, **annotations: str | None) -> None:
+        keys = {"assignment": Annotation.ASSIGNMENT, "hold": Annotation.HOLD}
+        device = self.devices[name]
+        held = {**device.metadata.annotations, **{keys[key]: value for key, value in annotations.items()}}
+        kept = {key: value for key, value in held.items() if value is not None}
+        self.devices[name] = replace(device, metadata=replace(device.metadata, annotations=kept))
+
+    def set_healthy(self, name: str, *, healthy: bool) -> None:
+        device = self.devices[name]
+        conditions = (holds(DeviceCondition.HEALTHY, status=healthy),)
+        self.devices[name] = replace(device, status=replace(device.status, conditions=conditions))
+
+    def delete_pool(self, name: str) -> None:
+        pool = self.pools[name]
+        self.pools[name] = replace(pool, metadata=replace(pool.metadata, deletion_timestamp=NOW))
+
+    def start_pod(self, name: str) -> None:
+        """A pod gets a card that is on offer, as the kubelet would give it."""
+        device = self.devices[name]
+        resource = next(r.name for r in self.plugin.resources if name in r.inventory_ids)
+        self.holders[name] = resource
+        user = User(namespace="default", pod=f"pod-{name}", container="main", resource=resource, units=1)
+        self.devices[name] = replace(device, status=replace(device.status, used_by=(user,)))
+
+    def end_pod(self, name: str) -> None:
+        del self.holders[name]
+        device = self.devices[name]
+        self.devices[name] = replace(device, status=replace(device.status, used_by=()))
+
+    @property
+    def plugin(self) -> Plugin:
+        return self.state.status.plugin or Plugin(observed_generation=0)
+
+    def offered(self) -> dict[str, str]:
+        """Cards a new pod could get, and as what."""
+        orders = self._orders()
+        return {
+            name: resource.name
+            for resource in self.plugin.resources
+            for name in resource.inventory_ids
+            if name not in self.holders and orders.get(name) == resource.name and name in self.devices
+        }
+
+    # What the agent does.
+
+    def agent_acts(self) -> None:
+        """Carry out the orders: a card is offered as what was ordered unless a pod holds it as something else."""
+        held = {name: resource for name, resource in self.holders.items() if name in self.devices}
+        serve = {**self._orders(), **held}
+        names = sorted(set(serve.values()))
+        resources = tuple(
+            PluginResource(name=resource, units=len(cards), healthy=len(cards), inventory_ids=tuple(sorted(cards)))
+            for resource in names
+            if (cards := [card for card, served in serve.items() if served == resource])
+        )
+        plugin = Plugin(observed_generation=self.state.metadata.generation, resources=resources)
+        self.state = replace(self.state, status=replace(self.state.status, plugin=plugin))
+
+    def _orders(self) -> dict[str, str]:
+        return {order.inventory_id: order.resources[0].name for order in self.state.spec.assignments}
+
+    # What the controller does.
+
+    def plan(self) -> NodePlan:
+        return decide(
+            Snapshot(
+                node=NODE,
+                labels=self.labels,
+                state=self.state,
+                devices=tuple(self.devices.values()),
+                pools=self.pools,
+                faults=faults(self.pools.values()),
+                now=NOW,
+            )
+        )
+
+    def controller_acts(self, *, dies_after: int | None = None) -> int:
+        """Carry the plan out, write by write; returns how many there were."""
+        plan = self.plan()
+        writes = [lambda card=card: self._write_card(card) for card in plan.cards if self._card_differs(card)]
+        if plan.assignments != self.state.spec.assignments:
+            writes.append(lambda: self._write_orders(plan))
+        if plan.pools != self.state.status.pools:
+            writes.append(lambda: self._write_pools(plan))
+        for write in writes[:dies_after]:
+            write()
+        for name in [pool.name for pool in self.pools.values() if pool.deleting and self._unwanted(pool.name)]:
+            del self.pools[name]
+        return len(writes)
+
+    def settle(self) -> None:
+        """Let controller and agent work until neither has anything to do."""
+        for _ in range(20):
+            before = (self.devices.copy(), self.pools.copy(), self.state)
+            self.controller_acts()
+            self.agent_acts()
+            if before == (self.devices, self.pools, self.state):
+                return
+        raise AssertionError("controller and agent never come to rest")
+
+    def claim(self, name: str) -> str | None:
+        reference = self.devices[name].status.pool_ref
+        return reference.name if reference else None
+
+    def capacity_adds_up(self, *, exactly: bool) -> None:
+        for pool in self.pools.values():
+            cards = [device for device in self.devices.values() if self.claim(device.name) == pool.name]
+            units = pool_status(pool, cards, {NODE: self.state}, None, NOW).units
+            assert units is not None
+            parts = units.used + units.reserved + units.available + units.faulted
+            assert parts <= units.total == len(cards)
+            if exactly:
+                assert parts == units.total
+
+    def _card_differs(self, card: CardPlan) -> bool:
+        status = card.device.status
+        claim = status.pool_ref.name if status.pool_ref else None
+        return bool(card.approve or card.withdraw or card.change or card.state != status.state or card.pool != claim)
+
+    def _write_card(self, card: CardPlan) -> None:
+        if card.approve or card.withdraw:
+            self.annotate(card.device.name, assignment=card.approve)
+        device = self.devices[card.device.name]
+        reference = PoolRef(name=card.pool) if card.pool else None
+        status = replace(device.status, state=card.state, pool_ref=reference, history=card.history)
+        self.devices[device.name] = replace(device, status=status)
+
+    def _write_orders(self, plan: NodePlan) -> None:
+        generation = self.state.metadata.generation + 1
+        self.state = replace(
+            self.state,
+            metadata=replace(self.state.metadata, generation=generation),
+            spec=NodeStateSpec(assignments=plan.assignments),
+        )
+
+    def _write_pools(self, plan: NodePlan) -> None:
+        self.state = replace(self.state, status=replace(self.state.status, pools=plan.pools))
+
+    def _unwanted(self, pool: str) -> bool:
+        return not any(
+            self.claim(name) == pool or device.metadata.annotations.get(Annotation.ASSIGNMENT) == pool
+            for name, device in self.devices.items()
+        )
