@@ -44,6 +44,10 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.born = 0
+        for index in range(3):
+            self.world.add_card(index)
+        for name in ("a", "b"):
+            self.a_pool_is_written(name, None, PoolAssignment(), shared=False)
 
     def _card(self, index: int) -> str | None:
         names = sorted(self.world.devices)
@@ -76,11 +80,11 @@ class Histories(RuleBasedStateMachine):
         self.world.annotate(self._card(index) or "", hold=value)
 
     @precondition(lambda self: self.world.devices)
-    @rule(index=_indices, label=st.sampled_from((Label.IGNORE, "trusted")), value=st.sampled_from(("true", "yes", "")))
-    def a_person_labels(self, index: int, label: str, value: str) -> None:
+    @rule(index=_indices, labels=st.sampled_from(({Label.IGNORE: "true"}, {Label.IGNORE: ""}, {"trusted": "yes"})))
+    def a_person_labels(self, index: int, labels: dict[str, str]) -> None:
         device = self.world.devices[self._card(index) or ""]
-        labels = {**device.metadata.labels, label: value}
-        self.world.devices[device.name] = replace(device, metadata=replace(device.metadata, labels=labels))
+        metadata = replace(device.metadata, labels={**device.metadata.labels, **labels})
+        self.world.devices[device.name] = replace(device, metadata=metadata)
 
     @precondition(lambda self: self.world.devices)
     @rule(index=_indices, healthy=st.booleans())
@@ -159,6 +163,11 @@ class Histories(RuleBasedStateMachine):
             assert claim not in faults(world.pools.values())
             if world.labels is not None:
                 assert selects(pool, device, world.labels), "assigned without being selected"
+        for name, pool in world.pools.items():
+            selector = pool.spec.device_selector
+            limit = selector.max_devices_per_node if selector else None
+            idle = [card for card in world.devices if world.claim(card) == name and card not in world.holders]
+            assert limit is None or len(idle) <= limit, "more cards of a node than the pool may have"
         if world.labels is not None and world.state.status.conditions[0].status == "True":
             world.capacity_adds_up(exactly=True)
 
