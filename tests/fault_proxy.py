@@ -5,7 +5,7 @@ Answers come from the real server; only the fault is ours. Every request is reco
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
@@ -70,6 +70,9 @@ class FaultProxy:
         self.faults: list[Fault] = []
         self.config = upstream
         self._open: list[web.Request] = []
+        self.on_request: Callable[[Request], Awaitable[None]] | None = None
+        """Called before a request is passed on; `on_answer` after the server has carried it out."""
+        self.on_answer: Callable[[Request], Awaitable[None]] | None = None
 
     @classmethod
     @asynccontextmanager
@@ -106,6 +109,13 @@ class FaultProxy:
             _broken(incoming)
 
     async def _handle(self, incoming: web.Request) -> web.StreamResponse:
+        try:
+            return await self._pass_on(incoming)
+        except aiohttp.ClientError:
+            # The server is away, or the client has gone: what the other side sees is a broken connection.
+            return _broken(incoming)
+
+    async def _pass_on(self, incoming: web.Request) -> web.StreamResponse:
         request = Request(incoming.method, incoming.path, dict(incoming.query))
         self.requests.append(request)
         fault = self._due(request)
@@ -113,6 +123,8 @@ class FaultProxy:
             await asyncio.sleep(fault.delay)
         if fault.status is not None:
             return _refusal(fault)
+        if self.on_request is not None:
+            await self.on_request(request)
         access = await self._upstream.access()
         headers = CIMultiDict((k, v) for k, v in incoming.headers.items() if k.lower() not in _HOP_BY_HOP)
         headers.extend(access.headers)
@@ -124,6 +136,8 @@ class FaultProxy:
             ssl=access.ssl,
             timeout=aiohttp.ClientTimeout(total=None),
         ) as answer:
+            if self.on_answer is not None:
+                await self.on_answer(request)
             if fault.lose_answer:
                 await answer.read()
                 return _broken(incoming)

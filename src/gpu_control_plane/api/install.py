@@ -1,24 +1,29 @@
-"""Puts the CRDs into a cluster, and never an older one over a newer.
+"""Puts the CRDs and the namespace of the reports into a cluster, and never an older CRD over a newer.
 
 Each CRD carries the release that installed it. A newer release's CRD, or one that somebody else installed, is left
-as it is, and the answer says so.
+as it is, and the answer says so. NodeFeature belongs to Node Feature Discovery: ours only fills the gap without it.
 """
 
 import asyncio
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from gpu_control_plane import __version__
-from gpu_control_plane.api import DEFINITIONS
+from gpu_control_plane.api import DEFINITIONS, nodefeature_definition
 from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.crd import ESTABLISHED, NAMES_ACCEPTED, CustomResourceDefinition, Definition
-from gpu_control_plane.kube.errors import Conflict, KubeError, NotFound
-from gpu_control_plane.kube.objects import Condition, FieldManager
+from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from gpu_control_plane.kube.objects import Condition, FieldManager, Object, Resource
 
 MANAGER: Final = FieldManager("gpu-control-plane-crds")
+
+NODE_FEATURE: Final = nodefeature_definition.DEFINITION
+GENERATED_MARK: Final = "controller-gen.kubebuilder.io/version"
+"""Found on the CRD that Node Feature Discovery ships, also when it was put over ours."""
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-.]?(dev|a|alpha|b|beta|rc)[-.]?(\d+))?")
 _PAUSE: Final = 0.05
@@ -27,6 +32,10 @@ _STAGES: Final = ("dev", "a", "b", "rc")
 
 class NotEstablished(KubeError):
     """A CRD was applied but the API server does not serve it."""
+
+
+class _Namespace(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 
 
 def install_crds(kubeconfig: Path) -> list[str]:
@@ -42,14 +51,15 @@ def install_crds(kubeconfig: Path) -> list[str]:
 async def install(
     client: Client, *, version: str = __version__, take_over: bool = False, timeout: float = 30.0
 ) -> list[str]:
-    """Apply the CRDs and return once they are served, with a sentence about each.
+    """Apply the CRDs and return once they are served, with a sentence about each, and one about the namespace.
 
-    `take_over` also replaces CRDs of the same name that somebody else installed.
+    `take_over` also replaces CRDs of the same name that somebody else installed, except Node Feature Discovery's.
     """
     outcomes = {}
-    for definition in DEFINITIONS:
+    for definition in (*DEFINITIONS, NODE_FEATURE):
         outcomes[definition.name] = await _apply(client, definition, version, take_over=take_over)
         await _established(client, definition.name, timeout)
+    outcomes[f"namespace {NAMESPACE}"] = await _ensure_namespace(client)
     return [f"{name}: {outcome}" for name, outcome in outcomes.items()]
 
 
@@ -61,7 +71,8 @@ def manifest(definition: Definition, version: str = __version__) -> dict[str, An
 async def _apply(client: Client, definition: Definition, version: str, *, take_over: bool, attempts: int = 5) -> str:
     """Apply one CRD unless the one in the cluster must stay. Looks again when somebody changed it meanwhile."""
     observed = await _find(client, definition.name)
-    if reason := _left_alone(observed, version, take_over=take_over):
+    foreign = _of_feature_discovery(observed) if definition is NODE_FEATURE else None
+    if reason := foreign or _left_alone(observed, version, take_over=take_over):
         return f"left alone. {reason}"
     try:
         applied = await client.apply(
@@ -97,6 +108,28 @@ def _left_alone(observed: CustomResourceDefinition | None, version: str, *, take
     if (_order(installed) or ()) > (_order(version) or ()):
         return f"Release {installed} installed it, which is newer than {version}."
     return None
+
+
+def _of_feature_discovery(observed: CustomResourceDefinition | None) -> str | None:
+    """That the NodeFeature CRD in the cluster is Node Feature Discovery's own, or None."""
+    if observed is None:
+        return None
+    marks = observed.metadata.annotations
+    ours = Annotation.CRD_VERSION in marks and GENERATED_MARK not in marks
+    return None if ours else "Node Feature Discovery installed it."
+
+
+async def _ensure_namespace(client: Client) -> str:
+    """The namespace of the agents' reports exists afterwards; what others made of it stays."""
+    try:
+        await client.get(_Namespace, NAMESPACE)
+    except NotFound:
+        try:
+            await client.create(_Namespace, {"metadata": {"name": NAMESPACE}})
+        except AlreadyExists:
+            return "up to date"
+        return "created"
+    return "up to date"
 
 
 def _what_happened(observed: CustomResourceDefinition | None, applied: CustomResourceDefinition) -> str:

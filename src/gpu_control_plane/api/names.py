@@ -82,7 +82,7 @@ class Reason(OpenEnum):
     TOOLKIT_NOT_FOUND = "ToolkitNotFound", "ToolkitMissing: the node reports no way to give a card to a container."
     MONITORING_FOUND = "MonitoringFound", "MonitoringMissing: metrics of the cards are exported."
     MONITORING_NOT_FOUND = "MonitoringNotFound", "MonitoringMissing: the node reports no exporter."
-    VALIDATION_FAILED = "ValidationFailed", "DriverMissing, ToolkitMissing, ReadyForPooling: a check on the node failed."
+    VALIDATION_FAILED = "ValidationFailed", "DriverMissing, ToolkitMissing, ReadyForPooling: a check failed."
     INVENTORY_INCOMPLETE = "InventoryIncomplete", "ReadyForPooling: not all cards of the node are known."
     DRIVER_NOT_READY = "DriverNotReady", "ReadyForPooling: the driver is absent or does not work."
     TOOLKIT_NOT_READY = "ToolkitNotReady", "ReadyForPooling: containers cannot be given a card."

@@ -14,6 +14,7 @@ _COMMANDS = {
     "up": "gpu_control_plane.cli.up",
     "down": "gpu_control_plane.cli.down",
     "status": "gpu_control_plane.cli.status",
+    "simulate": "gpu_control_plane.cli.simulate",
 }
 _DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"
 _INTERRUPTED = 130

@@ -20,6 +20,7 @@ from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
 from gpu_control_plane.kube.objects import Key, Object, Resource
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.kube.together import together
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, Snapshot, decide
 from gpu_control_plane.pools.events import tell_card, tell_pool
 from gpu_control_plane.pools.metrics import PoolMetrics
@@ -36,6 +37,8 @@ MANAGER = "gpu-pools"
 _NODE, _POOL, _APPROVED, _STATE = "node", "pool", "approved", "state"
 _STATUS_INTERVAL = 1.0
 _PENDING_NAMED = 50
+_PATIENCE = 3.0
+"""Seconds a pod waits before it is told why: by then the pool's numbers show who took the cards."""
 
 
 class NodeLabels(Object, frozen=True):
@@ -85,9 +88,7 @@ class Pools:
     async def _reconcile_node(self, key: Key) -> None:
         state = self._states.at(key)
         plan = decide(self._snapshot(key.name, state))
-        async with asyncio.TaskGroup() as writes:
-            for card in plan.cards:
-                writes.create_task(self._write_card(card, state))
+        await together(self._write_card(card, state) for card in plan.cards)
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
         counts = {
@@ -166,15 +167,22 @@ class Pools:
             await remove_finalizer(self._runtime.client, pool, FINALIZER)
             self._metrics.capacity(pool.name, None)
 
-    async def _explain(self, key: Key) -> None:
+    async def _explain(self, key: Key) -> Requeue | None:
         pod = self._waiting.at(key)
         if pod is None or not pod.unschedulable:
-            return
+            return None
+        if (wait := _PATIENCE - self._age(pod)) > 0:
+            return Requeue(after=wait)
         pools = {name: pool for pool in self._pools for name in pool.resource_names}
         asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
         sentence = explain(pod, pools, {pool.name: self._approvable(pool) for pool in asked})
         if sentence is not None:
             self._runtime.events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
+        return None
+
+    def _age(self, pod: WaitingPod) -> float:
+        created = pod.metadata.creation_timestamp
+        return (self._clock() - created).total_seconds() if created else _PATIENCE
 
     def _approvable(self, pool: GPUPool) -> list[str]:
         """Cards that would join the pool if somebody approved them; the first few are enough for an advice."""

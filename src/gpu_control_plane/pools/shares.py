@@ -26,7 +26,8 @@ class DeviceShare(msgspec.Struct):
 
 
 class _Orders(msgspec.Struct):
-    assignments: tuple[Assignment, ...] | UnsetType = UNSET
+    assignments: tuple[Assignment, ...]
+    """Also when empty: a spec from which the last field is released becomes null, which the schema refuses."""
 
 
 class OrdersShare(msgspec.Struct):
@@ -34,7 +35,7 @@ class OrdersShare(msgspec.Struct):
 
     @classmethod
     def of(cls, assignments: tuple[Assignment, ...]) -> "OrdersShare":
-        return cls(_Orders(assignments or UNSET))
+        return cls(_Orders(assignments))
 
 
 class _NodeStatus(msgspec.Struct):

@@ -7,8 +7,17 @@ import pytest
 
 from gpu_control_plane import __version__
 from gpu_control_plane.api import DEFINITIONS
-from gpu_control_plane.api.install import MANAGER, NotEstablished, install, install_crds, manifest
+from gpu_control_plane.api.install import (
+    GENERATED_MARK,
+    MANAGER,
+    NODE_FEATURE,
+    NotEstablished,
+    install,
+    install_crds,
+    manifest,
+)
 from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.kube import Client, FieldManager
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import NotFound
@@ -16,6 +25,7 @@ from gpu_control_plane.local import Cluster
 from waiting import until_async
 
 FIRST = DEFINITIONS[0]
+INSTALLED = (*DEFINITIONS, NODE_FEATURE)
 SHARED_NAME = "widgets.gpu.deckhouse.io"
 
 
@@ -23,7 +33,7 @@ SHARED_NAME = "widgets.gpu.deckhouse.io"
 async def restored(client: Client) -> AsyncIterator[None]:
     yield
     await install(client, take_over=True, version="999.0.0")
-    for definition in DEFINITIONS:
+    for definition in INSTALLED:
         await client.apply(CustomResourceDefinition, definition.name, manifest(definition), manager=MANAGER)
 
 
@@ -31,7 +41,8 @@ async def test_installing_again_changes_nothing(client: Client) -> None:
     before = await client.get(CustomResourceDefinition, FIRST.name)
     sentences = await install(client)
     after = await client.get(CustomResourceDefinition, FIRST.name)
-    assert sentences == [f"{definition.name}: up to date" for definition in DEFINITIONS]
+    names = [*(definition.name for definition in INSTALLED), f"namespace {NAMESPACE}"]
+    assert sentences == [f"{name}: up to date" for name in names]
     assert after.metadata.resource_version == before.metadata.resource_version
 
 
@@ -81,7 +92,20 @@ async def test_replicas_that_install_at_the_same_time_agree(client: Client) -> N
 
 
 def test_programs_without_a_loop_install_too(api_server: Cluster) -> None:
-    assert len(install_crds(api_server.kubeconfig)) == len(DEFINITIONS)
+    assert len(install_crds(api_server.kubeconfig)) == len(INSTALLED) + 1
+
+
+@pytest.mark.parametrize("mark", [{Annotation.CRD_VERSION.value: None}, {GENERATED_MARK: "v0.18.0"}])
+async def test_the_crd_of_node_feature_discovery_is_never_touched(client: Client, mark: dict[str, str | None]) -> None:
+    """Whether it was there first, or was put over ours."""
+    await client.patch(CustomResourceDefinition, NODE_FEATURE.name, {"metadata": {"annotations": mark}})
+    before = await client.get(CustomResourceDefinition, NODE_FEATURE.name)
+    for take_over in (False, True):
+        sentences = await install(client, take_over=take_over, version="8.0.0")
+        assert f"{NODE_FEATURE.name}: left alone. Node Feature Discovery installed it." in sentences
+    assert await client.get(CustomResourceDefinition, NODE_FEATURE.name) == before
+    ours: dict[str, str | None] = {GENERATED_MARK: None, Annotation.CRD_VERSION.value: __version__}
+    await client.patch(CustomResourceDefinition, NODE_FEATURE.name, {"metadata": {"annotations": ours}})
 
 
 async def _remove(client: Client, name: str) -> None:

@@ -1,0 +1,142 @@
+"""Simulated GPU nodes in a cluster: made, found, and changed by guarded writes of their hardware document."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from gpu_control_plane.agent.hardware import (
+    HARDWARE,
+    SIMULATED,
+    SIMULATED_VALUE,
+    Machine,
+    SimulationError,
+    boot_id,
+    card_ids,
+    read_machine,
+    write_machine,
+)
+from gpu_control_plane.agent.views import Node
+from gpu_control_plane.api.identity import canonical_pci_address
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.errors import AlreadyExists, Conflict, NotFound
+
+_CAPACITY: Final = {"cpu": "192", "memory": "2Ti", "pods": "250"}
+_ATTEMPTS: Final = 10
+_SEEN_BY_NFD: Final = "feature.node.kubernetes.io/pci-10de.present"
+
+type Edit = Callable[[Machine], Machine]
+
+
+class SimulatedNode(msgspec.Struct, frozen=True):
+    """A simulated node and its hardware."""
+
+    name: str
+    machine: Machine
+
+
+async def add_nodes(client: Client, names: Iterable[str], machine: Machine) -> list[str]:
+    """Make sure that these nodes exist, with this hardware if they are new; returns those that were made."""
+    made = []
+    for name in names:
+        try:
+            await client.create(Node, node_manifest(name, machine))
+        except AlreadyExists:
+            continue
+        made.append(name)
+    return made
+
+
+def node_manifest(name: str, machine: Machine) -> dict[str, object]:
+    """The Node as its kubelet would register it, labelled as Node Feature Discovery would."""
+    return {
+        "metadata": {
+            "name": name,
+            "annotations": {SIMULATED: SIMULATED_VALUE, HARDWARE: write_machine(machine)},
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "node-role.kubernetes.io/simulated": "",
+                _SEEN_BY_NFD: "true",
+            },
+        },
+        "status": {
+            "capacity": _CAPACITY,
+            "allocatable": _CAPACITY,
+            "nodeInfo": {
+                "architecture": "amd64",
+                "bootID": boot_id(name, machine),
+                "containerRuntimeVersion": "containerd://2.4.2",
+                "kernelVersion": "simulated",
+                "kubeProxyVersion": "",
+                "kubeletVersion": "simulated",
+                "machineID": "",
+                "operatingSystem": "linux",
+                "osImage": "simulated",
+                "systemUUID": "",
+            },
+        },
+    }
+
+
+async def list_machines(client: Client) -> list[SimulatedNode]:
+    """Every simulated node that has cards, by name."""
+    nodes = sorted(await client.list(Node), key=lambda node: node.name)
+    read = ((node.name, read_machine(node.name, node.metadata.annotations)) for node in nodes)
+    return [SimulatedNode(name, machine) for name, machine in read if machine is not None]
+
+
+async def edit_card(client: Client, device: str, edit: Callable[[Machine, str], Machine]) -> str:
+    """Change the hardware at one card, named as its GPUDevice or as NODE/ADDRESS; returns the node's name."""
+    node, address = await _find(client, device)
+    await edit_node(client, node, lambda machine: edit(machine, address))
+    return node
+
+
+async def edit_node(client: Client, name: str, edit: Edit) -> None:
+    """Change the hardware of a node, on top of whatever it is by now."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            node = await client.get(Node, name)
+        except NotFound:
+            raise SimulationError(
+                f"There is no node {name}. `kubectl gpu simulate list` shows those there are."
+            ) from None
+        machine = read_machine(name, node.metadata.annotations)
+        if machine is None:
+            raise SimulationError(
+                f"Node {name} has no simulated cards. `kubectl gpu simulate list` shows the nodes that have."
+            )
+        changed = edit(machine)
+        if changed == machine:
+            return
+        body = {"metadata": {"annotations": {HARDWARE: write_machine(changed)}}}
+        try:
+            await client.patch(Node, name, body, resource_version=node.metadata.resource_version)
+        except Conflict:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+        else:
+            return
+
+
+async def _find(client: Client, device: str) -> tuple[str, str]:
+    """The node and address of a card."""
+    machines = await list_machines(client)
+    node, slash, place = device.partition("/")
+    if slash:
+        try:
+            address = canonical_pci_address(place)
+        except ValueError as error:
+            raise SimulationError(f"{error}.") from None
+        for each in machines:
+            if each.name == node and address in each.machine.addresses:
+                return node, address
+    for each in machines:
+        ids = card_ids(each.name, each.machine)
+        if device in ids:
+            return each.name, ids[device]
+    raise SimulationError(
+        f"No simulated node has a card {device}. `kubectl gpu simulate list --cards` shows those there are."
+    )

@@ -1,0 +1,226 @@
+"""The agent and the kubelet of one simulated node at work: a snapshot in, decisions, the differences written.
+
+Everything is derived from objects in the API server. What is remembered between two calls, the looks at unused
+cards, only ever delays a release; forgetting it is safe.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from gpu_control_plane.agent import orders as protocol
+from gpu_control_plane.agent.admission import Admission, admit
+from gpu_control_plane.agent.advertise import resource_changes, served
+from gpu_control_plane.agent.freshness import Fresh
+from gpu_control_plane.agent.hardware import HARDWARE, Machine, boot_id, reset, write_machine
+from gpu_control_plane.agent.metrics import AgentMetrics
+from gpu_control_plane.agent.orders import Offer
+from gpu_control_plane.agent.placement import Shortage
+from gpu_control_plane.agent.pods import PodAnswer, allocated, grants, needs, refused
+from gpu_control_plane.agent.simulated import SimulatedBackend
+from gpu_control_plane.agent.snapshot import Snapshot, snapshot
+from gpu_control_plane.agent.telemetry import worth_telling
+from gpu_control_plane.agent.views import (
+    MANAGER,
+    Card,
+    CardReport,
+    Node,
+    Orders,
+    OrdersAnswer,
+    OrdersShare,
+    Pod,
+    card_report,
+)
+from gpu_control_plane.api.gpudevice import User
+from gpu_control_plane.api.gpunodestate import Plugin
+from gpu_control_plane.api.names import Annotation, DeviceCondition
+from gpu_control_plane.kube.apply import Applier, differs
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.conditions import FALSE, condition, find
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.objects import FieldManager
+
+
+class Views(msgspec.Struct, frozen=True):
+    """What the fleet knows of the cluster, its own writes included."""
+
+    nodes: Fresh[Node]
+    orders: Fresh[Orders]
+    cards: Fresh[Card]
+    pods: Fresh[Pod]
+
+
+class Memory(msgspec.Struct):
+    """What is remembered about a node between two calls."""
+
+    offers: dict[str, Offer] = {}
+    resources: set[str] = set()
+
+
+class NodeAgent:
+    """Brings one simulated node after the other up to date."""
+
+    def __init__(
+        self,
+        views: Views,
+        client: Client,
+        metrics: AgentMetrics,
+        *,
+        now: Callable[[], datetime],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._views = views
+        self._client = client
+        self._hand = Applier(client, MANAGER)
+        self._metrics = metrics
+        self._now = now
+        self._monotonic = monotonic
+        self._memories: dict[str, Memory] = {}
+
+    def forget(self, node: str) -> None:
+        """The node is gone."""
+        self._memories.pop(node, None)
+
+    async def admit_freely(self, node: str) -> None:
+        """On a simulated node without cards nothing has to be chosen: pods that wait for a choice may start."""
+        for pod in self._views.pods.under("node", node):
+            if needs(pod) and grants(pod) is None and not pod.deleting:
+                await self._answer_pod(pod, allocated(pod, (), self._now()))
+
+    async def serve(self, node: Node, machine: Machine) -> float | None:
+        """Do what is to be done on a node; returns the seconds until it is due again without any change."""
+        cards = self._views.cards.under("node", node.name)
+        if await self._clear_faults(node, machine, cards):
+            return None
+        seen = snapshot(
+            node, machine, self._views.orders.get(node.name), cards, self._views.pods.under("node", node.name)
+        )
+        available, look_again = await self._carry_out_orders(seen)
+        served_here = self._memories[node.name].resources
+        decided = admit(seen.pods, available, seen.spots.values(), served=served_here, status=seen.node.status)
+        await self._report_cards(seen, decided.users)
+        await self._answer_pods(decided)
+        return look_again
+
+    async def _carry_out_orders(self, seen: Snapshot) -> tuple[dict[str, str], float | None]:
+        """One step of the orders, on the Node and in the answer; returns what is on offer afterwards."""
+        memory = self._memories.setdefault(seen.node.name, Memory())
+        plugin = seen.orders.status.plugin if seen.orders else None
+        generation = seen.orders.metadata.generation if seen.orders else 0
+        wanted = protocol.accepted(seen.orders.spec.assignments if seen.orders else (), seen.addresses)
+        memory.resources |= served(plugin)
+
+        offers = protocol.recovered(plugin, memory.offers)
+        present = protocol.answer(offers, protocol.on_offer(wanted, offers, seen.spots), generation)
+        told = not resource_changes(seen.node.status, present, memory.resources)
+        step = protocol.step(wanted, offers, seen.held, told=told, now=self._monotonic())
+        available = protocol.on_offer(wanted, step.offers, seen.spots)
+        announced = protocol.answer(step.offers, available, generation)
+        memory.offers = step.offers
+        memory.resources |= served(announced)
+
+        if step.leaving:
+            # The kubelet first: as soon as the answer no longer lists a card, others may give it away.
+            await self._write_node(seen, announced, memory.resources)
+            await self._write_answer(seen.orders, announced)
+            self._metrics.releases.inc()
+        else:
+            await self._write_answer(seen.orders, announced)
+            await self._write_node(seen, announced, memory.resources)
+        return available, step.look_again
+
+    async def _write_node(self, seen: Snapshot, announced: Plugin, known: set[str]) -> None:
+        status: dict[str, object] = {**resource_changes(seen.node.status, announced, known)}
+        boot = boot_id(seen.node.name, seen.machine)
+        if seen.node.status.node_info.boot_id != boot:
+            status["nodeInfo"] = {"bootID": boot}
+        if status:
+            answer = await self._client.patch(Node, seen.node.name, {"status": status}, subresource="status")
+            self._views.nodes.wrote(answer)
+
+    async def _write_answer(self, orders: Orders | None, announced: Plugin) -> None:
+        if orders is None or (orders.status.plugin is None and not orders.spec.assignments and not announced.resources):
+            return
+        desired = OrdersAnswer(OrdersShare(announced))
+        answer = await self._hand.apply(Orders, orders.name, desired, orders, subresource="status")
+        if answer is not orders:
+            self._views.orders.wrote(answer)
+
+    async def _report_cards(self, seen: Snapshot, held: Mapping[str, tuple[User, ...]]) -> None:
+        busy = frozenset(seen.addresses[name] for name in held if name in seen.addresses)
+        backend = SimulatedBackend(seen.node.name, seen.machine, busy)
+        now = self._now()
+        for name, address in seen.addresses.items():
+            card = seen.cards.get(name)
+            if card is None or card.deleting:
+                continue
+            found = seen.verdicts[name]
+            health = condition(
+                card.status.conditions, DeviceCondition.HEALTHY, found.healthy, found.reason, found.message, now=now
+            )
+            telemetry = worth_telling(card.status.telemetry, backend.readings(address), backend.signals(address), now)
+            report = card_report(held.get(name, ()), telemetry, health)
+            if differs(report, card):
+                await self._write_card(card, report)
+
+    async def _write_card(self, card: Card, report: CardReport) -> None:
+        try:
+            answer = await self._hand.apply(Card, card.name, report, None, subresource="status")
+        except NotFound:
+            return  # It has just been deleted: the cache is about to tell.
+        self._views.cards.wrote(answer)
+        before = find(card.status.conditions, DeviceCondition.HEALTHY)
+        health = report.status.conditions[0]
+        if health.status == FALSE and (before is None or before.status != FALSE):
+            self._metrics.faults.labels(health.reason).inc()
+
+    async def _answer_pods(self, decided: Admission) -> None:
+        """Pods start last: by now their cards say who holds them."""
+        for pod, outcome in decided.outcomes:
+            if isinstance(outcome, Shortage):
+                self._metrics.refusals.inc()
+                await self._answer_pod(pod, refused(pod, outcome))
+            else:
+                self._metrics.allocations.inc()
+                await self._answer_pod(pod, allocated(pod, outcome, self._now()))
+
+    async def _answer_pod(self, pod: Pod, answer: PodAnswer) -> None:
+        try:
+            written = await self._client.apply(
+                Pod,
+                pod.name,
+                answer,
+                manager=FieldManager(MANAGER),
+                namespace=pod.metadata.namespace,
+                subresource="status",
+                # Decided on what was read: an answer that got lost on its way back must not be given differently.
+                resource_version=pod.metadata.resource_version,
+            )
+        except NotFound:
+            return  # It has just been deleted: the cache is about to tell.
+        self._views.pods.wrote(written)
+
+    async def _clear_faults(self, node: Node, machine: Machine, cards: list[Card]) -> bool:
+        """Reset the cards that a person says are mended; what is still wrong with them shows again at once."""
+        marked = [card for card in cards if Annotation.CLEAR_FAULT in card.metadata.annotations]
+        mended = machine
+        for card in marked:
+            mended = reset(mended, card.spec.pci_address)
+        if mended != machine:
+            written = await self._client.patch(
+                Node,
+                node.name,
+                {"metadata": {"annotations": {HARDWARE: write_machine(mended)}}},
+                resource_version=node.metadata.resource_version,
+            )
+            self._views.nodes.wrote(written)
+        for card in marked:
+            cleared = await self._client.patch(
+                Card,
+                card.name,
+                {"metadata": {"annotations": {str(Annotation.CLEAR_FAULT): None}}},
+                resource_version=card.metadata.resource_version,
+            )
+            self._views.cards.wrote(cleared)
+        return bool(marked)

@@ -1,0 +1,68 @@
+"""Publishes what a node is: one NodeFeature for each, written when the hardware has changed and at no other time."""
+
+import msgspec
+
+from gpu_control_plane.agent.backend import Backend
+from gpu_control_plane.agent.metrics import AgentMetrics
+from gpu_control_plane.agent.views import Node
+from gpu_control_plane.api.nodefeature import (
+    NAMESPACE,
+    NODE_LABEL,
+    NodeFeature,
+    NodeFeatureSpec,
+    feature_name,
+    node_feature,
+)
+from gpu_control_plane.kube.apply import Applier
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.objects import OwnerReference
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    labels: dict[str, str]
+    owner_references: tuple[OwnerReference, ...]
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """A NodeFeature as the agent owns it. It goes with the Node: Kubernetes removes it when the Node is deleted."""
+
+    metadata: _Metadata
+    spec: NodeFeatureSpec
+
+
+def publication(node: Node, backend: Backend) -> Publication:
+    """What to publish about a node."""
+    owner = OwnerReference(api_version="v1", kind="Node", name=node.name, uid=node.metadata.uid)
+    return Publication(
+        metadata=_Metadata(labels={NODE_LABEL: node.name}, owner_references=(owner,)),
+        spec=node_feature(node.name, backend.facts(), backend.cards()),
+    )
+
+
+def says(observed: NodeFeature | None, desired: Publication) -> bool:
+    """Whether the object already says exactly this: a fact that is gone counts as a difference too."""
+    if observed is None:
+        return False
+    held = observed.metadata
+    return (
+        observed.spec == desired.spec
+        and held.labels.get(NODE_LABEL) == desired.metadata.labels[NODE_LABEL]
+        and held.owner_references == desired.metadata.owner_references
+    )
+
+
+class Publisher:
+    """Keeps the NodeFeature of a node true."""
+
+    def __init__(self, features: Cache[NodeFeature], hand: Applier, metrics: AgentMetrics) -> None:
+        self._features = features
+        self._hand = hand
+        self._metrics = metrics
+
+    async def publish(self, node: Node, backend: Backend) -> None:
+        name = feature_name(node.name)
+        desired = publication(node, backend)
+        if says(self._features.get(name, NAMESPACE), desired):
+            return
+        await self._hand.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
+        self._metrics.published.inc()

@@ -1,0 +1,5 @@
+"""Bootstrap: whether the software of a GPU node is there, as conditions. It writes nothing else."""
+
+from gpu_control_plane.bootstrap.controller import build
+
+__all__ = ["build"]

@@ -1,0 +1,249 @@
+"""`kubectl gpu simulate`: GPU nodes that do not exist, and everything that can happen to real ones.
+
+The commands only write the hardware document of a Node; the agent fleet reacts to it as to real hardware.
+"""
+
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpu_control_plane.cli.options import cluster_name
+
+if TYPE_CHECKING:
+    from gpu_control_plane.agent.hardware import CardHistory, Machine
+    from gpu_control_plane.agent.machines import SimulatedNode
+    from gpu_control_plane.kube import Client
+
+_EXAMPLES = """\b
+Examples:
+  kubectl gpu simulate nodes --count 4 --profile H200-141 --cards 8
+  kubectl gpu simulate list --cards                the names of all cards
+  kubectl gpu simulate xid gpu-1-0000-18-00-0 79   a card falls off the bus
+  kubectl gpu simulate heal gpu-1-0000-18-00-0
+  kubectl gpu simulate slow gpu-2 30               everything takes gpu-2 half a minute longer
+
+\b
+The nodes come to life while their agents run:
+  python -m gpu_control_plane.agent --simulated
+"""
+
+_device = click.argument("device")
+_kubeconfig = click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Which cluster.  [default: KUBECONFIG, else the local cluster]",
+)
+
+
+def _cluster[**P](function: Callable[P, None]) -> Callable[P, None]:
+    """Give a command the options that say which cluster is meant."""
+    return cluster_name(_kubeconfig(function))
+
+
+@click.group("simulate", short_help="Simulated GPU nodes: add them, break them, mend them.", epilog=_EXAMPLES)
+def command() -> None:
+    """Add simulated GPU nodes to a cluster, and let things happen to their hardware.
+
+    DEVICE is the name of a GPUDevice, or NODE/ADDRESS such as gpu-1/0000:18:00.0.
+    """
+
+
+@command.command("nodes")
+@_cluster
+@click.option("--count", type=click.IntRange(1, 5000), default=1, show_default=True, help="Nodes to have.")
+@click.option("--profile", default="H200-141", show_default=True, help="Model of the cards.")
+@click.option("--cards", type=int, default=8, show_default=True, help="Cards in each node.")
+@click.option("--prefix", default="gpu", show_default=True, help="Nodes are called PREFIX-1, PREFIX-2 and so on.")
+def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) -> None:
+    """Add simulated GPU nodes. Those that exist stay as they are.
+
+    Profiles: A100-80, H100-80, H200-141, L40S, RTX-3060.
+    """
+    from gpu_control_plane.agent.hardware import new_machine  # noqa: PLC0415
+    from gpu_control_plane.agent.machines import add_nodes  # noqa: PLC0415
+
+    machine = new_machine(profile, cards)
+    names = [f"{prefix}-{number}" for number in range(1, count + 1)]
+    made = _run(cluster, lambda client: add_nodes(client, names, machine))
+    told = f"{len(made)} nodes with {cards} x {profile} each were added" if made else "Nothing was added"
+    kept = f"; {count - len(made)} existed already" if len(made) < count else ""
+    _say(f"{told}{kept}.")
+
+
+@command.command("xid")
+@_device
+@click.argument("code", type=int)
+@_cluster
+def xid(*, device: str, code: int, **cluster: Any) -> None:
+    """Let the driver report the error CODE for a card."""
+    from gpu_control_plane.agent.hardware import report_xid  # noqa: PLC0415
+
+    _change(cluster, device, lambda machine, address: report_xid(machine, address, code), f"reports XID {code}")
+
+
+@command.command("ecc")
+@_device
+@_cluster
+def ecc(*, device: str, **cluster: Any) -> None:
+    """Let an uncorrected error appear in a card's memory."""
+    from gpu_control_plane.agent.hardware import break_memory  # noqa: PLC0415
+
+    _change(cluster, device, break_memory, "has an uncorrected memory error")
+
+
+@command.command("lose")
+@_device
+@_cluster
+def lose(*, device: str, **cluster: Any) -> None:
+    """Let a card fall off the bus. It is still in the machine."""
+    from gpu_control_plane.agent.hardware import lose as change  # noqa: PLC0415
+
+    _change(cluster, device, change, "is lost from the bus")
+
+
+@command.command("pull")
+@_device
+@_cluster
+def pull(*, device: str, **cluster: Any) -> None:
+    """Take a card out of its machine. `heal` puts it back."""
+    from gpu_control_plane.agent.hardware import pull as change  # noqa: PLC0415
+
+    _change(cluster, device, change, "was taken out")
+
+
+@command.command("heal")
+@_device
+@_cluster
+def heal(*, device: str, **cluster: Any) -> None:
+    """Mend a card: no fault is left, and it is in its place."""
+    from gpu_control_plane.agent.hardware import heal as change  # noqa: PLC0415
+
+    _change(cluster, device, change, "is in order")
+
+
+@command.command("swap")
+@_device
+@_cluster
+def swap(*, device: str, **cluster: Any) -> None:
+    """Put another card of the same model in a card's place: it has another UUID."""
+    from gpu_control_plane.agent.hardware import swap as change  # noqa: PLC0415
+
+    _change(cluster, device, change, "is another card now")
+
+
+@command.command("slow")
+@click.argument("node")
+@click.argument("seconds", type=click.FloatRange(0, 3600))
+@_cluster
+def slow(*, node: str, seconds: float, **cluster: Any) -> None:
+    """Let a node take SECONDS longer to react to anything; 0 makes it quick again."""
+    from gpu_control_plane.agent.hardware import slow_down  # noqa: PLC0415
+    from gpu_control_plane.agent.machines import edit_node  # noqa: PLC0415
+
+    _run(cluster, lambda client: edit_node(client, node, lambda machine: slow_down(machine, seconds)))
+    _say(f"{node} takes {seconds:g} s to react." if seconds else f"{node} reacts at once.")
+
+
+@command.command("reinstall")
+@click.argument("node")
+@_cluster
+def reinstall(*, node: str, **cluster: Any) -> None:
+    """Install a node's system anew: same hardware, another boot id."""
+    from gpu_control_plane.agent.hardware import reinstall as change  # noqa: PLC0415
+    from gpu_control_plane.agent.machines import edit_node  # noqa: PLC0415
+
+    _run(cluster, lambda client: edit_node(client, node, change))
+    _say(f"{node} was installed anew.")
+
+
+@command.command("list")
+@_cluster
+@click.option("--cards", is_flag=True, help="One line for each card.")
+def list_(*, cards: bool, **cluster: Any) -> None:
+    """Show the simulated GPU nodes, and what is wrong with them."""
+    from gpu_control_plane.agent.hardware import card_ids  # noqa: PLC0415
+    from gpu_control_plane.agent.machines import list_machines  # noqa: PLC0415
+    from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
+
+    found = _run(cluster, list_machines)
+    screen = Screen(sys.stdout)
+    if not found:
+        screen.note("There are no simulated GPU nodes. Add some: kubectl gpu simulate nodes --count 4")
+        return
+    if cards:
+        rows = [
+            (ATTENTION if (done := _done(each.machine.of(address))) else OK, (card, each.machine.profile, done))
+            for each in found
+            for card, address in card_ids(each.name, each.machine).items()
+        ]
+        screen.table(("CARD", "PROFILE", ""), rows)
+        return
+    screen.table(("NODE", "PROFILE", "CARDS", ""), [(ATTENTION if _told(each) else OK, _row(each)) for each in found])
+
+
+def _row(node: "SimulatedNode") -> tuple[str, ...]:
+    return node.name, node.machine.profile, str(node.machine.cards), _told(node)
+
+
+def _told(node: "SimulatedNode") -> str:
+    machine = node.machine
+    parts = [f"{address}: {done}" for address, card in machine.history.items() if (done := _done(card))]
+    if machine.slow_seconds:
+        parts.append(f"slow by {machine.slow_seconds:g} s")
+    if machine.reinstalled:
+        parts.append(f"reinstalled {machine.reinstalled}x")
+    return "; ".join(parts)
+
+
+def _done(card: "CardHistory") -> str:
+    """What was done to a card, in words."""
+    parts = [f"XID {code}" for code in card.xids]
+    parts += [f"{card.ecc} memory errors"] if card.ecc else []
+    parts += ["lost from the bus"] if card.lost else []
+    parts += ["taken out"] if card.pulled else []
+    parts += [f"swapped {card.swapped}x"] if card.swapped else []
+    return ", ".join(parts)
+
+
+def _change(cluster: dict[str, Any], device: str, edit: "Callable[[Machine, str], Machine]", outcome: str) -> None:
+    from gpu_control_plane.agent.machines import edit_card  # noqa: PLC0415
+
+    _run(cluster, lambda client: edit_card(client, device, edit))
+    _say(f"{device} {outcome}.")
+
+
+def _say(sentence: str) -> None:
+    from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
+
+    Screen(sys.stdout).mark(OK, sentence)
+
+
+def _run[T](cluster: dict[str, Any], work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
+    """Do the work on the cluster that the options name."""
+    import asyncio  # noqa: PLC0415
+
+    from gpu_control_plane.kube import Client, load_config  # noqa: PLC0415
+
+    async def connected() -> T:
+        async with Client(load_config(_find_kubeconfig(**cluster))) as client:
+            return await work(client)
+
+    return asyncio.run(connected())
+
+
+def _find_kubeconfig(kubeconfig: Path | None, name: str) -> Path | None:
+    """The file that was named, or KUBECONFIG as kubectl has it, else the local cluster, if it is named or exists."""
+    import os  # noqa: PLC0415
+
+    from gpu_control_plane.local.folders import cluster_folder  # noqa: PLC0415
+
+    chosen = click.get_current_context().get_parameter_source("name")
+    if kubeconfig is not None:
+        return kubeconfig
+    if os.environ.get("KUBECONFIG") and chosen is click.core.ParameterSource.DEFAULT:
+        return None
+    local = cluster_folder(name) / "kubeconfig"
+    return local if local.exists() or chosen is not click.core.ParameterSource.DEFAULT else None

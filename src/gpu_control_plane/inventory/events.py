@@ -1,0 +1,59 @@
+"""What people are told about cards and their nodes: the sentences, and where they appear."""
+
+import msgspec
+
+from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.names import EventReason
+from gpu_control_plane.kube import Condition, EventRecorder
+from gpu_control_plane.kube.conditions import TRUE
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """An Event to be written once the action it belongs to has been carried out."""
+
+    reason: str
+    note: str
+    warning: bool = False
+
+
+def detected(card: Hardware, node: str) -> Tell:
+    return Tell(EventReason.DEVICE_DETECTED, f"{card.product} found at {card.pci.address} of {node}.")
+
+
+def replaced(known: Hardware, card: Hardware, approval: str | None) -> Tell:
+    dropped = f" Its approval for the pool {approval} was dropped: approve the new card." if approval else ""
+    note = f"{_name(known)} at {card.pci.address} was exchanged for {_name(card)}.{dropped}"
+    return Tell(EventReason.DEVICE_REPLACED, note, warning=True)
+
+
+def removed(device: GPUDevice, approval: str | None) -> Tell:
+    product = device.status.hardware.product if device.status.hardware else "the card"
+    pool = f" It was approved for the pool {approval}." if approval else ""
+    return Tell(
+        EventReason.DEVICE_REMOVED, f"{product} at {device.spec.pci_address} is no longer on the PCI bus.{pool}"
+    )
+
+
+def forgotten(node: str, cards: int) -> Tell:
+    return Tell(EventReason.NODE_FORGOTTEN, f"The Node {node} has not come back. Its {cards} cards are forgotten.")
+
+
+def inventory_changed(old: Condition | None, new: Condition) -> Tell | None:
+    """Trouble is told whenever it changes, recovery once, and a good beginning not at all: each card tells itself."""
+    if old is not None and (old.status, old.reason, old.message) == (new.status, new.reason, new.message):
+        return None
+    if new.status != TRUE:
+        return Tell(new.reason, new.message, warning=True)
+    return Tell(new.reason, new.message) if old is not None and old.status != TRUE else None
+
+
+def tell(recorder: EventRecorder, about: GPUDevice | GPUNodeState, what: Tell | None) -> None:
+    if what is None:
+        return
+    say = recorder.warning if what.warning else recorder.normal
+    say(about, what.reason, what.note)
+
+
+def _name(card: Hardware) -> str:
+    return f"{card.product} ({card.uuid})" if card.uuid else card.product

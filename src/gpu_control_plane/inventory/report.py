@@ -1,0 +1,66 @@
+"""Reading what a node reports, once, so that everything behind it can be certain of it.
+
+A report is believed as a whole or not at all: where a part of it makes no sense, the rest proves nothing either.
+"""
+
+import msgspec
+
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpunodestate import MAX_CARDS
+from gpu_control_plane.api.identity import canonical_pci_address
+from gpu_control_plane.api.nodefeature import NODE, NODE_LABEL, NodeFacts, NodeFeature, read_cards, read_facts
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The cards of a node in the order of their addresses, no address twice, and what goes for all of them."""
+
+    cards: tuple[Hardware, ...]
+    facts: NodeFacts
+
+    @property
+    def complete(self) -> bool:
+        """Whether every card that the PCI bus shows is among the reported ones."""
+        return len(self.cards) == self.facts.bus_cards
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A report that makes no sense, and why."""
+
+    why: str
+
+
+def read_report(node: str, feature: NodeFeature) -> Report | Unreadable:
+    """The report in a NodeFeature of `node`."""
+    try:
+        _is_about(node, feature)
+        cards = tuple(sorted(map(_with_canonical_address, read_cards(feature)), key=lambda card: card.pci.address))
+        return _plausible(Report(cards, read_facts(feature)))
+    except ValueError as error:
+        return Unreadable(str(error))
+
+
+def _is_about(node: str, feature: NodeFeature) -> None:
+    attributes = feature.spec.features.attributes.get(NODE)
+    names = {feature.metadata.labels.get(NODE_LABEL, node)}
+    if attributes is not None:
+        names.add(attributes.elements.get("node", node))
+    if strangers := sorted(names - {node}):
+        raise ValueError(f"it is about the node {strangers[0]}, not about {node}")
+
+
+def _with_canonical_address(card: Hardware) -> Hardware:
+    address = canonical_pci_address(card.pci.address)
+    if address == card.pci.address:
+        return card
+    return msgspec.structs.replace(card, pci=msgspec.structs.replace(card.pci, address=address))
+
+
+def _plausible(report: Report) -> Report:
+    addresses = [card.pci.address for card in report.cards]
+    if twice := sorted({address for address in addresses if addresses.count(address) > 1}):
+        raise ValueError(f"two cards are said to be at {twice[0]}")
+    if len(addresses) > report.facts.bus_cards:
+        raise ValueError(f"{len(addresses)} cards are reported, but the PCI bus shows {report.facts.bus_cards}")
+    if len(addresses) > MAX_CARDS:
+        raise ValueError(f"{len(addresses)} cards are reported, and a node may have {MAX_CARDS}")
+    return report

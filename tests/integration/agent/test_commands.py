@@ -1,0 +1,55 @@
+"""`kubectl gpu simulate` as a person types it."""
+
+import pytest
+
+from gpu_control_plane.cli.main import run
+from gpu_control_plane.local import Cluster
+
+
+@pytest.fixture(autouse=True)
+def _use_the_cluster(simulated_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(simulated_cluster.kubeconfig))
+
+
+def test_nodes_are_added_once_broken_and_mended(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "nodes", "--count", "2", "--profile", "A100-80", "--cards", "4", "--prefix", "cli"]) == 0
+    assert "2 nodes with 4 x A100-80 each were added." in capsys.readouterr().out
+    assert run(["simulate", "nodes", "--count", "2", "--prefix", "cli"]) == 0
+    assert "Nothing was added; 2 existed already." in capsys.readouterr().out
+
+    for arguments in (
+        ["xid", "cli-1-0000-18-00-0", "79"],
+        ["ecc", "cli-1-0000-2a-00-0"],
+        ["lose", "cli-1/0000:3A:00.0"],
+        ["swap", "cli-2-0000-18-00-0"],
+        ["slow", "cli-2", "30"],
+        ["reinstall", "cli-2"],
+    ):
+        assert run(["simulate", *arguments]) == 0
+    capsys.readouterr()
+    assert run(["simulate", "list"]) == 0
+    shown = capsys.readouterr().out
+    faults = "0000:18:00.0: XID 79; 0000:2a:00.0: 1 memory errors; 0000:3a:00.0: lost from the bus"
+    assert faults in shown
+    assert "0000:18:00.0: swapped 1x; slow by 30 s; reinstalled 1x" in shown
+
+    assert run(["simulate", "heal", "cli-1-0000-18-00-0"]) == 0
+    assert run(["simulate", "list", "--cards"]) == 0
+    assert "XID 79" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["xid", "nobody-0000-18-00-0", "79"], "No simulated node has a card nobody-0000-18-00-0."),
+        (["lose", "nobody/nonsense"], "'nonsense' is no PCI address"),
+        (["slow", "nobody", "3"], "There is no node nobody."),
+        (["nodes", "--profile", "Voodoo2"], "There is no profile Voodoo2. Choose one of A100-80, "),
+        (["nodes", "--cards", "99"], "A simulated node has 1 to 16 cards, not 99."),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", *arguments]) == 1
+    assert sentence in capsys.readouterr().err

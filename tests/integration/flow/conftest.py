@@ -1,0 +1,28 @@
+"""A control plane with scheduler and pod life for each module of the flow, with the API installed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu_control_plane.api.install import install_crds
+from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
+from gpu_control_plane.local.progress import Quiet
+from integration.flow.stage import Stage, stage
+
+
+@pytest.fixture
+def whole_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Every component, and nothing in it but our CRDs."""
+    with Cluster(tmp_path / "cluster", ensure_binaries([*Component]), Settings(), Quiet()) as cluster:
+        install_crds(cluster.kubeconfig)
+        yield cluster
+
+
+@pytest.fixture
+async def scene(whole_cluster: Cluster, tmp_path: Path) -> AsyncIterator[Stage]:
+    """The fleet runs; the controller is the test's to start."""
+    async with stage(whole_cluster, tmp_path) as made:
+        yield made
+    await asyncio.sleep(0)

@@ -1,0 +1,153 @@
+"""A machine with cards as a cluster sees it, its agent played by the test, and the controllers at work on it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from fault_proxy import FaultProxy, Request
+from gpu_control_plane import bootstrap, inventory
+from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
+from gpu_control_plane.api.examples import h200, pci_address
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpunodestate import Driver, Injection, Monitoring, MonitoringSource, Toolkit
+from gpu_control_plane.api.names import Annotation, NodeCondition
+from gpu_control_plane.api.nodefeature import (
+    NAMESPACE,
+    NODE_LABEL,
+    NodeFacts,
+    NodeFeature,
+    NodeFeatureSpec,
+    feature_name,
+    node_feature,
+)
+from gpu_control_plane.inventory.controller import Node
+from gpu_control_plane.kube import Client, Condition, FieldManager, Runtime, Selection
+from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.events import Event
+from waiting import until, until_async
+
+AGENT = FieldManager("test-agent")
+DEFAULTS = inventory.Settings()
+FACTS = NodeFacts(
+    bus_cards=0,
+    driver=Driver(version="580.159.04"),
+    toolkit=Toolkit(injection=Injection.CDI),
+    monitoring=Monitoring(source=MonitoringSource.AGENT),
+)
+
+
+class Machine:
+    """One node. `name` is unlike any other test's, so that requests about it can be told apart."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client = client
+        self.name = name
+
+    def cards(self, count: int) -> tuple[Hardware, ...]:
+        return tuple(h200(self.name, index, count) for index in range(count))
+
+    async def register(self) -> None:
+        await self.client.create(Node, {"metadata": {"name": self.name}})
+
+    async def unregister(self) -> None:
+        await self.client.delete(Node, self.name)
+
+    async def report(self, cards: Iterable[Hardware], *, bus: int | None = None, facts: NodeFacts = FACTS) -> None:
+        """What the agent says: `bus` cards are on the bus, as many as it reports unless the test says otherwise."""
+        cards = tuple(cards)
+        facts = msgspec.structs.replace(facts, bus_cards=len(cards) if bus is None else bus)
+        await self.publish(node_feature(self.name, facts, cards))
+
+    async def publish(self, spec: NodeFeatureSpec) -> None:
+        body = {"metadata": {"labels": {NODE_LABEL: self.name}}, "spec": msgspec.to_builtins(spec)}
+        await self.client.apply(NodeFeature, feature_name(self.name), body, manager=AGENT, namespace=NAMESPACE)
+
+    async def feature_exists(self) -> bool:
+        try:
+            await self.client.get(NodeFeature, feature_name(self.name), NAMESPACE)
+        except NotFound:
+            return False
+        return True
+
+    async def devices(self) -> dict[str, GPUDevice]:
+        found = await self.client.list(GPUDevice, Selection(fields=f"spec.nodeName={self.name}"))
+        return {device.spec.pci_address: device for device in found}
+
+    async def device(self, index: int) -> GPUDevice:
+        return await self.client.get(GPUDevice, inventory_id(self.name, pci_address(index)))
+
+    async def approve(self, index: int, pool: str = "training") -> None:
+        name = inventory_id(self.name, pci_address(index))
+        await self.client.patch(GPUDevice, name, {"metadata": {"annotations": {Annotation.ASSIGNMENT.value: pool}}})
+
+    async def state(self) -> GPUNodeState | None:
+        try:
+            return await self.client.get(GPUNodeState, self.name)
+        except NotFound:
+            return None
+
+    async def condition(self, kind: NodeCondition) -> Condition | None:
+        state = await self.state()
+        return find(state.status.conditions, kind) if state is not None else None
+
+    async def until_said(self, kind: NodeCondition, reason: str) -> None:
+        """Wait for a condition with this reason."""
+
+        async def said() -> bool:
+            held = await self.condition(kind)
+            return held is not None and held.reason == reason
+
+        await until_async(said, saying=f"{kind}: {reason} on {self.name}")
+
+    async def until_events(self, *reasons: str) -> list[Event]:
+        """Wait until each of these was told about the node or one of its cards."""
+        told: list[Event] = []
+
+        async def all_told() -> bool:
+            events = await self.client.list(Event, Selection("default"))
+            told[:] = [event for event in events if event.regarding and event.regarding.name.startswith(self.name)]
+            return {event.reason for event in told} >= set(reasons)
+
+        await until_async(all_told, saying=f"Events {reasons} about {self.name}")
+        return told
+
+    def writes(self, proxy: FaultProxy) -> list[Request]:
+        """What was written about this machine, Events left out."""
+        return [request for request in proxy.writes if self.name in request.path and "/events" not in request.path]
+
+
+@asynccontextmanager
+async def controllers(
+    proxy: FaultProxy, settings: inventory.Settings = DEFAULTS, *, orderly: bool = True
+) -> AsyncIterator[Runtime]:
+    """Inventory and bootstrap at work. Without `orderly` they end as in a crash: in the middle of whatever they do."""
+    runtime = Runtime("test-inventory", config=proxy.config, elect=False, status_port=None)
+    inventory.build(runtime, settings)
+    bootstrap.build(runtime)
+    task = asyncio.create_task(runtime.run())
+    try:
+        await until(lambda: reconciles(runtime)() > 0 or task.done())
+        yield runtime
+    finally:
+        if orderly:
+            runtime.stop()
+        else:
+            task.cancel()
+        await asyncio.wait((task,))
+
+
+def reconciles(runtime: Runtime) -> Callable[[], float]:
+    """How many reconciles of inventory have ended."""
+
+    def count() -> float:
+        samples = (sample for metric in runtime.metrics.registry.collect() for sample in metric.samples)
+        return sum(
+            sample.value
+            for sample in samples
+            if sample.name == "kube_reconciles_total" and sample.labels.get("controller") == "inventory"
+        )
+
+    return count

@@ -1,0 +1,23 @@
+"""The page on the simulated fleet lists what exists."""
+
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from gpu_control_plane.agent.metrics import AgentMetrics
+from gpu_control_plane.agent.profiles import PROFILES
+from gpu_control_plane.cli.simulate import command
+
+PAGE = (Path(__file__).parents[3] / "docs" / "simulated-fleet.md").read_text()
+
+
+def test_the_page_lists_every_metric_as_the_code_describes_it() -> None:
+    for metric in vars(AgentMetrics(CollectorRegistry())).values():
+        assert f"| `{metric._name}_total` | {metric._documentation} |" in PAGE
+
+
+def test_the_page_names_every_profile_and_command() -> None:
+    for profile in PROFILES:
+        assert f"`{profile}`" in PAGE
+    for name in command.commands:
+        assert f"simulate {name}" in PAGE

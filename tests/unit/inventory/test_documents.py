@@ -1,0 +1,44 @@
+"""The page for people names every metric and every reason that inventory and bootstrap use."""
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from gpu_control_plane.api.names import EventReason, Reason
+from gpu_control_plane.bootstrap.metrics import BootstrapMetrics
+from gpu_control_plane.inventory.metrics import InventoryMetrics
+
+PAGE = (Path(__file__).parents[3] / "docs/inventory.md").read_text()
+
+
+def test_every_metric_is_described_as_it_describes_itself() -> None:
+    registry = CollectorRegistry()
+    InventoryMetrics(registry)
+    BootstrapMetrics(registry)
+    for metric in registry.collect():
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        assert f"`{name}`" in PAGE
+        assert metric.documentation in PAGE
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        Reason.CARDS_MISSING,
+        Reason.NO_DEVICES_DISCOVERED,
+        Reason.NODE_FEATURE_MISSING,
+        Reason.NODE_FEATURE_INVALID,
+        Reason.NODE_GONE,
+        Reason.INVENTORY_INCOMPLETE,
+        Reason.DRIVER_NOT_READY,
+        Reason.TOOLKIT_NOT_READY,
+        Reason.VALIDATION_FAILED,
+        EventReason.DEVICE_DETECTED,
+        EventReason.DEVICE_REMOVED,
+        EventReason.DEVICE_REPLACED,
+        EventReason.NODE_FORGOTTEN,
+    ],
+)
+def test_every_reason_has_its_line(reason: str) -> None:
+    assert f"`{reason}`" in PAGE

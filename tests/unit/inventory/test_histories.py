@@ -1,0 +1,166 @@
+"""Random histories of a machine: what must hold after each look at it, and after a crash at each write."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from gpu_control_plane.api import GPUDevice
+from gpu_control_plane.api.examples import pci_address
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.api.nodefeature import CARDS, Element, Features, Instances, NodeFeatureSpec
+from gpu_control_plane.inventory.report import Report
+from unit.inventory.world import SETTINGS, World, actions, bare, card
+
+SLOTS = 3
+MODELS = ("2335", "2330")
+
+slots = st.integers(0, SLOTS - 1)
+
+
+class Plugged(msgspec.Struct, frozen=True):
+    """The card that is really in a slot."""
+
+    uuid: str
+    model: str
+
+
+class MachineHistory(RuleBasedStateMachine):
+    """`slots` is the truth about the machine; `world` is what has been reported of it and made of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.slots: dict[int, Plugged] = {}
+        self.driver = True
+        self.cards_made = 0
+        self.nothing_there_since: datetime | None = None
+
+    @rule(slot=slots, model=st.sampled_from(MODELS))
+    def plug(self, slot: int, model: str) -> None:
+        """A card is put in, or exchanged."""
+        self.cards_made += 1
+        self.slots[slot] = Plugged(f"GPU-{self.cards_made}", model)
+
+    @rule(slot=slots)
+    def pull(self, slot: int) -> None:
+        self.slots.pop(slot, None)
+
+    @rule(there=st.booleans())
+    def change_driver(self, there: bool) -> None:
+        self.driver = there
+
+    @rule(overlooked=st.sets(slots, max_size=1))
+    def report(self, overlooked: set[int]) -> None:
+        """The agent speaks, after a reboot or whenever; it may fail to read a card that is on the bus."""
+        seen = [self._card(slot) for slot in self.slots if slot not in overlooked]
+        self.world.report(*seen, bus=len(self.slots))
+
+    @precondition(lambda self: self.world.feature is not None)
+    @rule()
+    def report_nonsense(self) -> None:
+        assert self.world.feature is not None
+        nonsense = Features(instances={CARDS: Instances(elements=(Element(attributes={"vendor": "x"}),))})
+        self.world.feature = msgspec.structs.replace(self.world.feature, spec=NodeFeatureSpec(features=nonsense))
+
+    @rule()
+    def fall_silent(self) -> None:
+        self.world.feature = None
+
+    @rule(there=st.booleans())
+    def register(self, there: bool) -> None:
+        self.world.node_exists = there
+
+    @rule(minutes=st.integers(1, 8))
+    def wait(self, minutes: int) -> None:
+        self.world.time += timedelta(minutes=minutes)
+
+    @precondition(lambda self: self.world.devices)
+    @rule(data=st.data())
+    def approve(self, data: st.DataObject) -> None:
+        self.world.approve(data.draw(st.sampled_from(sorted(self.world.addresses))))
+
+    @rule(crash_after=st.integers(0, 10))
+    def reconcile(self, crash_after: int) -> None:
+        """What is found after a crash and a new decision is what there would have been without the crash."""
+        before = dict(self.world.devices)
+        self._watch_the_clock()
+        whole, broken = self.world.copy(), self.world.copy()
+        whole.settle()
+        for action in list(actions(broken.plan()))[:crash_after]:
+            broken.carry_out(action)
+        broken.settle()
+        assert broken.objects == whole.objects
+        self.world = broken
+        for device in before.values():
+            self._judge(device)
+
+    @invariant()
+    def a_settled_node_asks_for_nothing(self) -> None:
+        settled = self.world.copy()
+        settled.settle()
+        assert settled.plan().settled
+
+    def _judge(self, device: GPUDevice) -> None:
+        """What became of a card, against the evidence that there was."""
+        after = self.world.devices.get(device.name)
+        if after is None:
+            assert self._was_gone(device), f"{device.name} was deleted without proof"
+            return
+        if Annotation.ASSIGNMENT not in device.metadata.annotations:
+            assert Annotation.ASSIGNMENT not in after.metadata.annotations
+            return
+        kept = Annotation.ASSIGNMENT in after.metadata.annotations
+        assert kept != self._was_exchanged(device), f"{device.name}: approval {'kept' if kept else 'dropped'}"
+
+    def _was_gone(self, device: GPUDevice) -> bool:
+        since, report = self.nothing_there_since, self.world.look().report
+        if since is not None:
+            return self.world.time - since >= SETTINGS.node_grace_period
+        if not isinstance(report, Report):
+            return False
+        addresses = {one.pci.address for one in report.cards}
+        return report.complete and device.spec.pci_address not in addresses
+
+    def _was_exchanged(self, device: GPUDevice) -> bool:
+        report, known = self.world.look().report, device.status.hardware
+        if not self.world.node_exists or not isinstance(report, Report) or known is None:
+            return False
+        seen = next((one for one in report.cards if one.pci.address == device.spec.pci_address), None)
+        if seen is None:
+            return False
+        if seen.uuid and known.uuid:
+            return seen.uuid != known.uuid
+        return seen.pci.device != known.pci.device
+
+    def _watch_the_clock(self) -> None:
+        """The grace period runs from the look that first finds nothing to the first that finds something."""
+        report = self.world.look().report
+        empty = isinstance(report, Report) and not report.facts.bus_cards
+        if self.world.node_exists and not empty:
+            self.nothing_there_since = None
+        elif self.nothing_there_since is None and self.world.devices:
+            self.nothing_there_since = self.world.time
+
+    def _card(self, slot: int) -> Hardware:
+        plugged = self.slots[slot]
+        if not self.driver:
+            return bare(slot, plugged.model)
+        pci = msgspec.structs.replace(card(slot).pci, device=plugged.model)
+        return card(slot, plugged.uuid, pci=pci, product=f"NVIDIA {plugged.model}")
+
+    def teardown(self) -> None:
+        """Whatever happened: a machine that is there and reports honestly is known as it is."""
+        self.world.node_exists, self.driver = True, True
+        self.report(set())
+        self.reconcile(0)
+        if self.slots:
+            known = {device.spec.pci_address: device.status.hardware for device in self.world.devices.values()}
+            assert known == {pci_address(slot): self._card(slot) for slot in self.slots}
+
+
+TestMachineHistory = MachineHistory.TestCase
+TestMachineHistory.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

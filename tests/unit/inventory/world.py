@@ -1,0 +1,149 @@
+"""A tiny API server for plans: objects in memory, and each action as the change that the real request makes."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.examples import h200
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpunodestate import Driver, Injection, Toolkit
+from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, feature_name, node_feature
+from gpu_control_plane.inventory.decide import Settings, Snapshot, decide
+from gpu_control_plane.inventory.plan import (
+    CardAction,
+    CreateNodeState,
+    DeleteDevice,
+    DeleteFeature,
+    DeleteNodeState,
+    DropApproval,
+    NodeAction,
+    Plan,
+    WriteDevice,
+    WriteHardware,
+    WriteNodeStatus,
+)
+from gpu_control_plane.inventory.report import read_report
+from gpu_control_plane.kube import ObjectMeta
+
+NODE = "worker-3"
+SETTINGS = Settings(node_grace_period=timedelta(minutes=10))
+FACTS = NodeFacts(bus_cards=0, driver=Driver(version="580"), toolkit=Toolkit(injection=Injection.CDI))
+
+
+def card(index: int = 0, uuid: str | None = "GPU-first", **changes: object) -> Hardware:
+    return msgspec.structs.replace(h200(NODE, index, 1), uuid=uuid, **changes)
+
+
+def bare(index: int = 0, device: str = "2335") -> Hardware:
+    """A card as the bus shows it, without a driver."""
+    known = card(index)
+    pci = msgspec.structs.replace(known.pci, device=device)
+    return Hardware(vendor=known.vendor, product="GH100", pci=pci)
+
+
+class World:
+    """What exists. `time` moves only when told."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+        self.node_exists = True
+        self.feature: NodeFeature | None = None
+        self.devices: dict[str, GPUDevice] = {}
+        self.state: GPUNodeState | None = None
+        self.told: list[str] = []
+
+    def report(self, *cards: Hardware, bus: int | None = None, facts: NodeFacts = FACTS) -> None:
+        facts = msgspec.structs.replace(facts, bus_cards=len(cards) if bus is None else bus)
+        born = self.feature.metadata.creation_timestamp if self.feature else self.time
+        meta = ObjectMeta(name=feature_name(NODE), creation_timestamp=born)
+        self.feature = NodeFeature(metadata=meta, spec=node_feature(NODE, facts, cards))
+
+    def approve(self, address: str, pool: str = "training") -> None:
+        device = self.at(address)
+        self._annotate(device.name, {**device.metadata.annotations, Annotation.ASSIGNMENT.value: pool})
+
+    def approval(self, address: str) -> str | None:
+        return self.at(address).metadata.annotations.get(Annotation.ASSIGNMENT)
+
+    def at(self, address: str) -> GPUDevice:
+        return next(device for device in self.devices.values() if device.spec.pci_address == address)
+
+    @property
+    def addresses(self) -> set[str]:
+        return {device.spec.pci_address for device in self.devices.values()}
+
+    def look(self) -> Snapshot:
+        return Snapshot(
+            node=NODE,
+            node_exists=self.node_exists,
+            feature=self.feature,
+            report=read_report(NODE, self.feature) if self.feature is not None else None,
+            devices=tuple(self.devices.values()),
+            state=self.state,
+            now=self.time,
+        )
+
+    def plan(self) -> Plan:
+        return decide(self.look(), SETTINGS)
+
+    def settle(self) -> Plan:
+        """Reconcile until nothing is left to do now; the last plan may ask to be called again later."""
+        for _ in range(5):
+            plan = self.plan()
+            if plan.settled:
+                return plan
+            for action in actions(plan):
+                self.carry_out(action)
+        raise AssertionError(f"does not come to rest: {self.plan()}")
+
+    def carry_out(self, action: CardAction | NodeAction) -> None:
+        if (tell := getattr(action, "tell", None)) is not None:
+            self.told.append(tell.reason)
+        match action:
+            case DropApproval(device=device):
+                kept = {k: v for k, v in device.metadata.annotations.items() if k != Annotation.ASSIGNMENT}
+                self._annotate(device.name, kept)
+            case WriteDevice(name=name, spec=spec, labels=labels):
+                held = self.devices.get(name) or GPUDevice(metadata=ObjectMeta(name=name, uid=name), spec=spec)
+                meta = msgspec.structs.replace(held.metadata, labels={**held.metadata.labels, **labels})
+                self.devices[name] = msgspec.structs.replace(held, metadata=meta)
+            case WriteHardware(name=name, hardware=hardware):
+                held = self.devices[name]
+                status = msgspec.structs.replace(held.status, hardware=hardware)
+                self.devices[name] = msgspec.structs.replace(held, status=status)
+            case DeleteDevice(device=device):
+                self.devices.pop(device.name, None)
+            case CreateNodeState(name=name):
+                self.state = self.state or GPUNodeState(metadata=ObjectMeta(name=name))
+            case WriteNodeStatus(status=status):
+                assert self.state is not None
+                self.state = msgspec.structs.replace(self.state, status=status)
+            case DeleteNodeState():
+                self.state = None
+            case DeleteFeature():
+                self.feature = None
+
+    def copy(self) -> "World":
+        """Objects are frozen, so a copy of what holds them is a copy of all."""
+        twin = World()
+        twin.__dict__.update(self.__dict__, devices=dict(self.devices), told=list(self.told))
+        return twin
+
+    @property
+    def objects(self) -> tuple[object, ...]:
+        return self.devices, self.state, self.feature
+
+    def _annotate(self, name: str, annotations: dict[str, str]) -> None:
+        held = self.devices[name]
+        meta = msgspec.structs.replace(held.metadata, annotations=annotations)
+        self.devices[name] = msgspec.structs.replace(held, metadata=meta)
+
+
+def actions(plan: Plan) -> Iterator[CardAction | NodeAction]:
+    """A plan as one of the orders in which it may be carried out."""
+    for work in plan.cards:
+        yield from work.actions
+    yield from plan.node
