@@ -1,114 +1,275 @@
-"""`make demo`: a local cluster with the GPU API, and the example controller at work in it. Safe to run again."""
+"""`make demo`: the main job on a real control plane with simulated GPU nodes. Safe to run again."""
 
-import json
-import subprocess
+import asyncio
+import contextlib
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
+from examples.workloads import Deployment, Pod, deployment
+from gpu_control_plane.agent.hardware import heal, new_machine, report_xid
+from gpu_control_plane.agent.machines import add_nodes, edit_card
+from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
+from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.install import install_crds
-from gpu_control_plane.cli.screen import OK, Screen
+from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.cli.screen import ATTENTION, OK, Screen
 from gpu_control_plane.cli.summary import show_summary
-from gpu_control_plane.kube.errors import KubeError
+from gpu_control_plane.kube import Client, FieldManager, Selection, load_config
+from gpu_control_plane.kube.errors import KubeError, NotFound
+from gpu_control_plane.kube.events import Event
 from gpu_control_plane.local import LocalError
 from gpu_control_plane.local.companions import Companion
 from gpu_control_plane.local.folders import cluster_folder
-from gpu_control_plane.local.kubectl import find_kubectl
 from gpu_control_plane.local.lifecycle import Wish, bring_up, run_beside
 from gpu_control_plane.local.status import cluster_status
 
 _NAME = "gpu"
-_TEAM = "team-vision"
-_ROOT = Path(__file__).parents[1]
-
-
-def main() -> int:
-    screen = Screen(sys.stdout)
-    try:
-        _show(screen)
-    except (LocalError, KubeError, DemoFailed) as error:
-        Screen(sys.stderr).failure(str(error))
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+_US = FieldManager("demo")
+_STATUS = ("--status-host", "127.0.0.1", "--status-port", "0")
+_COMPANIONS = (
+    Companion(name="controller", command=(sys.executable, "-m", "gpu_control_plane.controller", *_STATUS)),
+    Companion(name="agents", command=(sys.executable, "-m", "gpu_control_plane.agent", "--simulated")),
+)
+_NODES = {"h200-1": ("H200-141", 4), "h200-2": ("H200-141", 4), "l40s-1": ("L40S", 4)}
+_POOLS: dict[str, dict[str, object]] = {
+    "training": {"deviceSelector": {"include": {"products": ["*H200*"]}}},
+    "inference": {
+        "deviceSelector": {"include": {"products": ["*L40S*", "*H200*"]}},
+        "assignment": {"autoApproveSelector": {"matchLabels": {Label.PRODUCT.value: "NVIDIA-L40S"}}},
+    },
+}
 
 
 class DemoFailed(Exception):
     """A stage did not get where it should; the sentence says which one and where to look."""
 
 
-def _show(screen: Screen) -> None:
-    screen.line(screen.style("1. A real control plane, with the GPU API in it", bold=True))
-    result = bring_up(Wish(name=_NAME), screen, install_crds)
-    for sentence in result.resources:
-        screen.mark(OK, sentence)
+class Demo:
+    """The stages, in order. What an earlier run left behind is put back to the beginning first."""
 
-    screen.line()
-    screen.line(screen.style("2. A controller of 30 lines: a quota for every namespace that asks for one", bold=True))
-    command = (sys.executable, "-m", "examples.namespace_quotas")
-    log = run_beside(_NAME, Companion(name="namespace-quotas", command=command, environ={"PYTHONPATH": str(_ROOT)}))
-    screen.mark(OK, f"namespace-quotas runs; its log is {log}")
-    with screen.step(f"A namespace asks for 4 CPUs: {_TEAM}"):
-        _kubectl("apply", "-f", "-", given=_namespace(cpus="4"))
-        _until(lambda: _quota() == "4", f"{_TEAM} got no quota; look into {log}")
-    with screen.step("Somebody deletes the quota; the controller puts it back"):
-        before = _quota_uid()
-        _kubectl("delete", "resourcequota", "team", "-n", _TEAM)
-        _until(lambda: _quota() == "4" and _quota_uid() != before, f"the quota did not come back; look into {log}")
+    def __init__(self, client: Client, screen: Screen) -> None:
+        self._client = client
+        self._screen = screen
 
-    screen.line()
-    screen.line(screen.style("3. What is there now", bold=True))
-    for line in _kubectl("get", "resourcequota", "-A").splitlines():
-        screen.line(f"  {line}")
-    screen.line()
-    show_summary(screen, cluster_status(_NAME))
-    for command_line in (
-        "kubectl explain gpupool.spec",
-        f"kubectl events -n default --for namespace/{_TEAM}",
-        f"kubectl label namespace {_TEAM} example.com/cpus=8 --overwrite",
-    ):
-        screen.line(f"  {screen.style(command_line, fg='cyan')}")
+    async def run(self) -> None:
+        if await self._devices():
+            await self._start_over()
+        self._title("2. Machines with GPUs join; their cards are found")
+        await self._cards_are_found()
+        self._title("3. Two pools: one approves cards by itself, the other asks a person")
+        await self._pools_take_cards()
+        self._title("4. Pods ask for cards through resources.limits")
+        await self._pods_run()
+        self._title("5. A card moves to the other pool; its pod is not touched")
+        await self._a_card_moves()
+        self._title("6. A card breaks, and is mended")
+        await self._a_card_breaks()
+        self._title("7. What is there now")
+        await self._show()
+
+    async def _start_over(self) -> None:
+        with self._screen.step("An earlier demo was here: its pods end, its cards are released"):
+            for name in ("chat", "train"):
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(Deployment, name, "default", propagation="Foreground")
+            ours = [device for device in await self._devices() if _selected_by_training(device)]
+            for device in ours:
+                await self._approve(device.name, None)
+            await _until(lambda: self._count(_free_h200, len(ours)), "the cards were not released")
+
+    async def _cards_are_found(self) -> None:
+        for name, (profile, cards) in _NODES.items():
+            await add_nodes(self._client, [name], new_machine(profile, cards))
+        wanted = sum(cards for _, cards in _NODES.values())
+        with self._screen.step(f"{wanted} cards on {len(_NODES)} machines"):
+            await _until(
+                lambda: self._count(lambda device: device.status.state is not None, wanted), "not all cards were found"
+            )
+
+    async def _pools_take_cards(self) -> None:
+        for name, spec in _POOLS.items():
+            await self._client.apply(GPUPool, name, {"spec": spec}, manager=_US)
+        with self._screen.step("inference: its L40S cards are approved by a selector"):
+            await _until(lambda: self._count(_in("inference"), 4), "the L40S cards did not join inference")
+        free = [device for device in await self._devices() if _free_h200(device)]
+        with self._screen.step(f"training: a person approves {max(len(free) - 1, 0)} of {len(free)} cards"):
+            for device in free[:-1]:
+                await self._approve(device.name, "training")
+            await _until(
+                lambda: self._count(_in("training"), len(free) - 1, at_least=True), "the cards did not join training"
+            )
+
+    async def _pods_run(self) -> None:
+        await self._deploy("chat", "inference", 3)
+        await self._deploy("train", "training", 8)
+        with self._screen.step("3 pods of chat run"):
+            await _until(lambda: self._available("chat", 3), "chat does not run")
+        last = next((device for device in await self._devices() if _waits(device)), None)
+        if last is not None:
+            with self._screen.step("7 pods of train run; the eighth waits and is told why"):
+                await _until(lambda: self._available("train", 7), "train does not run")
+                await _until(self._explanation, "the waiting pod was not told why")
+            self._screen.mark(ATTENTION, await self._explanation() or "")
+            await self._approve(last.name, "training")
+        with self._screen.step("The last card is approved: 8 pods of train run"):
+            await _until(lambda: self._available("train", 8), "the eighth pod does not run")
+
+    async def _a_card_moves(self) -> None:
+        card = (await self._used_by("train"))[0]
+        await self._approve(card, "inference")
+        with self._screen.step(f"{card} drains: no new pod, the old one goes on"):
+            await _until(lambda: self._offered(card, expected=False), "the card was not withdrawn")
+        if not await self._available("train", 8):
+            raise DemoFailed("A running pod was disturbed.")
+        await self._deploy("train", "training", 7)
+        if card not in await self._used_by("train"):
+            self._screen.mark(OK, "its pod has ended")
+        else:
+            await self._end_pod_on(card)
+        with self._screen.step(f"{card} joins inference"):
+            await _until(lambda: self._device_is(card, _in("inference")), "the card did not move")
+
+    async def _a_card_breaks(self) -> None:
+        card = (await self._used_by("train"))[0]
+        await edit_card(self._client, card, lambda machine, address: report_xid(machine, address, 79))
+        with self._screen.step(f"XID 79 on {card}: out of service, its pod is left alone"):
+            await _until(lambda: self._device_is(card, _faulted), "the fault was not noticed")
+        await edit_card(self._client, card, heal)
+        with self._screen.step("Mended: the pool has its card back"):
+            await _until(lambda: self._device_is(card, lambda device: not _faulted(device)), "the card did not recover")
+
+    async def _show(self) -> None:
+        await _until(self._capacity_adds_up, "the pools' numbers do not add up")
+        rows = []
+        for pool in await self._client.list(GPUPool):
+            units = pool.status.units
+            counts = (units.total, units.used, units.available, units.faulted) if units else ("", "", "", "")
+            rows.append((OK, (pool.name, str(pool.status.phase), *map(str, counts), pool.resource_name)))
+        self._screen.table(("POOL", "PHASE", "CARDS", "USED", "FREE", "FAULTED", "RESOURCE"), rows)
+        self._screen.line()
+
+    # What people do.
+
+    async def _approve(self, device: str, pool: str | None) -> None:
+        await self._client.patch(GPUDevice, device, {"metadata": {"annotations": {Annotation.ASSIGNMENT.value: pool}}})
+
+    async def _deploy(self, name: str, pool: str, replicas: int) -> None:
+        body = deployment(name, pool, replicas)
+        await self._client.apply(Deployment, name, body, manager=_US, namespace="default")
+
+    async def _end_pod_on(self, card: str) -> None:
+        device = await self._client.get(GPUDevice, card)
+        for user in device.status.used_by:
+            await self._client.delete(Pod, user.pod, user.namespace)
+
+    # What can be seen.
+
+    async def _devices(self) -> list[GPUDevice]:
+        return await self._client.list(GPUDevice)
+
+    async def _count(self, what: Callable[[GPUDevice], bool], wanted: int, *, at_least: bool = False) -> bool:
+        found = sum(what(device) for device in await self._devices())
+        return found >= wanted if at_least else found == wanted
+
+    async def _device_is(self, name: str, what: Callable[[GPUDevice], bool]) -> bool:
+        return what(await self._client.get(GPUDevice, name))
+
+    async def _offered(self, card: str, *, expected: bool) -> bool:
+        device = await self._client.get(GPUDevice, card)
+        states = await self._client.list(GPUNodeState, Selection(fields=f"metadata.name={device.spec.node_name}"))
+        ordered = any(order.inventory_id == card for state in states for order in state.spec.assignments)
+        return ordered is expected
+
+    async def _used_by(self, app: str) -> list[str]:
+        devices = await self._devices()
+        return sorted(
+            device.name for device in devices if any(user.pod.startswith(f"{app}-") for user in device.status.used_by)
+        )
+
+    async def _available(self, name: str, replicas: int) -> bool:
+        return (await self._client.get(Deployment, name, "default")).status.available_replicas >= replicas
+
+    async def _capacity_adds_up(self) -> bool:
+        """Whether every card of every pool is on offer, in use or known to be broken."""
+        units = [pool.status.units for pool in await self._client.list(GPUPool)]
+        return all(each and each.used + each.reserved + each.available + each.faulted == each.total for each in units)
+
+    async def _explanation(self) -> str | None:
+        """What the youngest pod of train that waits was told."""
+        events = await self._client.list(Event, Selection("default", fields="reason=WaitingForGPU"))
+        waiting = {
+            pod.name for pod in await self._client.list(Pod, Selection("default", fields="status.phase=Pending"))
+        }
+        told = [event.note for event in events if event.regarding and event.regarding.name in waiting]
+        return told[0] if told else None
+
+    def _title(self, text: str) -> None:
+        self._screen.line()
+        self._screen.line(self._screen.style(text, bold=True))
 
 
-def _namespace(cpus: str) -> str:
-    labels = {"example.com/cpus": cpus}
-    return json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _TEAM, "labels": labels}})
+def _pool(device: GPUDevice) -> str | None:
+    return device.status.pool_ref.name if device.status.pool_ref else None
 
 
-def _quota() -> str:
-    template = "jsonpath={.status.hard.requests\\.cpu}"
-    return _kubectl("get", "resourcequota", "team", "-n", _TEAM, "--ignore-not-found", "-o", template)
+def _in(pool: str) -> Callable[[GPUDevice], bool]:
+    return lambda device: _pool(device) == pool
 
 
-def _quota_uid() -> str:
-    return _kubectl("get", "resourcequota", "team", "-n", _TEAM, "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
+def _faulted(device: GPUDevice) -> bool:
+    return device.status.state is DeviceState.FAULTED
 
 
-def _until(condition: Callable[[], bool], otherwise: str, *, within: float = 20.0) -> None:
+def _selected_by_training(device: GPUDevice) -> bool:
+    return device.status.hardware is not None and "H200" in device.status.hardware.product
+
+
+def _free_h200(device: GPUDevice) -> bool:
+    return _selected_by_training(device) and _pool(device) is None
+
+
+def _waits(device: GPUDevice) -> bool:
+    return _selected_by_training(device) and Annotation.ASSIGNMENT not in device.metadata.annotations
+
+
+async def _until(condition: Callable[[], Awaitable[object]], otherwise: str, *, within: float = 40.0) -> None:
     deadline = time.monotonic() + within
-    while not condition():
+    while not await condition():
         if time.monotonic() > deadline:
-            raise DemoFailed(f"After {within:g} s {otherwise}.")
-        time.sleep(0.1)
+            logs = cluster_folder(_NAME) / "logs"
+            raise DemoFailed(f"After {within:g} s {otherwise}. Look into {logs}/controller.log and agents.log.")
+        await asyncio.sleep(0.1)
 
 
-def _kubectl(*arguments: str, given: str | None = None) -> str:
-    program = find_kubectl()
-    if program is None:
-        raise DemoFailed("kubectl is missing from the cache. Run `kubectl gpu up` again.")
-    kubeconfig = cluster_folder(_NAME) / "kubeconfig"
-    ran = subprocess.run(
-        [str(program), "--kubeconfig", str(kubeconfig), *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ran.returncode != 0:
-        raise DemoFailed(f"`kubectl {' '.join(arguments)}` failed: {ran.stderr.strip()}")
-    return ran.stdout
+async def _stages(screen: Screen) -> None:
+    async with Client(load_config(cluster_folder(_NAME) / "kubeconfig")) as client:
+        await Demo(client, screen).run()
+
+
+def main() -> int:
+    screen = Screen(sys.stdout)
+    try:
+        screen.line(screen.style("1. A real control plane, with our controller and simulated agents", bold=True))
+        bring_up(Wish(name=_NAME, nodes=0), screen, install_crds)
+        for companion in _COMPANIONS:
+            run_beside(_NAME, companion)
+            screen.mark(OK, f"{companion.name} runs")
+        asyncio.run(_stages(screen))
+        show_summary(screen, cluster_status(_NAME))
+        for command in (
+            "kubectl get gpudevices -o wide",
+            "kubectl get pods -o wide",
+            "kubectl describe gpupool training",
+            "kubectl gpu simulate list",
+        ):
+            screen.line(f"  {screen.style(command, fg='cyan')}")
+    except (LocalError, KubeError, DemoFailed) as error:
+        Screen(sys.stderr).failure(str(error))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 if __name__ == "__main__":

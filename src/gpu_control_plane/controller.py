@@ -33,6 +33,7 @@ Examples:
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 def command(
+    *,
     without: tuple[str, ...],
     kubeconfig: Path | None,
     namespace: str,

@@ -87,7 +87,7 @@ def step(
             waits.append(looked.looked_at + LOOK_PAUSE - now)
     leaving = len(staying) < len(listed)
     joining = {card: Offer(name) for card, name in orders.items() if card not in listed}
-    if False:
+    if leaving:
         return Step(offers=staying, leaving=True, look_again=0.0)
     return Step(offers={**staying, **joining}, leaving=False, look_again=min(waits) if waits else None)
 

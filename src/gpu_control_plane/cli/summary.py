@@ -96,4 +96,8 @@ def _folders_to_add(kubectl: str | None) -> list[str]:
     ours = Path(sys.executable).with_name("kubectl-gpu")
     programs = [Path(kubectl)] if kubectl else []
     programs += [ours] if ours.exists() else []
-    return [str(program.parent) for program in programs if shutil.which(program.name) != str(program)]
+    # A tool that started us in a virtual environment has put that on PATH for us alone, not for the person's shell.
+    path = os.pathsep.join(
+        folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder != str(ours.parent)
+    )
+    return [str(program.parent) for program in programs if shutil.which(program.name, path=path) != str(program)]

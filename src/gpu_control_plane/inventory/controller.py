@@ -6,11 +6,12 @@ so that what somebody else does to them is repaired.
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
 from gpu_control_plane.inventory.act import Actor
 from gpu_control_plane.inventory.decide import Settings, Snapshot, decide
@@ -18,19 +19,13 @@ from gpu_control_plane.inventory.echoes import Echoes
 from gpu_control_plane.inventory.metrics import InventoryMetrics
 from gpu_control_plane.inventory.node_status import own_share
 from gpu_control_plane.inventory.report import Report, Unreadable, read_report
-from gpu_control_plane.kube import Key, Object, Requeue, Resource, Runtime, Selection
+from gpu_control_plane.kube import Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.errors import Invalid
 from gpu_control_plane.kube.times import utc_now
 
 _PREFIX: Final = feature_name("")
 _BY_NODE: Final = "node"
 _DEFAULTS: Final = Settings()
-
-
-class Node(Object, frozen=True):
-    """A Node as inventory sees it: it is there or not."""
-
-    resource: ClassVar[Resource] = Resource("", "v1", "Node", "nodes", namespaced=False)
 
 
 def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[], datetime] = utc_now) -> None:

@@ -7,17 +7,17 @@ process may die between any two writes and the next one goes on from what it fin
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import ClassVar
 
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import GROUP, Annotation, EventReason
+from gpu_control_plane.api.node import Node
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
-from gpu_control_plane.kube.objects import Key, Object, Resource
+from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.together import together
@@ -41,12 +41,6 @@ _PATIENCE = 3.0
 """Seconds a pod waits before it is told why: by then the pool's numbers show who took the cards."""
 
 
-class NodeLabels(Object, frozen=True):
-    """A Node as far as selectors look at it."""
-
-    resource: ClassVar[Resource] = Resource("", "v1", "Node", "nodes", namespaced=False)
-
-
 def build(runtime: Runtime, now: Callable[[], datetime] = utc_now) -> None:
     """Add the controllers for pools to a process."""
     Pools(runtime, now).start()
@@ -63,7 +57,7 @@ class Pools:
         self._devices = runtime.cache(GPUDevice)
         self._states = runtime.cache(GPUNodeState)
         self._pools = runtime.cache(GPUPool)
-        self._nodes = runtime.cache(NodeLabels)
+        self._nodes = runtime.cache(Node)
         self._waiting = runtime.cache(WaitingPod, Selection(fields="status.phase=Pending"))
         self._written_at: dict[str, float] = {}
 
