@@ -67,6 +67,8 @@ class FaultProxy:
         self._session = session
         self._upstream = upstream
         self.requests: list[Request] = []
+        self.answers: list[tuple[Request, int]] = []
+        """Requests the server has answered, with the code."""
         self.faults: list[Fault] = []
         self.config = upstream
         self._open: list[web.Request] = []
@@ -136,6 +138,7 @@ class FaultProxy:
             ssl=access.ssl,
             timeout=aiohttp.ClientTimeout(total=None),
         ) as answer:
+            self.answers.append((request, answer.status))
             if self.on_answer is not None:
                 await self.on_answer(request)
             if fault.lose_answer:

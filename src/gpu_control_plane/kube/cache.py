@@ -49,7 +49,7 @@ class Cache[T: Object]:
         self._source = source
         self._metrics = metrics or Metrics()
         # A fresh CRD answers 429 for about a second: the first pauses are short, and none is long.
-        self._backoff = backoff or Backoff(first=0.1, most=10.0)
+        self._backoff = backoff or Backoff(first=0.1, most=5.0)
         self._rng = rng or random.Random()
         self._store: Store[T] = Store()
         self._handlers: list[Callable[[T | None, T | None], None]] = []

@@ -162,7 +162,7 @@ class Leadership:
         except (AlreadyExists, Conflict):
             return False
         except (KubeError, TimeoutError) as error:
-            _log.warning("cannot take the lease", lease=self._name, why=str(error))
+            _log.warning("cannot take the lease", lease=self._name, why=str(error) or "no answer in time")
             return False
         self._valid_until = asked_at + self._timing.deadline
         return True
@@ -193,7 +193,7 @@ class Leadership:
             self._valid_until = 0.0
             raise
         except (KubeError, TimeoutError) as error:
-            _log.warning("cannot renew the lease", lease=self._name, why=str(error))
+            _log.warning("cannot renew the lease", lease=self._name, why=str(error) or "no answer in time")
             return False
         self._valid_until = asked_at + self._timing.deadline
         return True

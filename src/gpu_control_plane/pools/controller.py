@@ -114,7 +114,12 @@ class Pools:
                     resource_version=device.metadata.resource_version,
                 )
             written = await self._hand.apply(
-                GPUDevice, device.name, DeviceShare.of(plan), device, subresource="status", guarded=True
+                GPUDevice,
+                device.name,
+                DeviceShare.of(plan),
+                device,
+                subresource="status",
+                guarded=plan.change is not None,  # a claim begins or ends
             )
         except NotFound:
             return  # it was deleted meanwhile; the cache will say so
@@ -125,7 +130,8 @@ class Pools:
         """Orders first, since pods wait for them; what the node's status says about pools follows."""
         orders = OrdersShare.of(plan.assignments)
         written = await self._hand.apply(GPUNodeState, state.name, orders, state, guarded=True)
-        await self._hand.apply(GPUNodeState, state.name, NodeShare.of(plan.pools), written, subresource="status")
+        if plan.complete:
+            await self._hand.apply(GPUNodeState, state.name, NodeShare.of(plan.pools), written, subresource="status")
 
     async def _reconcile_pool(self, key: Key) -> Requeue | None:
         pool = self._pools.at(key)

@@ -72,11 +72,16 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     cards: tuple[CardPlan, ...]
     assignments: tuple[Assignment, ...]
     pools: NodePools
+    complete: bool
+    """Whether all cards of the node are known; until then its lists would be written again with every card."""
 
 
 def decide(snapshot: Snapshot) -> NodePlan:
     """The plan for a node. Deciding again after any part of it was carried out leads to the same end."""
-    cards = sorted(snapshot.devices, key=lambda device: device.spec.pci_address)
+    cards = sorted(
+        (device for device in snapshot.devices if _introduced(snapshot, device)),
+        key=lambda device: device.spec.pci_address,
+    )
     wishes = _limited(snapshot, {device.name: _wish(snapshot, device) for device in cards}, cards)
     plans = tuple(_plan(snapshot, device, wishes[device.name]) for device in cards)
     return NodePlan(
@@ -90,6 +95,7 @@ def decide(snapshot: Snapshot) -> NodePlan:
                 AssignedCard(inventory_id=plan.device.name, pool=plan.pool) for plan in plans if plan.pool is not None
             ),
         ),
+        complete=snapshot.state is not None and (snapshot.state.status.device_count or 0) <= len(cards),
     )
 
 
@@ -171,6 +177,8 @@ def _plan(snapshot: Snapshot, device: GPUDevice, wish: _Wish) -> CardPlan:
 
 def _join(snapshot: Snapshot, device: GPUDevice, wish: _Wish) -> CardPlan:
     pool = wish.pool
+    if find(device.status.conditions, DeviceCondition.HEALTHY) is None:
+        return _stand(device, None, waits=Waits.PROBE)
     if _faulted(device):
         return _stand(device, None, waits=Waits.HEALTH)
     if not _may_issue(snapshot):
@@ -217,6 +225,19 @@ def _assignment(pool: GPUPool, plan: CardPlan) -> Assignment:
         pool=pool.name,
         resources=tuple(OfferedResource(name=name, units=1) for name in pool.resource_names),
         allocation=Allocation(mode=pool.spec.allocation.mode),
+    )
+
+
+def _introduced(snapshot: Snapshot, device: GPUDevice) -> bool:
+    """Whether there is something to say about a card. A new one is left alone until its hardware, its health and the
+    readiness of its node are known: each of them changes the answer, and each answer is a write."""
+    if device.status.state is not None:
+        return True
+    conditions = snapshot.state.status.conditions if snapshot.state else ()
+    return (
+        device.status.hardware is not None
+        and find(device.status.conditions, DeviceCondition.HEALTHY) is not None
+        and find(conditions, NodeCondition.READY_FOR_POOLING) is not None
     )
 
 

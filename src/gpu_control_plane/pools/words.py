@@ -15,6 +15,7 @@ class Waits(OpenEnum):
     NODE_NOT_READY = "NodeNotReady", "the node is not ready for pooling."
     NO_POOL = "NoPool", "no pool selects the card."
     NOT_SELECTED = "NotSelected", "the approved pool does not select the card."
+    PROBE = "NotProbed", "the agent has not said yet whether the card works."
     POOL_DELETED = "PoolDeleted", "the pool is being deleted."
     POOL_MISCONFIGURED = "PoolMisconfigured", "the approved pool cannot be carried out."
     POOL_NOT_FOUND = "PoolNotFound", "there is no such pool."

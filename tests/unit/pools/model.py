@@ -55,7 +55,8 @@ class World:
         new = example_device(node=NODE, index=index, pool=None)
         if new.name in self.devices:
             return
-        self.devices[new.name] = replace(new, status=DeviceStatus(hardware=new.status.hardware))
+        status = DeviceStatus(hardware=new.status.hardware, conditions=(holds(DeviceCondition.HEALTHY, status=True),))
+        self.devices[new.name] = replace(new, status=status)
 
     def remove_card(self, name: str) -> None:
         """The card is pulled; its pod goes with it."""

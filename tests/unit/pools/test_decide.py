@@ -59,6 +59,16 @@ def held() -> World:
     return made
 
 
+def unprobed() -> World:
+    """A card that was known before, and whose agent is new."""
+    made = world(pool())
+    made.settle()
+    device = made.devices[only(made)]
+    made.devices[device.name] = replace(device, status=replace(device.status, conditions=()))
+    made.annotate(device.name, assignment="a")
+    return made
+
+
 def faulted() -> World:
     made = world(pool(), approved="a")
     made.set_healthy(only(made), healthy=False)
@@ -92,6 +102,7 @@ SHARED = PoolResource(name="gpu.example.com/shared")
     [
         (ignored, Waits.IGNORED),
         (held, Waits.HELD),
+        (unprobed, Waits.PROBE),
         (faulted, Waits.HEALTH),
         (not_ready, Waits.NODE_NOT_READY),
         (deleted, Waits.POOL_DELETED),
@@ -117,6 +128,17 @@ def test_a_card_in_no_pool_says_what_it_waits_for(make: Callable[[], World], wai
     assert [card.reason for card in plan.pools.pending] == [waits]
     assert plan.assignments == ()
     assert waits.because
+
+
+def test_a_new_card_is_left_alone_until_everything_about_it_is_known() -> None:
+    made = world(pool(), approved="a")
+    device = made.devices[only(made)]
+    for unknown in (
+        replace(device, status=replace(device.status, hardware=None)),
+        replace(device, status=replace(device.status, conditions=())),
+    ):
+        made.devices[device.name] = unknown
+        assert made.plan().cards == ()
 
 
 def test_a_node_that_is_gone_gets_no_new_orders() -> None:

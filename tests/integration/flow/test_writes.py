@@ -1,0 +1,50 @@
+"""How many writes a card costs the controller on its way from nothing into a pool, against what the API needs."""
+
+from collections import Counter
+
+from integration.flow.stage import Stage, is_product_write, pool_of
+from waiting import until, until_async
+
+CARDS = 8
+
+
+async def test_a_card_costs_four_writes_and_a_settled_node_none(scene: Stage) -> None:
+    """Created, described, approved and claimed: fewer the API does not allow, since each is another writer's field."""
+    await scene.add_pool("training", assignment={"requireAnnotation": False})
+    await scene.start_controller()
+    await scene.pool_is("training", lambda pool: pool.status.phase)
+    await scene.add_nodes("node-a", cards=CARDS)
+
+    async def pooled() -> bool:
+        devices = await scene.devices()
+        return len(devices) == CARDS and all(pool_of(device) == "training" for device in devices.values())
+
+    await until_async(pooled)
+    await scene.pool_is("training", lambda pool: pool.status.units.available == CARDS)
+    await _quiet(scene)
+    writes = Counter(_what(request.path) for request in scene.proxy.requests if is_product_write(request))
+    # Objects and approvals, hardware and claims.
+    assert (writes["gpudevices"], writes["gpudevices/status"]) == (2 * CARDS, 2 * CARDS)
+    # The node's object and its orders; inventory, bootstrap and pools each say their part once.
+    assert writes["gpunodestates"] == 2
+    assert writes["gpunodestates/status"] <= 4
+    # A pool tells its numbers at most once a second.
+    assert writes["gpupools"] == 1
+    assert writes["gpupools/status"] <= 4
+
+
+async def _quiet(scene: Stage) -> None:
+    """No write for two seconds, which also shows that a settled node costs nothing."""
+    for _ in range(10):
+        before = sum(is_product_write(request) for request in scene.proxy.requests)
+        leases = sum("/leases" in request.path for request in scene.proxy.requests)
+        await until(lambda leases=leases: sum("/leases" in r.path for r in scene.proxy.requests) > leases)
+        if sum(is_product_write(request) for request in scene.proxy.requests) == before:
+            return
+    raise AssertionError("the controller never comes to rest")
+
+
+def _what(path: str) -> str:
+    parts = path.split("/")
+    kind = next(part for part in parts if part in {"gpudevices", "gpunodestates", "gpupools", "nodefeatures"})
+    return f"{kind}/status" if parts[-1] == "status" else kind
