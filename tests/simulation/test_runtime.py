@@ -45,6 +45,10 @@ class Mirror:
                     raise ServerError(500, "InternalError", "etcd is tired")
                 case 2:
                     return Requeue(after=rng.choice((0.0, 5.0)))
+            if rng.random() < 0.2 and (written := self._world.write(key)):
+                await asyncio.sleep(rng.choice((0.0, 0.01, 3.0)))
+                self._cache.learn(written)
+                thing = self._cache.at(key)
         if thing is None:
             self.copies.pop(key, None)
         else:

@@ -46,6 +46,14 @@ class World:
                 self._oldest = self._version
         self.quiet = True
 
+    def write(self, key: Key) -> Thing | None:
+        """A write of the controller's own: the answer is what the server made of it."""
+        thing = self.things.get(key)
+        if thing is None:
+            return None
+        self._record(Thing(metadata=ObjectMeta(name=thing.name), value=thing.value + 1000, owner=thing.owner))
+        return self.things[key]
+
     def _record(self, thing: Thing, *, deleted: bool = False) -> None:
         self._version += 1
         meta = ObjectMeta(name=thing.name, resource_version=str(self._version))

@@ -88,6 +88,16 @@ class Cache[T: Object]:
     def remove_handler(self, handler: Callable[[T | None, T | None], None]) -> None:
         self._handlers.remove(handler)
 
+    def learn(self, written: T) -> None:
+        """Take over the answer to a write of our own, so that the next decision sees it without waiting for the watch.
+
+        Only a newer version of an object that is held: whether a new one matches the selection is the watch's to say,
+        and what is not newer than the watch may have been deleted since.
+        """
+        since, version = _number(self._since), _number(written.metadata.resource_version)
+        if version > since > 0 and written.key in self._store:
+            self._hold(written)
+
     @property
     def is_synced(self) -> bool:
         return self._synced.is_set()
@@ -176,11 +186,17 @@ class Cache[T: Object]:
 
     def _hold(self, item: T) -> None:
         held = self._store.get(item.key)
-        if held is not None and held.metadata.resource_version == item.metadata.resource_version:
+        if held is not None and not self._is_news(held, item):
             return
         self._store.put(item)
         for handler in self._handlers:
             handler(held, item)
+
+    @staticmethod
+    def _is_news(held: T, item: T) -> bool:
+        """Whether a version from the watch is another one than that which is held, and not one that was overtaken."""
+        old, new = held.metadata.resource_version, item.metadata.resource_version
+        return old != new and (_number(new) >= _number(old) or held.metadata.uid != item.metadata.uid)
 
     def _forget(self, key: Key) -> None:
         old = self._store.remove(key)
@@ -203,6 +219,11 @@ class Cache[T: Object]:
         if failures & (failures - 1) == 0:
             advice = _advice(error)
             _log.warning("watch interrupted", resource=self._resource, why=str(error), failures=failures, advice=advice)
+
+
+def _number(version: str | None) -> int:
+    """A resourceVersion as the number it is since Kubernetes 1.35, and has always been in its own API server."""
+    return int(version) if version and version.isdecimal() else 0
 
 
 def _hopeless(error: KubeError, deadline: float) -> bool:

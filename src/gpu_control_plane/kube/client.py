@@ -19,6 +19,7 @@ from gpu_control_plane.kube.transport import Call, Transport
 PAGE = 500
 
 Fence = Callable[[], None]
+Heed = Callable[[Object], None]
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,6 +57,7 @@ class Client:
         self.metrics = metrics or Metrics()
         self.transport = Transport(config, self.metrics, timeout=timeout)
         self._fence: Fence | None = None
+        self._heed: Heed | None = None
 
     async def __aenter__(self) -> Self:
         await self.transport.__aenter__()
@@ -66,11 +68,12 @@ class Client:
     ) -> None:
         await self.transport.__aexit__(kind, error, trace)
 
-    def fenced(self, fence: Fence) -> "Client":
-        """This client with `fence` called before every write; a fence raises when writing is no longer allowed."""
+    def fenced(self, fence: Fence | None, heed: Heed | None = None) -> "Client":
+        """This client with `fence` called before every write, which raises when writing is no longer allowed, and
+        `heed` called with what the server made of it."""
         copy = object.__new__(Client)
         copy.config, copy.metrics, copy.transport = self.config, self.metrics, self.transport
-        copy._fence = fence
+        copy._fence, copy._heed = fence, heed
         return copy
 
     async def get[T: Object](self, kind: type[T], name: str, namespace: str | None = None) -> T:
@@ -107,7 +110,8 @@ class Client:
     async def create[T: Object](self, kind: type[T], body: object, namespace: str | None = None) -> T:
         """Create an object whose body names it (`metadata.name` or `metadata.generateName`)."""
         document = _document(kind.resource, body)
-        return decoder(kind).decode(await self._write("POST", "create", kind.resource, document, namespace=namespace))
+        answer = await self._write("POST", "create", kind.resource, document, namespace=namespace)
+        return self._written(kind, answer)
 
     async def apply[T: Object](
         self,
@@ -134,7 +138,7 @@ class Client:
             content_type="application/apply-patch+yaml",
             params={"fieldManager": manager, "force": "true" if force else "false"},
         )
-        return decoder(kind).decode(answer)
+        return self._written(kind, answer)
 
     async def patch[T: Object](
         self,
@@ -161,7 +165,7 @@ class Client:
             subresource=subresource,
             content_type="application/merge-patch+json",
         )
-        return decoder(kind).decode(answer)
+        return self._written(kind, answer)
 
     async def delete(
         self,
@@ -183,6 +187,12 @@ class Client:
             **({"preconditions": preconditions} if preconditions else {}),
         }
         await self._write("DELETE", "delete", kind.resource, body, name=name, namespace=namespace)
+
+    def _written[T: Object](self, kind: type[T], answer: bytes) -> T:
+        written = decoder(kind).decode(answer)
+        if self._heed is not None:
+            self._heed(written)
+        return written
 
     async def _write(
         self,

@@ -67,7 +67,7 @@ class Runtime:
             if elect
             else None
         )
-        self.client = self.unfenced_client.fenced(self._leadership.check) if self._leadership else self.unfenced_client
+        self.client = self.unfenced_client.fenced(self._leadership.check if self._leadership else None, self._learn)
         self.events = EventRecorder(self.unfenced_client, name, self.identity)
         self.status = StatusServer(self.metrics.registry, host=status_host, port=status_port or 0)
         self._serves_status = status_port is not None
@@ -98,6 +98,12 @@ class Runtime:
     def service(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
         """Run something on every replica for as long as the process lives, such as a webhook server."""
         self._services.append(run)
+
+    def _learn(self, written: Object) -> None:
+        """What a controller writes it sees at once in its caches: deciding on an older picture would write again."""
+        for (kind, _), cache in self._caches.items():
+            if kind is type(written):
+                cache.learn(written)
 
     def stop(self) -> None:
         """Ask for an orderly end."""

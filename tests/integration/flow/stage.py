@@ -19,6 +19,7 @@ from fault_proxy import FaultProxy, Request
 from gpu_control_plane.agent.hardware import new_machine
 from gpu_control_plane.agent.machines import add_nodes
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
+from gpu_control_plane.api.gpupool import Units
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
 from gpu_control_plane.local import Cluster
@@ -155,6 +156,11 @@ async def stage(cluster: Cluster, folder: Path) -> AsyncIterator[Stage]:
 def is_product_write(request: Request) -> bool:
     """A write of a controller, as opposed to its lease and its Events."""
     return request.is_write and "/leases" not in request.path and "/events" not in request.path
+
+
+def units_of(pool: GPUPool) -> Units:
+    """The pool's units; nothing counted yet is nothing there."""
+    return pool.status.units or Units(total=0, used=0, reserved=0, available=0, faulted=0)
 
 
 def pool_of(device: GPUDevice) -> str | None:

@@ -10,7 +10,7 @@ from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.install import install_crds
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
-from integration.flow.stage import Stage, is_product_write, picture, pool_of, stage
+from integration.flow.stage import Stage, is_product_write, picture, pool_of, stage, units_of
 from waiting import until_async
 
 CARDS = tuple(f"node-a-0000-{bus}-00-0" for bus in ("18", "2a"))
@@ -166,4 +166,4 @@ async def test_the_api_server_may_be_gone_for_twenty_seconds_in_the_middle(scene
         await scene.device_is(card, lambda device: device.status.state is DeviceState.ASSIGNED, within=60)
     await scene.start_pod("worker", "training", cards=2)
     await scene.pod_is("worker", "Running", within=60)
-    await scene.pool_is("training", lambda pool: pool.status.units.used == 2)
+    await scene.pool_is("training", lambda pool: units_of(pool).used == 2)

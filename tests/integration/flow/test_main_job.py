@@ -9,7 +9,7 @@ from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.kube import Selection
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.events import Event
-from integration.flow.stage import Stage, pool_of
+from integration.flow.stage import Stage, pool_of, units_of
 from waiting import until_async
 
 FIRST, SECOND, THIRD, FOURTH = (f"{node}-0000-{bus}-00-0" for node in ("node-a", "node-b") for bus in ("18", "2a"))
@@ -40,7 +40,7 @@ async def test_the_main_job(scene: Stage) -> None:
     await scene.approve(FIRST, "training")
     await scene.pod_is("eager", "Running")
     await scene.device_is(FIRST, lambda device: [user.pod for user in device.status.used_by] == ["eager"])
-    await scene.pool_is("training", lambda pool: pool.status.units.used == 1 and pool.status.phase is PoolPhase.READY)
+    await scene.pool_is("training", lambda pool: units_of(pool).used == 1 and pool.status.phase is PoolPhase.READY)
 
     # Moving a card waits for its pod, and never touches it.
     await scene.approve(FIRST, None)
@@ -57,7 +57,7 @@ async def test_the_main_job(scene: Stage) -> None:
     # A fault takes a card out of service, not out of its pool or away from its pod; mended, it comes back.
     await edit_card(scene.client, FIRST, lambda machine, address: report_xid(machine, address, 79))
     await scene.device_is(FIRST, lambda device: device.status.state is DeviceState.FAULTED)
-    await scene.pool_is("research", lambda pool: pool.status.units.faulted == 1)
+    await scene.pool_is("research", lambda pool: units_of(pool).faulted == 1)
     assert await scene.phase("curious") == "Running"
     await edit_card(scene.client, FIRST, heal)
     await scene.device_is(FIRST, lambda device: device.status.state is DeviceState.ASSIGNED)

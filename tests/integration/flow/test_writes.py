@@ -1,8 +1,9 @@
 """How many writes a card costs the controller on its way from nothing into a pool, against what the API needs."""
 
 from collections import Counter
+from functools import partial
 
-from integration.flow.stage import Stage, is_product_write, pool_of
+from integration.flow.stage import Stage, is_product_write, pool_of, units_of
 from waiting import until, until_async
 
 CARDS = 8
@@ -20,7 +21,7 @@ async def test_a_card_costs_four_writes_and_a_settled_node_none(scene: Stage) ->
         return len(devices) == CARDS and all(pool_of(device) == "training" for device in devices.values())
 
     await until_async(pooled)
-    await scene.pool_is("training", lambda pool: pool.status.units.available == CARDS)
+    await scene.pool_is("training", lambda pool: units_of(pool).available == CARDS)
     await _quiet(scene)
     writes = Counter(_what(request.path) for request in scene.proxy.requests if is_product_write(request))
     # Objects and approvals, hardware and claims.
@@ -38,10 +39,14 @@ async def _quiet(scene: Stage) -> None:
     for _ in range(10):
         before = sum(is_product_write(request) for request in scene.proxy.requests)
         leases = sum("/leases" in request.path for request in scene.proxy.requests)
-        await until(lambda leases=leases: sum("/leases" in r.path for r in scene.proxy.requests) > leases)
+        await until(partial(_renewed, scene, leases))
         if sum(is_product_write(request) for request in scene.proxy.requests) == before:
             return
     raise AssertionError("the controller never comes to rest")
+
+
+def _renewed(scene: Stage, before: int) -> bool:
+    return sum("/leases" in request.path for request in scene.proxy.requests) > before
 
 
 def _what(path: str) -> str:

@@ -13,6 +13,7 @@ from gpu_control_plane.api.examples import h200, pci_address
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import Driver, Injection, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.names import Annotation, NodeCondition
+from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import (
     NAMESPACE,
     NODE_LABEL,
@@ -22,7 +23,6 @@ from gpu_control_plane.api.nodefeature import (
     feature_name,
     node_feature,
 )
-from gpu_control_plane.inventory.controller import Node
 from gpu_control_plane.kube import Client, Condition, FieldManager, Runtime, Selection
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import NotFound

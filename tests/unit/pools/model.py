@@ -3,7 +3,9 @@
 The controller's writes are applied one by one, so that a test can let it die between any two of them.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -66,7 +68,8 @@ class World:
     def annotate(self, name: str, **annotations: str | None) -> None:
         keys = {"assignment": Annotation.ASSIGNMENT, "hold": Annotation.HOLD}
         device = self.devices[name]
-        held = {**device.metadata.annotations, **{keys[key]: value for key, value in annotations.items()}}
+        held: dict[str, str | None] = {**device.metadata.annotations}
+        held |= {keys[key]: value for key, value in annotations.items()}
         kept = {key: value for key, value in held.items() if value is not None}
         self.devices[name] = replace(device, metadata=replace(device.metadata, annotations=kept))
 
@@ -142,11 +145,13 @@ class World:
     def controller_acts(self, *, dies_after: int | None = None) -> int:
         """Carry the plan out, write by write; returns how many there were."""
         plan = self.plan()
-        writes = [lambda card=card: self._write_card(card) for card in plan.cards if self._card_differs(card)]
+        writes: list[Callable[[], None]] = [
+            partial(self._write_card, card) for card in plan.cards if self._card_differs(card)
+        ]
         if plan.assignments != self.state.spec.assignments:
-            writes.append(lambda: self._write_orders(plan))
+            writes.append(partial(self._write_orders, plan))
         if plan.pools != self.state.status.pools:
-            writes.append(lambda: self._write_pools(plan))
+            writes.append(partial(self._write_pools, plan))
         for write in writes[:dies_after]:
             write()
         for name in [pool.name for pool in self.pools.values() if pool.deleting and self._unwanted(pool.name)]:

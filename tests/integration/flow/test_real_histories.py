@@ -1,0 +1,142 @@
+"""Short random histories on the real thing: whatever people and hardware do, cards end where they belong."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpu_control_plane.agent.hardware import heal, report_xid, swap
+from gpu_control_plane.agent.machines import edit_card
+from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
+from gpu_control_plane.api.gpudevice import DeviceState
+from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.kube import Cache
+from gpu_control_plane.kube.watch import ApiSource
+from integration.flow.stage import Stage, pool_of
+from waiting import until_async
+
+CARDS = ("node-a-0000-18-00-0", "node-a-0000-2a-00-0", "node-b-0000-18-00-0")
+SELECTORS: dict[str, dict[str, object]] = {
+    "all": {},
+    "H200": {"include": {"products": ["*H200*"]}},
+    "L40S": {"include": {"products": ["*L40S*"]}},
+}
+
+_cards = st.sampled_from(CARDS)
+_steps = st.one_of(
+    st.tuples(st.just("approve"), _cards, st.sampled_from(("one", "two", "none"))),
+    st.tuples(st.just("ignore"), _cards, st.sampled_from(("true", ""))),
+    st.tuples(st.just("break"), _cards, st.just("")),
+    st.tuples(st.just("heal"), _cards, st.just("")),
+    st.tuples(st.just("swap"), _cards, st.just("")),
+    st.tuples(st.just("select"), st.sampled_from(("one", "two")), st.sampled_from(tuple(SELECTORS))),
+    st.tuples(st.just("pod"), st.sampled_from(("one", "two")), st.just("")),
+)
+
+
+class Watcher:
+    """Looks at every change of every object for what must never be seen, not even for a moment."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+
+    def device(self, old: GPUDevice | None, new: GPUDevice | None) -> None:
+        if old is not None and new is not None and pool_of(old) and pool_of(new) and pool_of(old) != pool_of(new):
+            self.broken.append(f"{new.name} went from {pool_of(old)} to {pool_of(new)} without being free in between")
+
+    def state(self, _old: GPUNodeState | None, new: GPUNodeState | None) -> None:
+        ordered = [order.inventory_id for order in new.spec.assignments] if new else []
+        plugin = new.status.plugin if new else None
+        served = [card for resource in (plugin.resources if plugin else ()) for card in resource.inventory_ids]
+        if len(ordered) != len(set(ordered)) or len(served) != len(set(served)):
+            self.broken.append(f"a card is in two pools: {ordered}, {served}")
+
+
+@asynccontextmanager
+async def watching(*caches: Cache[Any]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(cache.run()) for cache in caches]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+@pytest.fixture
+async def played(scene: Stage) -> Stage:
+    await scene.start_controller()
+    await scene.add_nodes("node-a", profile="H200-141", cards=2)
+    await scene.add_nodes("node-b", profile="L40S", cards=1)
+    for name in ("one", "two"):
+        await scene.add_pool(name)
+    await scene.devices_known(len(CARDS))
+    return scene
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(_steps, min_size=3, max_size=10))
+async def test_cards_end_where_they_belong(played: Stage, steps: list[tuple[str, str, str]]) -> None:
+    watcher = Watcher()
+    devices = Cache(GPUDevice, ApiSource(played.client, GPUDevice))
+    states = Cache(GPUNodeState, ApiSource(played.client, GPUNodeState))
+    devices.on_change(watcher.device)
+    states.on_change(watcher.state)
+    async with watching(devices, states):
+        pods = [name for number, step in enumerate(steps) if (name := await _carry_out(played, number, step))]
+        for name in pods:
+            await played.end_pod(name)
+        for card in CARDS:
+            await edit_card(played.client, card, heal)
+        await until_async(lambda: _settled(played), within=40, saying=f"the end of {steps}")
+    assert not watcher.broken
+
+
+async def _carry_out(played: Stage, number: int, step: tuple[str, str, str]) -> str | None:
+    """Do one thing; returns the name of the pod if it started one."""
+    what, which, how = step
+    match what:
+        case "approve":
+            await played.approve(which, None if how == "none" else how)
+        case "ignore":
+            await played.client.patch(GPUDevice, which, {"metadata": {"labels": {Label.IGNORE.value: how}}})
+        case "break":
+            await edit_card(played.client, which, lambda machine, address: report_xid(machine, address, 79))
+        case "heal":
+            await edit_card(played.client, which, heal)
+        case "swap":
+            await edit_card(played.client, which, swap)
+        case "select":
+            selector = SELECTORS[how] or None
+            await played.client.patch(GPUPool, which, {"spec": {"deviceSelector": selector}})
+        case "pod":
+            name = f"pod-{number}"
+            await played.start_pod(name, which)
+            return name
+    return None
+
+
+async def _settled(played: Stage) -> bool:
+    """Every card is in the pool it is approved for, if that may have it, and in none otherwise."""
+    pools = {name: await played.pool(name) for name in ("one", "two")}
+    found = await played.devices()
+    return len(found) == len(CARDS) and all(
+        pool_of(device) == _belongs(device, pools) and device.status.state in _calm(device) for device in found.values()
+    )
+
+
+def _belongs(device: GPUDevice, pools: dict[str, GPUPool]) -> str | None:
+    approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+    if approved not in pools or device.metadata.labels.get(Label.IGNORE) == "true" or device.status.hardware is None:
+        return None
+    selector = pools[approved].spec.device_selector
+    wanted = selector.include.products if selector and selector.include else ()
+    return approved if not wanted or any(w.strip("*") in device.status.hardware.product for w in wanted) else None
+
+
+def _calm(device: GPUDevice) -> tuple[DeviceState, ...]:
+    return (DeviceState.ASSIGNED,) if pool_of(device) else (DeviceState.UNASSIGNED,)
