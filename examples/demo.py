@@ -13,24 +13,19 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.install import install_crds
 from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.cli.processes import COMPANIONS
 from gpu_control_plane.cli.screen import ATTENTION, OK, Screen
 from gpu_control_plane.cli.summary import show_summary
 from gpu_control_plane.kube import Client, FieldManager, Selection, load_config
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.local import LocalError
-from gpu_control_plane.local.companions import Companion
 from gpu_control_plane.local.folders import cluster_folder
 from gpu_control_plane.local.lifecycle import Wish, bring_up, run_beside
 from gpu_control_plane.local.status import cluster_status
 
 _NAME = "gpu"
 _US = FieldManager("demo")
-_STATUS = ("--status-host", "127.0.0.1", "--status-port", "0")
-_COMPANIONS = (
-    Companion(name="controller", command=(sys.executable, "-m", "gpu_control_plane.controller", *_STATUS)),
-    Companion(name="agents", command=(sys.executable, "-m", "gpu_control_plane.agent", "--simulated")),
-)
 _NODES = {"h200-1": ("H200-141", 4), "h200-2": ("H200-141", 4), "l40s-1": ("L40S", 4)}
 _POOLS: dict[str, dict[str, object]] = {
     "training": {"deviceSelector": {"include": {"products": ["*H200*"]}}},
@@ -252,7 +247,7 @@ def main() -> int:
     try:
         screen.line(screen.style("1. A real control plane, with our controller and simulated agents", bold=True))
         bring_up(Wish(name=_NAME, nodes=0), screen, install_crds)
-        for companion in _COMPANIONS:
+        for companion in COMPANIONS:
             run_beside(_NAME, companion)
             screen.mark(OK, f"{companion.name} runs")
         asyncio.run(_stages(screen))

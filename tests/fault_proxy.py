@@ -185,19 +185,24 @@ class FaultProxy:
 
 def plain_config(server: str) -> Config:
     """A configuration for a server that wants neither TLS nor credentials."""
-
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
     with tempfile.NamedTemporaryFile("wb", suffix=".kubeconfig") as file:
-        file.write(msgspec.json.encode(document))
+        file.write(plain_kubeconfig(server))
         file.flush()
         return load_config(Path(file.name))
+
+
+def plain_kubeconfig(server: str) -> bytes:
+    """A kubeconfig for a server that wants neither TLS nor credentials."""
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+        }
+    )
 
 
 def _refusal(fault: Fault) -> web.Response:

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from gpu_control_plane.agent.freshness import Fresh
 from gpu_control_plane.agent.hardware import SIMULATED, SIMULATED_VALUE, Machine, read_machine
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.node import NodeAgent, Views
@@ -17,6 +16,7 @@ from gpu_control_plane.agent.simulated import SimulatedBackend
 from gpu_control_plane.agent.slowness import Slowness
 from gpu_control_plane.agent.views import MANAGER, Card, Node, Orders, Pod
 from gpu_control_plane.api.nodefeature import NAMESPACE, NODE_LABEL, NodeFeature
+from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.objects import Key, Object
@@ -39,7 +39,7 @@ def build(runtime: Runtime) -> None:
     cards.index("node", lambda card: (card.spec.node_name,))
 
     metrics = AgentMetrics(runtime.metrics.registry)
-    views = Views(Fresh(nodes), Fresh(orders), Fresh(cards), Fresh(pods))
+    views = Views(nodes, orders, cards, pods)
     agent = NodeAgent(views, runtime.client, metrics, now=utc_now, monotonic=_monotonic)
     publisher = Publisher(features, runtime.applier(MANAGER), metrics)
 
@@ -54,16 +54,16 @@ def build(runtime: Runtime) -> None:
             await publisher.publish(node, SimulatedBackend(node.name, machine))
         return None
 
-    serving = runtime.controller("simulated-nodes", _each(views.nodes, serve, agent.forget), workers=_WORKERS)
+    serving = runtime.controller("simulated-nodes", _each(nodes, serve, agent.forget), workers=_WORKERS)
     serving.watch(nodes, when=_matters).watch(orders, when=_matters)
     serving.watch(cards, lambda card: (Key(card.spec.node_name),), when=_matters)
     serving.watch(pods, lambda pod: (Key(pod.spec.node_name),), when=_matters)
-    publishing = runtime.controller("publications", _each(views.nodes, publish), workers=_WORKERS)
+    publishing = runtime.controller("publications", _each(nodes, publish), workers=_WORKERS)
     publishing.watch(nodes, when=_matters).watch(features, _published_for)
 
 
 def _each(
-    nodes: Fresh[Node],
+    nodes: Cache[Node],
     work: Callable[[Node, Machine | None], Awaitable[float | None]],
     forget: Callable[[str], None] = lambda _node: None,
 ) -> Callable[[Key], Awaitable[Requeue | None]]:

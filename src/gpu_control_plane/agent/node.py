@@ -12,7 +12,6 @@ import msgspec
 from gpu_control_plane.agent import orders as protocol
 from gpu_control_plane.agent.admission import Admission, admit
 from gpu_control_plane.agent.advertise import resource_changes, served
-from gpu_control_plane.agent.freshness import Fresh
 from gpu_control_plane.agent.hardware import HARDWARE, Machine, boot_id, reset, write_machine
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.orders import Offer
@@ -36,6 +35,7 @@ from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.api.gpunodestate import Plugin
 from gpu_control_plane.api.names import Annotation, DeviceCondition
 from gpu_control_plane.kube.apply import Applier, differs
+from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.conditions import FALSE, condition, find
 from gpu_control_plane.kube.errors import NotFound
@@ -43,12 +43,12 @@ from gpu_control_plane.kube.objects import FieldManager
 
 
 class Views(msgspec.Struct, frozen=True):
-    """What the fleet knows of the cluster, its own writes included."""
+    """What the fleet knows of the cluster."""
 
-    nodes: Fresh[Node]
-    orders: Fresh[Orders]
-    cards: Fresh[Card]
-    pods: Fresh[Pod]
+    nodes: Cache[Node]
+    orders: Cache[Orders]
+    cards: Cache[Card]
+    pods: Cache[Pod]
 
 
 class Memory(msgspec.Struct):
@@ -136,16 +136,13 @@ class NodeAgent:
         if seen.node.status.node_info.boot_id != boot:
             status["nodeInfo"] = {"bootID": boot}
         if status:
-            answer = await self._client.patch(Node, seen.node.name, {"status": status}, subresource="status")
-            self._views.nodes.wrote(answer)
+            await self._client.patch(Node, seen.node.name, {"status": status}, subresource="status")
 
     async def _write_answer(self, orders: Orders | None, announced: Plugin) -> None:
         if orders is None or (orders.status.plugin is None and not orders.spec.assignments and not announced.resources):
             return
         desired = OrdersAnswer(OrdersShare(announced))
-        answer = await self._hand.apply(Orders, orders.name, desired, orders, subresource="status")
-        if answer is not orders:
-            self._views.orders.wrote(answer)
+        await self._hand.apply(Orders, orders.name, desired, orders, subresource="status")
 
     async def _report_cards(self, seen: Snapshot, held: Mapping[str, tuple[User, ...]]) -> None:
         busy = frozenset(seen.addresses[name] for name in held if name in seen.addresses)
@@ -166,10 +163,9 @@ class NodeAgent:
 
     async def _write_card(self, card: Card, report: CardReport) -> None:
         try:
-            answer = await self._hand.apply(Card, card.name, report, None, subresource="status")
+            await self._hand.apply(Card, card.name, report, None, subresource="status")
         except NotFound:
             return  # It has just been deleted: the cache is about to tell.
-        self._views.cards.wrote(answer)
         before = find(card.status.conditions, DeviceCondition.HEALTHY)
         health = report.status.conditions[0]
         if health.status == FALSE and (before is None or before.status != FALSE):
@@ -187,7 +183,7 @@ class NodeAgent:
 
     async def _answer_pod(self, pod: Pod, answer: PodAnswer) -> None:
         try:
-            written = await self._client.apply(
+            await self._client.apply(
                 Pod,
                 pod.name,
                 answer,
@@ -199,7 +195,6 @@ class NodeAgent:
             )
         except NotFound:
             return  # It has just been deleted: the cache is about to tell.
-        self._views.pods.wrote(written)
 
     async def _clear_faults(self, node: Node, machine: Machine, cards: list[Card]) -> bool:
         """Reset the cards that a person says are mended; what is still wrong with them shows again at once."""
@@ -208,19 +203,17 @@ class NodeAgent:
         for card in marked:
             mended = reset(mended, card.spec.pci_address)
         if mended != machine:
-            written = await self._client.patch(
+            await self._client.patch(
                 Node,
                 node.name,
                 {"metadata": {"annotations": {HARDWARE: write_machine(mended)}}},
                 resource_version=node.metadata.resource_version,
             )
-            self._views.nodes.wrote(written)
         for card in marked:
-            cleared = await self._client.patch(
+            await self._client.patch(
                 Card,
                 card.name,
                 {"metadata": {"annotations": {str(Annotation.CLEAR_FAULT): None}}},
                 resource_version=card.metadata.resource_version,
             )
-            self._views.cards.wrote(cleared)
         return bool(marked)

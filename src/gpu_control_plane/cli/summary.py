@@ -85,7 +85,7 @@ def _next_commands(status: ClusterStatus) -> list[str]:
     return [
         *path,
         *([] if known else [f"export KUBECONFIG={status.kubeconfig}"]),
-        "kubectl get nodes",
+        f"kubectl gpu simulate nodes --count 2 --profile H200-141{option}",
         "kubectl get gpu",
         f"kubectl gpu down{option}",
     ]

@@ -11,6 +11,7 @@ _EXAMPLES = """\b
 Examples:
   kubectl gpu up                          a control plane and three simulated nodes
   kubectl gpu up --nodes 50               more nodes; those that exist stay
+  kubectl gpu up --bare                   Kubernetes and the API only, to run your own build of a controller
   kubectl gpu up --name second --port 6443  another cluster, at a port of your choice
 """
 
@@ -28,21 +29,30 @@ Examples:
     show_default=True,
     help="Seconds to wait for each component.",
 )
-def command(name: str, nodes: int, port: int | None, timeout: float) -> None:
-    """Start a real Kubernetes control plane on this machine, with the GPU API installed.
+@click.option("--bare", is_flag=True, help="Only Kubernetes and the GPU API: without our controller and agents.")
+def command(*, name: str, nodes: int, port: int | None, timeout: float, bare: bool) -> None:
+    """Start a real Kubernetes control plane on this machine, with the GPU API, our controller and simulated agents.
 
     Nothing needs root and nothing outside your home folder is touched, your kubeconfig included. Programs that are
     missing are downloaded, or built when no download host can be reached (5 to 10 minutes, once).
 
     Running it again is safe: it starts what is down and keeps what is there.
     """
+    from gpu_control_plane.cli.processes import COMPANIONS  # noqa: PLC0415
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
     from gpu_control_plane.cli.summary import show_summary  # noqa: PLC0415
-    from gpu_control_plane.local.lifecycle import Wish, bring_up  # noqa: PLC0415
+    from gpu_control_plane.local.lifecycle import Wish, bring_up, run_beside, stop_beside  # noqa: PLC0415
     from gpu_control_plane.local.status import cluster_status  # noqa: PLC0415
 
     wish = Wish(name=name, nodes=nodes, port=port, timeout=timeout)
-    result = bring_up(wish, Screen(sys.stderr), _install_api)
+    progress = Screen(sys.stderr)
+    result = bring_up(wish, progress, _install_api)
+    for companion in COMPANIONS:
+        if bare:
+            stop_beside(name, companion.name)
+            continue
+        with progress.step(f"Starting {companion.name}"):
+            run_beside(name, companion)
     screen = Screen(sys.stdout)
     for sentence in result.resources:
         screen.note(sentence)

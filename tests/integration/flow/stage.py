@@ -4,7 +4,6 @@ The controller talks to the API server through a proxy that counts its writes an
 """
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from typing import ClassVar
 
 import msgspec
 
-from fault_proxy import FaultProxy, Request
+from fault_proxy import FaultProxy, Request, plain_kubeconfig
 from gpu_control_plane.agent.hardware import new_machine
 from gpu_control_plane.agent.machines import add_nodes
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
@@ -45,7 +44,7 @@ class Stage:
         self._controller: asyncio.subprocess.Process | None = None
         self._through_proxy = folder / "controller.kubeconfig"
         folder.mkdir(exist_ok=True)
-        self._through_proxy.write_text(json.dumps(_plain_kubeconfig(proxy.config.server)))
+        self._through_proxy.write_bytes(plain_kubeconfig(proxy.config.server))
 
     async def start_controller(self) -> None:
         self._controller = await self._start("controller", self._through_proxy, *_CONTROLLER, "--status-port", "0")
@@ -181,14 +180,3 @@ def picture(devices: dict[str, GPUDevice], states: dict[str, GPUNodeState]) -> o
             },
         }
     )
-
-
-def _plain_kubeconfig(server: str) -> dict[str, object]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
