@@ -20,6 +20,7 @@ from benchmarks.report import Measurement, at_least, at_most, progress
 from gpu_control_plane.agent.hardware import new_machine
 from gpu_control_plane.agent.machines import add_nodes
 from gpu_control_plane.api import GPUDevice, GPUPool
+from gpu_control_plane.api.examples import device, manifest
 from gpu_control_plane.api.install import install
 from gpu_control_plane.kube import Client, FieldManager, load_config
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
@@ -28,6 +29,7 @@ from gpu_control_plane.local.ports import free_port
 _CARDS = 8
 _WORKERS = 32
 _RAW_WRITES = 60
+_US = FieldManager("bench")
 _CONTROL_PLANE = (Component.ETCD, Component.APISERVER)
 _READS = {"get", "list", "watch"}
 
@@ -55,7 +57,7 @@ async def measure(nodes: int) -> list[Measurement]:
 async def _measure(cluster: Cluster, client: Client, nodes: int) -> list[Measurement]:
     cards = nodes * _CARDS
     spec = {"spec": {"assignment": {"requireAnnotation": False}}}
-    await client.apply(GPUPool, "training", spec, manager=FieldManager("bench"))
+    await client.apply(GPUPool, "training", spec, manager=_US)
     raw_rate = await _raw_rate(client)
     async with (
         _running(cluster, "gpu_control_plane.controller", "--status-host", "127.0.0.1") as controller,
@@ -86,11 +88,12 @@ async def _measure(cluster: Cluster, client: Client, nodes: int) -> list[Measure
 
 
 async def _raw_rate(client: Client) -> float:
-    """Writes a second that this server takes from a bare client: the speed limit for everybody."""
-    names = [f"raw-{number}-0000-18-00-0" for number in range(_WORKERS)]
-    for number, name in enumerate(names):
-        spec = {"spec": {"nodeName": f"raw-{number}", "pciAddress": "0000:18:00.0"}}
-        await client.apply(GPUDevice, name, spec, manager=FieldManager("bench"))
+    """Writes a second of cards in full that this server takes from a bare client: the speed limit for everybody."""
+    cards = [manifest(device(node=f"raw-{number}", index=0)) for number in range(_WORKERS)]
+    names = [str(card["metadata"]["name"]) for card in cards]
+    for name, card in zip(names, cards, strict=True):
+        await client.apply(GPUDevice, name, {"spec": card["spec"]}, manager=_US)
+        await client.apply(GPUDevice, name, {"status": card["status"]}, manager=_US, subresource="status")
 
     async def send(name: str) -> None:
         for number in range(_RAW_WRITES):

@@ -78,10 +78,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(snapshot: Snapshot) -> NodePlan:
     """The plan for a node. Deciding again after any part of it was carried out leads to the same end."""
-    cards = sorted(
-        (device for device in snapshot.devices if _introduced(snapshot, device)),
-        key=lambda device: device.spec.pci_address,
-    )
+    cards = _introduced(snapshot)
     wishes = _limited(snapshot, {device.name: _wish(snapshot, device) for device in cards}, cards)
     plans = tuple(_plan(snapshot, device, wishes[device.name]) for device in cards)
     return NodePlan(
@@ -228,17 +225,26 @@ def _assignment(pool: GPUPool, plan: CardPlan) -> Assignment:
     )
 
 
-def _introduced(snapshot: Snapshot, device: GPUDevice) -> bool:
-    """Whether there is something to say about a card. A new one is left alone until its hardware, its health and the
-    readiness of its node are known: each of them changes the answer, and each answer is a write."""
-    if device.status.state is not None:
-        return True
-    conditions = snapshot.state.status.conditions if snapshot.state else ()
-    return (
-        device.status.hardware is not None
-        and find(device.status.conditions, DeviceCondition.HEALTHY) is not None
-        and find(conditions, NodeCondition.READY_FOR_POOLING) is not None
+def _introduced(snapshot: Snapshot) -> tuple[GPUDevice, ...]:
+    """The cards there is something to say about, in the order of their addresses.
+
+    New ones are left alone until the hardware and the health of all of them and the readiness of their node are known:
+    each of these changes the answer, each answer is a write, and an order for all cards costs no more than for one.
+    """
+    state = snapshot.state
+    settled = (
+        state is not None
+        and find(state.status.conditions, NodeCondition.READY_FOR_POOLING) is not None
+        and (state.status.device_count or 0) <= len(snapshot.devices)
+        and all(device.status.state is not None or _described(device) for device in snapshot.devices)
     )
+    cards = (device for device in snapshot.devices if device.status.state is not None or settled)
+    return tuple(sorted(cards, key=lambda device: device.spec.pci_address))
+
+
+def _described(device: GPUDevice) -> bool:
+    health = find(device.status.conditions, DeviceCondition.HEALTHY)
+    return device.status.hardware is not None and health is not None
 
 
 def _selected(snapshot: Snapshot, pool: GPUPool, device: GPUDevice) -> bool:

@@ -1,16 +1,14 @@
-"""The controller may be killed at every single write, and the API server may be gone: the end is the same."""
+"""The controller may be killed at every single write: the end is the same."""
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fault_proxy import Request
-from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.install import install_crds
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
-from integration.flow.stage import Stage, is_product_write, picture, pool_of, stage, units_of
+from integration.flow.stage import Stage, is_product_write, picture, pool_of, stage
 from waiting import until_async
 
 CARDS = tuple(f"node-a-0000-{bus}-00-0" for bus in ("18", "2a"))
@@ -150,20 +148,3 @@ def _without_choice(end: object) -> object:
     """Which of the two cards the pod got is the kubelet's choice, so the order in which they moved may differ."""
     assert isinstance(end, dict)
     return {"devices": sorted(end["devices"].values()), "orders": end["orders"]}
-
-
-async def test_the_api_server_may_be_gone_for_twenty_seconds_in_the_middle(scene: Stage) -> None:
-    await scene.start_controller()
-    await scene.add_nodes("node-a")
-    await scene.add_pool("training")
-    await scene.devices_known(2)
-    await scene.approve(CARDS[0], "training")
-    await asyncio.to_thread(scene.cluster.stop_component, Component.APISERVER, signal.SIGKILL)
-    await asyncio.sleep(20)  # the outage itself
-    await asyncio.to_thread(scene.cluster.start_component, Component.APISERVER)
-    await scene.approve(CARDS[1], "training")
-    for card in CARDS:
-        await scene.device_is(card, lambda device: device.status.state is DeviceState.ASSIGNED, within=60)
-    await scene.start_pod("worker", "training", cards=2)
-    await scene.pod_is("worker", "Running", within=60)
-    await scene.pool_is("training", lambda pool: units_of(pool).used == 2)
