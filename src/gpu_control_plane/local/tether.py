@@ -14,6 +14,7 @@ import sys
 _PR_SET_PDEATHSIG = 1
 _NO_LIFELINE = -1
 _CANNOT_START = 127
+_TO_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main(arguments: list[str]) -> int:
@@ -46,13 +47,17 @@ def _watch(lifeline: int, program: list[str]) -> int:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    # Signals to stop reach the whole group, so the child too: they are the child's to heed, from its first moment on.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _TO_STOP)
     child = os.fork()
     if child == 0:
         signal.set_wakeup_fd(-1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _TO_STOP)
         os._exit(_become(program))
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # they reach the whole group, so the child too
+    for number in _TO_STOP:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TO_STOP)
     while True:
         readable, _, _ = select.select([lifeline, child_ended], [], [])
         if lifeline in readable:
