@@ -1,7 +1,5 @@
 """The main job, end to end: cards found, pooled, approved, given to a pod, moved, broken, mended and pulled."""
 
-import asyncio
-
 from gpu_control_plane.agent.hardware import heal, pull, report_xid
 from gpu_control_plane.agent.machines import edit_card
 from gpu_control_plane.api import GPUPool, PoolPhase
@@ -18,6 +16,11 @@ FIRST, SECOND, THIRD, FOURTH = (f"{node}-0000-{bus}-00-0" for node in ("node-a",
 async def notes_about(scene: Stage, name: str, reason: str, namespace: str = "default") -> list[str]:
     fields = f"regarding.name={name},reason={reason}"
     return [event.note for event in await scene.client.list(Event, Selection(namespace, fields=fields))]
+
+
+async def withdrawn(scene: Stage, node: str, card: str) -> bool:
+    """Whether the node is no longer told to offer the card."""
+    return all(order.inventory_id != card for order in (await scene.states())[node].spec.assignments)
 
 
 async def test_the_main_job(scene: Stage) -> None:
@@ -76,7 +79,7 @@ async def test_the_main_job(scene: Stage) -> None:
 
     # A pool that is deleted waits for its pods and leaves nothing behind.
     await scene.client.delete(GPUPool, "research")
-    await asyncio.sleep(1)
+    await until_async(lambda: withdrawn(scene, "node-a", FIRST))
     assert await scene.phase("curious") == "Running"
     assert (await scene.pool("research")).deleting
     await scene.end_pod("curious")
