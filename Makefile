@@ -14,7 +14,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[36mmake %-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup ## Start a local cluster with the GPU API and a controller at work
+demo: setup ## Run the main job on a real control plane with simulated GPU machines
 	@$(RUN) python -m examples.demo
 
 down: setup ## Stop the local cluster and remove its data
@@ -29,8 +29,11 @@ test-fast: lint ## Run what needs no cluster (under a minute)
 test-integration: setup binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
 
-bench: setup binaries ## Measure the runtime against the API server's own limits
-	@$(RUN) python -m benchmarks
+bench: setup binaries ## Measure the runtime and the flow against the API server's own limits (10 minutes)
+	@$(RUN) python -m benchmarks runtime pooling
+
+bench-scale: setup binaries ## Pool 500 nodes of eight cards
+	@$(RUN) python -m benchmarks pooling --nodes 500
 
 lint: setup ## Check style, types, imports and generated files
 	@$(RUN) ruff format --check .
@@ -41,6 +44,8 @@ lint: setup ## Check style, types, imports and generated files
 
 generate: setup ## Write the CRDs and the API reference anew from the Python types
 	@$(RUN) python -m gpu_control_plane.api.generate
+
+docs: generate ## Write the generated pages of the documentation anew
 
 clean: ## Remove the environment and build output (the cache of binaries stays)
 	rm -rf .venv .tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -62,4 +67,4 @@ $(UV):
 	@echo "Fetching uv $(UV_VERSION)"
 	@python3 -m venv $(dir $(@D)) && $(dir $@)pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-.PHONY: help demo down test test-fast test-integration bench lint generate clean setup binaries
+.PHONY: help demo down test test-fast test-integration bench bench-scale lint generate docs clean setup binaries

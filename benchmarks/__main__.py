@@ -1,30 +1,48 @@
-"""`make bench`: the runtime against the API server's own limits, as ratios measured in one run."""
+"""`make bench` and `make bench-scale`: ratios and counts measured in one run, against the API server's own limits."""
 
-import argparse
 import asyncio
 import sys
 
+import click
+
 from benchmarks import idle, pooling, sync, writes
 from benchmarks.fleet import cluster_with
-from benchmarks.report import publish
+from benchmarks.report import Measurement, publish
 
 
-async def main(nodes: int, writes_of: int, idle_seconds: float, pooled: int) -> bool:
-    flow = await pooling.measure(pooled)
-    publish("pooling", flow)
-    async with cluster_with(nodes) as cluster:
-        found = await sync.measure(cluster.kubeconfig)
-        found += await writes.measure(cluster.kubeconfig, writes_of)
-        found += await idle.measure(cluster.kubeconfig, idle_seconds)
-    publish("runtime", found)
-    return all(measurement.met for measurement in (*flow, *found))
+@click.group(chain=True, context_settings={"help_option_names": ["-h", "--help"]})
+def benchmarks() -> None:
+    """Measure the runtime, the flow, or both: `python -m benchmarks runtime pooling`."""
+
+
+@benchmarks.command()
+@click.option("--nodes", default=5000, show_default=True, help="Nodes of eight cards each.")
+@click.option("--writes", "changed", default=5000, show_default=True, help="Objects the controller changes.")
+@click.option("--idle", "seconds", default=60.0, show_default=True, help="Seconds to watch an idle process.")
+def runtime(nodes: int, changed: int, seconds: float) -> bool:
+    """The controller runtime on its own."""
+
+    async def measure() -> list[Measurement]:
+        async with cluster_with(nodes) as cluster:
+            found = await sync.measure(cluster.kubeconfig)
+            found += await writes.measure(cluster.kubeconfig, changed)
+            return found + await idle.measure(cluster.kubeconfig, seconds)
+
+    return publish("runtime", asyncio.run(measure()))
+
+
+@benchmarks.command("pooling")
+@click.option("--nodes", default=100, show_default=True, help="Nodes of eight cards each.")
+def pooling_(nodes: int) -> bool:
+    """A fleet from nothing to pooled, with controller and agents as processes of their own."""
+    return publish("pooling", asyncio.run(pooling.measure(nodes)))
+
+
+@benchmarks.result_callback()
+def verdict(met: list[bool]) -> None:
+    """An aim that was missed is a failure, so that nobody overlooks it."""
+    sys.exit(0 if all(met) else 1)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=5000, help="nodes of eight cards each (default: 5000)")
-    parser.add_argument("--writes", type=int, default=5000, help="objects the controller changes (default: 5000)")
-    parser.add_argument("--idle", type=float, default=60.0, help="seconds to watch an idle process (default: 60)")
-    parser.add_argument("--pooled", type=int, default=500, help="nodes of eight cards to pool (default: 500)")
-    chosen = parser.parse_args()
-    sys.exit(0 if asyncio.run(main(chosen.nodes, chosen.writes, chosen.idle, chosen.pooled)) else 1)
+    benchmarks(prog_name="python -m benchmarks")

@@ -83,7 +83,7 @@ async def _measure(cluster: Cluster, client: Client, nodes: int) -> list[Measure
         at_most("the agents' writes a card", fleet.writes / cards, "", 1.6),
         at_least("all writes against the server's raw rate", writes / seconds / raw_rate, "x", 0.5),
         at_most("controller, resident", used.resident / 2**20, "MiB", 300),
-        at_most("writes in 20 idle seconds, leases left out", idle, "", 0),
+        at_most("writes of both in 20 idle seconds, leases left out", idle, "", 0),
     ]
 
 

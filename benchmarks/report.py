@@ -28,13 +28,14 @@ def at_least(name: str, value: float, unit: str, limit: float, **raw: object) ->
     return Measurement(name=name, value=value, unit=unit, aim=f"at least {limit:g}", met=value >= limit, raw=raw)
 
 
-def publish(benchmark: str, measurements: list[Measurement]) -> None:
-    """Write the JSON and show the table."""
+def publish(benchmark: str, measurements: list[Measurement]) -> bool:
+    """Write the JSON and show the table; returns whether every aim was met."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{benchmark}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(measurements)) + b"\n")
     print(table(measurements))
     print(f"written to {path}")
+    return all(found.met for found in measurements)
 
 
 def table(measurements: list[Measurement]) -> str:
