@@ -75,6 +75,10 @@ class Cache[T: Object]:
         """The objects that an index files under `value`."""
         return self._store.under(index, value)
 
+    def count(self, index: str, value: str) -> int:
+        """How many objects an index files under `value`, without gathering them."""
+        return self._store.count(index, value)
+
     def index(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
         """File objects under the values that `function` gives for them."""
         self._store.add_index(name, function)

@@ -32,6 +32,10 @@ class Store[T: Object]:
         """The objects that `index` files under `value`."""
         return list(self._indexed[index].get(value, {}).values())
 
+    def count(self, index: str, value: str) -> int:
+        """How many objects `index` files under `value`, without gathering them."""
+        return len(self._indexed[index].get(value, ()))
+
     def add_index(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
         self._index_of[name] = function
         self._indexed[name] = {}

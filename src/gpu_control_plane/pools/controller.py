@@ -85,10 +85,10 @@ class Pools:
         await together(self._write_card(card, state) for card in plan.cards)
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
-        counts = {
-            kind: len(self._devices.under(_STATE, kind)) for kind in (DeviceState.UNASSIGNED, DeviceState.RESERVED)
-        }
-        self._metrics.cards(unassigned=counts[DeviceState.UNASSIGNED], reserved=counts[DeviceState.RESERVED])
+        self._metrics.cards(
+            unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED),
+            reserved=self._devices.count(_STATE, DeviceState.RESERVED),
+        )
 
     def _snapshot(self, name: str, state: GPUNodeState | None) -> Snapshot:
         node = self._nodes.get(name)

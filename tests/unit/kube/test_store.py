@@ -38,4 +38,6 @@ def test_indexes_agree_with_the_objects(steps: list[tuple[str, list[str] | None]
     assert {item.name: item for item in store} == truth
     for index in ("tag", "late"):
         for tag in "xyz":
-            assert {item.name for item in store.under(index, tag)} == {n for n, i in truth.items() if tag in i.tags}
+            expected = {name for name, item in truth.items() if tag in item.tags}
+            assert {item.name for item in store.under(index, tag)} == expected
+            assert store.count(index, tag) == len(expected)
