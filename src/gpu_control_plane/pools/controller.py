@@ -5,8 +5,10 @@ process may die between any two writes and the next one goes on from what it fin
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
+
+import msgspec
 
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
@@ -21,6 +23,7 @@ from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.together import together
+from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, Snapshot, decide
 from gpu_control_plane.pools.events import tell_card, tell_pool
 from gpu_control_plane.pools.metrics import PoolMetrics
@@ -28,6 +31,7 @@ from gpu_control_plane.pools.rivals import faults
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.shares import DeviceShare, NodeShare, OrdersShare, PoolShare
 from gpu_control_plane.pools.status import pool_status
+from gpu_control_plane.pools.tally import Tally, standing
 from gpu_control_plane.pools.waiting import WaitingPod, explain
 from gpu_control_plane.pools.words import Waits
 
@@ -46,6 +50,14 @@ def build(runtime: Runtime, now: Callable[[], datetime] = utc_now) -> None:
     Pools(runtime, now).start()
 
 
+class _Count(msgspec.Struct):
+    """A pool's numbers and the nodes on which they may have changed since."""
+
+    tally: Tally = msgspec.field(default_factory=Tally)
+    changed: set[str] = msgspec.field(default_factory=set)
+    generation: int = 0
+
+
 class Pools:
     """The controllers for pools, on the caches they share."""
 
@@ -60,6 +72,7 @@ class Pools:
         self._nodes = runtime.cache(Node)
         self._waiting = runtime.cache(WaitingPod, Selection(fields="status.phase=Pending"))
         self._written_at: dict[str, float] = {}
+        self._counts: dict[str, _Count] = {}
 
     def start(self) -> None:
         devices, pools = self._devices, self._pools
@@ -76,6 +89,8 @@ class Pools:
         status.watch(pools)
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
         status.watch(self._states, lambda state: {Key(order.pool) for order in state.spec.assignments})
+        devices.on_change(self._note_device)
+        self._states.on_change(self._note_state)
         waiting = self._runtime.controller("pools-waiting", self._explain)
         waiting.watch(self._waiting, when=lambda _old, new: new is not None and new.unschedulable)
 
@@ -137,6 +152,7 @@ class Pools:
         pool = self._pools.at(key)
         if pool is None:
             self._written_at.pop(key.name, None)
+            self._counts.pop(key.name, None)
             return None
         if pool.deleting:
             await self._let_go(pool)
@@ -146,11 +162,8 @@ class Pools:
         wait = self._written_at.get(key.name, -_STATUS_INTERVAL) + _STATUS_INTERVAL - clock
         if wait > 0:
             return Requeue(after=wait)
-        cards = self._devices.under(_POOL, pool.name)
-        states = {card.spec.node_name: state for card in cards if (state := self._states.get(card.spec.node_name))}
-        status = pool_status(
-            pool, cards, states, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0)
-        )
+        tally = await self._count(pool)
+        status = pool_status(pool, tally, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0))
         self._metrics.capacity(pool.name, status.units)
         try:
             written = await self._hand.apply(GPUPool, pool.name, PoolShare(status), pool, subresource="status")
@@ -160,6 +173,36 @@ class Pools:
             self._written_at[key.name] = clock
             tell_pool(self._runtime.events, pool, status)
         return None
+
+    async def _count(self, pool: GPUPool) -> Tally:
+        """The pool's numbers, brought up to date for the nodes where something has changed."""
+        count = self._counts.setdefault(pool.name, _Count())
+        if count.generation != pool.metadata.generation:
+            # Another spec may mean another resource name, and every node counts differently then.
+            count.generation = pool.metadata.generation
+            count.changed |= {card.spec.node_name for card in self._devices.under(_POOL, pool.name)}
+        for number, node in enumerate(sorted(count.changed), start=1):
+            count.changed.discard(node)
+            held = [card for card in self._devices.under(_NODE, node) if pool.name in _claimed_by(card)]
+            count.tally.put(node, standing(pool, node, held, self._states.get(node)))
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+        return count.tally
+
+    def _note_device(self, old: GPUDevice | None, new: GPUDevice | None) -> None:
+        for device in (old, new):
+            if device is not None:
+                self._note(_claimed_by(device), device.spec.node_name)
+
+    def _note_state(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
+        state = new or old
+        if state is not None:
+            cards = self._devices.under(_NODE, state.name)
+            self._note({name for card in cards for name in _claimed_by(card)}, state.name)
+
+    def _note(self, pools: Iterable[str], node: str) -> None:
+        for name in pools:
+            self._counts.setdefault(name, _Count()).changed.add(node)
 
     async def _let_go(self, pool: GPUPool) -> None:
         """A pool ends when no card is claimed by it or approved for it any more."""

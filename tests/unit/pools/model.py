@@ -17,13 +17,13 @@ from gpu_control_plane.api.gpunodestate import (
     Plugin,
     PluginResource,
 )
-from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.gpupool import GPUPool, Units
 from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, Snapshot, decide
 from gpu_control_plane.pools.rivals import faults
-from gpu_control_plane.pools.status import pool_status
+from gpu_control_plane.pools.tally import standing
 
 NODE = "worker-3"
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -175,8 +175,8 @@ class World:
     def capacity_adds_up(self, *, exactly: bool) -> None:
         for pool in self.pools.values():
             cards = [device for device in self.devices.values() if self.claim(device.name) == pool.name]
-            units = pool_status(pool, cards, {NODE: self.state}, None, NOW).units
-            assert units is not None
+            share = standing(pool, NODE, cards, self.state)
+            units = share.units if share else Units(total=0, used=0, reserved=0, available=0, faulted=0)
             parts = units.used + units.reserved + units.available + units.faulted
             assert parts <= units.total == len(cards)
             if exactly:
