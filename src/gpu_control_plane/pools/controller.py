@@ -24,12 +24,13 @@ from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.together import together
 from gpu_control_plane.kube.watch import SLICE
-from gpu_control_plane.pools.decide import CardPlan, NodePlan, Snapshot, decide
+from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
 from gpu_control_plane.pools.events import tell_card, tell_pool
 from gpu_control_plane.pools.metrics import PoolMetrics
 from gpu_control_plane.pools.rivals import faults
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.shares import DeviceShare, NodeShare, OrdersShare, PoolShare
+from gpu_control_plane.pools.snapshot import Snapshot
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.pools.tally import Tally, standing
 from gpu_control_plane.pools.waiting import WaitingPod, explain

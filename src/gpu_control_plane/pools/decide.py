@@ -6,9 +6,6 @@ agent says that it is free does the claim end. A claim is written before the ord
 only while it is free, so a card is in at most one pool however often the controller dies in between.
 """
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-
 import msgspec
 
 from gpu_control_plane.api.allocation import Allocation
@@ -22,26 +19,13 @@ from gpu_control_plane.api.gpunodestate import (
     PendingCard,
 )
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.names import Annotation, DeviceCondition, Label, NodeCondition
+from gpu_control_plane.api.names import DeviceCondition, NodeCondition
 from gpu_control_plane.kube.conditions import FALSE, find, is_true
-from gpu_control_plane.pools.rivals import Fault, seniority
-from gpu_control_plane.pools.selection import selects
+from gpu_control_plane.pools.snapshot import Snapshot, claim_of
+from gpu_control_plane.pools.wishes import Wish, wishes
 from gpu_control_plane.pools.words import Waits
 
 WHO = "gpu-pools"
-
-
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a decision about one node depends on."""
-
-    node: str
-    labels: Mapping[str, str] | None
-    """Labels of the Node; None while there is no such Node."""
-    state: GPUNodeState | None
-    devices: tuple[GPUDevice, ...]
-    pools: Mapping[str, GPUPool]
-    faults: Mapping[str, Fault]
-    now: datetime
 
 
 class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +63,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 def decide(snapshot: Snapshot) -> NodePlan:
     """The plan for a node. Deciding again after any part of it was carried out leads to the same end."""
     cards = _introduced(snapshot)
-    wishes = _limited(snapshot, {device.name: _wish(snapshot, device) for device in cards}, cards)
-    plans = tuple(_plan(snapshot, device, wishes[device.name]) for device in cards)
+    wanted = wishes(snapshot, cards)
+    plans = tuple(_plan(snapshot, device, wanted[device.name]) for device in cards)
     return NodePlan(
         cards=plans,
         assignments=tuple(_assignment(snapshot.pools[plan.pool], plan) for plan in plans if plan.pool and plan.ordered),
@@ -96,71 +80,9 @@ def decide(snapshot: Snapshot) -> NodePlan:
     )
 
 
-class _Wish(msgspec.Struct, frozen=True):
-    """The pool a card should be in, or why it should be in none."""
-
-    pool: str | None
-    waits: Waits | None = None
-    approve: bool = False
-
-
-def _wish(snapshot: Snapshot, device: GPUDevice) -> _Wish:
-    """Where the card should be, as far as the card alone decides it."""
-    if device.metadata.labels.get(Label.IGNORE) == "true":
-        return _Wish(None, Waits.IGNORED)
-    approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
-    if not approved:
-        return _automatic(snapshot, device)
-    waits = _refusal(snapshot, device, approved)
-    return _Wish(None, waits) if waits else _Wish(approved)
-
-
-def _refusal(snapshot: Snapshot, device: GPUDevice, approved: str) -> Waits | None:
-    """Why the approved pool cannot have the card, if it cannot."""
-    pool = snapshot.pools.get(approved)
-    if pool is None:
-        return Waits.POOL_NOT_FOUND
-    if pool.deleting:
-        return Waits.POOL_DELETED
-    if approved in snapshot.faults:
-        return Waits.POOL_MISCONFIGURED
-    return None if _selected(snapshot, pool, device) else Waits.NOT_SELECTED
-
-
-def _automatic(snapshot: Snapshot, device: GPUDevice) -> _Wish:
-    """The oldest pool that selects the card and approves by itself, if any."""
-    open_pools = (pool for pool in snapshot.pools.values() if not pool.deleting and pool.name not in snapshot.faults)
-    interested = [pool for pool in sorted(open_pools, key=seniority) if _selected(snapshot, pool, device)]
-    if not interested:
-        return _Wish(None, Waits.NO_POOL)
-    if Annotation.HOLD in device.metadata.annotations:
-        return _Wish(None, Waits.HELD)
-    for pool in interested:
-        assignment = pool.spec.assignment
-        selector = assignment.auto_approve_selector
-        if not assignment.require_annotation or (selector and selector.matches(device.metadata.labels)):
-            return _Wish(pool.name, approve=True)
-    return _Wish(None, Waits.APPROVAL)
-
-
-def _limited(snapshot: Snapshot, wishes: dict[str, _Wish], cards: Iterable[GPUDevice]) -> dict[str, _Wish]:
-    """Wishes within each pool's `maxDevicesPerNode`: cards a pool holds come first, then those of lower address."""
-    taken: dict[str, int] = {}
-    for device in sorted(cards, key=lambda device: _claim(device) != wishes[device.name].pool):
-        name = wishes[device.name].pool
-        selector = snapshot.pools[name].spec.device_selector if name else None
-        limit = selector.max_devices_per_node if selector else None
-        if name is None or limit is None:
-            continue
-        taken[name] = taken.get(name, 0) + 1
-        if taken[name] > limit:
-            wishes[device.name] = _Wish(None, Waits.NODE_LIMIT)
-    return wishes
-
-
-def _plan(snapshot: Snapshot, device: GPUDevice, wish: _Wish) -> CardPlan:
+def _plan(snapshot: Snapshot, device: GPUDevice, wish: Wish) -> CardPlan:
     """From where the card is to where it should be, one safe step."""
-    claim = _claim(device)
+    claim = claim_of(device)
     if claim is not None and claim == wish.pool:
         ordered = _ordered(snapshot, device, claim) or _may_issue(snapshot)
         return msgspec.structs.replace(_stand(device, claim, ordered=ordered), approve=claim if wish.approve else None)
@@ -172,7 +94,7 @@ def _plan(snapshot: Snapshot, device: GPUDevice, wish: _Wish) -> CardPlan:
     return _join(snapshot, device, wish)
 
 
-def _join(snapshot: Snapshot, device: GPUDevice, wish: _Wish) -> CardPlan:
+def _join(snapshot: Snapshot, device: GPUDevice, wish: Wish) -> CardPlan:
     pool = wish.pool
     if find(device.status.conditions, DeviceCondition.HEALTHY) is None:
         return _stand(device, None, waits=Waits.PROBE)
@@ -188,7 +110,7 @@ def _join(snapshot: Snapshot, device: GPUDevice, wish: _Wish) -> CardPlan:
     return msgspec.structs.replace(plan, approve=pool if wish.approve else None)
 
 
-def _leave(snapshot: Snapshot, device: GPUDevice, claim: str, wish: _Wish) -> CardPlan:
+def _leave(snapshot: Snapshot, device: GPUDevice, claim: str, wish: Wish) -> CardPlan:
     """Withdraw the order, and end the claim once the agent says that no pod has the card any more."""
     if not _released(snapshot, device):
         return _stand(device, claim)
@@ -245,17 +167,6 @@ def _introduced(snapshot: Snapshot) -> tuple[GPUDevice, ...]:
 def _described(device: GPUDevice) -> bool:
     health = find(device.status.conditions, DeviceCondition.HEALTHY)
     return device.status.hardware is not None and health is not None
-
-
-def _selected(snapshot: Snapshot, pool: GPUPool, device: GPUDevice) -> bool:
-    """While a node is away its labels are unknown; what it was selected by stays true until they are known again."""
-    if snapshot.labels is None:
-        return _claim(device) == pool.name
-    return selects(pool, device, snapshot.labels)
-
-
-def _claim(device: GPUDevice) -> str | None:
-    return device.status.pool_ref.name if device.status.pool_ref else None
 
 
 def _faulted(device: GPUDevice) -> bool:

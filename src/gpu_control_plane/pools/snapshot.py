@@ -1,0 +1,29 @@
+"""One moment of a node, as a decision about its cards sees it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from gpu_control_plane.api.gpudevice import GPUDevice
+from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.pools.rivals import Fault
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a decision about one node depends on."""
+
+    node: str
+    labels: Mapping[str, str] | None
+    """Labels of the Node; None while there is no such Node."""
+    state: GPUNodeState | None
+    devices: tuple[GPUDevice, ...]
+    pools: Mapping[str, GPUPool]
+    faults: Mapping[str, Fault]
+    now: datetime
+
+
+def claim_of(device: GPUDevice) -> str | None:
+    """The pool that holds the card."""
+    return device.status.pool_ref.name if device.status.pool_ref else None
