@@ -249,7 +249,7 @@ def main() -> int:
         bring_up(Wish(name=_NAME, nodes=0), screen, install_crds)
         for companion in COMPANIONS:
             run_beside(_NAME, companion)
-            screen.mark(OK, f"{companion.name} runs")
+            screen.mark(OK, f"Started {companion.name}")
         asyncio.run(_stages(screen))
         show_summary(screen, cluster_status(_NAME))
         for command in (

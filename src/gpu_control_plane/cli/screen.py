@@ -21,7 +21,7 @@ IDLE = ("○", "bright_black")
 
 _WORTH_SHOWING = 2.0
 _EVERY = 10.0
-_TITLE_WIDTH = 44
+_TITLE_WIDTH = 66
 
 type Symbol = tuple[str, str]
 
