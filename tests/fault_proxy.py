@@ -72,6 +72,7 @@ class FaultProxy:
         self.faults: list[Fault] = []
         self.config = upstream
         self._open: list[web.Request] = []
+        self._cut_next = False
         self.on_request: Callable[[Request], Awaitable[None]] | None = None
         """Called before a request is passed on; `on_answer` after the server has carried it out."""
         self.on_answer: Callable[[Request], Awaitable[None]] | None = None
@@ -104,6 +105,10 @@ class FaultProxy:
     @property
     def watches(self) -> list[Request]:
         return [request for request in self.requests if request.is_watch]
+
+    def cut_inside_next_event(self) -> None:
+        """Break the stream that carries the next event in the middle of that event."""
+        self._cut_next = True
 
     def cut_streams(self) -> None:
         """Break every answer that is being streamed now."""
@@ -158,12 +163,16 @@ class FaultProxy:
             self._open.remove(incoming)
         return response
 
-    @staticmethod
     async def _pump(
-        incoming: web.Request, answer: aiohttp.ClientResponse, response: web.StreamResponse, fault: Fault
+        self, incoming: web.Request, answer: aiohttp.ClientResponse, response: web.StreamResponse, fault: Fault
     ) -> None:
         left = fault.cut_after if fault.cut_after is not None else fault.silent_after
         async for chunk in answer.content.iter_any():
+            if self._cut_next and incoming.query.get("watch") == "true":
+                self._cut_next = False
+                await response.write(chunk[: len(chunk) // 2])
+                _broken(incoming)
+                return
             if left is not None and len(chunk) >= left:
                 await response.write(chunk[:left])
                 if fault.cut_after is not None:

@@ -10,6 +10,7 @@ import pytest
 
 from gpu_control_plane.local import Binaries
 from gpu_control_plane.local.identity import identify, is_alive
+from gpu_control_plane.local.record import read_record
 from integration.local.commands import CommandLine, Kubectl
 from unit.local.patience import until
 
@@ -102,8 +103,11 @@ def test_down_leaves_nothing_and_may_be_repeated(gpu: CommandLine) -> None:
 def test_interrupting_up_leaves_nothing_running(tmp_path: Path) -> None:
     gpu = CommandLine(tmp_path)
     with gpu.start("up") as up:
-        until(lambda: any(component["pid"] for component in gpu.status()["components"]))
-        everything = [identify(pid) for pid in gpu.pids() if pid]
+        # Asking `status` would take so long that `up` might be through by then.
+        until(lambda: (record := read_record(gpu.folder)) and any(each.process for each in record.components))
+        record = read_record(gpu.folder)
+        assert record is not None
+        everything = [record.supervisor, *(component.process for component in record.components)]
         up.send_signal(signal.SIGINT)
         _out, err = up.communicate(timeout=60)
     assert up.returncode == 130
