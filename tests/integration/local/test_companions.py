@@ -52,8 +52,11 @@ def test_a_companion_is_owned_restarted_replaced_and_ended_with_the_cluster(clus
     until(lambda: f"{cluster}/kubeconfig two" in log.read_text())
 
     last = identify((shown() or first).pid or 0)
-    os.kill(cluster_status("gpu").supervisor_pid or 0, signal.SIGKILL)
-    until(lambda: not is_alive(last))
+    supervisor = identify(cluster_status("gpu").supervisor_pid or 0)
+    assert supervisor is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    # A child may be gone a moment before its owner is.
+    until(lambda: not is_alive(last) and not is_alive(supervisor))
     bring_up(Wish(nodes=0), Quiet(), lambda _kubeconfig: [])
     until(lambda: (now := shown()) and now.ready)
 
