@@ -8,12 +8,9 @@ from typing import ClassVar
 import pytest
 
 from gpu_control_plane.kube import Client, Object, Resource, load_config
-from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 
 CONTROL_PLANE = (Component.ETCD, Component.APISERVER)
-
-StartCluster = Callable[[Settings], Cluster]
 
 
 class Namespace(Object, frozen=True):
@@ -57,7 +54,3 @@ async def namespace(client: Client) -> str:
     """A new namespace. It stays behind: the server goes with the test session."""
     made = await client.create(Namespace, {"metadata": {"generateName": f"test-{secrets.token_hex(2)}-"}})
     return made.name
-
-
-def inside(namespace: str) -> Selection:
-    return Selection(namespace=namespace)
