@@ -17,8 +17,8 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.report import Measurement, at_least, at_most, progress
-from gpu_control_plane.agent.hardware import new_machine
-from gpu_control_plane.agent.machines import add_nodes
+from gpu_control_plane.agent.backends.hardware import new_machine
+from gpu_control_plane.agent.fleet.machines import add_nodes
 from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.examples import device, manifest
 from gpu_control_plane.api.install import install

@@ -43,7 +43,7 @@ def agent(
     """
     if not simulated:
         raise click.UsageError("Only simulated nodes are served so far: add --simulated.")
-    from gpu_control_plane.agent.fleet import NAME, build  # noqa: PLC0415
+    from gpu_control_plane.agent.fleet.process import NAME, build  # noqa: PLC0415
     from gpu_control_plane.kube import main  # noqa: PLC0415
 
     options = {"kubeconfig": kubeconfig, "elect": elect, "namespace": namespace, "status_port": status_port}

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.backend import Signals
+from gpu_control_plane.agent.backends.interface import Signals
 
 DOUBLE_BIT_ECC: Final = 48
 FALLEN_OFF: Final = 79

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpu_control_plane.agent.backend import Backend
+from gpu_control_plane.agent.backends.interface import Inventory
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api.nodefeature import (
@@ -30,7 +30,7 @@ class Publication(msgspec.Struct, frozen=True):
     spec: NodeFeatureSpec
 
 
-def publication(node: Node, backend: Backend) -> Publication:
+def publication(node: Node, backend: Inventory) -> Publication:
     """What to publish about a node."""
     owner = OwnerReference(api_version="v1", kind="Node", name=node.name, uid=node.metadata.uid)
     return Publication(
@@ -59,7 +59,7 @@ class Publisher:
         self._hand = hand
         self._metrics = metrics
 
-    async def publish(self, node: Node, backend: Backend) -> None:
+    async def publish(self, node: Node, backend: Inventory) -> None:
         name = feature_name(node.name)
         desired = publication(node, backend)
         if says(self._features.get(name, NAMESPACE), desired):

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.backend import Readings, Signals
+from gpu_control_plane.agent.backends.interface import Readings, Signals
 from gpu_control_plane.api.gpudevice import Telemetry
 
 _BUSY_PERCENT: Final = 5

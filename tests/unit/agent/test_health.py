@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gpu_control_plane.agent.backend import Readings, Signals
+from gpu_control_plane.agent.backends.interface import Readings, Signals
 from gpu_control_plane.agent.health import WORKS, verdict
 from gpu_control_plane.agent.telemetry import worth_telling
 

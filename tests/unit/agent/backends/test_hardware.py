@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpu_control_plane.agent.hardware import (
+from gpu_control_plane.agent.backends.hardware import (
     HARDWARE,
     CardHistory,
     Machine,
@@ -23,8 +23,8 @@ from gpu_control_plane.agent.hardware import (
     swap,
     write_machine,
 )
-from gpu_control_plane.agent.profiles import PROFILES, pci_address
-from gpu_control_plane.agent.simulated import SimulatedBackend
+from gpu_control_plane.agent.backends.profiles import PROFILES, pci_address
+from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpudevice import Hardware
 

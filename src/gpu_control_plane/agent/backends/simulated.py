@@ -3,9 +3,9 @@
 from typing import Final
 
 from gpu_control_plane import __version__
-from gpu_control_plane.agent.backend import Readings, Signals
-from gpu_control_plane.agent.hardware import Machine, boot_id, card_uuid
-from gpu_control_plane.agent.profiles import PROFILES, Load, numa_node
+from gpu_control_plane.agent.backends.hardware import Machine, boot_id, card_uuid
+from gpu_control_plane.agent.backends.interface import Readings, Signals
+from gpu_control_plane.agent.backends.profiles import PROFILES, Load, numa_node
 from gpu_control_plane.api.gpudevice import PCI, Hardware, Vendor
 from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Injection, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.nodefeature import NodeFacts

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.agent.admission import Admission, admit
-from gpu_control_plane.agent.placement import Grant, Need, Shortage, Spot, choose, place
-from gpu_control_plane.agent.pods import allocated, is_extended, needs
+from gpu_control_plane.agent.fleet.admission import Admission, admit
+from gpu_control_plane.agent.fleet.placement import Grant, Need, Shortage, Spot, choose, place
+from gpu_control_plane.agent.fleet.pods import allocated, is_extended, needs
 from gpu_control_plane.agent.views import Container, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Resources
 from gpu_control_plane.kube import ObjectMeta
 

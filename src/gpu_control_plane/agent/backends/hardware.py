@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.profiles import MOST_CARDS, PROFILES, pci_address
+from gpu_control_plane.agent.backends.profiles import MOST_CARDS, PROFILES, pci_address
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.kube.errors import KubeError
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from gpu_control_plane.agent.placement import Grant, Need, Shortage, Spot, place
-from gpu_control_plane.agent.pods import grants, needs, users
+from gpu_control_plane.agent.fleet.placement import Grant, Need, Shortage, Spot, place
+from gpu_control_plane.agent.fleet.pods import grants, needs, users
 from gpu_control_plane.agent.views import NodeStatus, Pod
 from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.api.names import GROUP

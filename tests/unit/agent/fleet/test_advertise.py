@@ -1,7 +1,7 @@
 """What the Node says, as a kubelet would write it."""
 
-from gpu_control_plane.agent.advertise import resource_changes
-from gpu_control_plane.agent.slowness import Slowness
+from gpu_control_plane.agent.fleet.advertise import resource_changes
+from gpu_control_plane.agent.fleet.slowness import Slowness
 from gpu_control_plane.agent.views import NodeStatus
 from gpu_control_plane.api.gpunodestate import Plugin, PluginResource
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from gpu_control_plane.agent.placement import Grant, Need, Shortage
+from gpu_control_plane.agent.fleet.placement import Grant, Need, Shortage
 from gpu_control_plane.agent.views import ALLOCATED, UNEXPECTED_ADMISSION, Container, Pod
 from gpu_control_plane.api.gpudevice import User
 

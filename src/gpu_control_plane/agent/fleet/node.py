@@ -10,15 +10,15 @@ from datetime import datetime
 import msgspec
 
 from gpu_control_plane.agent import orders as protocol
-from gpu_control_plane.agent.admission import Admission, admit
-from gpu_control_plane.agent.advertise import resource_changes, served
-from gpu_control_plane.agent.hardware import HARDWARE, Machine, boot_id, reset, write_machine
+from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, boot_id, reset, write_machine
+from gpu_control_plane.agent.backends.simulated import SimulatedBackend
+from gpu_control_plane.agent.fleet.admission import Admission, admit
+from gpu_control_plane.agent.fleet.advertise import resource_changes, served
+from gpu_control_plane.agent.fleet.placement import Shortage
+from gpu_control_plane.agent.fleet.pods import PodAnswer, allocated, grants, needs, refused
+from gpu_control_plane.agent.fleet.snapshot import Snapshot, snapshot
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.orders import Offer
-from gpu_control_plane.agent.placement import Shortage
-from gpu_control_plane.agent.pods import PodAnswer, allocated, grants, needs, refused
-from gpu_control_plane.agent.simulated import SimulatedBackend
-from gpu_control_plane.agent.snapshot import Snapshot, snapshot
 from gpu_control_plane.agent.telemetry import worth_telling
 from gpu_control_plane.agent.views import (
     MANAGER,

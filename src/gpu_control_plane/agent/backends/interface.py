@@ -1,0 +1,204 @@
+"""What the agent asks of the hardware below it, whatever that is: a vendor's library, the bare PCI bus, a simulation.
+
+Small on purpose. Every capability is optional: a card that cannot tell leaves the field empty, and nobody above may
+take that for a fault. Calls are plain and may block: whoever has an event loop makes them in a thread.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.nodefeature import NodeFacts
+
+
+class BackendError(Exception):
+    """The hardware, or the driver above it, refused; the sentence says what and why."""
+
+
+class DriverUnavailable(BackendError):
+    """There is no driver to talk to: not installed, not loaded, or of another version than its library."""
+
+
+class CardLost(BackendError):
+    """The card no longer answers."""
+
+
+class NotSupported(BackendError):
+    """This hardware or driver cannot do that."""
+
+
+class NotPermitted(BackendError):
+    """The agent lacks the right to do that."""
+
+
+class InUse(BackendError):
+    """Somebody still uses what was to be changed."""
+
+
+class NoRoom(BackendError):
+    """The card has no place left for a MIG instance of this kind."""
+
+
+class Recovery(enum.IntEnum):
+    """What the driver says would bring a card back."""
+
+    NONE = 0
+    RESET = 1
+    REBOOT = 2
+    DRAIN_P2P = 3
+    DRAIN_AND_RESET = 4
+    RECOVER_IMEX = 5
+
+
+class Signals(msgspec.Struct, frozen=True, kw_only=True):
+    """What speaks about the health of one card. The defaults are those of a card that has nothing to report."""
+
+    xids: tuple[int, ...] = ()
+    """Error reports of the driver since the card was last cleared, oldest first."""
+    lost: bool = False
+    """The card no longer answers on the bus."""
+    uncorrected_ecc: int = 0
+    """Uncorrected memory errors since the driver was loaded."""
+    remap_failed: bool = False
+    """A bad row of memory could not be replaced by a spare one."""
+    remap_pending: bool = False
+    """A bad row of memory will be replaced at the next reset."""
+    overheated: bool = False
+    """The card has slowed itself down to protect itself."""
+    recovery: Recovery = Recovery.NONE
+    """What the driver asks for."""
+
+
+class Readings(msgspec.Struct, frozen=True, kw_only=True):
+    """What one card measures at the moment; None where it does not tell."""
+
+    temperature: int | None = None
+    """Degrees Celsius."""
+    power: int | None = None
+    """Watts."""
+    utilisation: int | None = None
+    """Percent."""
+    memory_used: int | None = None
+    """MiB."""
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True):
+    """What matters on the node itself and is of no interest to the cluster."""
+
+    index: int
+    """The card's number in the driver's own order, for people and labels; never an identity."""
+    minor: int | None = None
+    """The number of its device file."""
+    serial: str | None = None
+    pci_root: str | None = None
+    """The root port or host bridge above it, such as `pci0000:16`."""
+    links: Mapping[str, int] = {}
+    """How many NVLinks lead to which other card, by PCI address."""
+    clique: str | None = None
+    """`<cluster>.<clique>` on an NVLink fabric."""
+
+
+class DeviceFile(msgspec.Struct, frozen=True):
+    """A device file that a container needs."""
+
+    path: str
+    """Where the container sees it."""
+    host_path: str = ""
+    """Where it really is; the same place when empty."""
+
+    @property
+    def source(self) -> str:
+        return self.host_path or self.path
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """A MIG instance that exists: a GPU instance with one compute instance that spans it."""
+
+    profile: str
+    """As the driver spells it, such as `1g.18gb+me`."""
+    start: int
+    """First memory slice."""
+    size: int
+    """Memory slices."""
+    uuid: str
+    gpu_instance: int
+    compute_instance: int
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """A program on a card."""
+
+    pid: int
+    memory_mib: int | None = None
+    utilisation: int | None = None
+    """Percent of the card's time."""
+    instance: str | None = None
+    """UUID of the MIG instance it runs on."""
+
+
+class Inventory(Protocol):
+    """What can be said about the cards of a node without doing anything with them."""
+
+    def facts(self) -> NodeFacts:
+        """The node as a whole: driver, toolkit, and how many cards the bus shows."""
+
+    def cards(self) -> tuple[Hardware, ...]:
+        """Every card, in the order of their addresses."""
+
+
+class Backend(Inventory, Protocol):
+    """The cards of one node. Cards are named by PCI address, as `Hardware.pci.address` has it."""
+
+    def open(self) -> None:
+        """Take hold of the driver; raises DriverUnavailable. Opening twice is no error."""
+
+    def close(self) -> None:
+        """Let go of the driver and of every device file, so that it can be unloaded. Closing twice is no error."""
+
+    def details(self, address: str) -> Details:
+        """What only the node itself wants to know of a card."""
+
+    def signals(self, address: str) -> Signals:
+        """The health of the card at this address, probed now."""
+
+    def clear(self, address: str) -> None:
+        """Forget the error reports of this card: it has been mended, or has proven itself."""
+
+    def wait(self, seconds: float) -> frozenset[str]:
+        """Block until the driver reports something, at most this long; the addresses of the cards concerned."""
+
+    def readings(self, address: str) -> Readings:
+        """The measurements of the card at this address."""
+
+    def samples(self, address: str, instance: Instance | None = None) -> Mapping[str, float]:
+        """Everything the card, or one MIG instance of it, measures, by the name dcgm-exporter gives it.
+
+        What the card does not tell is left out.
+        """
+
+    def processes(self, address: str) -> tuple[Process, ...]:
+        """The programs on the card."""
+
+    def control_files(self) -> tuple[DeviceFile, ...]:
+        """The device files that every container with a card needs."""
+
+    def device_files(self, address: str) -> tuple[DeviceFile, ...]:
+        """The device files of the card itself."""
+
+    def instance_files(self, address: str, instance: Instance) -> tuple[DeviceFile, ...]:
+        """The device files that open a MIG instance, beside those of its card."""
+
+    def instances(self, address: str) -> tuple[Instance, ...]:
+        """The MIG instances of the card, in the order of their places; none while MIG is off."""
+
+    def set_mig_mode(self, address: str, *, enabled: bool) -> None:
+        """Switch MIG on or off; raises InUse while anybody holds the card."""
+
+    def create_instance(self, address: str, profile: str, start: int) -> Instance:
+        """Cut an instance at this place; raises NoRoom when it overlaps another."""
+
+    def destroy_instance(self, address: str, instance: Instance) -> None:
+        """Give an instance's place back; raises InUse while a program runs on it."""
