@@ -1,75 +1,117 @@
 """The moving of cards keeps its promises whatever happens in between."""
 
+from collections.abc import Iterable
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gpu_control_plane.agent.orders import LOOK_PAUSE, Offer, accepted, answer, on_offer, recovered, step
-from gpu_control_plane.api.allocation import Allocation, Mode, TimeSlice
-from gpu_control_plane.api.gpunodestate import Assignment, OfferedResource, Plugin
+from gpu_control_plane.agent.orders import LOOK_PAUSE, NOT_LOOKED, Look, answer, inherited, on_offer, recovered, step
+from gpu_control_plane.agent.units import Unit, clash, replica_id
+from gpu_control_plane.api.allocation import Mode
+from gpu_control_plane.api.gpunodestate import Plugin
 
 CARDS = ("a", "b")
-RESOURCES = ("one", "two")
 
 
-def order(card: str, resource: str, mode: Mode = Mode.EXCLUSIVE) -> Assignment:
-    shared = TimeSlice(replicas=4) if mode is Mode.TIME_SLICE else None
-    return Assignment(
-        inventory_id=card,
-        pool="any",
-        resources=(OfferedResource(name=resource, units=1),),
-        allocation=Allocation(mode=mode, time_slice=shared),
-    )
+def whole(card: str, resource: str) -> Unit:
+    return Unit(resource, card, card)
+
+
+def turns(card: str, resource: str, replicas: int) -> frozenset[Unit]:
+    return frozenset(Unit(resource, replica_id(card, n), card, Mode.TIME_SLICE) for n in range(replicas))
+
+
+def cut(card: str, resource: str, *places: tuple[int, int]) -> frozenset[Unit]:
+    return frozenset(Unit(resource, f"{card}::{place}", card, Mode.MIG, place) for place in places)
+
+
+ORDERS = (
+    frozenset[Unit](),
+    frozenset({whole("a", "one")}),
+    frozenset({whole("a", "two")}),
+    turns("a", "one", 2),
+    turns("a", "one", 3),
+    turns("a", "two", 2),
+    cut("a", "one", (0, 4), (4, 8)),
+    cut("a", "one", (0, 4), (4, 6), (6, 8)),
+    cut("a", "two", (0, 4)) | cut("a", "three", (4, 8)),
+)
+"""What a card can be ordered to be: the other card is always the same under another name."""
+
+ONE, TWO = whole("a", "one"), whole("a", "two")
 
 
 def listed(plugin: Plugin) -> dict[str, tuple[str, ...]]:
     return {resource.name: resource.inventory_ids for resource in plugin.resources}
 
 
-def test_orders_for_unknown_cards_and_other_modes_are_not_carried_out() -> None:
-    given = (order("a", "one"), order("stranger", "one"), order("b", "two", Mode.TIME_SLICE))
-    assert accepted(given, CARDS) == {"a": "one"}
-
-
 def test_a_new_card_is_offered_at_once() -> None:
-    first = step({"a": "one"}, {}, {}, told=False, now=0.0)
-    assert first.offers == {"a": Offer("one")}
+    first = step({ONE}, {}, set(), lent=set(), now=0.0)
+    assert first.offers == {ONE: NOT_LOOKED}
     assert first.look_again is None
 
 
 def test_a_card_leaves_after_two_looks_and_joins_the_other_resource_one_step_later() -> None:
-    orders = {"a": "two"}
-    looked = step(orders, {"a": Offer("one")}, {}, told=True, now=10.0)
-    assert (looked.offers["a"].resource, looked.look_again) == ("one", LOOK_PAUSE)
-    too_soon = step(orders, looked.offers, {}, told=True, now=10.0 + LOOK_PAUSE / 2)
+    looked = step({TWO}, {ONE: NOT_LOOKED}, set(), lent=set(), now=10.0)
+    assert (list(looked.offers), looked.look_again) == ([ONE], LOOK_PAUSE)
+    too_soon = step({TWO}, looked.offers, set(), lent=set(), now=10.0 + LOOK_PAUSE / 2)
     assert too_soon.offers == looked.offers
-    gone = step(orders, looked.offers, {}, told=True, now=10.0 + LOOK_PAUSE)
+    gone = step({TWO}, looked.offers, set(), lent=set(), now=10.0 + LOOK_PAUSE)
     assert (gone.offers, gone.leaving, gone.look_again) == ({}, True, 0.0)
-    assert step(orders, gone.offers, {}, told=True, now=11.0).offers == {"a": Offer("two")}
+    assert list(step({TWO}, gone.offers, set(), lent=set(), now=11.0).offers) == [TWO]
 
 
 def test_looks_begin_only_when_the_kubelet_has_stopped_handing_the_card_out() -> None:
-    waiting = step({}, {"a": Offer("one")}, {}, told=False, now=10.0)
-    assert waiting.offers == {"a": Offer("one")}
-    assert waiting.look_again is None
+    waiting = step(set(), {ONE: NOT_LOOKED}, set(), lent={ONE}, now=10.0)
+    assert waiting.offers == {ONE: NOT_LOOKED}
+    assert waiting.look_again == LOOK_PAUSE
 
 
 def test_a_card_in_use_stays_listed_but_is_not_handed_out() -> None:
-    offers = step({}, {"a": Offer("one", looks=1)}, {"a": "one"}, told=True, now=10.0).offers
-    plugin = answer(offers, on_offer({}, offers, CARDS), 7)
+    offers = step(set(), {ONE: Look(1)}, {ONE}, lent=set(), now=10.0).offers
+    plugin = answer(offers, on_offer(set(), offers, CARDS), 7)
     (resource,) = plugin.resources
     assert (resource.name, resource.units, resource.healthy, resource.inventory_ids) == ("one", 1, 0, ("a",))
     assert plugin.observed_generation == 7
 
 
 def test_a_card_in_use_is_listed_even_when_the_last_answer_was_lost() -> None:
-    assert step({"a": "two"}, {}, {"a": "one"}, told=True, now=0.0).offers == {"a": Offer("one")}
+    assert list(step({TWO}, {}, {ONE}, lent=set(), now=0.0).offers) == [ONE]
 
 
 def test_an_order_taken_back_makes_the_card_healthy_again_at_once() -> None:
-    offers = step({"a": "one"}, {"a": Offer("one", looks=1, looked_at=1.0)}, {}, told=True, now=5.0).offers
-    assert on_offer({"a": "one"}, offers, CARDS) == {"a": "one"}
-    assert offers["a"].looks == 0
+    offers = step({ONE}, {ONE: Look(1, 1.0)}, set(), lent=set(), now=5.0).offers
+    assert on_offer({ONE}, offers, CARDS) == {ONE}
+    assert offers[ONE] == NOT_LOOKED
+
+
+def test_more_turns_join_while_others_are_taken() -> None:
+    three = turns("a", "one", 3)
+    first = Unit("one", replica_id("a", 0), "a", Mode.TIME_SLICE)
+    done = step(three, dict.fromkeys(turns("a", "one", 2), NOT_LOOKED), {first}, lent=set(), now=0.0)
+    assert set(done.offers) == three
+
+
+def test_instances_beside_one_in_use_may_change() -> None:
+    old, new = cut("a", "one", (0, 4), (4, 8)), cut("a", "one", (0, 4), (4, 6))
+    taken = cut("a", "one", (0, 4))
+    offers: dict[Unit, Look] = dict.fromkeys(old, NOT_LOOKED)
+    for now in (0.0, 1.0, 2.0):
+        offers = step(new, offers, taken, lent=set(), now=now).offers
+    assert set(offers) == new
+
+
+def test_what_is_not_remembered_of_an_answer_counts_as_the_whole_card() -> None:
+    plugin = answer(dict.fromkeys(turns("a", "one", 2), NOT_LOOKED), (), 1)
+    assert recovered(plugin, {}) == {ONE: NOT_LOOKED}
+    remembered = dict.fromkeys(turns("a", "one", 2), Look(1))
+    assert recovered(plugin, remembered) == remembered
+
+
+def test_a_new_agent_waits_only_for_cards_that_were_listed_elsewhere() -> None:
+    plugin = answer(dict.fromkeys((ONE, whole("b", "one")), NOT_LOOKED), (), 1)
+    assert list(inherited(plugin, {TWO, *turns("b", "one", 2)})) == [ONE]
 
 
 class Moving(RuleBasedStateMachine):
@@ -77,22 +119,23 @@ class Moving(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.orders: dict[str, str] = {}
-        self.offers: dict[str, Offer] = {}
-        self.kubelet: dict[str, str] = {}
-        self.held: dict[str, str] = {}
-        self.unused_since: dict[str, float] = {}
+        self.orders: dict[str, frozenset[Unit]] = {}
+        self.offers: dict[Unit, Look] = {}
+        self.kubelet: set[Unit] = set()
+        self.held: set[Unit] = set()
+        self.unused_since: dict[Unit, float] = {}
         self.faulty: set[str] = set()
         self.now = 0.0
         self.plugin = Plugin(observed_generation=0)
 
-    @rule(card=st.sampled_from(CARDS), resource=st.sampled_from(RESOURCES))
-    def order(self, card: str, resource: str) -> None:
-        self.orders[card] = resource
+    @property
+    def wanted(self) -> set[Unit]:
+        return {unit for units in self.orders.values() for unit in units}
 
-    @rule(card=st.sampled_from(CARDS))
-    def withdraw(self, card: str) -> None:
-        self.orders.pop(card, None)
+    @rule(card=st.sampled_from(CARDS), units=st.sampled_from(ORDERS))
+    def order(self, card: str, units: frozenset[Unit]) -> None:
+        renamed = (Unit(u.resource, u.id.replace("a", card, 1), card, u.mode, u.slices) for u in units)
+        self.orders[card] = frozenset(renamed)
 
     @rule(card=st.sampled_from(CARDS))
     def break_or_mend(self, card: str) -> None:
@@ -100,78 +143,82 @@ class Moving(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.offers = recovered(self.plugin, {})
+        """Nothing is remembered. The kubelet hands nothing out until it hears from the new agent."""
+        self.offers = inherited(self.plugin, self.wanted)
+        self.kubelet = set()
 
     @rule()
     def lose_the_answer(self) -> None:
         """Somebody deletes the GPUNodeState; inventory makes another one."""
         self.offers = {}
-        self.kubelet = {}
+        self.kubelet = set()
         self.reconcile(0.0, told=True)
 
     @rule(passed=st.sampled_from((0.0, LOOK_PAUSE / 2, LOOK_PAUSE)), told=st.booleans())
     def reconcile(self, passed: float, told: bool) -> None:
         """One step, some time after the last; `told` says whether the kubelet has heard of it before the next."""
         self.now += passed
-        well = set(CARDS) - self.faulty
-        follows = self.kubelet == on_offer(self.orders, self.offers, well)
         before = self.offers
-        done = step(self.orders, before, self.held, told=follows, now=self.now)
-        left, joined = before.keys() - done.offers.keys(), done.offers.keys() - before.keys()
-        for card in left:
-            assert card not in self.held
-            assert card not in self.kubelet
-            assert self.now - self.unused_since.get(card, -1.0) >= LOOK_PAUSE
-        assert not (left and joined)
-        assert done.leaving == bool(left)
+        done = step(self.wanted, before, self.held, lent=self.kubelet, now=self.now)
+        gone, joined = before.keys() - done.offers.keys(), done.offers.keys() - before.keys()
+        left = {unit for unit in gone if not overruled(unit, self.held)}
+        assert not gone & self.held
+        assert not gone & self.kubelet
+        for unit in left:
+            assert self.now - self.unused_since.get(unit, -1.0) >= LOOK_PAUSE
+        assert not (left and joined - self.held)
         self.offers = done.offers
-        self.plugin = answer(done.offers, on_offer(self.orders, done.offers, well), 1)
+        available = on_offer(self.wanted, done.offers, set(CARDS) - self.faulty)
+        self.plugin = answer(done.offers, available, 1)
         if told:
-            self.kubelet = on_offer(self.orders, self.offers, well)
+            self.kubelet = available
 
     @rule()
     def settle(self) -> None:
         """Time enough for everything that can happen to have happened."""
-        for _ in range(5):
+        for _ in range(6):
             self.reconcile(LOOK_PAUSE, told=True)
+        blocked = {unit for unit in self.wanted if overruled(unit, self.held)}
+        assert self.wanted - blocked <= self.offers.keys() <= self.wanted | self.held
 
     @precondition(lambda self: self.kubelet)
     @rule(data=st.data())
     def start_pod(self, data: st.DataObject) -> None:
         """The kubelet hands out what it was told of, even if the orders have changed since."""
-        free = sorted(card for card in self.kubelet if card not in self.held)
+        free = sorted(self.kubelet - self.held, key=lambda unit: (unit.resource, unit.id))
         if free:
-            card = data.draw(st.sampled_from(free))
-            self.held[card] = self.kubelet[card]
-            self.unused_since.pop(card, None)
+            unit = data.draw(st.sampled_from(free))
+            assert not overruled(unit, self.held), "two pods on one place"
+            self.held.add(unit)
+            self.unused_since.pop(unit, None)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def end_pod(self, data: st.DataObject) -> None:
-        card = data.draw(st.sampled_from(sorted(self.held)))
-        del self.held[card]
-        self.unused_since[card] = self.now
+        unit = data.draw(st.sampled_from(sorted(self.held, key=lambda unit: (unit.resource, unit.id))))
+        self.held.remove(unit)
+        self.unused_since[unit] = self.now
 
     @invariant()
-    def a_card_is_in_one_resource(self) -> None:
-        everywhere = [card for cards in listed(self.plugin).values() for card in cards]
-        assert len(everywhere) == len(set(everywhere))
+    def nothing_handed_out_clashes_with_anything_listed(self) -> None:
+        for unit in self.kubelet:
+            assert not overruled(unit, (self.offers.keys() | self.held | self.kubelet) - {unit})
 
     @invariant()
-    def a_card_in_use_is_listed_where_it_was_handed_out(self) -> None:
-        for card, resource in self.held.items():
-            assert card in listed(self.plugin)[resource]
-
-    @invariant()
-    def what_is_announced_as_free_is_not_in_use_elsewhere(self) -> None:
-        for card, resource in on_offer(self.orders, self.offers, CARDS).items():
-            assert self.held.get(card, resource) == resource
+    def what_is_in_use_is_listed_where_it_was_handed_out(self) -> None:
+        for unit in self.held:
+            assert unit.card in listed(self.plugin)[unit.resource]
 
     @invariant()
     def units_add_up(self) -> None:
         for resource in self.plugin.resources:
-            assert 0 <= resource.healthy <= resource.units == len(resource.inventory_ids)
+            assert 0 <= resource.healthy <= resource.units
+            assert len(resource.inventory_ids) <= resource.units
+
+
+def overruled(unit: Unit, others: Iterable[Unit]) -> bool:
+    return any(clash(unit, other) for other in others)
 
 
 TestMoving = Moving.TestCase
-TestMoving.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestMoving.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)

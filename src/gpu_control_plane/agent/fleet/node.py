@@ -4,7 +4,7 @@ Everything is derived from objects in the API server. What is remembered between
 cards, only ever delays a release; forgetting it is safe.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -18,8 +18,9 @@ from gpu_control_plane.agent.fleet.placement import Shortage
 from gpu_control_plane.agent.fleet.pods import PodAnswer, allocated, grants, needs, refused
 from gpu_control_plane.agent.fleet.snapshot import Snapshot, snapshot
 from gpu_control_plane.agent.metrics import AgentMetrics
-from gpu_control_plane.agent.orders import Offer
+from gpu_control_plane.agent.orders import Look
 from gpu_control_plane.agent.telemetry import worth_telling
+from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.agent.views import (
     MANAGER,
     Card,
@@ -31,8 +32,9 @@ from gpu_control_plane.agent.views import (
     Pod,
     card_report,
 )
+from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpudevice import User
-from gpu_control_plane.api.gpunodestate import Plugin
+from gpu_control_plane.api.gpunodestate import Assignment, Plugin
 from gpu_control_plane.api.names import Annotation, DeviceCondition
 from gpu_control_plane.kube.apply import Applier, differs
 from gpu_control_plane.kube.cache import Cache
@@ -54,8 +56,17 @@ class Views(msgspec.Struct, frozen=True):
 class Memory(msgspec.Struct):
     """What is remembered about a node between two calls."""
 
-    offers: dict[str, Offer] = {}
+    offers: dict[Unit, Look] = {}
     resources: set[str] = set()
+
+
+def whole_cards(assignments: Iterable[Assignment], cards: Collection[str]) -> set[Unit]:
+    """The orders that a simulated node can carry out: whole cards that it has."""
+    return {
+        Unit(order.resources[0].name, order.inventory_id, order.inventory_id)
+        for order in assignments
+        if order.inventory_id in cards and order.allocation.mode == Mode.EXCLUSIVE and len(order.resources) == 1
+    }
 
 
 class NodeAgent:
@@ -108,13 +119,14 @@ class NodeAgent:
         memory = self._memories.setdefault(seen.node.name, Memory())
         plugin = seen.orders.status.plugin if seen.orders else None
         generation = seen.orders.metadata.generation if seen.orders else 0
-        wanted = protocol.accepted(seen.orders.spec.assignments if seen.orders else (), seen.addresses)
+        wanted = whole_cards(seen.orders.spec.assignments if seen.orders else (), seen.addresses)
         memory.resources |= served(plugin)
 
         offers = protocol.recovered(plugin, memory.offers)
         present = protocol.answer(offers, protocol.on_offer(wanted, offers, seen.spots), generation)
         told = not resource_changes(seen.node.status, present, memory.resources)
-        step = protocol.step(wanted, offers, seen.held, told=told, now=self._monotonic())
+        lent = set() if told else offers.keys()
+        step = protocol.step(wanted, offers, seen.held, lent=lent, now=self._monotonic())
         available = protocol.on_offer(wanted, step.offers, seen.spots)
         announced = protocol.answer(step.offers, available, generation)
         memory.offers = step.offers
@@ -128,7 +140,7 @@ class NodeAgent:
         else:
             await self._write_answer(seen.orders, announced)
             await self._write_node(seen, announced, memory.resources)
-        return available, step.look_again
+        return {unit.card: unit.resource for unit in available}, step.look_again
 
     async def _write_node(self, seen: Snapshot, announced: Plugin, known: set[str]) -> None:
         status: dict[str, object] = {**resource_changes(seen.node.status, announced, known)}

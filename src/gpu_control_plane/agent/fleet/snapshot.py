@@ -9,6 +9,7 @@ from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.fleet.placement import Spot
 from gpu_control_plane.agent.fleet.pods import grants, users
 from gpu_control_plane.agent.health import Verdict, verdict
+from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.agent.views import Card, Node, Orders, Pod
 
 
@@ -26,8 +27,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: dict[str, Verdict]
     spots: dict[str, Spot]
     """The cards that could be handed out if the orders say so."""
-    held: dict[str, str]
-    """Cards that pods were given, with the resource under which they got them."""
+    held: set[Unit]
+    """Cards that pods were given."""
 
 
 def snapshot(
@@ -47,7 +48,9 @@ def snapshot(
         addresses=addresses,
         verdicts=verdicts,
         spots=_usable(backend, addresses, by_name, verdicts),
-        held={card: user.resource for pod in ordered for card, user in users(pod, grants(pod) or ()).items()},
+        held={
+            Unit(user.resource, card, card) for pod in ordered for card, user in users(pod, grants(pod) or ()).items()
+        },
     )
 
 

@@ -1,0 +1,47 @@
+"""Units: the shares of a card that the kubelet hands out one by one.
+
+A whole card is one unit, a card that pods take turns on is several, and each MIG instance is one. Two units clash when
+no two pods may hold them at the same time: this is all that the rest of the agent has to know about sharing.
+"""
+
+import msgspec
+
+from gpu_control_plane.api.allocation import Mode
+
+type CardID = str
+type ResourceName = str
+
+REPLICA = "::"
+"""Stands between the identity of a card and what tells its units apart."""
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One device in the kubelet's eyes."""
+
+    resource: ResourceName
+    id: str
+    """What the kubelet calls it. Stays the same for as long as the card does."""
+    card: CardID
+    mode: Mode = Mode.EXCLUSIVE
+    slices: tuple[int, int] | None = None
+    """The part of the card that a MIG instance covers: its first memory slice, and the one after its last."""
+
+
+def clash(one: Unit, other: Unit) -> bool:
+    """Whether handing out one unit rules out the other."""
+    if one.card != other.card:
+        return False
+    if one.mode is Mode.MIG and other.mode is Mode.MIG and one.slices and other.slices:
+        return one.slices[0] < other.slices[1] and other.slices[0] < one.slices[1]
+    both_shared = one.mode is Mode.TIME_SLICE and other.mode is Mode.TIME_SLICE
+    return not (both_shared and one.resource == other.resource and one.id != other.id)
+
+
+def replica_id(uuid: str, number: int) -> str:
+    """The unit of a card that pods take turns on, in the form that NVIDIA's plugin made familiar."""
+    return f"{uuid}{REPLICA}{number}"
+
+
+def card_of(unit_id: str) -> str:
+    """The identity of the card behind a unit."""
+    return unit_id.partition(REPLICA)[0]
