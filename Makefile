@@ -12,7 +12,7 @@ PARALLEL := -n 2 --dist loadscope
 export UV_PROJECT_ENVIRONMENT := .venv
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[36mmake %-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36mmake %-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup ## Run the main job on a real control plane with simulated GPU machines
 	@$(RUN) python -m examples.demo
@@ -20,7 +20,7 @@ demo: setup ## Run the main job on a real control plane with simulated GPU machi
 down: setup ## Stop the local cluster and remove its data
 	@$(RUN) kubectl-gpu down
 
-test: lint binaries ## Run every check and every test
+test: lint node-binaries ## Run every check and every test
 	@$(PYTEST) $(PARALLEL) tests
 
 test-fast: lint ## Run what needs no cluster (under a minute)
@@ -28,6 +28,9 @@ test-fast: lint ## Run what needs no cluster (under a minute)
 
 test-integration: setup binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
+
+test-e2e: setup node-binaries ## Run the tests with a real kubelet and real containers (needs Linux and root)
+	@$(PYTEST) $(PARALLEL) tests/e2e
 
 bench: setup binaries ## Measure the runtime and the flow against the API server's own limits (10 minutes)
 	@$(RUN) python -m benchmarks runtime pooling
@@ -41,9 +44,11 @@ lint: setup ## Check style, types, imports and generated files
 	@$(RUN) mypy
 	@$(RUN) lint-imports
 	@$(RUN) python -m gpu_control_plane.api.generate --check
+	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate --check
 
-generate: setup ## Write the CRDs and the API reference anew from the Python types
+generate: setup ## Write the CRDs, the API reference and the gRPC messages anew from their sources
 	@$(RUN) python -m gpu_control_plane.api.generate
+	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate
 
 docs: generate ## Write the generated pages of the documentation anew
 
@@ -53,6 +58,13 @@ clean: ## Remove the environment and build output (the cache of binaries stays)
 # The programs of the local cluster: found, downloaded or built once, then kept in the cache folder.
 binaries: setup
 	@$(RUN) python -m gpu_control_plane.local
+
+# The same and, where a real node can run, what it needs beyond them.
+node-binaries: setup system-packages
+	@$(RUN) python -m gpu_control_plane.local --node
+
+system-packages:
+	@tools/system-packages
 
 # The environment is made once and again only when the lock file changes.
 setup: .venv/.ready
@@ -67,4 +79,5 @@ $(UV):
 	@echo "Fetching uv $(UV_VERSION)"
 	@python3 -m venv $(dir $(@D)) && $(dir $@)pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-.PHONY: help demo down test test-fast test-integration bench bench-scale lint generate docs clean setup binaries
+.PHONY: help demo down test test-fast test-integration test-e2e bench bench-scale lint generate docs clean
+.PHONY: setup binaries node-binaries system-packages

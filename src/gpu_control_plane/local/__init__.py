@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from gpu_control_plane.local.components import Component, Settings
     from gpu_control_plane.local.errors import LocalError
     from gpu_control_plane.local.folders import cache_folder
+    from gpu_control_plane.local.node.real import RealNode
     from gpu_control_plane.local.programs import Binaries, Binary
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Cluster",
     "Component",
     "LocalError",
+    "RealNode",
     "Settings",
     "cache_folder",
     "ensure_binaries",
@@ -28,6 +30,7 @@ _HOMES = {
     "Cluster": "cluster",
     "Component": "components",
     "LocalError": "errors",
+    "RealNode": "node.real",
     "Settings": "components",
     "cache_folder": "folders",
     "ensure_binaries": "binaries",

@@ -38,12 +38,12 @@ class Access:
         connection = http.client.HTTPSConnection(LOOPBACK, port, timeout=_TIMEOUT, context=self._context)
         return _ask(connection, method, path, body, content_type)
 
-    def healthy(self, port: int, path: str, *, secure: bool = True) -> bool:
+    def healthy(self, port: int, path: str, *, secure: bool = True, host: str = LOOPBACK) -> bool:
         """Whether the server behind a port says it is well. No answer is no."""
         try:
             if secure:
                 return self.request(port, "GET", path).ok
-            return _ask(http.client.HTTPConnection(LOOPBACK, port, timeout=_TIMEOUT), "GET", path).ok
+            return _ask(http.client.HTTPConnection(host, port, timeout=_TIMEOUT), "GET", path).ok
         except (OSError, http.client.HTTPException):
             return False
 

@@ -13,7 +13,7 @@ from gpu_control_plane.local.programs import Binaries, Binary
 from gpu_control_plane.local.progress import Lines, Progress
 from gpu_control_plane.local.releases import Origins, artefact, origins
 from gpu_control_plane.local.store import Store
-from gpu_control_plane.local.versions import Release, release_of
+from gpu_control_plane.local.versions import NODE_PROGRAMS, Release, release_of
 
 
 def ensure_binaries(
@@ -82,19 +82,20 @@ class _Search:
                 raise DownloadFailed(silence)
         with self._progress.step(title) as step, self._store.partial() as partial:
             try:
-                file = downloads.download(source, partial, self._store, step)
+                files = downloads.download(source, partial, self._store, step)
             except downloads.HostUnreachable as error:
                 self._silent_hosts[error.host] = str(error)
                 raise
-            self._store.keep(file, release, program)
+            for name, file in files.items():
+                self._store.keep(file, release, name)
 
     def _build(self, release: Release) -> None:
         title = f"Building {release.name} {release.version} with Go"
         with self._progress.step(title) as step, self._store.partial() as partial:
-            result = gobuild.build(release, partial, self._store, step, self._environ)
-            self._store.keep(result, release, release.name)
+            for result in gobuild.build(release, partial, self._store, step, self._environ):
+                self._store.keep(result, release, result.name)
         for program in release.programs:
-            if program != release.name:
+            if self._platform.os == "linux" or program not in NODE_PROGRAMS:
                 self._store.link(release, program, release.name)
 
 

@@ -37,6 +37,8 @@ from gpu_control_plane.local.errors import ClusterBusy, ComponentFailed, LocalEr
 from gpu_control_plane.local.folders import STATE_VARIABLE
 from gpu_control_plane.local.kubeconfig import write_kubeconfig
 from gpu_control_plane.local.locks import take
+from gpu_control_plane.local.logs import tail
+from gpu_control_plane.local.node.fleet import NODES_FOLDER, RealNodes
 from gpu_control_plane.local.ports import LOOPBACK, free_port, is_free, require_free
 from gpu_control_plane.local.programs import Binaries
 from gpu_control_plane.local.progress import Lines, Progress, seconds
@@ -45,8 +47,6 @@ _PORT_LOST = "address already in use"
 _ATTEMPTS = 3
 _POLL = 0.05
 _STOP_PATIENCE = 10.0
-_LOG_TAIL = 12
-_LOG_TAIL_BYTES = 64 * 1024
 _ROOM = 200_000_000  # etcd sets 64 MB aside for its log twice, and the logs grow
 _ADMINS = "system:masters"
 _USERS = {
@@ -75,6 +75,7 @@ class Cluster:
         self._lock: int | None = None
         self._plan: Plan | None = None
         self._access: Access | None = None
+        self.nodes = RealNodes(self.folder / NODES_FOLDER, self.settings.nodes, binaries)
 
     @property
     def server(self) -> str:
@@ -120,6 +121,7 @@ class Cluster:
         if self._lock is not None:
             for component in self.settings.components:
                 self.start_component(component)
+            self.nodes.start(self.plan, self.access, self._progress)
             return
         try:
             self._prepare()
@@ -129,22 +131,17 @@ class Cluster:
                 for component in wave:
                     with self._progress.step(f"Starting {component}"):
                         self._settle(component)
+            self.nodes.start(self.plan, self.access, self._progress)
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
         """Stop everything, in the opposite order of starting, and keep the data. Safe to repeat."""
-        for wave in reversed(_waves(tuple(self._processes))):
-            for component in wave:
-                processes.send(self._processes[component], signal.SIGTERM)
-            # One request each: Kubernetes takes a second one for impatience and drops what it is doing.
-            for component in wave:
-                processes.await_end(self._processes[component], _STOP_PATIENCE)
-        self._processes.clear()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        try:
+            self.nodes.stop()
+        finally:
+            self._stop_components()
 
     def stop_component(self, component: Component | str, number: signal.Signals = signal.SIGTERM) -> None:
         """Stop one component and wait until it is gone. SIGKILL makes it a crash."""
@@ -187,6 +184,18 @@ class Cluster:
     def log(self, component: Component | str) -> Path:
         return self.folder / "logs" / f"{component}.log"
 
+    def _stop_components(self) -> None:
+        for wave in reversed(_waves(tuple(self._processes))):
+            for component in wave:
+                processes.send(self._processes[component], signal.SIGTERM)
+            # One request each: Kubernetes takes a second one for impatience and drops what it is doing.
+            for component in wave:
+                processes.await_end(self._processes[component], _STOP_PATIENCE)
+        self._processes.clear()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def _prepare(self) -> None:
         missing = [component for component in self.settings.components if component not in self._binaries.programs]
         if missing:
@@ -195,31 +204,35 @@ class Cluster:
         for part in ("etcd", "logs", "pki"):
             (self.folder / part).mkdir(exist_ok=True, mode=0o700)
         self._lock = _own(self.folder)
+        gateway = self.nodes.claim()
         self._plan = Plan(
             folder=self.folder,
             settings=self.settings,
             ports=_choose_ports(self.folder, self.settings.port),
-            identities=self._identify(),
+            identities=self._identify(gateway),
+            gateway=gateway,
         )
         self._access = None
         self._write_addresses()
 
-    def _identify(self) -> Identities:
+    def _identify(self, gateway: str | None) -> Identities:
         authority = Authority(self.folder / "pki")
         front_proxy = Authority(self.folder / "pki" / "front-proxy")
         service = "kubernetes.default.svc"
         hosts = [LOOPBACK, "localhost", "kubernetes", "kubernetes.default", service, f"{service}.cluster.local"]
+        hosts += [first_address(self.settings.service_cidr), *([gateway] if gateway else [])]
         for component in self.settings.components:
             if component in _USERS:
                 user, group = _USERS[component]
                 authority.client(component, user, group)
         return Identities(
             authority=authority.pair,
-            serving=authority.server("server", [*hosts, first_address(self.settings.service_cidr)]),
+            serving=authority.server("server", hosts),
             admin=authority.client("admin", "kubernetes-admin", _ADMINS),
             service_accounts=authority.signing_key("service-accounts"),
             front_proxy_authority=front_proxy.pair.certificate,
             front_proxy=front_proxy.client("client", FRONT_PROXY),
+            kubelet_client=authority.client("kubelet-client", "kube-apiserver-kubelet-client", _ADMINS),
         )
 
     def _write_addresses(self) -> None:
@@ -241,7 +254,7 @@ class Cluster:
             if self._wait_until_ready(component, deadline):
                 return
             movable = component is not Component.APISERVER or self.settings.port is None
-            if not (movable and attempt + 1 < _ATTEMPTS and _PORT_LOST in _tail(self.log(component))):
+            if not (movable and attempt + 1 < _ATTEMPTS and _PORT_LOST in tail(self.log(component))):
                 break
             self._move(component)
             self.launch(component)
@@ -265,7 +278,7 @@ class Cluster:
             f"was not ready after {seconds(self.settings.start_timeout)}" if code is None else f"ended with code {code}"
         )
         log = self.log(component)
-        return ComponentFailed(f"{component} {happened}. The end of {log}:\n{_tail(log)}")
+        return ComponentFailed(f"{component} {happened}. The end of {log}:\n{tail(log)}")
 
 
 def require_room(folder: Path) -> None:
@@ -310,11 +323,3 @@ def _own(folder: Path) -> int:
 def _environment(folder: Path) -> dict[str, str]:
     """Nothing of the user's own settings: a kubeconfig, proxy or Go tuning must not reach the components."""
     return {"PATH": os.defpath, "HOME": str(folder)}
-
-
-def _tail(log: Path) -> str:
-    with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
-        file.seek(max(log.stat().st_size - _LOG_TAIL_BYTES, 0))
-        lines = file.read().decode(errors="replace").splitlines()[-_LOG_TAIL:]
-        return "\n".join(f"  {line}" for line in lines)
-    return "  (nothing)"

@@ -34,6 +34,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The API server's port; a free one is chosen, and kept for the cluster's life, when none is given."""
     flags: dict[Component, tuple[str, ...]] = {}
     """Flags added after our own, so that they win."""
+    nodes: tuple[str, ...] = ()
+    """Names of real nodes, which need Linux, root and the programs of a node."""
     service_cidr: str = "10.96.0.0/16"
     start_timeout: float = 60.0
 
@@ -90,6 +92,8 @@ class Identities(msgspec.Struct, frozen=True, kw_only=True):
     front_proxy_authority: Path
     front_proxy: KeyPair
     """As whom the API server passes requests on to the extension API servers behind it."""
+    kubelet_client: KeyPair
+    """As whom the API server asks kubelets for logs and for shells in containers."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +103,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     ports: Ports
     identities: Identities
+    gateway: str | None = None
+    """The address at which real nodes reach this machine; nothing where there are none."""
 
     def kubeconfig(self, component: Component) -> Path:
         return self.folder / "pki" / f"{component}.kubeconfig"
@@ -149,11 +155,8 @@ def _apiserver(plan: Plan) -> list[str]:
         f"--etcd-cafile={who.authority.certificate}",
         f"--etcd-certfile={who.serving.certificate}",
         f"--etcd-keyfile={who.serving.key}",
-        f"--bind-address={LOOPBACK}",
-        f"--advertise-address={LOOPBACK}",
+        *_reached_at(plan),
         f"--secure-port={plan.ports.apiserver}",
-        # A loopback address may not be an endpoint of the kubernetes Service.
-        "--endpoint-reconciler-type=none",
         *_serving(plan),
         f"--client-ca-file={who.authority.certificate}",
         "--anonymous-auth=false",
@@ -176,6 +179,26 @@ def _apiserver(plan: Plan) -> list[str]:
         # Nobody makes the default service account then, and pods would be refused for want of it.
         own.append("--disable-admission-plugins=ServiceAccount")
     return own
+
+
+def _reached_at(plan: Plan) -> list[str]:
+    """Real nodes come from an address of their own; without them, nobody but this machine is listened to."""
+    if plan.gateway is None:
+        return [
+            f"--bind-address={LOOPBACK}",
+            f"--advertise-address={LOOPBACK}",
+            # A loopback address may not be an endpoint of the kubernetes Service.
+            "--endpoint-reconciler-type=none",
+        ]
+    who = plan.identities
+    return [
+        "--bind-address=0.0.0.0",
+        f"--advertise-address={plan.gateway}",
+        f"--kubelet-client-certificate={who.kubelet_client.certificate}",
+        f"--kubelet-client-key={who.kubelet_client.key}",
+        f"--kubelet-certificate-authority={who.authority.certificate}",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
 
 
 def _controller_manager(plan: Plan) -> list[str]:

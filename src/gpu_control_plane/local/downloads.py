@@ -45,8 +45,8 @@ class _GitHubRelease(msgspec.Struct):
     assets: list[_Asset] = []
 
 
-def download(artefact: Artefact, into: Path, store: Store, step: Step) -> Path:
-    """Fetch, verify and unpack; the result is the program itself, inside `into`."""
+def download(artefact: Artefact, into: Path, store: Store, step: Step) -> dict[str, Path]:
+    """Fetch, verify and unpack; the result is the programs themselves, inside `into`."""
     expected = _published_checksum(artefact)
     file = into / artefact.file
     actual = _fetch(artefact.url, file, store, step)
@@ -57,10 +57,10 @@ def download(artefact: Artefact, into: Path, store: Store, step: Step) -> Path:
             " The file was removed. Try again; if it stays so, a proxy or mirror on the way changes files,"
             " and you should not trust it."
         )
-    if artefact.member is None:
-        return file
     with store.room_for(artefact.file, 0):
-        return _extract(file, artefact.member, into)
+        return {
+            program: _extract(file, member, into) if member else file for program, member in artefact.programs.items()
+        }
 
 
 def _fetch(url: str, file: Path, store: Store, step: Step) -> str:

@@ -12,6 +12,8 @@ from gpu_control_plane.local.versions import minor_in, release_of, version_in
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 
+_QUESTIONS = {"kubectl": ["version", "--client"], "containerd-shim-runc-v2": ["-v"]}
+
 
 def named_by_environment(program: str, environ: Mapping[str, str], progress: Progress) -> tuple[Path, str] | None:
     """The first program of this name in the minor version we pin, and its exact version.
@@ -43,7 +45,7 @@ def _candidates(program: str, environ: Mapping[str, str]) -> Iterator[tuple[Path
 @cache
 def reported_version(path: Path) -> str | None:
     """What a program says its version is; nothing when it does not answer sensibly."""
-    question = ["version", "--client"] if path.name == "kubectl" else ["--version"]
+    question = _QUESTIONS.get(path.name, ["--version"])
     try:
         answer = subprocess.run(
             [str(path), *question], capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL

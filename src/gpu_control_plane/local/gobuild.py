@@ -18,7 +18,7 @@ from gpu_control_plane.local.disk import free_bytes
 from gpu_control_plane.local.errors import BuildFailed, LocalError, NoSpace
 from gpu_control_plane.local.progress import Step, megabytes
 from gpu_control_plane.local.store import Store
-from gpu_control_plane.local.versions import ETCD, KUBERNETES, KWOK, Release
+from gpu_control_plane.local.versions import CONTAINERD, ETCD, KUBERNETES, KWOK, Release
 
 GO_VARIABLE = "GPU_CONTROL_PLANE_GO"
 
@@ -27,20 +27,28 @@ _OLDEST_GO = (1, 21)  # the first that fetches the toolchain a module asks for
 _NO_ROOM = "no space left on device"
 _USUAL_PLACES = ("/usr/local/go/bin/go", "/opt/homebrew/bin/go", "/usr/lib/go/bin/go")
 _LAST_LINES = 15
+_CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """How a release's module is built: the package, the room it takes meanwhile, what is stamped into it."""
+    """How a release's module is built: the packages, the room it takes meanwhile, what is stamped into it."""
 
-    package: str
+    packages: tuple[str, ...]
     room: int
     stamp: str | None = None
 
 
 RECIPES = {
-    KUBERNETES: Recipe(package=".", room=2_500_000_000, stamp="k8s.io/component-base/version.gitVersion"),
-    ETCD: Recipe(package=".", room=400_000_000),
-    KWOK: Recipe(package="sigs.k8s.io/kwok/cmd/kwok", room=1_000_000_000, stamp="sigs.k8s.io/kwok/pkg/consts.Version"),
+    KUBERNETES: Recipe(packages=(".",), room=2_500_000_000, stamp="k8s.io/component-base/version.gitVersion"),
+    ETCD: Recipe(packages=(".",), room=400_000_000),
+    KWOK: Recipe(
+        packages=("sigs.k8s.io/kwok/cmd/kwok",), room=1_000_000_000, stamp="sigs.k8s.io/kwok/pkg/consts.Version"
+    ),
+    CONTAINERD: Recipe(
+        packages=tuple(f"{_CONTAINERD_MODULE}/cmd/{program}" for program in CONTAINERD.programs),
+        room=1_000_000_000,
+        stamp=f"{_CONTAINERD_MODULE}/version.Version",
+    ),
 }
 
 
@@ -48,21 +56,24 @@ def module_folder(release: Release) -> Path:
     return _MODULES / release.name
 
 
-def build(release: Release, into: Path, store: Store, step: Step, environ: Mapping[str, str] = os.environ) -> Path:
-    """Build a release into `into`; the result answers to the name of each of its programs."""
+def build(
+    release: Release, into: Path, store: Store, step: Step, environ: Mapping[str, str] = os.environ
+) -> list[Path]:
+    """Build a release into `into`. A file named like the release answers to the name of each of its programs."""
     recipe = RECIPES[release]
     with store.room_for(f"building {release.name}", recipe.room):
         go = _Go(find_go(environ), module_folder(release), _environment(environ, into))
     try:
         step.detail("fetching modules")
-        total = len(go.run(["list", "-deps", recipe.package], step).splitlines())
+        total = len(go.run(["list", "-deps", *recipe.packages], step).splitlines())
         stamp = f" -X {recipe.stamp}={release.version}" if recipe.stamp else ""
-        result = into / release.name
+        results = into / "programs"
+        results.mkdir()
         flags = ["-v", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w{stamp}"]
-        go.run(["build", *flags, "-o", str(result), recipe.package], step, total)
+        go.run(["build", *flags, "-o", f"{results}/", *recipe.packages], step, total)
     except _GoFailed as failed:
         raise _explain(failed, release, go, store) from None
-    return result
+    return sorted(results.iterdir())
 
 
 def find_go(environ: Mapping[str, str] = os.environ) -> str:

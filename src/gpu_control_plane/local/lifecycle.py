@@ -21,6 +21,7 @@ from gpu_control_plane.local.folders import cluster_folder
 from gpu_control_plane.local.identity import ProcessIdentity, identify, is_alive
 from gpu_control_plane.local.kubectl import link_kubectl
 from gpu_control_plane.local.locks import exclusive, owner
+from gpu_control_plane.local.node.fleet import NODES_FOLDER, clear_nodes
 from gpu_control_plane.local.nodes import add_simulated_nodes
 from gpu_control_plane.local.ports import require_free
 from gpu_control_plane.local.progress import Progress, seconds
@@ -87,6 +88,7 @@ def bring_down(name: str, progress: Progress, *, keep_data: bool = False) -> boo
             with progress.step("Stopping the cluster"):
                 _stop(record.supervisor)
         _end_leftovers(record)
+        clear_nodes(folder / NODES_FOLDER)
         if keep_data and record:
             write_record(folder, msgspec.structs.replace(record, phase=Phase.STOPPED, error=None))
         if not keep_data:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gpu_control_plane.local.platforms import Platform
-from gpu_control_plane.local.versions import ETCD, KUBERNETES, KWOK, release_of
+from gpu_control_plane.local.versions import CONTAINERD, ETCD, KUBERNETES, KWOK, release_of
 
 
 class Checksum(enum.Enum):
@@ -19,12 +19,13 @@ class Checksum(enum.Enum):
 
 
 class Artefact(msgspec.Struct, frozen=True):
-    """One file to download, and the program to take out of it when it is an archive."""
+    """One file to download, and the programs to take out of it when it is an archive."""
 
     url: str
     checksum_url: str
     checksum: Checksum
-    member: str | None = None
+    programs: dict[str, str | None]
+    """Where each program lies in the archive; nothing where the file is the program itself."""
 
     @property
     def file(self) -> str:
@@ -57,17 +58,25 @@ def artefact(program: str, platform: Platform, hosts: Origins) -> Artefact | Non
         if platform.os != "linux" and program != "kubectl":
             return None
         url = f"{hosts.kubernetes}/{release.version}/bin/{platform.os}/{platform.arch}/{program}"
-        return Artefact(url, f"{url}.sha256", Checksum.BARE)
+        return Artefact(url, f"{url}.sha256", Checksum.BARE, {program: None})
     if release is ETCD:
         folder = f"{hosts.github}/etcd-io/etcd/releases/download/{release.version}"
         stem = f"etcd-{release.version}-{platform.os}-{platform.arch}"
         archive = f"{stem}.zip" if platform.os == "darwin" else f"{stem}.tar.gz"
-        return Artefact(f"{folder}/{archive}", f"{folder}/SHA256SUMS", Checksum.SUMS, member=f"{stem}/{program}")
+        return Artefact(f"{folder}/{archive}", f"{folder}/SHA256SUMS", Checksum.SUMS, {program: f"{stem}/{program}"})
     if release is KWOK:
         project = "kubernetes-sigs/kwok"
         return Artefact(
             f"{hosts.github}/{project}/releases/download/{release.version}/kwok-{platform.os}-{platform.arch}",
             f"{hosts.github_api}/repos/{project}/releases/tags/{release.version}",
             Checksum.GITHUB,
+            {program: None},
         )
+    if release is CONTAINERD:
+        if platform.os != "linux":
+            return None
+        version = release.version.removeprefix("v")
+        folder = f"{hosts.github}/containerd/containerd/releases/download/{release.version}"
+        url = f"{folder}/containerd-{version}-{platform.os}-{platform.arch}.tar.gz"
+        return Artefact(url, f"{url}.sha256sum", Checksum.SUMS, {each: f"bin/{each}" for each in release.programs})
     raise AssertionError(f"nobody said where {release.name} is published")

@@ -21,20 +21,20 @@ def main(arguments: list[str]) -> int:
     owner, lifeline, program = int(arguments[0]), int(arguments[1]), arguments[2:]
     if lifeline != _NO_LIFELINE:
         return _watch(lifeline, program)
-    _die_with_parent()
+    die_with_parent()
     if os.getppid() != owner:  # it died before the promise was made
         return _CANNOT_START
-    return _become(program)
+    return become(program)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     import ctypes  # noqa: PLC0415  only Linux gets here
 
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
-def _become(program: list[str]) -> int:
+def become(program: list[str]) -> int:
     try:
         os.execv(program[0], program)  # noqa: S606
     except OSError as error:
@@ -53,7 +53,7 @@ def _watch(lifeline: int, program: list[str]) -> int:
     if child == 0:
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _TO_STOP)
-        os._exit(_become(program))
+        os._exit(become(program))
 
     for number in _TO_STOP:
         signal.signal(number, signal.SIG_IGN)

@@ -34,12 +34,16 @@ class Minor(NamedTuple):
 KUBERNETES = Release(
     name="kubernetes",
     version="v1.36.3",
-    programs=("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
+    programs=("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"),
 )
 ETCD = Release(name="etcd", version="v3.7.3", programs=("etcd",))
 KWOK = Release(name="kwok", version="v0.8.0", programs=("kwok",))
+CONTAINERD = Release(name="containerd", version="v2.4.2", programs=("containerd", "containerd-shim-runc-v2", "ctr"))
 
-RELEASES = (KUBERNETES, ETCD, KWOK)
+RELEASES = (KUBERNETES, ETCD, KWOK, CONTAINERD)
+
+NODE_PROGRAMS = (*CONTAINERD.programs, "kubelet")
+"""What only a real node needs, and only Linux has: nobody else is asked to fetch them."""
 
 _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.\d+[-+.0-9A-Za-z]*")
 

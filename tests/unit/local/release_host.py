@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from gpu_control_plane.local.platforms import Platform
-from gpu_control_plane.local.versions import ETCD, KUBERNETES, KWOK
+from gpu_control_plane.local.versions import CONTAINERD, ETCD, KUBERNETES, KWOK
 
 
 class ReleaseHost:
@@ -28,6 +28,7 @@ class ReleaseHost:
             self._publish_kubernetes(program, platform)
         self._publish_etcd(platform)
         self._publish_kwok(platform)
+        self._publish_containerd(platform)
 
     def environ(self, cache: Path) -> dict[str, str]:
         """An environment in which everything comes from here."""
@@ -61,6 +62,15 @@ class ReleaseHost:
         ]
         release = json.dumps({"tag_name": KWOK.version, "assets": assets})
         self.files[f"/api/repos/kubernetes-sigs/kwok/releases/tags/{KWOK.version}"] = release.encode()
+
+    def _publish_containerd(self, platform: Platform) -> None:
+        folder = f"/containerd/containerd/releases/download/{CONTAINERD.version}"
+        name = f"containerd-{CONTAINERD.version.removeprefix('v')}-{platform.os}-{platform.arch}.tar.gz"
+        archive = _tar(
+            {f"bin/{program}": content_of(program) for program in (*CONTAINERD.programs, "containerd-stress")}
+        )
+        self.files[f"{folder}/{name}"] = archive
+        self.files[f"{folder}/{name}.sha256sum"] = f"{digest(archive)}  {name}\n".encode()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from gpu_control_plane.local.binaries import ensure_binaries
 from gpu_control_plane.local.errors import BinaryUnavailable, NoSpace
 from gpu_control_plane.local.identity import identify
-from gpu_control_plane.local.versions import KUBERNETES
+from gpu_control_plane.local.versions import CONTAINERD, KUBERNETES, Release
 from unit.local.notebook import Notebook
 from unit.local.patience import until
 
@@ -34,21 +34,37 @@ def go(folder: Path, script: str) -> dict[str, str]:
     }
 
 
-# Answers `go list` with two packages, and `go build -o FILE` with a program that says its own name.
+# Answers `go list` with two packages, and `go build -o FOLDER PACKAGE…` with programs that say their own names.
 WORKS = """\
     [ "$1" = list ] && echo example.org/a && echo example.org/b && exit
     echo example.org/a; echo example.org/b
     while [ "$1" != -o ]; do shift; done
-    printf '#!/bin/sh\\nbasename "$0"\\n' > "$2"
+    folder=$2; shift 2
+    for package in "$@"; do
+      [ "$package" = . ] && package=$PWD
+      printf '#!/bin/sh\\nbasename "$0"\\n' > "$folder/${package##*/}"
+    done
 """
 
 
-def test_one_build_serves_every_program_of_a_release(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", [KUBERNETES, CONTAINERD], ids=lambda release: release.name)
+def test_one_build_serves_every_program_of_a_release(tmp_path: Path, release: Release) -> None:
     notebook = Notebook()
-    binaries = ensure_binaries(KUBERNETES.programs, notebook, go(tmp_path, WORKS))
-    assert notebook.steps.count(f"Building kubernetes {KUBERNETES.version} with Go") == 1
-    for program in KUBERNETES.programs:
+    binaries = ensure_binaries(release.programs, notebook, go(tmp_path, WORKS))
+    assert notebook.steps.count(f"Building {release.name} {release.version} with Go") == 1
+    for program in release.programs:
         assert subprocess.check_output([binaries.path(program)], text=True).strip() == program
+
+
+def test_a_build_from_before_a_program_was_added_is_not_taken_for_one_that_has_it(tmp_path: Path) -> None:
+    environ = go(tmp_path, WORKS)
+    built = ensure_binaries(["kubectl"], Notebook(), environ).path("kubectl").parent
+    (built / "kubelet").unlink()
+    notebook = Notebook()
+    ensure_binaries(["kube-apiserver", "kubectl"], notebook, environ)
+    assert notebook.steps == []
+    assert ensure_binaries(["kubelet"], notebook, environ).path("kubelet").exists()
+    assert f"Building kubernetes {KUBERNETES.version} with Go" in notebook.steps
 
 
 def test_a_host_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:

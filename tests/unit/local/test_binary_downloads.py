@@ -10,7 +10,7 @@ from gpu_control_plane.local.binaries import ensure_binaries
 from gpu_control_plane.local.errors import BinaryUnavailable, ChecksumMismatch
 from gpu_control_plane.local.platforms import Platform, this_platform
 from gpu_control_plane.local.releases import Origins, artefact
-from gpu_control_plane.local.versions import ETCD, KUBERNETES, KWOK, RELEASES
+from gpu_control_plane.local.versions import CONTAINERD, ETCD, KUBERNETES, KWOK, RELEASES
 from unit.local.notebook import Notebook
 from unit.local.release_host import ReleaseHost, content_of, release_host
 
@@ -36,7 +36,12 @@ def test_the_cache_is_used_before_the_network(host: ReleaseHost, tmp_path: Path)
     assert host.requests == []
 
 
-@pytest.mark.parametrize("program", ["kube-apiserver", "etcd", "kwok"])
+def test_an_archive_of_several_programs_is_fetched_once(host: ReleaseHost, tmp_path: Path) -> None:
+    ensure_binaries(CONTAINERD.programs, Notebook(), host.environ(tmp_path))
+    assert len([path for path in host.requests if path.endswith(".tar.gz")]) == 1
+
+
+@pytest.mark.parametrize("program", ["kube-apiserver", "etcd", "kwok", "ctr"])
 def test_a_wrong_checksum_is_refused_and_the_file_removed(host: ReleaseHost, tmp_path: Path, program: str) -> None:
     published = artefact(program, this_platform(), Origins("", "", ""))
     assert published is not None
@@ -81,6 +86,7 @@ def test_leftovers_of_a_killed_download_are_swept_away(host: ReleaseHost, tmp_pa
 def test_only_what_is_published_is_looked_for() -> None:
     mac = Platform("darwin", "arm64")
     assert artefact("kube-apiserver", mac, Origins()) is None
+    assert artefact("containerd", mac, Origins()) is None
     kubectl = artefact("kubectl", mac, Origins())
     assert kubectl
     assert kubectl.url == f"https://dl.k8s.io/{KUBERNETES.version}/bin/darwin/arm64/kubectl"
@@ -88,11 +94,13 @@ def test_only_what_is_published_is_looked_for() -> None:
 
 def test_official_addresses() -> None:
     linux = Platform("linux", "amd64")
-    found = {program: artefact(program, linux, Origins()) for program in ("kube-apiserver", "etcd", "kwok")}
+    found = {program: artefact(program, linux, Origins()) for program in ("kubelet", "etcd", "kwok", "ctr")}
     assert {program: published.url for program, published in found.items() if published} == {
-        "kube-apiserver": f"https://dl.k8s.io/{KUBERNETES.version}/bin/linux/amd64/kube-apiserver",
+        "kubelet": f"https://dl.k8s.io/{KUBERNETES.version}/bin/linux/amd64/kubelet",
         "etcd": f"https://github.com/etcd-io/etcd/releases/download/{ETCD.version}/etcd-{ETCD.version}-linux-amd64.tar.gz",
         "kwok": f"https://github.com/kubernetes-sigs/kwok/releases/download/{KWOK.version}/kwok-linux-amd64",
+        "ctr": "https://github.com/containerd/containerd/releases/download"
+        f"/{CONTAINERD.version}/containerd-{CONTAINERD.version[1:]}-linux-amd64.tar.gz",
     }
 
 

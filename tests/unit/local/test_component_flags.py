@@ -11,7 +11,7 @@ PAIR = KeyPair(Path("certificate"), Path("key"))
 PORTS = Ports(etcd=1, etcd_peers=2, apiserver=3, controller_manager=4, scheduler=5, kwok=6)
 
 
-def plan(settings: Settings) -> Plan:
+def plan(settings: Settings, gateway: str | None = None) -> Plan:
     identities = Identities(
         authority=PAIR,
         serving=PAIR,
@@ -19,8 +19,9 @@ def plan(settings: Settings) -> Plan:
         service_accounts=PAIR,
         front_proxy_authority=PAIR.certificate,
         front_proxy=PAIR,
+        kubelet_client=PAIR,
     )
-    return Plan(folder=Path("cluster"), settings=settings, ports=PORTS, identities=identities)
+    return Plan(folder=Path("cluster"), settings=settings, ports=PORTS, identities=identities, gateway=gateway)
 
 
 @pytest.mark.parametrize("component", list(Component))
@@ -42,6 +43,12 @@ def test_pods_are_accepted_where_nobody_makes_service_accounts() -> None:
     flag = "--disable-admission-plugins=ServiceAccount"
     assert flag in flags(Component.APISERVER, plan(alone))
     assert flag not in flags(Component.APISERVER, plan(Settings()))
+
+
+def test_real_nodes_reach_the_api_server_and_it_reaches_them() -> None:
+    with_nodes = flags(Component.APISERVER, plan(Settings(nodes=("a",)), gateway="198.18.0.1"))
+    assert {"--bind-address=0.0.0.0", "--advertise-address=198.18.0.1"} <= set(with_nodes)
+    assert "--kubelet-client-certificate=certificate" in with_nodes
 
 
 def test_the_first_service_address_is_kubernetes_own() -> None:

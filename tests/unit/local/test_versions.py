@@ -5,9 +5,24 @@ import re
 import pytest
 
 from gpu_control_plane.local.gobuild import RECIPES, module_folder
-from gpu_control_plane.local.versions import ETCD, KUBERNETES, KWOK, RELEASES, Release, minor_in, release_of, version_in
+from gpu_control_plane.local.versions import (
+    CONTAINERD,
+    ETCD,
+    KUBERNETES,
+    KWOK,
+    RELEASES,
+    Release,
+    minor_in,
+    release_of,
+    version_in,
+)
 
-MODULES = {KUBERNETES: "k8s.io/kubernetes", ETCD: "go.etcd.io/etcd/server/v3", KWOK: "sigs.k8s.io/kwok"}
+MODULES = {
+    KUBERNETES: "k8s.io/kubernetes",
+    ETCD: "go.etcd.io/etcd/server/v3",
+    KWOK: "sigs.k8s.io/kwok",
+    CONTAINERD: "github.com/containerd/containerd/v2",
+}
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
@@ -39,6 +54,8 @@ def test_every_release_can_be_built() -> None:
         ("Client Version: v1.32.4-dispatcher\nKustomize Version: v5.5.0\n", "v1.32.4-dispatcher"),
         ("etcd Version: 3.7.3\nGit SHA: Not provided (use ./build instead of go build)\n", "v3.7.3"),
         ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", "v0.8.0"),
+        ("containerd github.com/containerd/containerd/v2 v2.4.2 abc\n", "v2.4.2"),
+        ("containerd-shim-runc-v2:\n  Version:  v2.4.2\n  Revision: \n  Go version: go1.26.8\n", "v2.4.2"),
         ("command not found", None),
         ("", None),
     ],
@@ -53,5 +70,5 @@ def test_patch_releases_share_a_minor_version() -> None:
 
 
 def test_unknown_programs_are_named_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'kubelet' is not a program.*kube-apiserver"):
-        release_of("kubelet")
+    with pytest.raises(ValueError, match=r"'dockerd' is not a program.*kube-apiserver"):
+        release_of("dockerd")

@@ -3,8 +3,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
@@ -17,17 +20,19 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
+var programs = map[string]func() *cobra.Command{
+	"kube-apiserver":          func() *cobra.Command { return apiserver.NewAPIServerCommand() },
+	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
+	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	"kubectl":                 kubectl.NewDefaultKubectlCommand,
+}
+
 func main() {
-	programs := map[string]func() *cobra.Command{
-		"kube-apiserver":          func() *cobra.Command { return apiserver.NewAPIServerCommand() },
-		"kube-controller-manager": controllermanager.NewControllerManagerCommand,
-		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
-		"kubectl":                 kubectl.NewDefaultKubectlCommand,
-	}
 	name := filepath.Base(os.Args[0])
 	program, known := programs[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "call this binary as one of kube-apiserver, kube-controller-manager, kube-scheduler, kubectl; not as %q\n", name)
+		names := slices.Sorted(maps.Keys(programs))
+		fmt.Fprintf(os.Stderr, "call this binary as one of %s; not as %q\n", strings.Join(names, ", "), name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(program()))

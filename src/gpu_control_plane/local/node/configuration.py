@@ -1,0 +1,158 @@
+"""What a node's programs are told. Pure: facts about a node in, the content of its files out."""
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from gpu_control_plane.local.credentials import KeyPair
+from gpu_control_plane.local.images import PAUSE
+from gpu_control_plane.local.node.network import Attachment
+
+KUBELET_PORT = 10250
+KUBELET_HEALTH_PORT = 10248
+BRIDGE = "cni0"
+
+KERNEL = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
+"""What every kubelet sets for its whole machine. It is shown these, and so leaves this machine's own alone."""
+BOOT_ID = "kernel/random/boot_id"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """A node's folder. What programs insist to have elsewhere leads here in the node's own view of the machine."""
+
+    folder: Path
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def kubelet(self) -> Path:
+        return self.folder / "kubelet"
+
+    @property
+    def containerd(self) -> Path:
+        return self.folder / "containerd"
+
+    @property
+    def cni(self) -> Path:
+        return self.folder / "cni"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "kernel"
+
+    @property
+    def redirected(self) -> dict[str, Path]:
+        """Paths that programs have fixed, and where they lead to instead."""
+        return {
+            "/run": self.run,
+            "/var/lib/kubelet": self.kubelet,
+            "/var/lib/cni": self.cni / "state",
+            "/var/log/containers": self.logs / "containers",
+        }
+
+    @property
+    def folders(self) -> list[Path]:
+        """All there must be before anything starts."""
+        return [
+            *self.redirected.values(),
+            self.containerd / "conf.d",
+            self.cni / "net.d",
+            self.logs / "pods",
+            self.kernel,
+            self.run / "cdi",
+            self.kubelet / "device-plugins",
+        ]
+
+
+def containerd_config(layout: Layout, plugins: Path, runc: Path) -> str:
+    """containerd's configuration. Whatever lies in `conf.d` is read after it, and wins."""
+    return f"""\
+version = 3
+root = "{layout.containerd / "root"}"
+state = "/run/containerd"
+imports = ["{layout.containerd / "conf.d"}/*.toml"]
+
+[grpc]
+  address = "/run/containerd/containerd.sock"
+
+[plugins.'io.containerd.cri.v1.images']
+  [plugins.'io.containerd.cri.v1.images'.pinned_images]
+    sandbox = "{PAUSE}"
+
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+  tolerate_missing_hugetlb_controller = true
+  netns_mounts_under_state_dir = true
+  cdi_spec_dirs = ["/run/cdi"]
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = ["{plugins}"]
+    conf_dir = "{layout.cni / "net.d"}"
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      BinaryName = "{runc}"
+"""
+
+
+def pod_network(layout: Layout, attachment: Attachment) -> str:
+    """How pods are connected: a bridge in the node's own network, whose name is nobody else's concern."""
+    addresses = {
+        "type": "host-local",
+        "dataDir": str(layout.run / "cni-addresses"),
+        "ranges": [[{"subnet": attachment.pods}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    bridge = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "ipMasq": False, "ipam": addresses}
+    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}, indent=2)
+
+
+def kubelet_config(
+    layout: Layout, attachment: Attachment, *, cgroup: str, authority: Path, serving: KeyPair, names: Path
+) -> str:
+    """The kubelet's configuration: quick to report, and never evicting, however full a developer's disk is."""
+    never = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree")
+    config = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": attachment.address,
+        "port": KUBELET_PORT,
+        "healthzBindAddress": attachment.address,
+        "healthzPort": KUBELET_HEALTH_PORT,
+        "readOnlyPort": 0,
+        "tlsCertFile": str(serving.certificate),
+        "tlsPrivateKeyFile": str(serving.key),
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(authority)},
+        },
+        "authorization": {"mode": "Webhook"},
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{cgroup}",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "makeIPTablesUtilChains": False,
+        "localStorageCapacityIsolation": False,
+        "evictionHard": dict.fromkeys(never, "0%"),
+        "imageGCHighThresholdPercent": 100,
+        "nodeStatusUpdateFrequency": "1s",
+        "podLogsDir": str(layout.logs / "pods"),
+        "volumePluginDir": str(layout.kubelet / "volume-plugins"),
+        "resolvConf": str(names),
+    }
+    return json.dumps(config, indent=2)

@@ -1,0 +1,262 @@
+"""A node with a real kubelet and a real containerd, whose pods really run.
+
+Both programs live in a `machine` of their own: the paths that Kubernetes has fixed, such as `/var/lib/kubelet`, are
+private there, and so are processes, interfaces and addresses. Several nodes run on one machine without seeing each
+other, and from outside each is a folder.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from gpu_control_plane.local import images, processes
+from gpu_control_plane.local.access import Access
+from gpu_control_plane.local.credentials import KeyPair
+from gpu_control_plane.local.errors import ComponentFailed, LocalError
+from gpu_control_plane.local.kubeconfig import write_kubeconfig
+from gpu_control_plane.local.node import cgroups, configuration, inside, machine, readiness
+from gpu_control_plane.local.node.configuration import Layout
+from gpu_control_plane.local.node.network import Attachment
+from gpu_control_plane.local.node.program import NodeProgram
+from gpu_control_plane.local.node.requirements import SystemPrograms
+from gpu_control_plane.local.programs import Binaries
+
+_LONGEST_SOCKET_PATH = 107
+_IMPORT_TIMEOUT = 60.0
+_POWER_OFF_PATIENCE = 20.0
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cluster gives to a node."""
+
+    server: str
+    """The API server's address as the node sees it."""
+    authority: Path
+    client: KeyPair
+    serving: KeyPair
+    attachment: Attachment
+    access: Access
+    port: int
+    """The API server's port as this process sees it."""
+    timeout: float
+
+
+class RealNode:
+    """Owned by a cluster, which starts and stops it; tests may also break it."""
+
+    def __init__(
+        self, name: str, folder: Path, surroundings: Surroundings, binaries: Binaries, system: SystemPrograms
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.address = surroundings.attachment.address
+        self.interface = surroundings.attachment.interface
+        self._layout = Layout(folder)
+        self._around = surroundings
+        self._binaries = binaries
+        self._system = system
+        self._cgroup = _cgroup(self.interface)
+        self._machine: subprocess.Popen[bytes] | None = None
+        timeout = surroundings.timeout
+        self.containerd = NodeProgram(
+            f"containerd of {name}", self.logs / "containerd.log", self._launch_containerd, self._serves, timeout
+        )
+        self.kubelet = NodeProgram(
+            f"kubelet of {name}", self.logs / "kubelet.log", self._launch_kubelet, self._is_ready, timeout
+        )
+
+    @property
+    def device_plugins(self) -> Path:
+        """Where device plugins meet the kubelet, `/var/lib/kubelet/device-plugins` on the node."""
+        return self._layout.kubelet / "device-plugins"
+
+    @property
+    def pod_resources(self) -> Path:
+        """The kubelet's pod-resources socket."""
+        return self._layout.kubelet / "pod-resources" / "kubelet.sock"
+
+    @property
+    def cdi(self) -> Path:
+        """The folder of CDI specifications, `/run/cdi` on the node: gone after a reboot, as on every machine."""
+        return self._layout.run / "cdi"
+
+    @property
+    def containerd_config(self) -> Path:
+        return self._layout.containerd / "config.toml"
+
+    @property
+    def containerd_drop_ins(self) -> Path:
+        """Every `*.toml` here is part of containerd's configuration when containerd starts."""
+        return self._layout.containerd / "conf.d"
+
+    @property
+    def containerd_socket(self) -> Path:
+        return self._layout.run / "containerd" / "containerd.sock"
+
+    @property
+    def logs(self) -> Path:
+        """The programs' own logs, and those of the pods in `pods`."""
+        return self._layout.logs
+
+    @property
+    def boot_id(self) -> str:
+        """Which start of the machine this is; another one after each reboot."""
+        return (self._layout.kernel / Path(configuration.BOOT_ID).name).read_text().strip()
+
+    def start(self) -> None:
+        """Switch the machine on, and return when the node is ready for pods."""
+        try:
+            if self._machine is None or self._machine.poll() is not None:
+                self._prepare()
+                self._machine = self._power_on()
+            self.containerd.start()
+            self._import_own_images()
+            self.kubelet.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Switch the machine off: every process, mount and address of it is gone; the disk is kept."""
+        if self._machine:
+            processes.end(self._machine, patience=_POWER_OFF_PATIENCE)
+            self._machine = None
+        for program in (self.kubelet, self.containerd):
+            program.stop(signal.SIGKILL)
+        clear_leftovers(self.interface)
+
+    def reboot(self) -> None:
+        """Lose power and come back: containers and everything in memory are gone, the disk is as it was."""
+        self.stop()
+        self.start()
+
+    def import_image(self, archive: Path) -> None:
+        """Make the images of an OCI or Docker archive known, as if they had been pulled."""
+        ctr = [str(self._binaries.path("ctr")), "--address", str(self.containerd_socket), "--namespace", "k8s.io"]
+        ran = subprocess.run(
+            [*ctr, "images", "import", str(archive)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_IMPORT_TIMEOUT,
+        )
+        if ran.returncode != 0:
+            raise LocalError(f"{self.name} could not import {archive}: {ran.stderr.strip()}")
+
+    def command(self, *arguments: str) -> list[str]:
+        """A command line that runs a program inside the machine, for a look around."""
+        if self._machine is None:
+            raise LocalError(f"The node {self.name} does not run. Call start() first.")
+        return [sys.executable, "-P", "-m", inside.__name__, str(self._machine.pid), *arguments]
+
+    def _prepare(self) -> None:
+        longest = self.device_plugins / "kubelet.sock"
+        if len(os.fsencode(longest)) > _LONGEST_SOCKET_PATH:
+            raise LocalError(
+                f"{longest} is too long for a socket, which may have {_LONGEST_SOCKET_PATH} characters."
+                " Choose a cluster folder with a shorter path."
+            )
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._layout.run)
+        for folder in self._layout.folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        clear_leftovers(self.interface)
+        cgroups.make(self._cgroup)
+        self._write_configuration()
+
+    def _write_configuration(self) -> None:
+        layout, around = self._layout, self._around
+        config = configuration.containerd_config(layout, self._system.plugins, self._system.runc)
+        self.containerd_config.write_text(config)
+        (layout.cni / "net.d" / "10-pods.conflist").write_text(configuration.pod_network(layout, around.attachment))
+        names = layout.kubelet / "resolv.conf"
+        names.write_text("")
+        (layout.kubelet / "config.json").write_text(
+            configuration.kubelet_config(
+                layout,
+                around.attachment,
+                cgroup=self._cgroup,
+                authority=around.authority,
+                serving=around.serving,
+                names=names,
+            )
+        )
+        write_kubeconfig(
+            layout.kubelet / "kubeconfig",
+            name=self.name,
+            server=around.server,
+            authority=around.authority,
+            client=around.client,
+        )
+        for setting, value in {**configuration.KERNEL, configuration.BOOT_ID: str(uuid.uuid4())}.items():
+            (layout.kernel / Path(setting).name).write_text(f"{value}\n")
+
+    def _power_on(self) -> subprocess.Popen[bytes]:
+        shape = machine.Shape(
+            name=self.name,
+            folders={path: str(source) for path, source in self._layout.redirected.items()},
+            kernel={
+                setting: str(self._layout.kernel / Path(setting).name)
+                for setting in (*configuration.KERNEL, configuration.BOOT_ID)
+            },
+            attachment=self._around.attachment,
+        )
+        command = [sys.executable, "-P", "-m", machine.__name__, msgspec.json.encode(shape).decode()]
+        process = processes.spawn(command, output=subprocess.PIPE, cwd=self.folder)
+        said: list[str] = []
+        with process.stdout or contextlib.nullcontext(()) as lines:
+            for line in lines:
+                said.append(line.decode(errors="replace").rstrip())
+                if said[-1] == machine.READY:
+                    return process
+        processes.end(process)
+        raise ComponentFailed("\n  ".join((f"The machine of {self.name} could not be made:", *said)))
+
+    def _launch_containerd(self, log: Path) -> subprocess.Popen[bytes]:
+        return self._launch(log, "containerd", f"--config={self.containerd_config}")
+
+    def _launch_kubelet(self, log: Path) -> subprocess.Popen[bytes]:
+        return self._launch(
+            log,
+            "kubelet",
+            f"--config={self._layout.kubelet / 'config.json'}",
+            f"--kubeconfig={self._layout.kubelet / 'kubeconfig'}",
+            f"--hostname-override={self.name}",
+            f"--node-ip={self.address}",
+        )
+
+    def _launch(self, log: Path, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        shim = self._binaries.path("containerd-shim-runc-v2").parent
+        environ = {"PATH": os.pathsep.join((str(shim), "/usr/sbin", "/usr/bin", "/sbin", "/bin")), "HOME": "/"}
+        command = self.command(str(self._binaries.path(program)), *arguments)
+        with log.open("ab") as output:
+            return processes.spawn(command, output=output, environ=environ, cwd=self.folder)
+
+    def _import_own_images(self) -> None:
+        archive = self.folder / "images.tar"
+        images.write_archive(images.busybox_images(self._system.busybox), archive)
+        self.import_image(archive)
+
+    def _serves(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            return probe.connect_ex(str(self.containerd_socket)) == 0
+
+    def _is_ready(self) -> bool:
+        return readiness.is_ready(self._around.access, self._around.port, self.name, self.address, self.boot_id)
+
+
+def clear_leftovers(interface: str) -> None:
+    """Remove what the kernel does not tidy up after the node with this interface: its control groups."""
+    cgroups.remove(_cgroup(interface))
+
+
+def _cgroup(interface: str) -> str:
+    return f"gpu-control-plane-{interface}"

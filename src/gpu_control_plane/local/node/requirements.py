@@ -1,0 +1,67 @@
+"""What a real node takes from the machine: Linux, root, and three packages that every distribution has."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import msgspec
+
+from gpu_control_plane.local.errors import LocalError
+
+_PLUGINS = ("bridge", "host-local", "loopback")
+_PLUGIN_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni")
+_PROGRAM_FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_DYNAMIC = b"/ld-"  # the loader that a dynamic program asks for, near its beginning
+_BEGINNING = 4096
+
+
+class SystemPrograms(msgspec.Struct, frozen=True, kw_only=True):
+    """Programs of the distribution."""
+
+    runc: Path
+    plugins: Path
+    """The folder of CNI plugins."""
+    busybox: Path
+    """The content of the pause image and of test images: it must not need any library."""
+
+
+class NodeImpossible(LocalError):
+    """This machine cannot run a real node as it is."""
+
+
+def system_programs() -> SystemPrograms:
+    """The distribution's programs for a node, or everything that stands in the way at once."""
+    if sys.platform != "linux":
+        raise NodeImpossible("A real node needs Linux. Use simulated nodes here.")
+    if os.geteuid() != 0:
+        raise NodeImpossible("A real node needs root, as containers do. Use simulated nodes, or become root.")
+    runc, plugins, busybox = _program("runc"), _plugins(), _static_busybox()
+    if runc and plugins and busybox:
+        return SystemPrograms(runc=runc, plugins=plugins, busybox=busybox)
+    wanted = {"runc": runc, "containernetworking-plugins": plugins, "busybox-static": busybox}
+    missing = " ".join(package for package, found in wanted.items() if found is None)
+    raise NodeImpossible(
+        f"A real node needs {missing}, as Debian names these packages. Run `tools/system-packages`, or"
+        f" `apt-get install {missing}`. Elsewhere, have runc and a static busybox on PATH, and the CNI plugins"
+        f" {', '.join(_PLUGINS)} in a folder that CNI_PATH names."
+    )
+
+
+def _program(name: str) -> Path | None:
+    found = shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), *_PROGRAM_FOLDERS)))
+    return Path(found) if found else None
+
+
+def _plugins() -> Path | None:
+    chosen = os.environ.get("CNI_PATH", "").split(os.pathsep)
+    folders = (Path(folder) for folder in (*chosen, *_PLUGIN_FOLDERS) if folder)
+    return next((folder for folder in folders if all((folder / plugin).exists() for plugin in _PLUGINS)), None)
+
+
+def _static_busybox() -> Path | None:
+    busybox = _program("busybox")
+    if busybox is None:
+        return None
+    with busybox.open("rb") as file:
+        return None if _DYNAMIC in file.read(_BEGINNING) else busybox

@@ -1,0 +1,97 @@
+"""A cluster with a real node for each module: a real kubelet, a real containerd, containers that run."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.stage import COMPONENTS, Stage
+from gpu_control_plane.api.install import install_crds
+from gpu_control_plane.kube import Client, load_config
+from gpu_control_plane.local import Binaries, Cluster, RealNode, Settings, ensure_binaries
+from gpu_control_plane.local.logs import tail
+from gpu_control_plane.local.node.requirements import NodeImpossible, system_programs
+from gpu_control_plane.local.versions import NODE_PROGRAMS
+
+_running: list[Stage] = []
+
+
+@pytest.fixture(scope="session")
+def binaries() -> Binaries:
+    """Every program, on a machine that can run a node. In CI, one that cannot is an error and no excuse."""
+    try:
+        system_programs()
+    except NodeImpossible as why:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(why))
+        pytest.skip(str(why))
+    return ensure_binaries([*COMPONENTS, "kubectl", *NODE_PROGRAMS])
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder for sockets: their paths may not be long, and those that pytest chooses are."""
+    with tempfile.TemporaryDirectory(prefix="gpu-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def raise_stage(binaries: Binaries) -> Iterator[Callable[..., Stage]]:
+    """Start a cluster with these real nodes and our API. It is stopped and removed at the end, whatever happens."""
+    raised: list[Stage] = []
+
+    def start(*nodes: str) -> Stage:
+        folder = Path(tempfile.mkdtemp(prefix="gpu-"))  # as short as `short_folder`
+        stage = Stage(Cluster(folder, binaries, Settings(components=COMPONENTS, nodes=nodes)), binaries)
+        raised.append(stage)
+        _running.append(stage)
+        stage.cluster.start()
+        install_crds(stage.cluster.kubeconfig)
+        stage.wait_for_service_account()
+        return stage
+
+    yield start
+    for stage in raised:
+        strike(stage)
+
+
+def strike(stage: Stage) -> None:
+    """Stop a cluster and remove it."""
+    stage.cluster.stop()
+    shutil.rmtree(stage.cluster.folder, ignore_errors=True)
+    if stage in _running:
+        _running.remove(stage)
+
+
+@pytest.fixture(scope="module")
+def stage(raise_stage: Callable[..., Stage]) -> Iterator[Stage]:
+    """A cluster with one real node, `node-a`, for this module alone."""
+    stage = raise_stage("node-a")
+    yield stage
+    strike(stage)
+
+
+@pytest.fixture(scope="module")
+def node(stage: Stage) -> RealNode:
+    return stage.node
+
+
+@pytest.fixture
+async def client(stage: Stage) -> AsyncIterator[Client]:
+    """An administrator's client."""
+    async with Client(load_config(stage.cluster.kubeconfig)) as client:
+        yield client
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure is told with the ends of the nodes' logs."""
+    report = yield
+    if report.failed:
+        for stage in _running:
+            for log in (log for node in stage.cluster.nodes.values() for log in sorted(node.logs.glob("*.log"))):
+                report.sections.append((f"the end of {log.parent.parent.name}/{log.name}", tail(log)))
+    return report

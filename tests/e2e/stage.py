@@ -1,0 +1,81 @@
+"""A cluster with real nodes in the hands of a test: pods to run, to look into and to remove."""
+
+import json
+import subprocess
+from typing import Any
+
+from gpu_control_plane.local import Binaries, Cluster, Component, RealNode
+from gpu_control_plane.local.images import BUSYBOX
+from integration.local.commands import Kubectl
+from unit.local.patience import until
+
+COMPONENTS = (Component.ETCD, Component.APISERVER, Component.CONTROLLER_MANAGER, Component.SCHEDULER)
+FOREVER = ("sleep", "infinity")
+
+
+class Stage:
+    """One cluster, with `kubectl` as its administrator."""
+
+    def __init__(self, cluster: Cluster, binaries: Binaries) -> None:
+        self.cluster = cluster
+        self.kubectl = Kubectl(binaries.path("kubectl"), cluster.kubeconfig)
+
+    @property
+    def node(self) -> RealNode:
+        """The first node, which often is the only one."""
+        return next(iter(self.cluster.nodes.values()))
+
+    def create_pod(
+        self,
+        name: str,
+        command: tuple[str, ...] = FOREVER,
+        *,
+        node: str | None = None,
+        limits: dict[str, int] | None = None,
+        **spec: Any,
+    ) -> None:
+        """Create a pod of one busybox container. `spec` is the rest of the pod's specification."""
+        container = {"name": "main", "image": BUSYBOX, "command": command, "resources": {"limits": limits or {}}}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            # A first process ignores requests to end, so waiting for it would only take time.
+            "spec": {"containers": [container], "nodeName": node, "terminationGracePeriodSeconds": 0, **spec},
+        }
+        self.kubectl("create", "-f", "-", given=json.dumps(pod))
+
+    def run_pod(self, name: str, *arguments: Any, **keywords: Any) -> dict[str, Any]:
+        """Create a pod as `create_pod` does, and wait until it runs."""
+        self.create_pod(name, *arguments, **keywords)
+        until(lambda: self.pod(name)["status"]["phase"] == "Running", within=60)
+        return self.pod(name)
+
+    def pod(self, name: str) -> dict[str, Any]:
+        pod: dict[str, Any] = json.loads(self.kubectl("get", "pod", name, "-o", "json"))
+        return pod
+
+    def container(self, pod: str) -> dict[str, Any]:
+        """The status of a pod's only container."""
+        status: dict[str, Any] = self.pod(pod)["status"]["containerStatuses"][0]
+        return status
+
+    def node_object(self, name: str | None = None) -> dict[str, Any]:
+        node: dict[str, Any] = json.loads(self.kubectl("get", "node", name or self.node.name, "-o", "json"))
+        return node
+
+    def exec(self, pod: str, *command: str) -> str:
+        """What a command says inside a pod's container."""
+        return self.kubectl("exec", pod, "--", *command)
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod and wait until it is gone."""
+        self.kubectl("delete", "pod", name, "--wait", "--timeout=60s")
+
+    def inside(self, node: RealNode, *command: str) -> str:
+        """What a command says on a node itself, beside its pods."""
+        return subprocess.run(node.command(*command), capture_output=True, text=True, check=True, timeout=30).stdout
+
+    def wait_for_service_account(self) -> None:
+        """Pods are refused before somebody has made the account they run as."""
+        until(lambda: "default" in self.kubectl("get", "serviceaccounts", "--no-headers", "--ignore-not-found"))

@@ -1,0 +1,134 @@
+"""What is known about real nodes before one runs: addresses that never meet, readable files, clear sentences."""
+
+import ipaddress
+import itertools
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpu_control_plane.local.credentials import KeyPair
+from gpu_control_plane.local.kubeconfig import write_kubeconfig
+from gpu_control_plane.local.node import network, requirements
+from gpu_control_plane.local.node.configuration import Layout, containerd_config, kubelet_config, pod_network
+from gpu_control_plane.local.node.network import MOST_NODES, Network, leased_network
+
+SERVICES = "10.96.0.0/16"
+LAYOUT = Layout(Path("/clusters/gpu/nodes/node-a"))
+ATTACHMENT = Network(3).attachment(0, SERVICES)
+PAIR = KeyPair(Path("/certificate"), Path("/key"))
+
+
+def test_no_two_nodes_of_a_machine_share_anything() -> None:
+    every = [Network(number).attachment(index, SERVICES) for number in range(64) for index in range(MOST_NODES)]
+    for field in ("interface", "address", "pods", "metric"):
+        assert len({getattr(attachment, field) for attachment in every}) == len(every)
+    assert all(len(attachment.interface) <= 15 for attachment in every)
+
+
+def test_the_addresses_of_nodes_pods_and_services_do_not_overlap() -> None:
+    ranges = [ipaddress.ip_network(each) for each in (ATTACHMENT.subnet, ATTACHMENT.pods, SERVICES)]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(ranges, 2))
+
+
+@pytest.fixture
+def leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(network, "_LEASES", tmp_path / "leases")
+    return tmp_path / "leases"
+
+
+def test_clusters_at_the_same_time_get_different_networks(leases: Path, tmp_path: Path) -> None:
+    (tmp_path / "network").write_text("7")
+    with leased_network(tmp_path) as first, leased_network(tmp_path) as second:
+        assert first.number == 7
+        assert second.number != 7
+    assert list(leases.iterdir()) == []
+
+
+def test_a_cluster_gets_its_network_again(leases: Path, tmp_path: Path) -> None:
+    with leased_network(tmp_path) as first:
+        pass
+    with leased_network(tmp_path) as again:
+        assert again == first
+
+
+def test_containerd_reads_drop_ins_and_cdi_files() -> None:
+    config = tomllib.loads(containerd_config(LAYOUT, Path("/cni"), Path("/usr/sbin/runc")))
+    assert config["imports"] == ["/clusters/gpu/nodes/node-a/containerd/conf.d/*.toml"]
+    runtime = config["plugins"]["io.containerd.cri.v1.runtime"]
+    assert runtime["cdi_spec_dirs"] == ["/run/cdi"]
+    assert runtime["cni"]["bin_dirs"] == ["/cni"]
+
+
+def test_a_kubelet_keeps_to_its_own_control_group_and_evicts_nothing() -> None:
+    text = kubelet_config(LAYOUT, ATTACHMENT, cgroup="g", authority=Path("/ca"), serving=PAIR, names=Path("/names"))
+    config = json.loads(text)
+    assert config["cgroupRoot"] == "/g"
+    assert config["address"] == ATTACHMENT.address
+    assert set(config["evictionHard"].values()) == {"0%"}
+
+
+def test_pods_get_addresses_of_their_node_only() -> None:
+    [bridge] = json.loads(pod_network(LAYOUT, ATTACHMENT))["plugins"]
+    assert bridge["ipam"]["ranges"] == [[{"subnet": ATTACHMENT.pods}]]
+    assert bridge["ipMasq"] is False
+
+
+@pytest.mark.parametrize("name", ["n", "1", "null", "node-a"])
+def test_a_kubeconfig_keeps_names_that_yaml_would_read_as_something_else(tmp_path: Path, name: str) -> None:
+    pair = KeyPair(tmp_path / "certificate", tmp_path / "key")
+    for path in (pair.certificate, pair.key):
+        path.write_text("x")
+    write_kubeconfig(tmp_path / "config", name=name, server="https://x", authority=pair.certificate, client=pair)
+    assert yaml.safe_load((tmp_path / "config").read_text())["current-context"] == name
+
+
+@pytest.fixture
+def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Linux machine with root and nothing else; programs are looked for in the returned folder."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CNI_PATH", str(tmp_path))
+    monkeypatch.setattr(requirements, "_PROGRAM_FOLDERS", ())
+    monkeypatch.setattr(requirements, "_PLUGIN_FOLDERS", ())
+    return tmp_path
+
+
+def test_what_is_missing_is_named_as_packages(bare_machine: Path) -> None:
+    packages = "runc containernetworking-plugins busybox-static"
+    with pytest.raises(requirements.NodeImpossible, match=rf"needs {packages}.*`apt-get install {packages}`"):
+        requirements.system_programs()
+    script = (Path(__file__).parents[3] / "tools" / "system-packages").read_text()
+    assert all(package in script for package in packages.split())
+
+
+def test_programs_are_found_where_the_environment_says(bare_machine: Path) -> None:
+    for program in ("runc", "busybox", "bridge", "host-local", "loopback"):
+        _write_program(bare_machine / program, b"static")
+    found = requirements.system_programs()
+    assert (found.runc, found.plugins) == (bare_machine / "runc", bare_machine)
+
+
+def test_a_busybox_that_needs_libraries_will_not_do(bare_machine: Path) -> None:
+    for program in ("runc", "bridge", "host-local", "loopback"):
+        _write_program(bare_machine / program, b"static")
+    _write_program(bare_machine / "busybox", b"\x7fELF /lib64/ld-linux-x86-64.so.2")
+    with pytest.raises(requirements.NodeImpossible, match="needs busybox-static, as"):
+        requirements.system_programs()
+
+
+def test_without_root_there_is_no_real_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(requirements.NodeImpossible, match="needs root"):
+        requirements.system_programs()
+
+
+def _write_program(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    path.chmod(0o755)
