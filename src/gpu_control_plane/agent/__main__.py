@@ -1,25 +1,67 @@
-"""`python -m gpu_control_plane.agent --simulated`: the agents of all simulated nodes, in one process."""
+"""`python -m gpu_control_plane.agent`: the agent of this node, or the agents of all simulated nodes in one process."""
 
+import socket
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
 _EXAMPLES = """\b
 Examples:
-  python -m gpu_control_plane.agent --simulated
-  python -m gpu_control_plane.agent --simulated --kubeconfig ~/.kube/config --status-port 0
+  python -m gpu_control_plane.agent                                   # on a GPU node
+  python -m gpu_control_plane.agent --unpooled nvidia.com/gpu         # cards in no pool, too
+  python -m gpu_control_plane.agent --hardware simulated              # a real node with pretended cards
+  python -m gpu_control_plane.agent --simulated --status-port 0       # every simulated node of a cluster
 """
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--simulated", is_flag=True, help="Play the agents and kubelets of all simulated nodes.")
+@click.option("--simulated", is_flag=True, help="Play the agents and kubelets of all simulated nodes instead.")
+@click.option("--node", envvar="NODE_NAME", help="Name of the Node.  [default: NODE_NAME, else the host's name]")
+@click.option(
+    "--hardware",
+    type=click.Choice(["real", "simulated"]),
+    default="real",
+    show_default=True,
+    help="Cards of the machine, or those that an annotation of the Node describes.",
+)
+@click.option(
+    "--injection",
+    type=click.Choice(["CDI", "Kubelet", "Runtime"]),
+    default="CDI",
+    show_default=True,
+    help="How containers are given a card.",
+)
+@click.option("--unpooled", metavar="RESOURCE", help="Offer cards in no pool as this, such as nvidia.com/gpu.")
+@click.option("--labels", is_flag=True, help="Give the Node the labels of NVIDIA's feature discovery.")
+@click.option("--kubelet-folder", type=_FOLDER, default=Path("/var/lib/kubelet"), show_default=True)
+@click.option("--cdi-folder", type=_FOLDER, default=Path("/var/run/cdi"), show_default=True)
+@click.option("--host-root", type=_FOLDER, default=Path("/"), show_default=True, help="Where the host's files are.")
+@click.option(
+    "--driver-root",
+    type=_FOLDER,
+    multiple=True,
+    default=(Path("/"), Path("/run/nvidia/driver")),
+    show_default=True,
+    help="Where to look for the driver's files; may be repeated.",
+)
+@click.option("--validations", type=_FOLDER, default=Path("/run/nvidia/validations"), show_default=True)
+@click.option(
+    "--device-folder",
+    type=_FOLDER,
+    default=Path("/run/gpu-control-plane/devices"),
+    show_default=True,
+    help="Where simulated cards have their device files.",
+)
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Which cluster.  [default: KUBECONFIG, as for kubectl]",
 )
-@click.option("--elect/--no-elect", default=False, show_default=True, help="Take turns with other replicas.")
+@click.option("--elect/--no-elect", default=False, show_default=True, help="With --simulated: take turns.")
 @click.option("--namespace", help="Namespace of the lease, with --elect.")
 @click.option(
     "--status-port",
@@ -30,24 +72,54 @@ Examples:
 def agent(
     *,
     simulated: bool,
+    node: str | None,
+    hardware: str,
+    injection: str,
+    unpooled: str | None,
+    labels: bool,
+    kubelet_folder: Path,
+    cdi_folder: Path,
+    host_root: Path,
+    driver_root: tuple[Path, ...],
+    validations: Path,
+    device_folder: Path,
     kubeconfig: Path | None,
     elect: bool,
     namespace: str | None,
     status_port: int | None,
     log_level: str,
 ) -> None:
-    """Run the node agent.
+    """Run the node agent: it publishes the node's cards, offers them to pods as its orders say, and reports.
 
-    With --simulated one process plays the agents of every Node that `kubectl gpu simulate nodes` made: it publishes
-    their cards, offers them as their orders say, gives them to pods and reports their health.
+    With --simulated one process plays the agents of every Node that `kubectl gpu simulate nodes` made.
     """
-    if not simulated:
-        raise click.UsageError("Only simulated nodes are served so far: add --simulated.")
-    from gpu_control_plane.agent.fleet.process import NAME, build  # noqa: PLC0415
     from gpu_control_plane.kube import main  # noqa: PLC0415
 
-    options = {"kubeconfig": kubeconfig, "elect": elect, "namespace": namespace, "status_port": status_port}
-    sys.exit(main(NAME, build, log_level=log_level, **options))
+    process = {"kubeconfig": kubeconfig, "namespace": namespace, "status_port": status_port}
+    if simulated:
+        from gpu_control_plane.agent.fleet import process as fleet  # noqa: PLC0415
+
+        sys.exit(main(fleet.NAME, fleet.build, log_level=log_level, elect=elect, **process))
+
+    from gpu_control_plane.agent.node import process as node_process  # noqa: PLC0415
+    from gpu_control_plane.agent.node.options import Hardware, Options  # noqa: PLC0415
+    from gpu_control_plane.api.gpunodestate import Injection  # noqa: PLC0415
+
+    options = Options(
+        node=node or socket.gethostname().lower(),
+        hardware=Hardware(hardware),
+        injection=Injection(injection),
+        unpooled=unpooled,
+        labels=labels,
+        kubelet=kubelet_folder,
+        cdi=cdi_folder,
+        host=host_root,
+        driver_roots=driver_root,
+        validations=validations,
+        simulated_devices=device_folder,
+    )
+    build = partial(node_process.build, options=options)
+    sys.exit(main(node_process.NAME, build, log_level=log_level, elect=False, **process))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import Inventory
 from gpu_control_plane.agent.metrics import AgentMetrics
-from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api.nodefeature import (
     NAMESPACE,
     NODE_LABEL,
@@ -15,7 +14,7 @@ from gpu_control_plane.api.nodefeature import (
 )
 from gpu_control_plane.kube.apply import Applier
 from gpu_control_plane.kube.cache import Cache
-from gpu_control_plane.kube.objects import OwnerReference
+from gpu_control_plane.kube.objects import Object, OwnerReference
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -30,7 +29,7 @@ class Publication(msgspec.Struct, frozen=True):
     spec: NodeFeatureSpec
 
 
-def publication(node: Node, backend: Inventory) -> Publication:
+def publication(node: Object, backend: Inventory) -> Publication:
     """What to publish about a node."""
     owner = OwnerReference(api_version="v1", kind="Node", name=node.name, uid=node.metadata.uid)
     return Publication(
@@ -59,7 +58,7 @@ class Publisher:
         self._hand = hand
         self._metrics = metrics
 
-    async def publish(self, node: Node, backend: Inventory) -> None:
+    async def publish(self, node: Object, backend: Inventory) -> None:
         name = feature_name(node.name)
         desired = publication(node, backend)
         if says(self._features.get(name, NAMESPACE), desired):

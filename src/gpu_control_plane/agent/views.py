@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from gpu_control_plane.api.gpudevice import DeviceSpec, GPUDevice, Telemetry, User
 from gpu_control_plane.api.gpunodestate import GPUNodeState, NodeStateSpec, Plugin
 from gpu_control_plane.api.shapes import Part
-from gpu_control_plane.kube.objects import Condition, Object, Resource
+from gpu_control_plane.kube.objects import Condition, Object, ObjectMeta, Resource
 
 MANAGER: Final = "gpu-agent"
 
@@ -128,3 +128,16 @@ class OrdersShare(msgspec.Struct, frozen=True):
 
 class OrdersAnswer(msgspec.Struct, frozen=True):
     status: OrdersShare
+
+
+def matters(old: Object | None, new: Object | None) -> bool:
+    """Whether anything an agent looks at has changed; heartbeats and other writers' fields have not."""
+    if old is None or new is None:
+        return True
+    return any(getattr(old, part, None) != getattr(new, part, None) for part in ("spec", "status")) or (
+        _essence(old.metadata) != _essence(new.metadata)
+    )
+
+
+def _essence(metadata: ObjectMeta) -> tuple[object, ...]:
+    return metadata.annotations, metadata.labels, metadata.generation, metadata.uid, metadata.deletion_timestamp

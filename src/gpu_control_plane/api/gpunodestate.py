@@ -77,6 +77,7 @@ class Injection(OpenEnum):
 
     CDI = "CDI", "by the container runtime, from a CDI specification."
     RUNTIME = "Runtime", "by a GPU runtime below the container runtime."
+    KUBELET = "Kubelet", "by the kubelet, which passes device files and mounts on."
 
 
 class Toolkit(Part, frozen=True, kw_only=True):
@@ -157,6 +158,14 @@ class Validation(Part, frozen=True, kw_only=True):
     steps: Annotated[tuple[ValidationStep, ...], about("The checks, in order.", keys=("name",), maxItems=16)] = ()
 
 
+class ProblemReason(OpenEnum):
+    """Why an order is not carried out as it stands."""
+
+    MISCONFIGURED = "Misconfigured", "this card can never be what the order asks for."
+    WAITING = "Waiting", "somebody has to let go of the card, or of a part of it, first."
+    FAILED = "Failed", "the driver refused; it is tried again."
+
+
 class PluginResource(Part, frozen=True, kw_only=True):
     """A resource as the kubelet knows it."""
 
@@ -168,11 +177,27 @@ class PluginResource(Part, frozen=True, kw_only=True):
     ] = ()
 
 
+class OrderProblem(Part, frozen=True, kw_only=True):
+    """An order that is not carried out as it stands."""
+
+    inventory_id: Annotated[InventoryID, about("Card the order is about.")]
+    reason: Annotated[ProblemReason, about("What kind of problem it is.")]
+    message: Annotated[str, about("What is wrong, or waited for, and what to do.", maxLength=1024)]
+
+
 class Plugin(Part, frozen=True, kw_only=True):
     """What the kubelet has been told."""
 
     observed_generation: Annotated[int, about("Generation of the orders that this answers.", minimum=0)]
     resources: Annotated[tuple[PluginResource, ...], about("Resources announced.", keys=("name",), maxItems=128)] = ()
+    problems: Annotated[
+        tuple[OrderProblem, ...],
+        about("Orders that are not carried out as they stand.", keys=("inventoryID",), maxItems=MAX_CARDS),
+    ] = ()
+    conflicts: Annotated[
+        tuple[Annotated[str, about(maxLength=256)], ...],
+        about("Other device plugins that serve cards of this node; nothing is issued meanwhile.", maxItems=16),
+    ] = ()
 
 
 class Quiesced(Part, frozen=True, kw_only=True):

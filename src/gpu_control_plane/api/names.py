@@ -87,7 +87,11 @@ class Reason(OpenEnum):
     DRIVER_NOT_READY = "DriverNotReady", "ReadyForPooling: the driver is absent or does not work."
     TOOLKIT_NOT_READY = "ToolkitNotReady", "ReadyForPooling: containers cannot be given a card."
     READY = "Ready", "ReadyForPooling: the cards of the node may join pools."
-    CONFLICTING_DEVICE_PLUGIN = "ConflictingDevicePlugin", "Degraded: another device plugin serves the node's cards."
+    CONFLICTING_DEVICE_PLUGIN = (
+        "ConflictingDevicePlugin",
+        "Degraded, ReadyForPooling: another device plugin serves the node's cards.",
+    )
+    UNDISTURBED = "Undisturbed", "Degraded: nothing is wrong."
     NAME_COLLISION = "NameCollision", "Configured: an older pool has the same resource name."
     UNSUPPORTED_MODE = "UnsupportedMode", "Configured: this release does not carry out the pool's mode."
     CONFIGURED = "Configured", "Configured: the spec can be carried out."
@@ -112,5 +116,13 @@ class EventReason(OpenEnum):
     DEVICE_FAULTED = "GPUDeviceFaulted", "A card has a hardware fault and is out of service."
     DEVICE_RECOVERED = "GPUDeviceRecovered", "A card works again."
     APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
+    ORDER_NOT_CARRIED_OUT = (
+        "GPUOrderNotCarriedOut",
+        "On a GPUNodeState: a card cannot be offered as ordered; the note says why.",
+    )
+    CONFLICTING_DEVICE_PLUGIN = (
+        "ConflictingDevicePlugin",
+        "On a GPUNodeState: another device plugin serves the node's cards; nothing is issued there.",
+    )
     POOL_PHASE_CHANGED = "GPUPoolPhaseChanged", "A pool has entered another phase."
     WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: no card of the pool is free; the note says what to do."

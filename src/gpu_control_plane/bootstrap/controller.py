@@ -49,7 +49,7 @@ def build(runtime: Runtime, *, now: Callable[[], datetime] = utc_now) -> None:
 
 
 def _matters(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
-    """Everything but the orders and the plugin's answers, which are most of the traffic."""
+    """Everything but the orders and most of the plugin's answers, which are most of the traffic."""
     if old is None or new is None:
         return True
     return _read(old) != _read(new)
@@ -57,4 +57,5 @@ def _matters(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
 
 def _read(state: GPUNodeState) -> tuple[object, ...]:
     status = state.status
-    return status.driver, status.toolkit, status.monitoring, status.validation, status.conditions
+    conflicts = status.plugin.conflicts if status.plugin is not None else ()
+    return status.driver, status.toolkit, status.monitoring, status.validation, status.conditions, conflicts

@@ -37,7 +37,9 @@ def decide(state: GPUNodeState, now: datetime) -> tuple[Condition, ...]:
     if complete is None:
         return ()
     driver, toolkit, monitoring = _driver(state.status), _toolkit(state.status), _monitoring(state.status)
-    findings = (driver, toolkit, monitoring, _ready(state.status, complete, driver, toolkit))
+    degraded = _degraded(state.status)
+    ready = _ready(state.status, complete, driver, toolkit, degraded)
+    findings = (driver, toolkit, monitoring, degraded, ready)
     return tuple(
         condition(held, one.kind.value, one.status, one.reason.value, one.message, now=now) for one in findings
     )
@@ -69,7 +71,18 @@ def _monitoring(status: NodeStateStatus) -> Finding:
     return Finding(kind, False, Reason.MONITORING_FOUND, f"Metrics come from {status.monitoring.source}.")
 
 
-def _ready(status: NodeStateStatus, complete: Condition, driver: Finding, toolkit: Finding) -> Finding:
+def _degraded(status: NodeStateStatus) -> Finding:
+    kind = NodeCondition.DEGRADED
+    rivals = status.plugin.conflicts if status.plugin is not None else ()
+    if rivals:
+        message = f"Another device plugin serves cards of this node: {', '.join(rivals)}. Remove it from the node."
+        return Finding(kind, True, Reason.CONFLICTING_DEVICE_PLUGIN, message)
+    return Finding(kind, False, Reason.UNDISTURBED, "The agent alone serves the cards of the node.")
+
+
+def _ready(
+    status: NodeStateStatus, complete: Condition, driver: Finding, toolkit: Finding, degraded: Finding
+) -> Finding:
     """The first obstacle, in the order in which a person would clear them."""
     kind = NodeCondition.READY_FOR_POOLING
     if complete.status != TRUE:
@@ -80,6 +93,8 @@ def _ready(status: NodeStateStatus, complete: Condition, driver: Finding, toolki
         return Finding(kind, False, Reason.TOOLKIT_NOT_READY, toolkit.message)
     if failed := _failed(status, CUDA):
         return Finding(kind, False, Reason.VALIDATION_FAILED, _about(failed))
+    if degraded.status:
+        return Finding(kind, False, degraded.reason, degraded.message)
     return Finding(kind, True, Reason.READY, "The cards of the node may join pools.")
 
 

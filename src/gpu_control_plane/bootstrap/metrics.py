@@ -9,7 +9,12 @@ from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import find, is_true
 
-TROUBLES: Final = (NodeCondition.DRIVER_MISSING, NodeCondition.TOOLKIT_MISSING, NodeCondition.MONITORING_MISSING)
+TROUBLES: Final = (
+    NodeCondition.DRIVER_MISSING,
+    NodeCondition.TOOLKIT_MISSING,
+    NodeCondition.MONITORING_MISSING,
+    NodeCondition.DEGRADED,
+)
 
 
 class BootstrapMetrics:

@@ -22,6 +22,7 @@ class StatusServer:
         self._port = port
         self._alive: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
+        self._more: list[Callable[[], Awaitable[bytes]]] = []
 
     @property
     def port(self) -> int:
@@ -35,6 +36,10 @@ class StatusServer:
     def ready(self, name: str, check: Check) -> None:
         """Add a check whose failure means that the process must not be sent requests."""
         self._ready[name] = check
+
+    def also(self, more: Callable[[], Awaitable[bytes]]) -> None:
+        """Add metrics that are not in the registry, as Prometheus text, to what `/metrics` answers."""
+        self._more.append(more)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -69,5 +74,7 @@ class StatusServer:
         return answer
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
+        # Text of others can only be added to plain text: OpenMetrics ends with a mark of its own.
+        encode, content_type = choose_encoder("" if self._more else request.headers.get("Accept", ""))
+        body = b"".join([encode(self._registry), *[await more() for more in self._more]])
+        return web.Response(body=body, headers={"Content-Type": content_type})

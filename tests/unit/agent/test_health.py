@@ -4,8 +4,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gpu_control_plane.agent.backends.interface import Readings, Signals
-from gpu_control_plane.agent.health import WORKS, verdict
+from gpu_control_plane.agent.backends.interface import Readings, Recovery, Signals
+from gpu_control_plane.agent.health import (
+    APPLICATION_XIDS,
+    CONTAINED,
+    HARMLESS_XIDS,
+    NODE_XIDS,
+    NVLINK_XIDS,
+    REMAP_PENDING,
+    RESET_XIDS,
+    WORKS,
+    verdict,
+)
 from gpu_control_plane.agent.telemetry import worth_telling
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -23,6 +33,21 @@ def test_errors_of_programs_and_notices_leave_the_card_in_service(code: int) -> 
     assert verdict(Signals(xids=(code,))) is WORKS
 
 
+def test_the_classes_hold_exactly_the_codes_of_the_catalogue() -> None:
+    assert sorted(APPLICATION) == sorted(APPLICATION_XIDS)
+    assert sorted(IGNORED) == sorted(HARMLESS_XIDS)
+    assert (sorted(RESET), sorted(NVLINK), sorted(NODE)) == (sorted(RESET_XIDS), sorted(NVLINK_XIDS), sorted(NODE_XIDS))
+
+
+@pytest.mark.parametrize(
+    ("codes", "advice"),
+    [(RESET, "must be reset"), (NVLINK, "Check the links"), (NODE, "estart"), ([4711], "Look it up"), ([48], "Reset")],
+)
+def test_each_class_of_error_comes_with_what_to_do(codes: list[int], advice: str) -> None:
+    for code in codes:
+        assert advice in verdict(Signals(xids=(code,))).message
+
+
 @pytest.mark.parametrize("code", [*RESET, *NVLINK, *NODE, 4711])
 def test_errors_of_the_card_take_it_out_of_service_with_their_code_as_the_reason(code: int) -> None:
     found = verdict(Signals(xids=(code,)))
@@ -38,12 +63,26 @@ def test_errors_of_the_card_take_it_out_of_service_with_their_code_as_the_reason
         (Signals(lost=True, xids=(79,)), "LostFromBus"),
         (Signals(remap_failed=True), "RowRemapFailed"),
         (Signals(overheated=True), "Overheated"),
+        (Signals(overheated=True, remap_pending=True), "Overheated"),
+        (Signals(recovery=Recovery.RESET), "ResetRequired"),
+        (Signals(recovery=Recovery.REBOOT), "RebootRequired"),
+        (Signals(recovery=Recovery.DRAIN_P2P), "DrainRequired"),
+        (Signals(recovery=Recovery.DRAIN_AND_RESET), "ResetRequired"),
+        (Signals(recovery=Recovery.RECOVER_IMEX), "RecoverIMEX"),
+        (Signals(recovery=Recovery.RESET, xids=(119, 154)), "XID119"),
         (Signals(xids=(62, 79)), "XID79"),
+        (Signals(xids=(94, 95), uncorrected_ecc=1), "XID95"),
     ],
 )
 def test_the_worst_signal_is_the_reason(signals: Signals, reason: str) -> None:
     found = verdict(signals)
     assert (found.healthy, found.reason) == (False, reason)
+
+
+def test_what_waits_for_a_reset_is_told_but_leaves_the_card_in_service() -> None:
+    assert verdict(Signals(remap_pending=True, xids=(63,))) is REMAP_PENDING
+    assert verdict(Signals(uncorrected_ecc=1, xids=(94,))) is CONTAINED
+    assert verdict(Signals(uncorrected_ecc=1, xids=(63, 94), remap_pending=True)) is REMAP_PENDING
 
 
 def test_an_application_error_after_a_fault_does_not_hide_it() -> None:

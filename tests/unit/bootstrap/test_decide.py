@@ -7,7 +7,7 @@ import pytest
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.examples import NOON, node_state
-from gpu_control_plane.api.gpunodestate import StepResult, Validation, ValidationStep
+from gpu_control_plane.api.gpunodestate import Plugin, StepResult, Validation, ValidationStep
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.kube import Condition
@@ -35,6 +35,9 @@ INCOMPLETE = Condition(
 )
 
 
+SHARED = Plugin(observed_generation=1, conflicts=("nvidia.com/gpu",))
+
+
 @pytest.mark.parametrize(
     ("state", "ready", "reason"),
     [
@@ -50,6 +53,7 @@ INCOMPLETE = Condition(
         (changed(validation=checked("toolkit", StepResult.FAILED)), False, Reason.TOOLKIT_NOT_READY),
         (changed(validation=checked("cuda", StepResult.FAILED)), False, Reason.VALIDATION_FAILED),
         (changed(driver=None, toolkit=None), False, Reason.DRIVER_NOT_READY),
+        (changed(plugin=SHARED), False, Reason.CONFLICTING_DEVICE_PLUGIN),
     ],
 )
 def test_the_first_obstacle_is_named(state: GPUNodeState, ready: bool, reason: Reason) -> None:
@@ -67,6 +71,8 @@ def test_the_first_obstacle_is_named(state: GPUNodeState, ready: bool, reason: R
         (changed(toolkit=None), NodeCondition.TOOLKIT_MISSING, True),
         (changed(), NodeCondition.MONITORING_MISSING, False),
         (changed(monitoring=None), NodeCondition.MONITORING_MISSING, True),
+        (changed(), NodeCondition.DEGRADED, False),
+        (changed(plugin=SHARED), NodeCondition.DEGRADED, True),
     ],
 )
 def test_what_is_missing_is_said(state: GPUNodeState, kind: NodeCondition, missing: bool) -> None:

@@ -33,6 +33,12 @@ class CardHistory(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     """Error reports of the driver, oldest first."""
     ecc: int = 0
     """Uncorrected memory errors."""
+    remap_pending: bool = False
+    """A bad row of its memory is replaced at the next reset."""
+    remap_failed: bool = False
+    """A bad row of its memory has no spare left."""
+    overheated: bool = False
+    """It slows itself down because it is too hot."""
     lost: bool = False
     """It has fallen off the bus, but is still in the machine."""
     pulled: bool = False
@@ -121,6 +127,17 @@ def break_memory(machine: Machine, address: str, errors: int = 1) -> Machine:
     return _with(machine, address, msgspec.structs.replace(card, ecc=card.ecc + errors))
 
 
+def wear_out(machine: Machine, address: str, *, failed: bool) -> Machine:
+    """A row of the card's memory goes bad: a spare one replaces it at the next reset, or there is none left."""
+    change = {"remap_failed": True} if failed else {"remap_pending": True}
+    return _with(machine, address, msgspec.structs.replace(machine.of(address), **change))
+
+
+def overheat(machine: Machine, address: str) -> Machine:
+    """The card gets too hot."""
+    return _with(machine, address, msgspec.structs.replace(machine.of(address), overheated=True))
+
+
 def lose(machine: Machine, address: str) -> Machine:
     """The card falls off the bus; the driver reports that as XID 79."""
     return _with(machine, address, msgspec.structs.replace(machine.of(address), lost=True))
@@ -138,7 +155,7 @@ def heal(machine: Machine, address: str) -> Machine:
 
 def reset(machine: Machine, address: str) -> Machine:
     """The card is reset: past errors are forgotten. What is still wrong with it stays wrong."""
-    return _with(machine, address, msgspec.structs.replace(machine.of(address), xids=(), ecc=0))
+    return _with(machine, address, msgspec.structs.replace(machine.of(address), xids=(), ecc=0, remap_pending=False))
 
 
 def swap(machine: Machine, address: str) -> Machine:

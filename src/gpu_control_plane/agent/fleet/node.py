@@ -19,27 +19,24 @@ from gpu_control_plane.agent.fleet.pods import PodAnswer, allocated, grants, nee
 from gpu_control_plane.agent.fleet.snapshot import Snapshot, snapshot
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.orders import Look
-from gpu_control_plane.agent.telemetry import worth_telling
+from gpu_control_plane.agent.reports import CardReports
 from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.agent.views import (
     MANAGER,
     Card,
-    CardReport,
     Node,
     Orders,
     OrdersAnswer,
     OrdersShare,
     Pod,
-    card_report,
 )
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.api.gpunodestate import Assignment, Plugin
-from gpu_control_plane.api.names import Annotation, DeviceCondition
-from gpu_control_plane.kube.apply import Applier, differs
+from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.kube.apply import Applier
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.conditions import FALSE, condition, find
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.objects import FieldManager
 
@@ -84,6 +81,7 @@ class NodeAgent:
         self._views = views
         self._client = client
         self._hand = Applier(client, MANAGER)
+        self._reports = CardReports(self._hand, metrics, now)
         self._metrics = metrics
         self._now = now
         self._monotonic = monotonic
@@ -159,29 +157,11 @@ class NodeAgent:
     async def _report_cards(self, seen: Snapshot, held: Mapping[str, tuple[User, ...]]) -> None:
         busy = frozenset(seen.addresses[name] for name in held if name in seen.addresses)
         backend = SimulatedBackend(seen.node.name, seen.machine, busy)
-        now = self._now()
         for name, address in seen.addresses.items():
             card = seen.cards.get(name)
-            if card is None or card.deleting:
-                continue
-            found = seen.verdicts[name]
-            health = condition(
-                card.status.conditions, DeviceCondition.HEALTHY, found.healthy, found.reason, found.message, now=now
-            )
-            telemetry = worth_telling(card.status.telemetry, backend.readings(address), backend.signals(address), now)
-            report = card_report(held.get(name, ()), telemetry, health)
-            if differs(report, card):
-                await self._write_card(card, report)
-
-    async def _write_card(self, card: Card, report: CardReport) -> None:
-        try:
-            await self._hand.apply(Card, card.name, report, None, subresource="status")
-        except NotFound:
-            return  # It has just been deleted: the cache is about to tell.
-        before = find(card.status.conditions, DeviceCondition.HEALTHY)
-        health = report.status.conditions[0]
-        if health.status == FALSE and (before is None or before.status != FALSE):
-            self._metrics.faults.labels(health.reason).inc()
+            if card is not None and not card.deleting:
+                readings, signals = backend.readings(address), backend.signals(address)
+                await self._reports.report(card, held.get(name, ()), seen.verdicts[name], readings, signals)
 
     async def _answer_pods(self, decided: Admission) -> None:
         """Pods start last: by now their cards say who holds them."""

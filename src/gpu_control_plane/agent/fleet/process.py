@@ -14,12 +14,12 @@ from gpu_control_plane.agent.fleet.node import NodeAgent, Views
 from gpu_control_plane.agent.fleet.slowness import Slowness
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.publish import Publisher
-from gpu_control_plane.agent.views import MANAGER, Card, Node, Orders, Pod
+from gpu_control_plane.agent.views import MANAGER, Card, Node, Orders, Pod, matters
 from gpu_control_plane.api.nodefeature import NAMESPACE, NODE_LABEL, NodeFeature
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
-from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 
@@ -55,11 +55,11 @@ def build(runtime: Runtime) -> None:
         return None
 
     serving = runtime.controller("simulated-nodes", _each(nodes, serve, agent.forget), workers=_WORKERS)
-    serving.watch(nodes, when=_matters).watch(orders, when=_matters)
-    serving.watch(cards, lambda card: (Key(card.spec.node_name),), when=_matters)
-    serving.watch(pods, lambda pod: (Key(pod.spec.node_name),), when=_matters)
+    serving.watch(nodes, when=matters).watch(orders, when=matters)
+    serving.watch(cards, lambda card: (Key(card.spec.node_name),), when=matters)
+    serving.watch(pods, lambda pod: (Key(pod.spec.node_name),), when=matters)
     publishing = runtime.controller("publications", _each(nodes, publish), workers=_WORKERS)
-    publishing.watch(nodes, when=_matters).watch(features, _published_for)
+    publishing.watch(nodes, when=matters).watch(features, _published_for)
 
 
 def _each(
@@ -89,19 +89,6 @@ def _each(
 def _published_for(feature: NodeFeature) -> Iterable[Key]:
     node = feature.metadata.labels.get(NODE_LABEL)
     return (Key(node),) if node else ()
-
-
-def _matters(old: Object | None, new: Object | None) -> bool:
-    """Whether anything we look at has changed; heartbeats and other writers' fields have not."""
-    if old is None or new is None:
-        return True
-    parts = ("spec", "status")
-    held, now = old.metadata, new.metadata
-    return (
-        any(getattr(old, part, None) != getattr(new, part, None) for part in parts)
-        or (held.annotations, held.generation, held.uid) != (now.annotations, now.generation, now.uid)
-        or held.deletion_timestamp != now.deletion_timestamp
-    )
 
 
 def _monotonic() -> float:

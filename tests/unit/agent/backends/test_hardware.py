@@ -21,6 +21,7 @@ from gpu_control_plane.agent.backends.hardware import (
     reset,
     slow_down,
     swap,
+    wear_out,
     write_machine,
 )
 from gpu_control_plane.agent.backends.profiles import PROFILES, pci_address
@@ -98,6 +99,12 @@ def test_healing_leaves_nothing_in_the_document() -> None:
 def test_a_reset_forgets_errors_but_brings_no_lost_card_back() -> None:
     machine = reset(lose(break_memory(report_xid(new_machine("H200-141", 8), AT, 62), AT), AT), AT)
     assert machine.of(AT) == CardHistory(lost=True)
+
+
+def test_a_reset_brings_spare_rows_into_use_where_there_are_any() -> None:
+    worn = wear_out(wear_out(new_machine("H200-141", 1), AT, failed=False), AT, failed=True)
+    assert worn.of(AT) == CardHistory(remap_pending=True, remap_failed=True)
+    assert reset(worn, AT).of(AT) == CardHistory(remap_failed=True)
 
 
 def test_a_lost_card_is_still_there_and_a_pulled_one_is_not() -> None:

@@ -1,0 +1,93 @@
+"""What the kernel says about the machine, with a driver or without: its cards on the PCI bus, and its boot id."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gpu_control_plane.api.gpudevice import PCI, Vendor
+from gpu_control_plane.api.identity import canonical_pci_address
+
+VENDORS: Final = {"10de": Vendor.NVIDIA, "1002": Vendor.AMD, "8086": Vendor.INTEL}
+"""Who makes graphics cards, by PCI vendor id."""
+_CLASSES: Final = {
+    Vendor.NVIDIA: frozenset({"0300", "0302"}),
+    Vendor.AMD: frozenset({"0300", "0302", "0380", "1200"}),
+    Vendor.INTEL: frozenset({"0300", "0302", "0380", "1200"}),
+}
+"""The PCI classes of each vendor's cards: VGA, 3D, other display, processing accelerator."""
+_ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+
+
+class BusCard(msgspec.Struct, frozen=True):
+    """A graphics card as the bus shows it."""
+
+    vendor: Vendor
+    pci: PCI
+    numa_node: int | None
+    root: str | None
+    """The host bridge above it, such as `pci0000:16`."""
+
+
+class Host:
+    """The kernel's view, read from /sys and /proc."""
+
+    def __init__(self, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> None:
+        self._devices = sys / "bus/pci/devices"
+        self._boot_id = proc / "sys/kernel/random/boot_id"
+
+    def boot_id(self) -> str:
+        """Another one after each start of the machine; empty where the kernel does not say."""
+        return _read(self._boot_id)
+
+    def cards(self, vendors: Iterable[Vendor] = (Vendor.NVIDIA,)) -> tuple[BusCard, ...]:
+        """The cards of these vendors, in the order of their addresses."""
+        wanted = frozenset(vendors)
+        folders = sorted(self._devices.iterdir()) if self._devices.is_dir() else ()
+        found = (self._card(folder) for folder in folders)
+        return tuple(card for card in found if card is not None and card.vendor in wanted)
+
+    def card(self, address: str) -> BusCard | None:
+        """The card at this address; None when there is none, or /sys does not show it."""
+        return self._card(self._devices / address)
+
+    def drm_files(self, address: str) -> tuple[str, ...]:
+        """The names of its files under /dev/dri, such as `card0` and `renderD128`."""
+        folder = self._devices / address / "drm"
+        return tuple(sorted(entry.name for entry in folder.iterdir())) if folder.is_dir() else ()
+
+    def _card(self, folder: Path) -> BusCard | None:
+        vendor = VENDORS.get(_hex(folder / "vendor")[-4:])
+        class_ = _hex(folder / "class")[:4]
+        if vendor is None or class_ not in _CLASSES[vendor]:
+            return None
+        address = canonical_pci_address(folder.name)
+        return BusCard(
+            vendor=vendor,
+            pci=PCI(
+                vendor=_hex(folder / "vendor")[-4:],
+                device=_hex(folder / "device")[-4:],
+                class_=class_,
+                address=address,
+            ),
+            numa_node=_numa_node(_read(folder / "numa_node")),
+            root=next((part for part in folder.resolve().parts if _ROOT.fullmatch(part)), None),
+        )
+
+
+def _numa_node(text: str) -> int | None:
+    """A negative number is the kernel's way to say that it does not know."""
+    return int(text) if text.isdigit() else None
+
+
+def _hex(file: Path) -> str:
+    return _read(file).removeprefix("0x").lower()
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,53 @@
+"""The device files of real cards: those that exist, by the names and numbers that the kernel gives them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from gpu_control_plane.agent.backends.host import Host
+from gpu_control_plane.agent.backends.interface import BackendError, DeviceFile, Instance
+
+_DEV: Final = Path("/dev")
+_CONTROL: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+
+
+class DriverFiles:
+    """The files under `dev`, which containers see under /dev."""
+
+    def __init__(self, host: Host, dev: Path = _DEV, proc: Path = Path("/proc")) -> None:
+        self._host = host
+        self._dev = dev
+        self._minors = proc / "driver/nvidia-caps/mig-minors"
+
+    def control(self) -> tuple[DeviceFile, ...]:
+        return self._existing(_CONTROL)
+
+    def card(self, address: str, minor: int | None) -> tuple[DeviceFile, ...]:
+        if minor is None:
+            raise BackendError(f"The driver does not tell which device file the card at {address} has.")
+        drawing = self._existing(f"dri/{name}" for name in self._host.drm_files(address))
+        return (self._file(f"nvidia{minor}"), *drawing)
+
+    def instance(self, minor: int | None, instance: Instance) -> tuple[DeviceFile, ...]:
+        """The two that give access to the GPU instance and to its compute instance."""
+        place = f"gpu{minor}/gi{instance.gpu_instance}"
+        numbers = self._capabilities()
+        try:
+            found = (numbers[f"{place}/access"], numbers[f"{place}/ci{instance.compute_instance}/access"])
+        except KeyError as error:
+            raise BackendError(f"The driver lists no capability {error} for {instance.uuid}.") from error
+        return tuple(self._file(f"nvidia-caps/nvidia-cap{number}") for number in found)
+
+    def _capabilities(self) -> dict[str, int]:
+        try:
+            lines = self._minors.read_text().splitlines()
+        except OSError as error:
+            raise BackendError(f"{self._minors} cannot be read ({error.strerror}): is the driver loaded?") from error
+        pairs = (line.split() for line in lines)
+        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}  # noqa: PLR2004 - a name and its number
+
+    def _existing(self, names: Iterable[str]) -> tuple[DeviceFile, ...]:
+        return tuple(self._file(name) for name in names if (self._dev / name).exists())
+
+    def _file(self, name: str) -> DeviceFile:
+        return DeviceFile(str(_DEV / name), "" if self._dev == _DEV else str(self._dev / name))

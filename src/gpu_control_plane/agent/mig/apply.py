@@ -1,0 +1,166 @@
+"""Cutting a real card: carries a plan out, and puts everything back when the driver fails on the way.
+
+Nothing is remembered between runs. The agent may die between any two calls to the driver; the next run plans from
+what it then finds. Calls block: whoever has an event loop makes them in a thread.
+"""
+
+import enum
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from gpu_control_plane.agent.backends.interface import Backend, BackendError, InUse, NotSupported, Process
+from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, Slot, by_size
+from gpu_control_plane.agent.mig.plan import Card, Create, Destroy, Plan, Step, SwitchMode, plan
+from gpu_control_plane.api.allocation import MIG
+from gpu_control_plane.api.gpudevice import MIGCapability
+
+
+class Result(enum.Enum):
+    """How an attempt ended."""
+
+    APPLIED = "Applied"
+    """The card is as wished."""
+    WAITING = "Waiting"
+    """It is as close as it can be until somebody lets go."""
+    MISCONFIGURED = "Misconfigured"
+    """The wish can never be met; the card was left alone."""
+    FAILED = "Failed"
+    """The driver failed."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a wish."""
+
+    result: Result
+    reason: str | None = None
+    """For people; None when there is nothing to say."""
+    rolled_back: bool = False
+    """After a failure: whether the card is again as it was before."""
+    wanted: Geometry = frozenset()
+    """What the card is to offer. Other instances on it only wait for their users to leave."""
+
+
+def apply(
+    backend: Backend, address: str, wish: MIG | None, holders: Mapping[Slot, str], holder: str | None = None
+) -> Outcome:
+    """Cut the card as wished, or make it whole again when there is no wish.
+
+    `holders` names the instances that must not be touched and who has them: what pods hold, and what the kubelet may
+    still hand out. `holder` has the whole card. Programs that the driver sees running are respected beside those.
+    """
+    return _Attempt(backend, address, holders, holder).run(wish)
+
+
+class _ResetNeeded(BackendError):
+    """The driver took the new mode, but the card changes only when it is reset."""
+
+
+class _PlanOutdated(Exception):
+    """An instance that was to go turned out to be in use."""
+
+
+class _Attempt:
+    """One run over one card, which knows how it found the card so that it can put everything back."""
+
+    def __init__(self, backend: Backend, address: str, holders: Mapping[Slot, str], holder: str | None) -> None:
+        self._backend = backend
+        self._address = address
+        self._holders = dict(holders)
+        self._holder = holder
+        self._found: Card | None = None
+
+    def run(self, wish: MIG | None) -> Outcome:
+        try:
+            while True:
+                with suppress(_PlanOutdated):
+                    return self._carry_out(plan(self._look(), wish))
+        except Misconfigured as error:
+            return Outcome(result=Result.MISCONFIGURED, reason=str(error))
+        except BackendError as error:
+            return Outcome(result=Result.FAILED, reason=str(error), rolled_back=self._roll_back())
+
+    def _look(self) -> Card:
+        capability = self._capability()
+        instances = self._backend.instances(self._address)
+        running = {program.instance: f"process {program.pid}" for program in self._programs()}
+        seen = {Slot.of(instance): running[instance.uuid] for instance in instances if instance.uuid in running}
+        card = Card(
+            capability=capability,
+            instances=instances,
+            holders={**seen, **self._holders},
+            holder=self._holder or running.get(None),
+        )
+        self._found = self._found or card
+        return card
+
+    def _programs(self) -> tuple[Process, ...]:
+        try:
+            return self._backend.processes(self._address)
+        except NotSupported:
+            return ()
+
+    def _capability(self) -> MIGCapability | None:
+        for card in self._backend.cards():
+            if card.pci.address == self._address:
+                return card.mig
+        raise BackendError(f"There is no card at {self._address}.")
+
+    def _enabled(self) -> bool:
+        capability = self._capability()
+        return capability is not None and capability.enabled
+
+    def _carry_out(self, planned: Plan) -> Outcome:
+        try:
+            for step in planned.steps:
+                self._take(step)
+        except (InUse, _ResetNeeded) as error:
+            return Outcome(result=Result.WAITING, reason=str(error), wanted=planned.wanted)
+        result = Result.WAITING if planned.waiting else Result.APPLIED
+        return Outcome(result=result, reason=planned.waiting, wanted=planned.wanted)
+
+    def _take(self, step: Step) -> None:
+        match step:
+            case SwitchMode(enabled):
+                self._backend.set_mig_mode(self._address, enabled=enabled)
+                if self._enabled() is not enabled:
+                    mode = "on" if enabled else "off"
+                    raise _ResetNeeded(f"MIG mode is set to {mode} and takes effect once the card is reset.")
+            case Destroy(instance):
+                try:
+                    self._backend.destroy_instance(self._address, instance)
+                except InUse as error:
+                    self._holders[Slot.of(instance)] = f"somebody outside Kubernetes ({error})"
+                    raise _PlanOutdated from error
+            case Create(slot):
+                self._backend.create_instance(self._address, slot.profile, slot.start)
+
+    def _roll_back(self) -> bool:
+        """Put the card back as it was found, as far as the driver lets us; whether it really is.
+
+        Goes by what the card then holds, not by what was done: a call that failed may have worked all the same.
+        """
+        if self._found is None:
+            return True
+        try:
+            return self._restored(self._found)
+        except BackendError:
+            return False
+
+    def _restored(self, found: Card) -> bool:
+        before = {Slot.of(instance) for instance in found.instances}
+        enabled = found.capability is not None and found.capability.enabled
+        if enabled and not self._enabled():
+            self._backend.set_mig_mode(self._address, enabled=True)
+        present = self._backend.instances(self._address)
+        for extra in sorted((one for one in present if Slot.of(one) not in before), key=Slot.of, reverse=True):
+            with suppress(BackendError):
+                self._backend.destroy_instance(self._address, extra)
+        for slot in by_size(before - {Slot.of(instance) for instance in present}):
+            with suppress(BackendError):
+                self._backend.create_instance(self._address, slot.profile, slot.start)
+        if not enabled and self._enabled():
+            self._backend.set_mig_mode(self._address, enabled=False)
+        present = self._backend.instances(self._address)
+        return {Slot.of(instance) for instance in present} == before and self._enabled() is enabled

@@ -1,0 +1,65 @@
+"""Where on a card the wanted instances go, with as little change as can be.
+
+What is in use is never touched, so a wish may have to wait. A wish that waits is still aimed at one whole geometry, of
+which everything that has room is cut now: as users leave, the rest follows, and nothing that was cut on the way has
+to go again.
+"""
+
+from collections.abc import Mapping, Set
+
+import msgspec
+
+from gpu_control_plane.agent.mig.layout import Geometry, Slot, Table, by_size
+
+
+class Solution(msgspec.Struct, frozen=True, kw_only=True):
+    """A geometry to aim at, and how much of it can be had."""
+
+    wanted: Geometry
+    """The card once nothing is in the way any more."""
+    now: Geometry
+    """The part of it that can exist beside what is in use."""
+    in_the_way: tuple[Slot, ...]
+    """Instances in use that are not wanted: they go when their users do."""
+
+    @property
+    def missing(self) -> tuple[Slot, ...]:
+        """What cannot be cut yet."""
+        return tuple(sorted(self.wanted - self.now))
+
+
+def solve(table: Table, counts: Mapping[str, int], existing: Set[Slot], in_use: Set[Slot]) -> Solution:
+    """The best geometry for counts that fit the card (`wanted_counts` has made sure of it).
+
+    In this order it keeps the most of what is in use, reaches the most memory and then the most instances now, destroys
+    the fewest idle instances, and leaves the largest places free. An instance in use that does not exist (a pod
+    survived the reset of its card) is nothing to wait for, but its place is kept for it where possible.
+    """
+
+    def cost(wanted: Geometry) -> tuple[int, int, int, int, tuple[int, ...], list[Slot]]:
+        now = _reachable(table, wanted, existing, in_use)
+        return (
+            -len(wanted & in_use),
+            -sum(slot.size for slot in now),
+            -len(now),
+            -len(wanted & existing),
+            tuple(-places for places in table.free(wanted)),
+            sorted(wanted),
+        )
+
+    wanted = min(table.geometries(counts), key=cost)
+    return Solution(
+        wanted=wanted,
+        now=_reachable(table, wanted, existing, in_use),
+        in_the_way=tuple(sorted((existing & in_use) - wanted)),
+    )
+
+
+def _reachable(table: Table, wanted: Geometry, existing: Set[Slot], in_use: Set[Slot]) -> Geometry:
+    """The wanted instances that exist, and those that have room beside them and beside what is in use."""
+    now = wanted & existing
+    fixed = existing & in_use
+    for slot in by_size(wanted - existing):
+        if table.room(slot, fixed | now):
+            now |= {slot}
+    return now

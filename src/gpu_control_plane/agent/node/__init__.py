@@ -1,0 +1,1 @@
+"""The agent of one real node: hardware below, kubelet beside, API server above."""

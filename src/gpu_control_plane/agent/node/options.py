@@ -1,0 +1,46 @@
+"""How the agent of a node is set up, and where things are on the machine."""
+
+import enum
+from pathlib import Path
+
+import msgspec
+
+from gpu_control_plane.agent.units import ResourceName
+from gpu_control_plane.api.gpunodestate import Injection
+
+
+class Hardware(enum.StrEnum):
+    """Which hardware the agent looks after."""
+
+    REAL = "real"
+    """NVIDIA's cards through their driver; without one, what the PCI bus shows."""
+    SIMULATED = "simulated"
+    """The cards that an annotation of the Node describes."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person may choose."""
+
+    node: str
+    hardware: Hardware = Hardware.REAL
+    injection: Injection = Injection.CDI
+    unpooled: ResourceName | None = None
+    """The resource under which cards in no pool are offered; None keeps them to ourselves."""
+    labels: bool = False
+    """Whether the Node gets the labels of NVIDIA's feature discovery."""
+    kubelet: Path = Path("/var/lib/kubelet")
+    cdi: Path = Path("/var/run/cdi")
+    host: Path = Path("/")
+    """Where the host's file system is, for an agent that runs in a container."""
+    driver_roots: tuple[Path, ...] = (Path("/"), Path("/run/nvidia/driver"))
+    validations: Path = Path("/run/nvidia/validations")
+    simulated_devices: Path = Path("/run/gpu-control-plane/devices")
+    """Where simulated cards have their device files."""
+
+    @property
+    def device_plugins(self) -> Path:
+        return self.kubelet / "device-plugins"
+
+    @property
+    def pod_resources(self) -> str:
+        return f"unix://{self.kubelet / 'pod-resources' / 'kubelet.sock'}"

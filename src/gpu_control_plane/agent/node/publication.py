@@ -1,0 +1,53 @@
+"""What the cluster is told about the node as it is: its NodeFeature, and labels if those are wanted."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpu_control_plane.agent.node.labelling import Labeller
+from gpu_control_plane.agent.node.options import Options
+from gpu_control_plane.agent.node.picture import Picture
+from gpu_control_plane.agent.node.serve import Parts
+from gpu_control_plane.agent.node.views import LocalNode
+from gpu_control_plane.agent.publish import Publisher
+from gpu_control_plane.agent.units import Unit
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpunodestate import Monitoring, MonitoringSource, Toolkit
+from gpu_control_plane.api.nodefeature import NodeFacts
+
+
+class Publication:
+    """Keeps what is published true; equal facts cost no write."""
+
+    def __init__(self, options: Options, parts: Parts, publisher: Publisher, labeller: Labeller | None) -> None:
+        self._options = options
+        self._parts = parts
+        self._publisher = publisher
+        self._labeller = labeller
+
+    async def publish(self, node: LocalNode, picture: Picture, offered: Iterable[Unit]) -> None:
+        await self._publisher.publish(node, _Described(picture.cards(), self._facts(node, picture)))
+        if self._labeller is not None:
+            await self._labeller.label(node, picture, offered)
+
+    def _facts(self, node: LocalNode, picture: Picture) -> NodeFacts:
+        """What the backend says, and what the agent itself does on this node."""
+        facts = picture.known_facts
+        runtime = node.status.node_info.container_runtime_version or None
+        usable = self._parts.wardrobe.description is not None and facts.driver is not None
+        return msgspec.structs.replace(
+            facts,
+            toolkit=Toolkit(injection=self._options.injection, runtime=runtime) if usable else None,
+            monitoring=Monitoring(source=MonitoringSource.AGENT) if facts.driver else None,
+        )
+
+
+class _Described(msgspec.Struct, frozen=True):
+    described: tuple[Hardware, ...]
+    about: NodeFacts
+
+    def facts(self) -> NodeFacts:
+        return self.about
+
+    def cards(self) -> tuple[Hardware, ...]:
+        return self.described

@@ -1,0 +1,19 @@
+"""Whether the agent has to let go of the driver. Pure.
+
+Driver managers and upgrades announce themselves by labels on the Node that pause the programs around the driver. A
+program that holds the driver open makes its reload fail, so all of them are heeded, whichever program they name.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gpu_control_plane.api.names import GROUP
+
+PREFIXES: Final = ("nvidia.com/gpu.deploy.", f"{GROUP}/deploy.")
+PAUSED: Final = "paused-for-"
+
+
+def pause_reason(labels: Mapping[str, str]) -> str | None:
+    """What the driver is wanted for, such as `paused-for-driver-upgrade`; None when nobody wants it."""
+    reasons = sorted(value for name, value in labels.items() if name.startswith(PREFIXES) and value.startswith(PAUSED))
+    return reasons[0] if reasons else None

@@ -1,0 +1,371 @@
+"""The agent of one node at work: what the hardware, the kubelet and the API server say, one step, the differences told.
+
+Everything is derived anew each time. What is remembered between two steps, the looks at unused units, only ever
+delays a release; a new agent finds the rest in the kubelet's books and in its predecessor's last answer.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Set
+from datetime import datetime
+from typing import Final
+
+import msgspec
+import structlog
+from msgspec import UNSET
+
+from gpu_control_plane.agent import orders as protocol
+from gpu_control_plane.agent.cdi.grants import device_name
+from gpu_control_plane.agent.kubelet.interface import Device
+from gpu_control_plane.agent.kubelet.plugins import Plugins
+from gpu_control_plane.agent.kubelet.podresources import KubeletUnavailable, PodResources
+from gpu_control_plane.agent.mig.layout import Slot
+from gpu_control_plane.agent.node.books import Books, Place, read_books, slot_of, starting, unsettled
+from gpu_control_plane.agent.node.cutting import Cut, Cutter
+from gpu_control_plane.agent.node.desk import Desk, Stock, grantables
+from gpu_control_plane.agent.node.inspection import Inspector, Situation
+from gpu_control_plane.agent.node.metrics import NodeMetrics
+from gpu_control_plane.agent.node.picture import Picture, Seen
+from gpu_control_plane.agent.node.quiesce import pause_reason
+from gpu_control_plane.agent.node.rivals import rivals
+from gpu_control_plane.agent.node.views import LocalNode, LocalPod, NodeAnswer, NodeShare, NodeState
+from gpu_control_plane.agent.node.wardrobe import Wardrobe
+from gpu_control_plane.agent.node.watch import HardwareWatch
+from gpu_control_plane.agent.node.wishes import cuts, known, wanted
+from gpu_control_plane.agent.orders import Look
+from gpu_control_plane.agent.reports import CardReports
+from gpu_control_plane.agent.units import CardID, ResourceName, Unit
+from gpu_control_plane.agent.views import Card
+from gpu_control_plane.api.gpudevice import User
+from gpu_control_plane.api.gpunodestate import Assignment, OrderProblem, Plugin, Quiesced
+from gpu_control_plane.api.names import Annotation, EventReason
+from gpu_control_plane.kube.apply import Applier
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.controller import Requeue
+from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.kube.objects import Key
+
+_KUBELET_AWAY: Final = 1.0
+"""Seconds until a kubelet that did not answer is asked again."""
+_SETTLING: Final = 1.0
+"""Seconds until the kubelet's books are read again while they are about to change."""
+
+_log = structlog.get_logger(component="agent.node")
+
+
+class Views(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent knows of the cluster: its own node, and what is on it."""
+
+    nodes: Cache[LocalNode]
+    states: Cache[NodeState]
+    cards: Cache[Card]
+    pods: Cache[LocalPod]
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent works with."""
+
+    watch: HardwareWatch
+    plugins: Plugins
+    books: PodResources
+    desk: Desk
+    cutter: Cutter
+    wardrobe: Wardrobe
+    inspector: Inspector
+
+
+class Hands(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent writes to the cluster."""
+
+    client: Client
+    apply: Applier
+    events: EventRecorder
+
+
+class _Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one step decides on, so that all decisions see the same."""
+
+    node: LocalNode
+    state: NodeState | None
+    picture: Picture
+    cards: dict[CardID, Seen]
+    """Those of the picture that the cluster knows."""
+    books: Books
+    held: dict[Unit, str]
+    """What must not be given to anybody else, and who has it."""
+    allocatable: Mapping[ResourceName, Set[str]]
+    busy: bool
+    """The books are about to change."""
+
+    @property
+    def orders(self) -> tuple[Assignment, ...]:
+        return self.state.spec.assignments if self.state else ()
+
+
+class NodeServer:
+    """Brings the node up to date with its orders, its hardware and its pods."""
+
+    def __init__(
+        self,
+        name: str,
+        views: Views,
+        parts: Parts,
+        hands: Hands,
+        metrics: NodeMetrics,
+        *,
+        unpooled: ResourceName | None,
+        now: Callable[[], datetime],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._views = views
+        self._parts = parts
+        self._hands = hands
+        self._metrics = metrics
+        self._reports = CardReports(hands.apply, metrics, now)
+        self._unpooled = unpooled
+        self._now = now
+        self._monotonic = monotonic
+        self._offers: dict[Unit, Look] | None = None
+        self._ordered_at: dict[int, float] = {}
+        self.users: dict[str, tuple[User, ...]] = {}
+        """Who holds what, by the address of a card or the UUID of a MIG instance."""
+
+    @property
+    def offers(self) -> Mapping[Unit, Look]:
+        """What the kubelet is told of."""
+        return self._offers or {}
+
+    def heard(self, old: NodeState | None, new: NodeState | None) -> None:
+        """Orders have arrived: from here on the time is counted until the kubelet has been told."""
+        if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
+            self._ordered_at = {new.metadata.generation: self._monotonic()}
+
+    async def reconcile(self, _key: Key) -> Requeue | None:
+        node = self._views.nodes.get(self._name)
+        if node is None:
+            return None
+        paused = pause_reason(node.metadata.labels)
+        if await self._heed(paused) or await self._clear_faults():
+            return None
+        if self._parts.watch.picture is None:
+            return None
+        try:
+            moment = await self._moment(node, self._parts.watch.picture)
+        except KubeletUnavailable as error:
+            _log.info("the kubelet is away", why=str(error))
+            return Requeue(_KUBELET_AWAY)
+        self.users = _users(moment)
+        again = await self._serve(moment, paused)
+        if paused is None:
+            await self._report(moment)
+            self._parts.inspector.consider(_situation(moment), frozenset(_place(moment, unit) for unit in moment.held))
+        return None if again is None else Requeue(again)
+
+    async def _heed(self, paused: str | None) -> bool:
+        """Let go of the driver while somebody else wants it; True when the next probe brings us back here."""
+        watch = self._parts.watch
+        if paused is not None and not watch.quiesced:
+            _log.info("letting go of the driver", reason=paused)
+            await watch.let_go()
+        elif paused is None and watch.quiesced:
+            _log.info("taking hold of the driver again")
+            watch.take_hold()
+            return True
+        return False
+
+    async def _clear_faults(self) -> bool:
+        """Look anew at the cards that a person says are mended; True when there were some."""
+        marked = [card for card in self._views.cards if Annotation.CLEAR_FAULT in card.metadata.annotations]
+        if not marked or self._parts.watch.quiesced:
+            return False
+        await self._parts.watch.probe(frozenset(card.name for card in marked))
+        for card in marked:
+            body = {"metadata": {"annotations": {str(Annotation.CLEAR_FAULT): None}}}
+            await self._hands.client.patch(Card, card.name, body, resource_version=card.metadata.resource_version)
+        return True
+
+    async def _moment(self, node: LocalNode, picture: Picture) -> _Moment:
+        entries = await self._parts.books.list()
+        allocatable = await self._parts.books.allocatable()
+        pods = list(self._views.pods)
+        books = read_books(entries, self._places(picture))
+        held = dict(books.held)
+        for unit in self._parts.desk.pending(books.held):
+            held.setdefault(unit, "a pod that is starting")
+        initializing = starting(pods)
+        for unit in self.offers:
+            if unit.resource in initializing:
+                held.setdefault(unit, "perhaps an init container")
+        return _Moment(
+            node=node,
+            state=self._views.states.get(self._name),
+            picture=picture,
+            cards=known(picture, self._views.cards),
+            books=books,
+            held=held,
+            allocatable=allocatable,
+            busy=unsettled(pods, books, {unit.resource for unit in self.offers}),
+        )
+
+    def _places(self, picture: Picture) -> dict[str, Place]:
+        """Every card that was ever heard of by its UUID: a pod may hold one that has left the machine."""
+        places = {
+            card.status.hardware.uuid: Place(card.name, None)
+            for card in self._views.cards
+            if card.status.hardware and card.status.hardware.uuid
+        }
+        return places | {uuid: Place(seen.id, seen.hardware) for uuid, seen in picture.by_uuid().items()}
+
+    async def _serve(self, moment: _Moment, paused: str | None) -> float | None:
+        """One step of the orders, for the kubelet and in the answer; returns when the next one is due."""
+        watch = self._parts.watch
+        if paused is not None:
+            cut = Cut(geometries={}, problems=(), changed=False, retry=None)
+            units = set(self.offers)
+        else:
+            cut = await self._parts.cutter.cut(
+                cuts(moment.orders, moment.cards), moment.cards, self.offers.keys(), moment.held
+            )
+            if cut.changed:
+                await watch.probe()
+                return 0.0
+            units = await self._wanted(moment, cut)
+        if self._offers is None:
+            self._offers = protocol.inherited(moment.state.status.plugin if moment.state else None, units)
+        lent = {unit for unit in self._offers if unit.id in moment.allocatable.get(unit.resource, ())}
+        step = protocol.step(units, self._offers, moment.held.keys(), lent=lent, now=self._monotonic())
+        self._offers = step.offers
+
+        conflicts = rivals(moment.node.status.allocatable, self._ours())
+        well = {card for card in moment.cards if self._healthy(card)}
+        available = set() if paused or conflicts else protocol.on_offer(units, step.offers, well)
+        self._restock(moment, available)
+        if step.leaving or paused:
+            # The kubelet first: as soon as the answer no longer lists a card, or says that we have let go of the
+            # driver, others rely on it.
+            await self._announce(moment, available)
+            await self._answer(moment, available, cut.problems, conflicts, paused)
+            self._metrics.releases.inc(step.leaving)
+        else:
+            await self._answer(moment, available, cut.problems, conflicts, paused)
+            await self._announce(moment, available)
+        self._told(moment)
+        waits = (step.look_again, cut.retry, _SETTLING if moment.busy else None)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _wanted(self, moment: _Moment, cut: Cut) -> set[Unit]:
+        """The units to offer: only what a container can really be given, written down before it is offered."""
+        held = {device_name(unit.id) for unit in moment.held}
+        description = await self._parts.wardrobe.refresh(moment.picture, held)
+        there = grantables(description)
+        units = wanted(moment.orders, moment.cards, cut.geometries, self._unpooled)
+        return {unit for unit in units if device_name(unit.id) in there}
+
+    def _healthy(self, card: CardID) -> bool:
+        found = self._parts.watch.verdicts.get(card)
+        return found is not None and found.healthy
+
+    def _ours(self) -> set[ResourceName]:
+        announced = {unit.resource for unit in self.offers}
+        return announced | ({self._unpooled} if self._unpooled else set())
+
+    def _restock(self, moment: _Moment, available: Set[Unit]) -> None:
+        description = self._parts.wardrobe.description
+        self._parts.desk.stock = Stock(
+            available=frozenset(available),
+            held=frozenset(moment.held),
+            cards=moment.cards,
+            grantables=grantables(description) if description else {},
+            common=description.common if description else self._parts.desk.stock.common,
+        )
+
+    async def _announce(self, moment: _Moment, available: Set[Unit]) -> None:
+        lists: dict[ResourceName, list[Device]] = defaultdict(list)
+        for unit in self.offers:
+            seen = moment.picture.seen.get(unit.card)
+            numa = seen.hardware.numa_node if seen else None
+            lists[unit.resource].append(Device(unit.id, unit in available, numa))
+        for resource, devices in lists.items():
+            await self._parts.plugins.announce(resource, devices)
+        for resource in self._parts.plugins.states.keys() - lists.keys():
+            await self._parts.plugins.withdraw(resource)
+
+    async def _answer(
+        self,
+        moment: _Moment,
+        available: Set[Unit],
+        problems: tuple[OrderProblem, ...],
+        conflicts: tuple[str, ...],
+        paused: str | None,
+    ) -> None:
+        state = moment.state
+        if state is None:
+            return
+        told = protocol.answer(self.offers, available, state.metadata.generation)
+        plugin = msgspec.structs.replace(told, problems=problems, conflicts=conflicts)
+        untouched = state.status.plugin is None and not state.spec.assignments and plugin.resources == ()
+        share = NodeShare(
+            plugin=UNSET if untouched and not conflicts else plugin,
+            validation=self._parts.inspector.result or state.status.validation or UNSET,
+            quiesced=self._quiesced(state, paused),
+        )
+        await self._hands.apply.apply(NodeState, state.name, NodeAnswer(share), state, subresource="status")
+        self._tell(state, plugin)
+
+    def _quiesced(self, state: NodeState, paused: str | None) -> "Quiesced | msgspec.UnsetType":
+        if paused is None:
+            return UNSET
+        before = state.status.quiesced
+        return before if before and before.reason == paused else Quiesced(since=self._now(), reason=paused)
+
+    def _tell(self, state: NodeState, plugin: Plugin) -> None:
+        """An Event for everything that has come up since the last answer."""
+        before = state.status.plugin or Plugin(observed_generation=0)
+        for problem in plugin.problems:
+            if problem not in before.problems:
+                note = f"{problem.inventory_id}: {problem.message}"
+                self._hands.events.warning(state, EventReason.ORDER_NOT_CARRIED_OUT, note)
+        if plugin.conflicts and plugin.conflicts != before.conflicts:
+            note = f"Another device plugin serves this node's cards: {', '.join(plugin.conflicts)}. Remove one of them."
+            self._hands.events.warning(state, EventReason.CONFLICTING_DEVICE_PLUGIN, note)
+
+    def _told(self, moment: _Moment) -> None:
+        generation = moment.state.metadata.generation if moment.state else 0
+        began = self._ordered_at.pop(generation, None)
+        if began is not None:
+            self._metrics.order_seconds.observe(self._monotonic() - began)
+
+    async def _report(self, moment: _Moment) -> None:
+        for card in self._views.cards:
+            seen, found = moment.picture.seen.get(card.name), self._parts.watch.verdicts.get(card.name)
+            if seen is None or found is None or card.deleting:
+                continue
+            users = moment.books.users.get(card.name, ())
+            await self._reports.report(card, users, found, seen.readings, seen.signals)
+
+
+def _situation(moment: _Moment) -> Situation:
+    ordered = frozenset(resource.name for order in moment.orders for resource in order.resources)
+    return Situation(
+        driver=moment.picture.known_facts.driver,
+        cards=tuple((seen.id, seen.hardware.uuid) for seen in moment.picture.seen.values()),
+        ordered=ordered,
+        listed={name: bool(moment.allocatable.get(name)) for name in ordered},
+    )
+
+
+def _users(moment: _Moment) -> dict[str, tuple[User, ...]]:
+    found: dict[str, list[User]] = defaultdict(list)
+    for unit, user in moment.books.holders.items():
+        found[_place(moment, unit)].append(user)
+    return {place: tuple(users) for place, users in found.items()}
+
+
+def _place(moment: _Moment, unit: Unit) -> str:
+    """The address of a whole card, or the UUID of the instance; nothing known by that name when it has gone."""
+    seen, slot = moment.picture.seen.get(unit.card), slot_of(unit)
+    if seen is None or slot is None:
+        return seen.address if seen else ""
+    return next((instance.uuid for instance in seen.instances if Slot.of(instance) == slot), "")

@@ -1,0 +1,44 @@
+"""Cards that an annotation of the Node describes: their device files do no harm, everything around them is real."""
+
+from collections.abc import Iterable
+
+from gpu_control_plane.agent.backends.hardware import HARDWARE, read_machine
+from gpu_control_plane.agent.backends.interface import Backend, BackendError
+from gpu_control_plane.agent.backends.simulated import SimulatedBackend
+from gpu_control_plane.agent.node.options import Options
+from gpu_control_plane.agent.node.views import LocalNode
+from gpu_control_plane.kube.cache import Cache
+
+_INSTANCE = "MIG-"
+
+
+class Simulation:
+    """Keeps one simulated backend in step with the Node's annotation and with what pods hold."""
+
+    def __init__(self, options: Options, nodes: Cache[LocalNode]) -> None:
+        self._options = options
+        self._nodes = nodes
+        self._made: SimulatedBackend | None = None
+        nodes.on_change(self._follow)
+
+    def backend(self) -> Backend:
+        node = self._nodes.get(self._options.node)
+        machine = read_machine(self._options.node, node.metadata.annotations) if node else None
+        if node is None or machine is None:
+            raise BackendError(f"The Node has no annotation {HARDWARE}: give it cards with `kubectl gpu simulate`.")
+        if self._made is None:
+            boot = node.status.node_info.boot_id
+            root = self._options.simulated_devices
+            self._made = SimulatedBackend(self._options.node, machine, device_root=root, boot=boot)
+        return self._made
+
+    def occupy(self, held: Iterable[str]) -> None:
+        """Pods hold these, by the addresses of cards and the UUIDs of instances."""
+        if self._made is not None:
+            instances = {name for name in held if name.startswith(_INSTANCE)}
+            self._made.occupy(set(held) - instances, instances)
+
+    def _follow(self, _old: LocalNode | None, new: LocalNode | None) -> None:
+        machine = read_machine(self._options.node, new.metadata.annotations) if new else None
+        if machine is not None and self._made is not None:
+            self._made.update(machine)

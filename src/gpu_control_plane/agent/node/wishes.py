@@ -1,0 +1,84 @@
+"""From the node's orders and the picture of its hardware to the units it should offer. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from gpu_control_plane.agent.mig.layout import Geometry, Slot
+from gpu_control_plane.agent.mig.units import units as instance_units
+from gpu_control_plane.agent.node.picture import Picture, Seen
+from gpu_control_plane.agent.units import CardID, ResourceName, Unit, replica_id
+from gpu_control_plane.agent.views import Card
+from gpu_control_plane.api.allocation import MIG, Mode
+from gpu_control_plane.api.gpunodestate import Assignment
+
+
+def known(picture: Picture, cards: Iterable[Card]) -> dict[CardID, Seen]:
+    """The cards that work and are the ones the cluster knows: another one at the same address has no approval."""
+    usable: dict[CardID, Seen] = {}
+    for card in cards:
+        seen = picture.seen.get(card.name)
+        if seen is None or seen.hardware.uuid is None or card.deleting:
+            continue
+        expected = card.status.hardware.uuid if card.status.hardware else None
+        if expected in (None, seen.hardware.uuid):
+            usable[card.name] = seen
+    return usable
+
+
+def cuts(orders: Iterable[Assignment], cards: Mapping[CardID, Seen]) -> dict[CardID, MIG | None]:
+    """How cards have to be cut, or None where one has to become whole again. Cards without an order are left alone."""
+    wishes: dict[CardID, MIG | None] = {}
+    for order in orders:
+        seen = cards.get(order.inventory_id)
+        if seen is not None and (order.allocation.mode is Mode.MIG or seen.is_cut):
+            wishes[order.inventory_id] = order.allocation.mig
+    return wishes
+
+
+def wanted(
+    orders: Iterable[Assignment],
+    cards: Mapping[CardID, Seen],
+    geometries: Mapping[CardID, Geometry],
+    unpooled: ResourceName | None,
+) -> set[Unit]:
+    """The units that the orders ask for and the hardware can give now.
+
+    `geometries` says which instances a cut card is to offer. Cards in no pool are offered as `unpooled`, if there is
+    such a resource.
+    """
+    ordered: dict[CardID, set[Unit]] = {}
+    for order in orders:
+        seen = cards.get(order.inventory_id)
+        if seen is not None:
+            ordered[order.inventory_id] = set(_units(order, seen, geometries.get(order.inventory_id, frozenset())))
+    units = {unit for of_card in ordered.values() for unit in of_card}
+    if unpooled is not None:
+        units |= {_whole(unpooled, seen) for card, seen in cards.items() if card not in ordered and not seen.is_cut}
+    return units
+
+
+def _units(order: Assignment, seen: Seen, geometry: Geometry) -> Iterable[Unit]:
+    resource = order.resources[0].name
+    match order.allocation.mode:
+        case Mode.MIG:
+            there = (Slot.of(instance) for instance in seen.instances)
+            return instance_units(order, _uuid(seen), (slot for slot in there if slot in geometry))
+        case _ if seen.is_cut:
+            return ()
+        case Mode.TIME_SLICE if order.allocation.time_slice is not None:
+            return (
+                Unit(resource, replica_id(_uuid(seen), number), seen.id, Mode.TIME_SLICE)
+                for number in range(order.allocation.time_slice.replicas)
+            )
+        case Mode.EXCLUSIVE:
+            return (_whole(resource, seen),)
+        case _:
+            return ()
+
+
+def _whole(resource: ResourceName, seen: Seen) -> Unit:
+    return Unit(resource, _uuid(seen), seen.id)
+
+
+def _uuid(seen: Seen) -> str:
+    assert seen.hardware.uuid is not None  # noqa: S101 - only known cards get here, and those have one
+    return seen.hardware.uuid

@@ -1,0 +1,65 @@
+"""CRI-O: reads its main file and then a folder of drop-ins in order, and always injects by CDI."""
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from gpu_control_plane.agent.runtimes import files
+from gpu_control_plane.agent.runtimes.documents import Entry, Member, Value
+from gpu_control_plane.agent.runtimes.interface import OWN_FILE, Effective, FileEdit, Run, RuntimeReport, Wanted
+from gpu_control_plane.agent.runtimes.ledger import parse_file
+from gpu_control_plane.agent.runtimes.tables import find, merge
+
+_DEFAULT_DIRS: Final = ("/etc/cdi", "/var/run/cdi")
+_RUNTIME: Final = ("crio", "runtime")
+_RELEASE: Final = re.compile(r"\b\d+\.\d+\.\d+\S*")
+
+
+class Crio:
+    """CRI-O with its main file and its folder of drop-ins. `command` runs its program on the node."""
+
+    def __init__(self, config: Path, drop_ins: Path, run: Run, command: tuple[str, ...] = ("crio",)) -> None:
+        self._config = config
+        self._drop_ins = drop_ins
+        self._run = run
+        self._command = command
+
+    def report(self) -> RuntimeReport:
+        table = find(self.effective(), _RUNTIME) or {}
+        found = _RELEASE.search(self._run((*self._command, "--version")))
+        dirs = tuple(table.get("cdi_spec_dirs", _DEFAULT_DIRS))
+        return RuntimeReport(
+            name="cri-o",
+            version=found[0] if found else None,
+            cdi=bool(dirs),
+            spec_dirs=dirs,
+            handlers=tuple(sorted(table.get("runtimes", ()))),
+        )
+
+    def effective(self) -> Effective:
+        """The files as CRI-O reads them: one after the other, later ones over earlier ones."""
+        return self._read(*sorted(self._drop_ins.glob("*")))
+
+    def edits(self, wanted: Wanted) -> tuple[FileEdit, ...]:
+        own = self._drop_ins / OWN_FILE
+        others = self._read(*(path for path in sorted(self._drop_ins.glob("*")) if path != own))
+        theirs = find(others, (*_RUNTIME, "cdi_spec_dirs")) or ()
+        dirs: list[Entry] = [
+            Member((*_RUNTIME, "cdi_spec_dirs"), folder) for folder in dict.fromkeys((*theirs, *wanted.spec_dirs))
+        ]
+        return (FileEdit(own, (*dirs, *_handler(wanted))),)
+
+    def _read(self, *drop_ins: Path) -> dict[str, Any]:
+        merged: dict[str, Any] = {}
+        for path in (self._config, *drop_ins):
+            content = files.read(path)
+            if content is not None:
+                merge(merged, parse_file(path, content).data)
+        return merged
+
+
+def _handler(wanted: Wanted) -> tuple[Entry, ...]:
+    if wanted.handler is None:
+        return ()
+    here = (*_RUNTIME, "runtimes", wanted.handler.name)
+    return (Value((*here, "runtime_path"), wanted.handler.path), Value((*here, "runtime_type"), "oci"))

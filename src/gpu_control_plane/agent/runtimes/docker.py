@@ -1,0 +1,53 @@
+"""Docker: one JSON file and no drop-ins."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from gpu_control_plane.agent.runtimes import files
+from gpu_control_plane.agent.runtimes.documents import Entry, Member, Value
+from gpu_control_plane.agent.runtimes.interface import Effective, FileEdit, Run, RuntimeReport, Wanted
+from gpu_control_plane.agent.runtimes.ledger import parse_file
+from gpu_control_plane.agent.runtimes.tables import find
+
+_DEFAULT_DIRS: Final = ("/etc/cdi", "/var/run/cdi")
+_CDI_BY_DEFAULT: Final = (28, 2)
+_RELEASE: Final = re.compile(r"\b(\d+)\.(\d+)\.\d+[^\s,]*")
+
+
+class Docker:
+    """Docker with its `daemon.json`. `command` runs the daemon's program on the node."""
+
+    def __init__(self, config: Path, run: Run, command: tuple[str, ...] = ("dockerd",)) -> None:
+        self._config = config
+        self._run = run
+        self._command = command
+
+    def report(self) -> RuntimeReport:
+        data = self._data()
+        found = _RELEASE.search(self._run((*self._command, "--version")))
+        release = (int(found[1]), int(found[2])) if found else (0, 0)
+        switch = find(data, ("features", "cdi"))
+        return RuntimeReport(
+            name="docker",
+            version=found[0] if found else None,
+            cdi=bool(switch) if switch is not None else release >= _CDI_BY_DEFAULT,
+            spec_dirs=tuple(find(data, ("cdi-spec-dirs",)) or _DEFAULT_DIRS),
+            handlers=tuple(sorted(find(data, ("runtimes",)) or ())),
+        )
+
+    def effective(self) -> Effective:
+        """The file, once the daemon has found it valid."""
+        data = self._data()
+        if data:
+            self._run((*self._command, "--validate", "--config-file", str(self._config)))
+        return data
+
+    def edits(self, wanted: Wanted) -> tuple[FileEdit, ...]:
+        dirs: list[Entry] = [Member(("cdi-spec-dirs",), folder) for folder in wanted.spec_dirs]
+        handler = wanted.handler
+        entry = (Value(("runtimes", handler.name, "path"), handler.path),) if handler else ()
+        return (FileEdit(self._config, (Value(("features", "cdi"), value=True), *dirs, *entry)),)
+
+    def _data(self) -> Effective:
+        return parse_file(self._config, files.read(self._config) or b"").data

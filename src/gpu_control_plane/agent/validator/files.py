@@ -1,0 +1,58 @@
+"""The files by which a node's other operands learn that a step is done, as NVIDIA's validator leaves them.
+
+A file is there only while its step holds: it goes before the check begins, and comes whole after it has succeeded.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gpu_control_plane.agent.validator.steps import Step
+
+FOLDER: Final = Path("/run/nvidia/validations")
+
+
+class DriverRoots(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the driver is, for those who wait for it."""
+
+    driver_root: str = "/"
+    """On the host."""
+    driver_root_here: str = "/host"
+    """Where a container that has the host mounted sees it."""
+    dev_root: str = "/"
+    dev_root_here: str = "/host"
+    on_host: bool = True
+    """Installed on the machine, as opposed to brought by a driver container."""
+
+
+class StatusFiles:
+    """One file for each step in a folder that the node's operands share."""
+
+    def __init__(self, folder: Path = FOLDER, roots: DriverRoots | None = None) -> None:
+        self._folder = folder
+        self._roots = roots or DriverRoots()
+
+    def withdraw(self, step: Step) -> None:
+        self._path(step).unlink(missing_ok=True)
+
+    def publish(self, step: Step) -> None:
+        path = self._path(step)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        unfinished.write_text(_variables(self._roots) if step is Step.DRIVER else "")
+        unfinished.replace(path)
+
+    def _path(self, step: Step) -> Path:
+        return self._folder / f"{step}-ready"
+
+
+def _variables(roots: DriverRoots) -> str:
+    values = {
+        "IS_HOST_DRIVER": "true" if roots.on_host else "false",
+        "NVIDIA_DRIVER_ROOT": roots.driver_root,
+        "DRIVER_ROOT_CTR_PATH": roots.driver_root_here,
+        "NVIDIA_DEV_ROOT": roots.dev_root,
+        "DEV_ROOT_CTR_PATH": roots.dev_root_here,
+    }
+    return "".join(f"{name}={value}\n" for name, value in values.items())

@@ -1,0 +1,161 @@
+"""The agent on a real node: real kubelet, real containers, and cards that are harmless device files."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from e2e.stage import Stage
+from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, card_uuid, new_machine, write_machine
+from gpu_control_plane.api.gpunodestate import Assignment
+from gpu_control_plane.api.identity import inventory_id
+from gpu_control_plane.local.ports import free_port
+from unit.local.patience import until
+
+PREFIX = "gpu.deckhouse.io"
+
+
+class AgentScene:
+    """A stage with cards in its node, and the agent and controllers as processes."""
+
+    def __init__(self, stage: Stage, cards: int = 2) -> None:
+        self.stage = stage
+        self.node = stage.node
+        self.devices = stage.cluster.folder / "devices"
+        self.machine = new_machine("H200-141", cards)
+        self.agent: subprocess.Popen[bytes] | None = None
+        self._controller: subprocess.Popen[bytes] | None = None
+        self._port = free_port()
+        self._logs = self.node.logs
+
+    # Programs.
+
+    def start_agent(self, *options: str) -> None:
+        kubelet = self.node.device_plugins.parent
+        self.agent = self._start(
+            "agent",
+            *("-m", "gpu_control_plane.agent", "--node", self.node.name, "--hardware", "simulated"),
+            *("--kubelet-folder", str(kubelet), "--cdi-folder", str(self.node.cdi)),
+            *("--device-folder", str(self.devices), "--validations", str(self.stage.cluster.folder / "validations")),
+            *("--status-port", str(self._port)),
+            *options,
+        )
+
+    def stop_agent(self, number: signal.Signals = signal.SIGTERM) -> None:
+        assert self.agent is not None
+        self.agent.send_signal(number)
+        self.agent.wait(30)
+        self.agent = None
+
+    def start_controller(self, *options: str) -> None:
+        self._controller = self._start(
+            "controller",
+            *("-m", "gpu_control_plane.controller", "--identity", "test", "--status-host", "127.0.0.1"),
+            *("--status-port", "0", *options),
+        )
+
+    def close(self) -> None:
+        for process in (self.agent, self._controller):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait(10)
+
+    def _start(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        environment = {**os.environ, "KUBECONFIG": str(self.stage.cluster.kubeconfig)}
+        with (self._logs / f"{name}.log").open("ab") as log:
+            return subprocess.Popen([sys.executable, *arguments], env=environment, stdout=log, stderr=log)
+
+    # Hardware.
+
+    def card(self, index: int) -> str:
+        """The name of a card's GPUDevice."""
+        return str(inventory_id(self.node.name, self.machine.addresses[index]))
+
+    def uuid(self, index: int) -> str:
+        return card_uuid(self.node.name, self.machine.addresses[index], 0)
+
+    def install(self, machine: Machine) -> None:
+        """Make the node's hardware be this."""
+        self.machine = machine
+        self.stage.kubectl("annotate", "node", self.node.name, "--overwrite", f"{HARDWARE}={write_machine(machine)}")
+
+    # Orders.
+
+    def order(self, *assignments: Assignment) -> None:
+        """Give the node these orders and no others, as the pools would."""
+        body = {"spec": {"assignments": [msgspec.to_builtins(order) for order in assignments]}}
+        self.stage.kubectl(
+            "patch",
+            "gpunodestate",
+            self.node.name,
+            "--type=merge",
+            "--patch",
+            json.dumps(body),
+            "--field-manager=pools",
+        )
+
+    # What can be seen.
+
+    def state(self) -> dict[str, Any]:
+        return self._object("gpunodestate", self.node.name)
+
+    def device(self, index: int) -> dict[str, Any]:
+        return self._object("gpudevice", self.card(index))
+
+    def allocatable(self, resource: str) -> int:
+        return int(self.stage.node_object()["status"]["allocatable"].get(resource, "0"))
+
+    def users(self, index: int) -> list[str]:
+        return [user["pod"] for user in self.device(index).get("status", {}).get("usedBy", [])]
+
+    def cards_in(self, pod: str) -> list[str]:
+        """The cards that a container really sees, by their device files."""
+        found = self.stage.exec(pod, "sh", "-c", "ls /dev | grep -E '^nvidia[0-9]+$' || true")
+        return found.split()
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric of the agent over all labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+    def wait_offered(self, resource: str, count: int, within: float = 30) -> None:
+        """Until the scheduler may hand out so many."""
+        until(lambda: self.allocatable(resource) == count, within=within)
+
+    def _object(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.stage.kubectl("get", kind, name, "-o", "json"))
+        return found
+
+
+@contextlib.contextmanager
+def scene_on(stage: Stage, *, without: tuple[str, ...] = (), agent: tuple[str, ...] = ()) -> Iterator[AgentScene]:
+    """The agent and the controllers on a stage, ready for orders or pools."""
+    scene = AgentScene(stage)
+    try:
+        scene.install(scene.machine)
+        scene.start_controller(*(f"--without={name}" for name in without))
+        scene.start_agent(*agent)
+        until(lambda: scene.node.name in stage.kubectl("get", "gpunodestates", "-o", "name", "--ignore-not-found"))
+        until(lambda: _ready(scene), within=40)
+        yield scene
+    finally:
+        scene.close()
+
+
+def _ready(scene: AgentScene) -> bool:
+    conditions = scene.state().get("status", {}).get("conditions", [])
+    return any(each["type"] == "ReadyForPooling" and each["status"] == "True" for each in conditions)
+
+
+def settle(seconds: float) -> None:
+    """Give something that must not happen the time to happen."""
+    time.sleep(seconds)

@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpu_control_plane.agent.backends.interface import DeviceFile
+from gpu_control_plane.agent.cdi.describe import describe
+from gpu_control_plane.agent.cdi.folders import Surroundings
+from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.locate import driver_files
+from gpu_control_plane.agent.cdi.spec import spec
+from unit.agent.cdi.builders import CARD, OTHER, Rack, card, instance, make_node, needs_root
+from unit.agent.cdi.rules import violations
+from unit.agent.cdi.trees import VERSION, Tree
+
+pytestmark = needs_root
+
+HERE, THERE = "0000:65:00.0", "0000:66:00.0"
+_CONTROL = (DeviceFile("/dev/nvidiactl"), DeviceFile("/dev/nvidia-uvm"))
+
+
+def _files(minor: int) -> tuple[DeviceFile, ...]:
+    return (DeviceFile(f"/dev/nvidia{minor}"),)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    for minor in (0, 1):
+        make_node(tmp_path / f"dev/nvidia{minor}", minor)
+    for number in (10, 11):
+        make_node(tmp_path / f"dev/nvidia-caps/nvidia-cap{number}", number, mode=0o444, major=236)
+    make_node(tmp_path / "dev/nvidiactl", 255)
+    return Host(tmp_path)
+
+
+def test_whole_cards_go_by_their_uuid(host: Host) -> None:
+    rack = Rack([card(CARD, HERE), card(OTHER, THERE)], {HERE: _files(0), THERE: _files(1)})
+
+    described = describe(rack, None, host)
+
+    assert described.problems == ()
+    assert [(one.device.name, one.uuid) for one in described.grantables] == [(CARD, CARD), (OTHER, OTHER)]
+    assert [one.device.container_edits.device_nodes[0].minor for one in described.grantables] == [0, 1]
+
+
+def test_a_card_in_mig_mode_is_handed_out_in_instances_alone(host: Host) -> None:
+    rack = Rack([card(CARD, HERE, mig=True)], {HERE: _files(0)}, instances=[instance()])
+
+    (only,) = describe(rack, None, host).grantables
+
+    assert (only.device.name, only.uuid) == (f"{CARD}:1g.18gb.me:3", "MIG-3")
+    assert [(node.path, node.major, node.minor) for node in only.device.container_edits.device_nodes] == [
+        ("/dev/nvidia0", 195, 0),
+        ("/dev/nvidia-caps/nvidia-cap10", 236, 10),
+        ("/dev/nvidia-caps/nvidia-cap11", 236, 11),
+    ]
+
+
+def test_a_card_that_cannot_be_opened_is_left_out_with_a_reason(host: Host) -> None:
+    cards = [card(CARD, HERE), card(OTHER, THERE), card(None, "0000:67:00.0")]
+    rack = Rack(cards, {THERE: (DeviceFile("/dev/nvidia7"),)})
+
+    described = describe(rack, None, host)
+
+    assert described.grantables == ()
+    assert described.problems == (
+        f"The card at {HERE} is left out: it has fallen off the bus.",
+        f"{OTHER} is left out: no device file at /dev/nvidia7.",
+    )
+
+
+def test_missing_control_files_are_skipped_and_told(host: Host) -> None:
+    described = describe(Rack([], {}, control=_CONTROL), None, host)
+
+    assert [node.path for node in described.common.device_nodes] == ["/dev/nvidiactl"]
+    assert described.problems == ("Containers go without some control files: no device file at /dev/nvidia-uvm.",)
+
+
+def test_a_described_node_makes_a_valid_file(host: Host) -> None:
+    Tree(host.root).driver("/usr/lib64").programs("/usr/bin")
+    files = driver_files([host.root], VERSION, Surroundings())
+    rack = Rack([card(CARD, HERE)], {HERE: _files(0)}, control=_CONTROL)
+
+    described = describe(rack, files, host)
+
+    document = msgspec.to_builtins(spec(described.devices, described.common))
+    assert violations(document) == []
+    assert "NVIDIA_VISIBLE_DEVICES=void" in document["containerEdits"]["env"]
+    assert str(host.root) not in str(document)

@@ -1,0 +1,37 @@
+"""When the driver is let go of, and whose device plugins are in the way."""
+
+import pytest
+
+from gpu_control_plane.agent.node.quiesce import pause_reason
+from gpu_control_plane.agent.node.rivals import rivals
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ({}, None),
+        ({"nvidia.com/gpu.deploy.device-plugin": "true"}, None),
+        ({"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"}, "paused-for-driver-upgrade"),
+        ({"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}, "paused-for-mig-change"),
+        ({"gpu.deckhouse.io/deploy.agent": "paused-for-driver-upgrade"}, "paused-for-driver-upgrade"),
+        ({"example.com/mood": "paused-for-lunch"}, None),
+    ],
+)
+def test_the_driver_is_let_go_of_when_somebody_asks_for_it(labels: dict[str, str], reason: str | None) -> None:
+    assert pause_reason(labels) == reason
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "ours", "found"),
+    [
+        ({"cpu": "8", "gpu.deckhouse.io/training": "2"}, {"gpu.deckhouse.io/training"}, ()),
+        ({"nvidia.com/gpu": "8"}, set(), ("nvidia.com/gpu",)),
+        ({"nvidia.com/gpu": "0"}, set(), ()),
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu"}, ()),
+        ({"nvidia.com/gpu": "8", "nvidia.com/mig-1g.18gb": "7"}, {"nvidia.com/gpu"}, ("nvidia.com/mig-1g.18gb",)),
+        ({"volcano.sh/vgpu-number": "10"}, set(), ("volcano.sh/vgpu-number",)),
+        ({"example.com/nic": "4"}, set(), ()),
+    ],
+)
+def test_only_plugins_for_cards_are_rivals(allocatable: dict[str, str], ours: set[str], found: tuple[str, ...]) -> None:
+    assert rivals(allocatable, ours) == found

@@ -1,0 +1,189 @@
+"""The order of the checks, what one result means for the others, and the files that others wait for."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpu_control_plane.agent.validator.files import DriverRoots, StatusFiles
+from gpu_control_plane.agent.validator.observe import DriverFacts, PluginFacts, ToolkitFacts
+from gpu_control_plane.agent.validator.runner import Proof, SimulatedRunner
+from gpu_control_plane.agent.validator.steps import Step
+from gpu_control_plane.agent.validator.targets import Target
+from gpu_control_plane.agent.validator.validate import Facts, Options, Validator
+from gpu_control_plane.api.gpunodestate import StepResult, Validation
+
+P, F, S, R = StepResult.PASSED, StepResult.FAILED, StepResult.SKIPPED, StepResult.RUNNING
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
+FIRST, SECOND = (Target(address=f"0000:0{index}:00.0", device=f"GPU-{index}") for index in range(2))
+GOOD = Facts(
+    driver=DriverFacts(module="580.1.2", version="580.1.2", library=Path("/lib/libcuda.so.580.1.2")),
+    toolkit=ToolkitFacts(devices={"GPU-0": ()}),
+    plugin=PluginFacts(),
+    targets=(FIRST, SECOND),
+)
+
+
+class Recording:
+    """A runner that remembers what it was asked, and answers as told."""
+
+    def __init__(self, **answers: Proof) -> None:
+        self.asked: list[str] = []
+        self.answers = answers
+
+    async def __call__(self, card: str) -> Proof:
+        self.asked.append(card)
+        return self.answers.get(card.replace("-", "_"), Proof(ok=True))
+
+
+def in_use(target: Target) -> Target:
+    return msgspec.structs.replace(target, obstacle="in use")
+
+
+def but(**fields: object) -> Facts:
+    return msgspec.structs.replace(GOOD, **fields)
+
+
+def results(validation: Validation) -> list[StepResult]:
+    return [step.result for step in validation.steps]
+
+
+def message(validation: Validation, step: Step) -> str:
+    return next(one.message or "" for one in validation.steps if one.name == step)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def test_a_node_that_works_passes_every_step_that_is_on() -> None:
+    found = await Validator(Recording()).validate(GOOD, None, NOW)
+    assert [step.name for step in found.steps] == ["driver", "toolkit", "cuda", "plugin", "nvidia-fs", "gdrcopy"]
+    assert results(found) == [P, P, P, P, S, S]
+    assert found.driver_version == "580.1.2"
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (but(driver=DriverFacts()), [F, S, S, S, S, S]),
+        (but(toolkit=ToolkitFacts()), [P, F, S, S, S, S]),
+        (but(plugin=PluginFacts(ordered=frozenset({"a"}))), [P, P, P, F, S, S]),
+    ],
+)
+async def test_after_a_failure_the_later_steps_are_skipped(facts: Facts, expected: list[StepResult]) -> None:
+    runner = Recording()
+    options = Options(nvidia_fs=True, gdrcopy=True)
+    found = await Validator(runner, options=options).validate(facts, None, NOW)
+    assert results(found) == expected
+    assert bool(runner.asked) == (expected[2] is P)
+
+
+async def test_modules_beside_the_driver_are_checked_when_asked_for() -> None:
+    facts = but(modules=frozenset({"nvidia_fs", "gdrdrv"}), nvidia_fs_device=True)
+    found = await Validator(Recording(), options=Options(nvidia_fs=True, gdrcopy=True)).validate(facts, None, NOW)
+    assert results(found)[-2:] == [P, F]
+
+
+async def test_a_time_moves_only_with_its_result() -> None:
+    validator = Validator(Recording())
+    first = await validator.validate(GOOD, None, NOW)
+    assert await validator.validate(GOOD, first, LATER) == first
+    broken = await validator.validate(but(plugin=PluginFacts(ordered=frozenset({"a"}))), first, LATER)
+    assert [step.at for step in broken.steps] == [NOW, NOW, NOW, LATER, NOW, NOW]
+
+
+async def test_cards_in_use_are_left_alone_and_named() -> None:
+    runner = Recording()
+    found = await Validator(runner).validate(but(targets=(FIRST, in_use(SECOND))), None, NOW)
+    assert runner.asked == ["GPU-0"]
+    assert message(found, Step.CUDA).endswith("Not tested: 0000:01:00.0 (in use).")
+
+
+async def test_while_every_card_is_in_use_the_last_result_stays_even_across_agents() -> None:
+    before = await Validator(Recording()).validate(GOOD, None, NOW)
+    busy = but(targets=(in_use(FIRST), in_use(SECOND)))
+    found = await Validator(Recording()).validate(busy, before, LATER)
+    assert found == before
+    assert results(await Validator(Recording()).validate(busy, None, NOW))[2] is R
+
+
+async def test_a_result_with_another_driver_proves_nothing() -> None:
+    before = msgspec.structs.replace(await Validator(Recording()).validate(GOOD, None, NOW), driver_version="570")
+    busy = but(targets=(in_use(FIRST),))
+    assert results(await Validator(Recording()).validate(busy, before, NOW))[2] is R
+
+
+async def test_a_card_in_exclusive_mode_that_somebody_has_is_in_use() -> None:
+    runner = Recording(GPU_1=Proof(ok=False, busy=True, message="taken"))
+    found = await Validator(runner).validate(GOOD, None, NOW)
+    assert results(found)[2] is P
+    assert "Not tested: 0000:01:00.0 (in use, in exclusive mode)" in message(found, Step.CUDA)
+
+
+async def test_a_card_that_failed_stays_failed_while_it_is_in_use() -> None:
+    runner = Recording(GPU_1=Proof(ok=False, message="wrong sum"))
+    validator = Validator(runner)
+    first = await validator.validate(GOOD, None, NOW)
+    second = await validator.validate(but(targets=(FIRST, in_use(SECOND))), first, LATER)
+    assert (results(second)[2], "wrong sum" in message(second, Step.CUDA)) == (F, True)
+    runner.answers = {}
+    assert results(await validator.validate(GOOD, second, LATER))[2] is P
+
+
+async def test_a_failure_with_another_driver_is_forgotten() -> None:
+    validator = Validator(Recording(GPU_1=Proof(ok=False, message="wrong sum")))
+    first = await validator.validate(GOOD, None, NOW)
+    driver = DriverFacts(module="590.1", version="590.1", library=Path("/lib/libcuda.so.590.1"))
+    second = await validator.validate(but(driver=driver, targets=(FIRST, in_use(SECOND))), first, LATER)
+    assert results(second)[2] is P
+
+
+async def test_a_simulated_node_says_that_no_kernel_ran() -> None:
+    found = await Validator(SimulatedRunner({})).validate(GOOD, None, NOW)
+    assert message(found, Step.CUDA).startswith("Simulated, no kernel ran")
+
+
+async def test_each_step_that_passes_leaves_its_file(tmp_path: Path) -> None:
+    roots = DriverRoots(driver_root="/run/nvidia/driver", driver_root_here="/driver-root", on_host=False)
+    files = StatusFiles(tmp_path / "validations", roots)
+    await Validator(Recording(), files).validate(GOOD, None, NOW)
+    folder = tmp_path / "validations"
+    assert names(folder) == ["cuda-ready", "driver-ready", "plugin-ready", "toolkit-ready"]
+    assert (folder / "driver-ready").read_text().splitlines() == [
+        "IS_HOST_DRIVER=false",
+        "NVIDIA_DRIVER_ROOT=/run/nvidia/driver",
+        "DRIVER_ROOT_CTR_PATH=/driver-root",
+        "NVIDIA_DEV_ROOT=/",
+        "DEV_ROOT_CTR_PATH=/host",
+    ]
+
+
+async def test_the_file_of_a_step_that_fails_or_is_skipped_goes(tmp_path: Path) -> None:
+    validator = Validator(Recording(), StatusFiles(tmp_path))
+    before = await validator.validate(GOOD, None, NOW)
+    await validator.validate(but(toolkit=ToolkitFacts()), before, NOW)
+    assert names(tmp_path) == ["driver-ready"]
+
+
+async def test_a_file_is_absent_while_its_check_runs(tmp_path: Path) -> None:
+    class Looking(Recording):
+        async def __call__(self, card: str) -> Proof:
+            assert names(tmp_path) == seen[card]
+            return await super().__call__(card)
+
+    seen = {"GPU-0": ["driver-ready", "plugin-ready", "toolkit-ready"]}
+    for name in ("driver", "toolkit", "cuda", "plugin"):
+        (tmp_path / f"{name}-ready").touch()
+    runner = Looking()
+    await Validator(runner, StatusFiles(tmp_path)).validate(but(targets=(FIRST,)), None, NOW)
+    assert runner.asked == ["GPU-0"]
+
+
+async def test_files_that_cannot_be_written_fail_the_step_with_their_place(tmp_path: Path) -> None:
+    (tmp_path / "validations").touch()
+    found = await Validator(Recording(), StatusFiles(tmp_path / "validations")).validate(GOOD, None, NOW)
+    assert results(found) == [F, S, S, S, S, S]
+    assert str(tmp_path / "validations") in message(found, Step.DRIVER)
