@@ -18,9 +18,11 @@ from gpu_control_plane.agent.node.exporting import CardMetrics
 from gpu_control_plane.agent.node.inspection import Inspector
 from gpu_control_plane.agent.node.labelling import Labeller
 from gpu_control_plane.agent.node.metrics import NodeMetrics
+from gpu_control_plane.agent.node.moment import Views
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.publication import Publication
-from gpu_control_plane.agent.node.serve import Hands, NodeServer, Parts, Views
+from gpu_control_plane.agent.node.quiesce import pause_reason
+from gpu_control_plane.agent.node.serve import Hands, NodeServer, Parts
 from gpu_control_plane.agent.node.simulation import Simulation
 from gpu_control_plane.agent.node.views import LocalNode, LocalPod, NodeState
 from gpu_control_plane.agent.node.wardrobe import Wardrobe
@@ -104,6 +106,9 @@ def build(runtime: Runtime, options: Options) -> None:
     async def look_after_hardware() -> None:
         await views.cards.synced()
         await views.nodes.synced()
+        node = views.nodes.get(options.node)
+        if node is not None and pause_reason(node.metadata.labels):
+            await parts.watch.let_go()  # Somebody is at work on the driver: an agent that starts must not open it.
         await parts.watch.run()
 
     for service in (look_after_hardware, parts.plugins.run, parts.inspector.run):

@@ -12,35 +12,34 @@ from typing import Final
 
 import msgspec
 import structlog
-from msgspec import UNSET
 
 from gpu_control_plane.agent import orders as protocol
 from gpu_control_plane.agent.cdi.grants import device_name
 from gpu_control_plane.agent.kubelet.interface import Device
 from gpu_control_plane.agent.kubelet.plugins import Plugins
 from gpu_control_plane.agent.kubelet.podresources import KubeletUnavailable, PodResources
-from gpu_control_plane.agent.mig.layout import Slot
-from gpu_control_plane.agent.node.books import Books, Place, read_books, slot_of, starting, unsettled
+from gpu_control_plane.agent.node.answers import Answers
+from gpu_control_plane.agent.node.books import Books, Place, read_books, starting, unsettled
 from gpu_control_plane.agent.node.cutting import Cut, Cutter
 from gpu_control_plane.agent.node.desk import Desk, Stock, grantables
-from gpu_control_plane.agent.node.inspection import Inspector, Situation
+from gpu_control_plane.agent.node.inspection import Inspector
 from gpu_control_plane.agent.node.metrics import NodeMetrics
-from gpu_control_plane.agent.node.picture import Picture, Seen
+from gpu_control_plane.agent.node.moment import Moment, Views
+from gpu_control_plane.agent.node.picture import Picture
 from gpu_control_plane.agent.node.quiesce import pause_reason
 from gpu_control_plane.agent.node.rivals import rivals
-from gpu_control_plane.agent.node.views import LocalNode, LocalPod, NodeAnswer, NodeShare, NodeState
+from gpu_control_plane.agent.node.views import LocalNode, NodeState
 from gpu_control_plane.agent.node.wardrobe import Wardrobe
 from gpu_control_plane.agent.node.watch import HardwareWatch
-from gpu_control_plane.agent.node.wishes import cuts, known, wanted
+from gpu_control_plane.agent.node.wishes import cuts, known, obstacles, wanted
 from gpu_control_plane.agent.orders import Look
 from gpu_control_plane.agent.reports import CardReports
 from gpu_control_plane.agent.units import CardID, ResourceName, Unit
 from gpu_control_plane.agent.views import Card
 from gpu_control_plane.api.gpudevice import User
-from gpu_control_plane.api.gpunodestate import Assignment, OrderProblem, Plugin, Quiesced
-from gpu_control_plane.api.names import Annotation, EventReason
+from gpu_control_plane.api.gpunodestate import Plugin
+from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.kube.apply import Applier
-from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.events import EventRecorder
@@ -52,15 +51,6 @@ _SETTLING: Final = 1.0
 """Seconds until the kubelet's books are read again while they are about to change."""
 
 _log = structlog.get_logger(component="agent.node")
-
-
-class Views(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent knows of the cluster: its own node, and what is on it."""
-
-    nodes: Cache[LocalNode]
-    states: Cache[NodeState]
-    cards: Cache[Card]
-    pods: Cache[LocalPod]
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,26 +71,6 @@ class Hands(msgspec.Struct, frozen=True, kw_only=True):
     client: Client
     apply: Applier
     events: EventRecorder
-
-
-class _Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one step decides on, so that all decisions see the same."""
-
-    node: LocalNode
-    state: NodeState | None
-    picture: Picture
-    cards: dict[CardID, Seen]
-    """Those of the picture that the cluster knows."""
-    books: Books
-    held: dict[Unit, str]
-    """What must not be given to anybody else, and who has it."""
-    allocatable: Mapping[ResourceName, Set[str]]
-    busy: bool
-    """The books are about to change."""
-
-    @property
-    def orders(self) -> tuple[Assignment, ...]:
-        return self.state.spec.assignments if self.state else ()
 
 
 class NodeServer:
@@ -124,10 +94,11 @@ class NodeServer:
         self._hands = hands
         self._metrics = metrics
         self._reports = CardReports(hands.apply, metrics, now)
+        self._answers = Answers(hands.apply, hands.events, now)
         self._unpooled = unpooled
-        self._now = now
         self._monotonic = monotonic
         self._offers: dict[Unit, Look] | None = None
+        self._books: Books | None = None
         self._ordered_at: dict[int, float] = {}
         self.users: dict[str, tuple[User, ...]] = {}
         """Who holds what, by the address of a card or the UUID of a MIG instance."""
@@ -149,18 +120,22 @@ class NodeServer:
         paused = pause_reason(node.metadata.labels)
         if await self._heed(paused) or await self._clear_faults():
             return None
-        if self._parts.watch.picture is None:
+        picture = self._parts.watch.picture
+        if picture is None:
+            await self._answer(None, paused)
             return None
         try:
-            moment = await self._moment(node, self._parts.watch.picture)
+            moment = await self._moment(node, picture)
         except KubeletUnavailable as error:
             _log.info("the kubelet is away", why=str(error))
+            await self._report(picture)
             return Requeue(_KUBELET_AWAY)
-        self.users = _users(moment)
+        self._books = moment.books
+        self.users = moment.users
         again = await self._serve(moment, paused)
         if paused is None:
-            await self._report(moment)
-            self._parts.inspector.consider(_situation(moment), frozenset(_place(moment, unit) for unit in moment.held))
+            await self._report(picture)
+            self._parts.inspector.consider(moment.situation, moment.taken)
         return None if again is None else Requeue(again)
 
     async def _heed(self, paused: str | None) -> bool:
@@ -186,7 +161,7 @@ class NodeServer:
             await self._hands.client.patch(Card, card.name, body, resource_version=card.metadata.resource_version)
         return True
 
-    async def _moment(self, node: LocalNode, picture: Picture) -> _Moment:
+    async def _moment(self, node: LocalNode, picture: Picture) -> Moment:
         entries = await self._parts.books.list()
         allocatable = await self._parts.books.allocatable()
         pods = list(self._views.pods)
@@ -198,7 +173,7 @@ class NodeServer:
         for unit in self.offers:
             if unit.resource in initializing:
                 held.setdefault(unit, "perhaps an init container")
-        return _Moment(
+        return Moment(
             node=node,
             state=self._views.states.get(self._name),
             picture=picture,
@@ -218,7 +193,7 @@ class NodeServer:
         }
         return places | {uuid: Place(seen.id, seen.hardware) for uuid, seen in picture.by_uuid().items()}
 
-    async def _serve(self, moment: _Moment, paused: str | None) -> float | None:
+    async def _serve(self, moment: Moment, paused: str | None) -> float | None:
         """One step of the orders, for the kubelet and in the answer; returns when the next one is due."""
         watch = self._parts.watch
         if paused is not None:
@@ -238,24 +213,32 @@ class NodeServer:
         step = protocol.step(units, self._offers, moment.held.keys(), lent=lent, now=self._monotonic())
         self._offers = step.offers
 
+        problems = {
+            problem.inventory_id: problem for problem in (*cut.problems, *obstacles(moment.orders, moment.cards))
+        }
         conflicts = rivals(moment.node.status.allocatable, self._ours())
         well = {card for card in moment.cards if self._healthy(card)}
         available = set() if paused or conflicts else protocol.on_offer(units, step.offers, well)
         self._restock(moment, available)
+        plugin = msgspec.structs.replace(
+            protocol.answer(step.offers, available, moment.state.metadata.generation if moment.state else 0),
+            problems=tuple(problems[card] for card in sorted(problems)),
+            conflicts=conflicts,
+        )
         if step.leaving or paused:
             # The kubelet first: as soon as the answer no longer lists a card, or says that we have let go of the
             # driver, others rely on it.
             await self._announce(moment, available)
-            await self._answer(moment, available, cut.problems, conflicts, paused)
+            await self._answer(plugin, paused)
             self._metrics.releases.inc(step.leaving)
         else:
-            await self._answer(moment, available, cut.problems, conflicts, paused)
+            await self._answer(plugin, paused)
             await self._announce(moment, available)
         self._told(moment)
         waits = (step.look_again, cut.retry, _SETTLING if moment.busy else None)
         return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _wanted(self, moment: _Moment, cut: Cut) -> set[Unit]:
+    async def _wanted(self, moment: Moment, cut: Cut) -> set[Unit]:
         """The units to offer: only what a container can really be given, written down before it is offered."""
         held = {device_name(unit.id) for unit in moment.held}
         description = await self._parts.wardrobe.refresh(moment.picture, held)
@@ -271,7 +254,7 @@ class NodeServer:
         announced = {unit.resource for unit in self.offers}
         return announced | ({self._unpooled} if self._unpooled else set())
 
-    def _restock(self, moment: _Moment, available: Set[Unit]) -> None:
+    def _restock(self, moment: Moment, available: Set[Unit]) -> None:
         description = self._parts.wardrobe.description
         self._parts.desk.stock = Stock(
             available=frozenset(available),
@@ -281,7 +264,7 @@ class NodeServer:
             common=description.common if description else self._parts.desk.stock.common,
         )
 
-    async def _announce(self, moment: _Moment, available: Set[Unit]) -> None:
+    async def _announce(self, moment: Moment, available: Set[Unit]) -> None:
         lists: dict[ResourceName, list[Device]] = defaultdict(list)
         for unit in self.offers:
             seen = moment.picture.seen.get(unit.card)
@@ -292,80 +275,22 @@ class NodeServer:
         for resource in self._parts.plugins.states.keys() - lists.keys():
             await self._parts.plugins.withdraw(resource)
 
-    async def _answer(
-        self,
-        moment: _Moment,
-        available: Set[Unit],
-        problems: tuple[OrderProblem, ...],
-        conflicts: tuple[str, ...],
-        paused: str | None,
-    ) -> None:
-        state = moment.state
-        if state is None:
-            return
-        told = protocol.answer(self.offers, available, state.metadata.generation)
-        plugin = msgspec.structs.replace(told, problems=problems, conflicts=conflicts)
-        untouched = state.status.plugin is None and not state.spec.assignments and plugin.resources == ()
-        share = NodeShare(
-            plugin=UNSET if untouched and not conflicts else plugin,
-            validation=self._parts.inspector.result or state.status.validation or UNSET,
-            quiesced=self._quiesced(state, paused),
-        )
-        await self._hands.apply.apply(NodeState, state.name, NodeAnswer(share), state, subresource="status")
-        self._tell(state, plugin)
+    async def _answer(self, plugin: Plugin | None, paused: str | None) -> None:
+        state = self._views.states.get(self._name)
+        if state is not None:
+            await self._answers.answer(state, plugin, self._parts.inspector.result, paused)
 
-    def _quiesced(self, state: NodeState, paused: str | None) -> "Quiesced | msgspec.UnsetType":
-        if paused is None:
-            return UNSET
-        before = state.status.quiesced
-        return before if before and before.reason == paused else Quiesced(since=self._now(), reason=paused)
-
-    def _tell(self, state: NodeState, plugin: Plugin) -> None:
-        """An Event for everything that has come up since the last answer."""
-        before = state.status.plugin or Plugin(observed_generation=0)
-        for problem in plugin.problems:
-            if problem not in before.problems:
-                note = f"{problem.inventory_id}: {problem.message}"
-                self._hands.events.warning(state, EventReason.ORDER_NOT_CARRIED_OUT, note)
-        if plugin.conflicts and plugin.conflicts != before.conflicts:
-            note = f"Another device plugin serves this node's cards: {', '.join(plugin.conflicts)}. Remove one of them."
-            self._hands.events.warning(state, EventReason.CONFLICTING_DEVICE_PLUGIN, note)
-
-    def _told(self, moment: _Moment) -> None:
+    def _told(self, moment: Moment) -> None:
         generation = moment.state.metadata.generation if moment.state else 0
         began = self._ordered_at.pop(generation, None)
         if began is not None:
             self._metrics.order_seconds.observe(self._monotonic() - began)
 
-    async def _report(self, moment: _Moment) -> None:
+    async def _report(self, picture: Picture) -> None:
+        """Say how every card is. While the kubelet is away its users are those that were last known."""
         for card in self._views.cards:
-            seen, found = moment.picture.seen.get(card.name), self._parts.watch.verdicts.get(card.name)
-            if seen is None or found is None or card.deleting:
+            seen, found = picture.seen.get(card.name), self._parts.watch.verdicts.get(card.name)
+            if seen is None or found is None or card.deleting or self._books is None:
                 continue
-            users = moment.books.users.get(card.name, ())
+            users = self._books.users.get(card.name, ())
             await self._reports.report(card, users, found, seen.readings, seen.signals)
-
-
-def _situation(moment: _Moment) -> Situation:
-    ordered = frozenset(resource.name for order in moment.orders for resource in order.resources)
-    return Situation(
-        driver=moment.picture.known_facts.driver,
-        cards=tuple((seen.id, seen.hardware.uuid) for seen in moment.picture.seen.values()),
-        ordered=ordered,
-        listed={name: bool(moment.allocatable.get(name)) for name in ordered},
-    )
-
-
-def _users(moment: _Moment) -> dict[str, tuple[User, ...]]:
-    found: dict[str, list[User]] = defaultdict(list)
-    for unit, user in moment.books.holders.items():
-        found[_place(moment, unit)].append(user)
-    return {place: tuple(users) for place, users in found.items()}
-
-
-def _place(moment: _Moment, unit: Unit) -> str:
-    """The address of a whole card, or the UUID of the instance; nothing known by that name when it has gone."""
-    seen, slot = moment.picture.seen.get(unit.card), slot_of(unit)
-    if seen is None or slot is None:
-        return seen.address if seen else ""
-    return next((instance.uuid for instance in seen.instances if Slot.of(instance) == slot), "")

@@ -1,14 +1,18 @@
 """From the node's orders and the picture of its hardware to the units it should offer. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from gpu_control_plane.agent.mig.layout import Geometry, Slot
+from gpu_control_plane.agent.mig.units import resource_names
 from gpu_control_plane.agent.mig.units import units as instance_units
 from gpu_control_plane.agent.node.picture import Picture, Seen
 from gpu_control_plane.agent.units import CardID, ResourceName, Unit, replica_id
 from gpu_control_plane.agent.views import Card
 from gpu_control_plane.api.allocation import MIG, Mode
-from gpu_control_plane.api.gpunodestate import Assignment
+from gpu_control_plane.api.gpunodestate import Assignment, OrderProblem, ProblemReason
+
+_MODES: Final = frozenset({Mode.EXCLUSIVE, Mode.MIG, Mode.TIME_SLICE})
 
 
 def known(picture: Picture, cards: Iterable[Card]) -> dict[CardID, Seen]:
@@ -32,6 +36,21 @@ def cuts(orders: Iterable[Assignment], cards: Mapping[CardID, Seen]) -> dict[Car
         if seen is not None and (order.allocation.mode is Mode.MIG or seen.is_cut):
             wishes[order.inventory_id] = order.allocation.mig
     return wishes
+
+
+def obstacles(orders: Iterable[Assignment], cards: Mapping[CardID, Seen]) -> Iterator[OrderProblem]:
+    """Orders that cannot be carried out for reasons that have nothing to do with how a card is cut."""
+    for order in orders:
+        mode = order.allocation.mode
+        if order.inventory_id not in cards:
+            message = "The node has no such card, or another one is in its place: approve that one if it is meant."
+            yield OrderProblem(inventory_id=order.inventory_id, reason=ProblemReason.WAITING, message=message)
+        elif mode not in _MODES:
+            message = f"This agent does not know the mode {mode}: bring it to the release of the controller."
+            yield OrderProblem(inventory_id=order.inventory_id, reason=ProblemReason.MISCONFIGURED, message=message)
+        elif unnamed := set(order.allocation.profiles) - resource_names(order).keys():
+            message = f"The order names no resource for {', '.join(sorted(unnamed))}."
+            yield OrderProblem(inventory_id=order.inventory_id, reason=ProblemReason.MISCONFIGURED, message=message)
 
 
 def wanted(

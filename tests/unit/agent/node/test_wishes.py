@@ -1,11 +1,14 @@
 """Orders become units as far as the hardware goes."""
 
+import msgspec
+
 from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.mig.units import unit_id
 from gpu_control_plane.agent.node.picture import look
-from gpu_control_plane.agent.node.wishes import cuts, known, wanted
+from gpu_control_plane.agent.node.wishes import cuts, known, obstacles, wanted
 from gpu_control_plane.agent.units import Unit, replica_id
-from gpu_control_plane.api.allocation import Mode
+from gpu_control_plane.api.allocation import Allocation, Mode
+from gpu_control_plane.api.gpunodestate import ProblemReason
 from unit.agent.node.scenes import (
     NODE,
     RESOURCE,
@@ -74,3 +77,18 @@ def test_cards_are_cut_for_their_orders_and_made_whole_for_others() -> None:
     below.set_mig_mode(SEEN.address, enabled=True)
     assert cuts([exclusive(SEEN.id)], look(NODE, below).seen) == {SEEN.id: None}
     assert cuts([], look(NODE, below).seen) == {}, "a card without orders is nobody's to change"
+
+
+def test_orders_that_cannot_be_carried_out_are_told_with_the_reason() -> None:
+    stranger = msgspec.structs.replace(exclusive(SEEN.id), allocation=Allocation(mode=Mode("MPS")))
+    unnamed = msgspec.structs.replace(cut(SEEN.id, **{"1g_18gb": 2}), resources=exclusive(SEEN.id).resources)
+    told = {
+        problem.message.split(":")[0].split(",")[0]: problem.reason
+        for order in (exclusive("node-a-0000-ff-00-0"), stranger, unnamed, exclusive(SEEN.id))
+        for problem in obstacles([order], CARDS)
+    }
+    assert told == {
+        "The node has no such card": ProblemReason.WAITING,
+        "This agent does not know the mode MPS": ProblemReason.MISCONFIGURED,
+        "The order names no resource for 1g.18gb.": ProblemReason.MISCONFIGURED,
+    }
