@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.units import CardID, Unit, clash
+from gpu_control_plane.agent.units import CardID, ResourceName, Unit, clash
 from gpu_control_plane.api.gpunodestate import Plugin, PluginResource
 
 LOOKS: Final = 2
@@ -100,22 +100,28 @@ def on_offer(wanted: Collection[Unit], offers: Offers, healthy: Collection[CardI
     return {unit for unit in offers if unit in wanted and unit.card in healthy}
 
 
-def answer(offers: Offers, available: Collection[Unit], generation: int) -> Plugin:
-    """What the kubelet has been told, in the words of the API."""
+def answer(
+    offers: Offers, available: Collection[Unit], generation: int, *, unpooled: ResourceName | None = None
+) -> Plugin:
+    """What the kubelet has been told, in the words of the API.
+
+    Cards that are listed are taken by their pool until they no longer are. Those in no pool, offered as `unpooled`,
+    are anybody's: they are counted, not named.
+    """
     names = sorted({unit.resource for unit in offers})
     return Plugin(
         observed_generation=generation,
-        resources=tuple(_resource(name, offers, available) for name in names),
+        resources=tuple(_resource(name, offers, available, named=name != unpooled) for name in names),
     )
 
 
-def _resource(name: str, offers: Iterable[Unit], available: Collection[Unit]) -> PluginResource:
+def _resource(name: str, offers: Iterable[Unit], available: Collection[Unit], *, named: bool) -> PluginResource:
     units = [unit for unit in offers if unit.resource == name]
     return PluginResource(
         name=name,
         units=len(units),
         healthy=sum(unit in available for unit in units),
-        inventory_ids=tuple(sorted({unit.card for unit in units})),
+        inventory_ids=tuple(sorted({unit.card for unit in units})) if named else (),
     )
 
 

@@ -173,7 +173,8 @@ class PluginResource(Part, frozen=True, kw_only=True):
     units: Annotated[int, about("Units announced.", minimum=0)]
     healthy: Annotated[int, about("Units of them that can be handed out.", minimum=0)]
     inventory_ids: Annotated[
-        tuple[InventoryID, ...], about("Cards behind the units.", unique=True, maxItems=MAX_CARDS)
+        tuple[InventoryID, ...],
+        about("Cards behind the units; not told of cards in no pool.", unique=True, maxItems=MAX_CARDS),
     ] = ()
 
 

@@ -36,6 +36,10 @@ class Label(OpenEnum):
     PRODUCT = f"{GROUP}/product", "On a GPUDevice: its model, with `-` for what a label may not hold: `NVIDIA-H200`."
     ARCHITECTURE = f"{GROUP}/architecture", "On a GPUDevice: its architecture, such as `Hopper`."
     POOL = f"{GROUP}/pool", "On a Pod: the pool whose resource it asks for."
+    GPU_PRESENT = (
+        f"{GROUP}/gpu.present",
+        "On a Node: `true` where discovery sees a card on the PCI bus, so that the agent runs there.",
+    )
 
 
 class DeviceCondition(OpenEnum):

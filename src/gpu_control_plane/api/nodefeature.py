@@ -1,6 +1,7 @@
 """What an agent publishes about its node, in the form of Node Feature Discovery's NodeFeature.
 
-The agent writes one for each node under feature names of our own, with NFD or without it; `inventory` reads it.
+The agent writes one for each node under feature names of our own, with NFD or without it; `inventory` reads it. In
+clusters without NFD a discovery of our own writes another, which says no more than which nodes have cards at all.
 All values are strings, as NFD wants them; `Hardware` and `NodeFacts` are their typed form, and this module is the
 only place that knows how one becomes the other.
 """
@@ -9,7 +10,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import Driver, Monitoring, Toolkit
 from gpu_control_plane.api.shapes import Part
 from gpu_control_plane.kube.objects import Object, Resource
@@ -20,6 +21,8 @@ CARDS: Final = "gpu.card"
 """The instance feature: one element for each card."""
 NODE: Final = "gpu.node"
 """The attribute feature: facts about the node as a whole."""
+BUS: Final = "gpu.bus"
+"""The instance feature of discovery: one element for each card that the PCI bus shows."""
 
 
 class Element(msgspec.Struct, frozen=True):
@@ -54,6 +57,11 @@ def feature_name(node: str) -> str:
     return f"gpu-control-plane-{node}"
 
 
+def discovery_name(node: str) -> str:
+    """The name of the object that discovery publishes for a node."""
+    return f"gpu-discovery-{node}"
+
+
 class NodeFacts(Part, frozen=True, kw_only=True):
     """What an agent knows about its node as a whole."""
 
@@ -75,6 +83,21 @@ def node_feature(node: str, facts: NodeFacts, cards: tuple[Hardware, ...]) -> No
             instances={CARDS: Instances(elements=tuple(Element(attributes=_card(card)) for card in ordered))},
         )
     )
+
+
+def bus_feature(cards: tuple[PCI, ...]) -> NodeFeatureSpec:
+    """What discovery publishes: cards in the order of their addresses, so that equal facts are equal."""
+    ordered = sorted(cards, key=lambda card: card.address)
+    elements = tuple(Element(attributes=_flat(msgspec.to_builtins(card))) for card in ordered)
+    return NodeFeatureSpec(features=Features(instances={BUS: Instances(elements=elements)}))
+
+
+def read_bus(feature: NodeFeature) -> tuple[PCI, ...]:
+    """The cards that discovery found; `ValueError` with the reason when it does not say, or in words of nonsense."""
+    found = feature.spec.features.instances.get(BUS)
+    if found is None:
+        raise ValueError(f"there is no feature {BUS} in it")
+    return tuple(_convert(_deep(element.attributes), PCI) for element in found.elements)
 
 
 def read_facts(feature: NodeFeature) -> NodeFacts:

@@ -121,11 +121,21 @@ class AgentScene:
         found = self.stage.exec(pod, "sh", "-c", "ls /dev | grep -E '^nvidia[0-9]+$' || true")
         return found.split()
 
+    def metrics(self) -> str:
+        """Everything the agent measures."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=5) as answer:
+            text: str = answer.read().decode()
+        return text
+
     def metric(self, name: str) -> float:
         """The sum of a metric of the agent over all labels."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=5) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+        return sum(_values(self.metrics(), (f"{name} ", f"{name}{{")))
+
+    def writes(self) -> float:
+        """Requests of the agent that changed something, so far."""
+        reads = ('verb="get"', 'verb="list"', 'verb="watch"')
+        lines = [line for line in self.metrics().splitlines() if not any(read in line for read in reads)]
+        return sum(_values("\n".join(lines), ("kube_api_requests_total{",)))
 
     def wait_offered(self, resource: str, count: int, within: float = 30) -> None:
         """Until the scheduler may hand out so many."""
@@ -149,6 +159,10 @@ def scene_on(stage: Stage, *, without: tuple[str, ...] = (), agent: tuple[str, .
         yield scene
     finally:
         scene.close()
+
+
+def _values(text: str, prefixes: tuple[str, ...]) -> list[float]:
+    return [float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(prefixes)]
 
 
 def _ready(scene: AgentScene) -> bool:

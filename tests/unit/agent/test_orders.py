@@ -114,6 +114,12 @@ def test_a_new_agent_waits_only_for_cards_that_were_listed_elsewhere() -> None:
     assert list(inherited(plugin, {TWO, *turns("b", "one", 2)})) == [ONE]
 
 
+def test_cards_in_no_pool_are_counted_and_not_named() -> None:
+    offers = {ONE: NOT_LOOKED, whole("b", "two"): NOT_LOOKED}
+    told = {each.name: (each.units, each.inventory_ids) for each in answer(offers, (), 1, unpooled="one").resources}
+    assert told == {"one": (1, ()), "two": (1, ("b",))}
+
+
 class Moving(RuleBasedStateMachine):
     """Orders, pods, faults, slow kubelets and restarts in any order."""
 

@@ -47,6 +47,11 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
         return self.state.spec.assignments if self.state else ()
 
     @property
+    def generation(self) -> int:
+        """Which orders these are."""
+        return self.state.metadata.generation if self.state else 0
+
+    @property
     def users(self) -> dict[str, tuple[User, ...]]:
         """Who holds what, by the address of a card or the UUID of a MIG instance."""
         found: dict[str, list[User]] = defaultdict(list)

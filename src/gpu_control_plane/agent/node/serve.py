@@ -221,7 +221,7 @@ class NodeServer:
         available = set() if paused or conflicts else protocol.on_offer(units, step.offers, well)
         self._restock(moment, available)
         plugin = msgspec.structs.replace(
-            protocol.answer(step.offers, available, moment.state.metadata.generation if moment.state else 0),
+            protocol.answer(step.offers, available, moment.generation, unpooled=self._unpooled),
             problems=tuple(problems[card] for card in sorted(problems)),
             conflicts=conflicts,
         )
@@ -281,8 +281,7 @@ class NodeServer:
             await self._answers.answer(state, plugin, self._parts.inspector.result, paused)
 
     def _told(self, moment: Moment) -> None:
-        generation = moment.state.metadata.generation if moment.state else 0
-        began = self._ordered_at.pop(generation, None)
+        began = self._ordered_at.pop(moment.generation, None)
         if began is not None:
             self._metrics.order_seconds.observe(self._monotonic() - began)
 
