@@ -19,6 +19,7 @@ Examples:
   python -m gpu_control_plane.controller                       all controllers, in a pod or with $KUBECONFIG
   python -m gpu_control_plane.controller --without pools       all but one
   python -m gpu_control_plane.controller --status-port 0       health and metrics on any free port
+  python -m gpu_control_plane.controller --webhooks gpu-hooks  webhooks, too, behind the Service gpu-hooks
 """
 
 
@@ -29,6 +30,8 @@ Examples:
 @click.option("--identity", help="Name of this replica in the lease.  [default: host name and process]")
 @click.option("--status-host", default="0.0.0.0", show_default=True, help="Address of /healthz, /readyz and /metrics.")  # noqa: S104 - the kubelet and Prometheus call from outside the pod
 @click.option("--status-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Their port.")
+@click.option("--webhooks", metavar="SERVICE", help="Serve the webhooks behind this Service.  [default: do not]")
+@click.option("--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Their port.")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
@@ -40,6 +43,8 @@ def command(
     identity: str | None,
     status_host: str,
     status_port: int,
+    webhooks: str | None,
+    webhook_port: int,
     log_level: str,
 ) -> int:
     """Run the controllers of the GPU control plane until SIGTERM or SIGINT."""
@@ -49,6 +54,10 @@ def command(
         for name, module in _CONTROLLERS.items():
             if name not in without:
                 importlib.import_module(module).build(runtime)
+        if webhooks is not None:
+            from gpu_control_plane.admission import controller as admission  # noqa: PLC0415
+
+            admission.build(runtime, admission.Options(service=webhooks, namespace=namespace, port=webhook_port))
 
     return main(
         "gpu-control-plane",

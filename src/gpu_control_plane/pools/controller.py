@@ -15,6 +15,7 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import GROUP, Annotation, EventReason
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.pool_faults import faults
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
@@ -27,7 +28,6 @@ from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
 from gpu_control_plane.pools.events import tell_card, tell_pool
 from gpu_control_plane.pools.metrics import PoolMetrics
-from gpu_control_plane.pools.rivals import faults
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.shares import DeviceShare, NodeShare, OrdersShare, PoolShare
 from gpu_control_plane.pools.snapshot import Snapshot

@@ -6,8 +6,8 @@ import msgspec
 
 from gpu_control_plane.api.gpupool import Capacity, GPUPool, PoolNodes, PoolPhase, PoolStatus, Units
 from gpu_control_plane.api.names import PoolCondition, Reason
+from gpu_control_plane.api.pool_faults import Fault
 from gpu_control_plane.kube.conditions import condition
-from gpu_control_plane.pools.rivals import Fault
 from gpu_control_plane.pools.tally import Tally
 
 

@@ -7,7 +7,7 @@ import msgspec
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Annotation, Label
-from gpu_control_plane.pools.rivals import seniority
+from gpu_control_plane.api.pool_faults import seniority
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
 from gpu_control_plane.pools.words import Waits

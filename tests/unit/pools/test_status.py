@@ -10,8 +10,8 @@ from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState, NodeStateStatus
 from gpu_control_plane.api.gpupool import MAX_WORST_NODES, GPUPool, PoolPhase, PoolSpec
 from gpu_control_plane.api.names import Reason
+from gpu_control_plane.api.pool_faults import Fault
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.pools.rivals import Fault
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.pools.tally import Standing, Tally, standing
 from unit.pools.model import NOW

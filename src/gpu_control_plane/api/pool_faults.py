@@ -1,4 +1,7 @@
-"""Which pools can take cards at all, and why others cannot. Pure, and the same for every node."""
+"""What is wrong with pools that the schema cannot see, because it takes all of them to know. Pure.
+
+The webhook says it before a pool is written, `pools` says it afterwards: the webhook may have been away.
+"""
 
 from collections.abc import Iterable
 

@@ -1,0 +1,1 @@
+"""The webhooks: they explain at once what a controller could only say later."""

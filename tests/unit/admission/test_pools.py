@@ -1,0 +1,53 @@
+"""What is refused, what is warned about, and what is let through."""
+
+from datetime import UTC, datetime
+
+from gpu_control_plane.admission.pools import review
+from gpu_control_plane.api.allocation import Mode, PoolAllocation, TimeSlice
+from gpu_control_plane.api.gpupool import GPUPool, PoolResource, PoolSpec
+from gpu_control_plane.kube.objects import ObjectMeta
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SHARED = PoolAllocation(mode=Mode.TIME_SLICE, time_slice=TimeSlice(replicas=2))
+
+
+def pool(name: str, resource: str | None = None, **spec: object) -> GPUPool:
+    named = {"resource": PoolResource(name=resource)} if resource else {}
+    return GPUPool(
+        metadata=ObjectMeta(name=name, creation_timestamp=NOON),
+        spec=PoolSpec(**named, **spec),  # type: ignore[arg-type]
+    )
+
+
+TRAINING = pool("training")
+RIVAL = pool("another", resource="gpu.deckhouse.io/training")
+
+
+def test_a_pool_of_its_own_is_let_through() -> None:
+    verdict = review(pool("serving"), None, [TRAINING])
+    assert (verdict.allowed, verdict.warnings) == (True, ())
+
+
+def test_a_new_pool_may_not_take_the_resource_of_another_even_in_the_same_second() -> None:
+    verdict = review(RIVAL, None, [TRAINING])
+    assert not verdict.allowed
+    assert "training" in verdict.message
+    assert "spec.resource.name" in verdict.message
+
+
+def test_a_change_may_not_take_the_resource_of_another() -> None:
+    late = GPUPool(metadata=ObjectMeta(name="zebra", creation_timestamp=NOON), spec=RIVAL.spec)
+    assert not review(late, pool("zebra"), [TRAINING, pool("zebra")]).allowed
+
+
+def test_a_pool_that_collides_already_may_be_changed_and_is_warned() -> None:
+    late = GPUPool(metadata=ObjectMeta(name="zebra", creation_timestamp=NOON), spec=RIVAL.spec)
+    verdict = review(late, late, [TRAINING, late])
+    assert verdict.allowed
+    assert verdict.warnings
+
+
+def test_a_mode_that_is_not_carried_out_is_warned_about() -> None:
+    verdict = review(pool("shared", allocation=SHARED), None, [])
+    assert verdict.allowed
+    assert "TimeSlice" in verdict.warnings[0]
