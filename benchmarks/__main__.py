@@ -5,14 +5,14 @@ import sys
 
 import click
 
-from benchmarks import idle, pooling, sync, writes
+from benchmarks import idle, node, pooling, sync, writes
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
 
 @click.group(chain=True, context_settings={"help_option_names": ["-h", "--help"]})
 def benchmarks() -> None:
-    """Measure the runtime, the flow, or both: `python -m benchmarks runtime pooling`."""
+    """Measure the runtime, the flow, the node's agent, or all: `python -m benchmarks runtime pooling node`."""
 
 
 @benchmarks.command()
@@ -36,6 +36,15 @@ def runtime(nodes: int, changed: int, seconds: float) -> bool:
 def pooling_(nodes: int) -> bool:
     """A fleet from nothing to pooled, with controller and agents as processes of their own."""
     return publish("pooling", asyncio.run(pooling.measure(nodes)))
+
+
+@benchmarks.command("node")
+@click.option("--changes", default=200, show_default=True, help="Changed orders.")
+@click.option("--calls", default=2000, show_default=True, help="Calls of Allocate.")
+@click.option("--idle", "seconds", default=60.0, show_default=True, help="Seconds to watch an idle agent.")
+def node_(changes: int, calls: int, seconds: float) -> bool:
+    """The agent on a real node with eight simulated cards. Needs Linux and root."""
+    return publish("node", asyncio.run(node.measure(changes, calls, seconds)))
 
 
 @benchmarks.result_callback()

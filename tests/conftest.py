@@ -1,4 +1,15 @@
+"""What holds for all tests: how many examples are tried, and which."""
+
+import os
+
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True)
+settings.register_profile("long", max_examples=2000, deadline=None)
+if os.environ.get("CI") == "true":
+    # The same examples each time: a change is judged by what it changed. Everybody else draws new ones.
+    settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,4 +1,4 @@
-"""The node agent: what a GPU node knows, offers to pods and answers for. For now its hardware is simulated.
+"""The node agent: what a GPU node knows, offers to pods and answers for.
 
-`python -m gpu_control_plane.agent --simulated` runs the agents of all simulated nodes in one process.
+`python -m gpu_control_plane.agent` runs the agent of one node, with `--simulated` those of all simulated nodes.
 """

@@ -1,4 +1,4 @@
-"""`python -m gpu_control_plane.agent`: the agent of this node, or the agents of all simulated nodes in one process."""
+"""`python -m gpu_control_plane.agent`: the agent of this node, those of all simulated nodes, or discovery alone."""
 
 import socket
 import sys
@@ -7,12 +7,16 @@ from pathlib import Path
 
 import click
 
+from gpu_control_plane.agent.footprint import import_sparingly
+
 _EXAMPLES = """\b
 Examples:
   python -m gpu_control_plane.agent                                   # on a GPU node
   python -m gpu_control_plane.agent --unpooled nvidia.com/gpu         # cards in no pool, too
+  python -m gpu_control_plane.agent --configure-runtime               # containerd learns CDI, if it must
   python -m gpu_control_plane.agent --hardware simulated              # a real node with pretended cards
   python -m gpu_control_plane.agent --simulated --status-port 0       # every simulated node of a cluster
+  python -m gpu_control_plane.agent --discover                        # without NFD: says which nodes have cards
 """
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -20,6 +24,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--simulated", is_flag=True, help="Play the agents and kubelets of all simulated nodes instead.")
+@click.option("--discover", is_flag=True, help="Publish which cards the PCI bus shows, and do nothing else.")
+@click.option("--sysfs", type=_FOLDER, default=Path("/sys"), show_default=True, help="With --discover: where to look.")
 @click.option("--node", envvar="NODE_NAME", help="Name of the Node.  [default: NODE_NAME, else the host's name]")
 @click.option(
     "--hardware",
@@ -48,6 +54,28 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     show_default=True,
     help="Where to look for the driver's files; may be repeated.",
 )
+@click.option("--configure-runtime", is_flag=True, help="Write what the container runtime lacks, and leave it there.")
+@click.option("--restart-runtime", is_flag=True, help="With --configure-runtime: restart it where that is needed.")
+@click.option(
+    "--runtime",
+    type=click.Choice(["containerd", "docker", "crio"]),
+    default="containerd",
+    show_default=True,
+    help="The container runtime.",
+)
+@click.option(
+    "--runtime-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Its configuration file.  [default: where the runtime looks for it]",
+)
+@click.option(
+    "--runtime-state",
+    type=_FOLDER,
+    default=Path("/var/lib/gpu-control-plane/runtimes"),
+    show_default=True,
+    help="Where it is remembered what was written.",
+)
+@click.option("--nvidia-runtime", metavar="PATH", help="NVIDIA's runtime, to be made known to it as nvidia.")
 @click.option("--validations", type=_FOLDER, default=Path("/run/nvidia/validations"), show_default=True)
 @click.option(
     "--device-folder",
@@ -72,6 +100,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def agent(
     *,
     simulated: bool,
+    discover: bool,
+    sysfs: Path,
     node: str | None,
     hardware: str,
     injection: str,
@@ -81,6 +111,12 @@ def agent(
     cdi_folder: Path,
     host_root: Path,
     driver_root: tuple[Path, ...],
+    configure_runtime: bool,
+    restart_runtime: bool,
+    runtime: str,
+    runtime_config: Path | None,
+    runtime_state: Path,
+    nvidia_runtime: str | None,
     validations: Path,
     device_folder: Path,
     kubeconfig: Path | None,
@@ -91,22 +127,38 @@ def agent(
 ) -> None:
     """Run the node agent: it publishes the node's cards, offers them to pods as its orders say, and reports.
 
-    With --simulated one process plays the agents of every Node that `kubectl gpu simulate nodes` made.
+    With --simulated one process plays the agents of every Node that `kubectl gpu simulate nodes` made. With --discover
+    it needs neither root nor a driver, and only marks the nodes on which the agent should run; where Node Feature
+    Discovery is installed, that does the same.
     """
+    if simulated and discover:
+        raise click.UsageError("--simulated and --discover are different programs: choose one.")
+    if restart_runtime and not configure_runtime:
+        raise click.UsageError("--restart-runtime goes with --configure-runtime.")
+    import_sparingly()
     from gpu_control_plane.kube import main  # noqa: PLC0415
+    from gpu_control_plane.kube.logs import configure_logs  # noqa: PLC0415
 
+    name = node or socket.gethostname().lower()
     process = {"kubeconfig": kubeconfig, "namespace": namespace, "status_port": status_port}
     if simulated:
         from gpu_control_plane.agent.fleet import process as fleet  # noqa: PLC0415
 
         sys.exit(main(fleet.NAME, fleet.build, log_level=log_level, elect=elect, **process))
 
+    if discover:
+        from gpu_control_plane.agent.backends.host import Host  # noqa: PLC0415
+        from gpu_control_plane.agent.discovery import process as discovery  # noqa: PLC0415
+
+        look = partial(discovery.build, node=name, host=Host(sysfs))
+        sys.exit(main(discovery.NAME, look, log_level=log_level, elect=False, **process))
+
     from gpu_control_plane.agent.node import process as node_process  # noqa: PLC0415
     from gpu_control_plane.agent.node.options import Hardware, Options  # noqa: PLC0415
     from gpu_control_plane.api.gpunodestate import Injection  # noqa: PLC0415
 
     options = Options(
-        node=node or socket.gethostname().lower(),
+        node=name,
         hardware=Hardware(hardware),
         injection=Injection(injection),
         unpooled=unpooled,
@@ -118,6 +170,19 @@ def agent(
         validations=validations,
         simulated_devices=device_folder,
     )
+    if configure_runtime:
+        from gpu_control_plane.agent.runtimes.interface import Handler, Wanted  # noqa: PLC0415
+        from gpu_control_plane.agent.runtimes.setup import RuntimeName, Setup  # noqa: PLC0415
+        from gpu_control_plane.agent.runtimes.startup import configure_at_start  # noqa: PLC0415
+
+        setup = Setup(runtime=RuntimeName(runtime), config=runtime_config, state=runtime_state, host=host_root)
+        wanted = Wanted(
+            spec_dirs=tuple(dict.fromkeys((*Wanted().spec_dirs, str(cdi_folder)))),
+            handler=Handler(nvidia_runtime) if nvidia_runtime else None,
+        )
+        configure_logs(log_level)
+        configure_at_start(setup.open(), wanted, setup.restarter() if restart_runtime else None)
+
     build = partial(node_process.build, options=options)
     sys.exit(main(node_process.NAME, build, log_level=log_level, elect=False, **process))
 

@@ -29,13 +29,10 @@ class Publication(msgspec.Struct, frozen=True):
     spec: NodeFeatureSpec
 
 
-def publication(node: Object, backend: Inventory) -> Publication:
-    """What to publish about a node."""
+def publication(node: Object, spec: NodeFeatureSpec) -> Publication:
+    """This about a node, as something that goes with it."""
     owner = OwnerReference(api_version="v1", kind="Node", name=node.name, uid=node.metadata.uid)
-    return Publication(
-        metadata=_Metadata(labels={NODE_LABEL: node.name}, owner_references=(owner,)),
-        spec=node_feature(node.name, backend.facts(), backend.cards()),
-    )
+    return Publication(metadata=_Metadata(labels={NODE_LABEL: node.name}, owner_references=(owner,)), spec=spec)
 
 
 def says(observed: NodeFeature | None, desired: Publication) -> bool:
@@ -60,7 +57,7 @@ class Publisher:
 
     async def publish(self, node: Object, backend: Inventory) -> None:
         name = feature_name(node.name)
-        desired = publication(node, backend)
+        desired = publication(node, node_feature(node.name, backend.facts(), backend.cards()))
         if says(self._features.get(name, NAMESPACE), desired):
             return
         await self._hand.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)

@@ -13,6 +13,7 @@ import msgspec
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.inventory import gate
 from gpu_control_plane.inventory.act import Actor
 from gpu_control_plane.inventory.decide import Settings, Snapshot, decide
 from gpu_control_plane.inventory.echoes import Echoes
@@ -78,6 +79,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     controller.watch(nodes, when=_node_matters)
     controller.watch(devices, lambda device: (Key(device.spec.node_name),), _device_matters)
     controller.watch(states, when=_state_matters)
+    gate.build(runtime)
 
 
 def _node_of_feature(feature: NodeFeature) -> Iterable[Key]:

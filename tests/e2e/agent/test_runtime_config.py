@@ -1,12 +1,18 @@
-"""What we write for containerd, read by a real containerd."""
+"""What we write for containerd, read by a real containerd; and the command on a node whose pods run."""
 
+import json
 import os
+import subprocess
+import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2e.agent.scene import AgentScene
+from e2e.stage import Stage
 from gpu_control_plane.agent.runtimes.commands import run
 from gpu_control_plane.agent.runtimes.configure import RuntimeConfig
 from gpu_control_plane.agent.runtimes.containerd import Containerd
@@ -18,6 +24,7 @@ from gpu_control_plane.local.folders import cache_folder
 from gpu_control_plane.local.platforms import this_platform
 from gpu_control_plane.local.store import Store
 from gpu_control_plane.local.versions import CONTAINERD
+from unit.local.patience import until
 
 TABLE = "io.containerd.cri.v1.runtime"
 WANTED = Wanted(
@@ -140,3 +147,79 @@ def test_what_containerd_itself_cannot_read_is_left_alone(config: Path, runtime:
         runtime.set(WANTED)
 
     assert config.read_text() == "version = 3\n[plugins\n"
+
+
+class Command:
+    """`python -m gpu_control_plane.agent.runtimes` for the containerd of a node, as a person types it there."""
+
+    def __init__(self, stage: Stage, containerd: Path, state: Path) -> None:
+        self.stage = stage
+        self.config = stage.node.containerd_config
+        self.state = state
+        self.environment = {**os.environ, "PATH": f"{containerd.parent}:{os.environ['PATH']}"}
+        # The node's own runc in the role of NVIDIA's runtime: containers really start through it.
+        self.nvidia = ("--nvidia-runtime", runtimes_of(self.config)["runc"]["options"]["BinaryName"])
+
+    def __call__(self, command: str, *options: str) -> int:
+        arguments = ("-m", "gpu_control_plane.agent.runtimes", command, *self.place, *options)
+        return subprocess.run([sys.executable, *arguments], env=self.environment, check=False, timeout=60).returncode
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        return ("--config", str(self.config), "--state", str(self.state))
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        paths = (self.config, *self.stage.node.containerd_drop_ins.iterdir())
+        return {str(path): path.read_bytes() for path in paths}
+
+
+def runtimes_of(config: Path) -> dict[str, Any]:
+    runtimes: dict[str, Any] = tomllib.loads(config.read_text())["plugins"][TABLE]["containerd"]["runtimes"]
+    return runtimes
+
+
+@pytest.fixture
+def command(stage: Stage, containerd: Path, tmp_path: Path) -> Iterator[Command]:
+    command = Command(stage, containerd, tmp_path / "state")
+    yield command
+    command("undo")
+
+
+def test_a_pod_outlives_set_and_restart_and_new_ones_start_through_what_was_set(stage: Stage, command: Command) -> None:
+    before = command.files
+    stage.run_pod("steady")
+    assert command("verify", *command.nvidia) == 1
+    assert command("set", *command.nvidia) == 0
+    assert command("verify", *command.nvidia) == 0
+    stage.node.containerd.restart()
+    assert stage.exec("steady", "echo", "here").strip() == "here"
+    handler = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
+    stage.kubectl("create", "-f", "-", given=json.dumps({**handler, "handler": "nvidia"}))
+    stage.run_pod("through", runtimeClassName="nvidia")
+    assert command("inspect") == 0
+    assert command("undo") == 0
+    assert command.files == before
+    stage.node.containerd.restart()
+    assert command("verify", *command.nvidia) == 1
+    assert stage.container("steady")["restartCount"] == 0
+    stage.run_pod("afterwards")
+
+
+def test_the_agent_configures_the_runtime_when_told_to_and_leaves_it_so(
+    stage: Stage, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", command.environment["PATH"])
+    before = command.files
+    scene = AgentScene(stage)
+    place = ("--runtime-config", str(command.config), "--runtime-state", str(command.state))
+    try:
+        scene.start_agent("--configure-runtime", *place, *command.nvidia)
+        until(lambda: "the container runtime is configured" in (stage.node.logs / "agent.log").read_text())
+        scene.stop_agent()
+    finally:
+        scene.close()
+    assert command("verify", *command.nvidia, "--cdi-folder", str(stage.node.cdi)) == 0
+    assert command.files != before
+    assert command("undo") == 0
+    assert command.files == before

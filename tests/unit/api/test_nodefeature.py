@@ -14,7 +14,9 @@ from gpu_control_plane.api.nodefeature import (
     NodeFacts,
     NodeFeature,
     NodeFeatureSpec,
+    bus_feature,
     node_feature,
+    read_bus,
     read_cards,
     read_facts,
 )
@@ -48,6 +50,18 @@ def test_a_card_without_a_driver_says_only_what_the_bus_says() -> None:
 def test_the_order_of_discovery_does_not_matter() -> None:
     cards = tuple(h200("worker-3", index) for index in range(8))
     assert node_feature("worker-3", FACTS, cards) == node_feature("worker-3", FACTS, cards[::-1])
+
+
+def test_what_discovery_publishes_is_what_is_read_whatever_its_order() -> None:
+    cards = tuple(h200("worker-3", index).pci for index in range(8))
+    published = NodeFeature(spec=bus_feature(cards[::-1]))
+    assert read_bus(msgspec.json.decode(msgspec.json.encode(published), type=NodeFeature)) == cards
+    assert published.spec.features.instances["gpu.bus"].elements[0].attributes == {
+        "vendor": "10de",
+        "device": "2335",
+        "class": "0302",
+        "address": cards[0].address,
+    }
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ SIMULATED: Final = "kwok.x-k8s.io/node"
 SIMULATED_VALUE: Final = "fake"
 
 _HIGHEST_XID: Final = 65535
+_SLOWEST: Final = 3600.0
 
 
 class SimulationError(KubeError):
@@ -85,12 +86,22 @@ def read_machine(node: str, annotations: dict[str, str]) -> Machine | None:
     try:
         machine = msgspec.json.decode(text, type=Machine)
         new_machine(machine.profile, machine.cards)
+        _check_history(machine)
     except (msgspec.DecodeError, SimulationError) as error:
         raise SimulationError(
             f"The annotation {HARDWARE} of node {node} cannot be understood ({error})."
             " Remove it, or write it anew with `kubectl gpu simulate nodes`."
         ) from error
     return machine
+
+
+def _check_history(machine: Machine) -> None:
+    """What a person wrote by hand must be something that can happen to a card."""
+    if not 0 <= machine.slow_seconds <= _SLOWEST:
+        raise SimulationError(f"slowSeconds runs from 0 to {_SLOWEST:g}, not {machine.slow_seconds:g}.")
+    for address, card in machine.history.items():
+        if card.ecc < 0 or card.swapped < 0 or not all(1 <= code <= _HIGHEST_XID for code in card.xids):
+            raise SimulationError(f"The history of {address} has a number in it that no card would report.")
 
 
 def write_machine(machine: Machine) -> str:

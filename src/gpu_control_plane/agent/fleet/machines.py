@@ -47,6 +47,14 @@ async def add_nodes(client: Client, names: Iterable[str], machine: Machine) -> l
     return made
 
 
+async def install_cards(client: Client, names: Iterable[str], machine: Machine) -> None:
+    """Put this hardware into nodes that exist and have none yet, such as real nodes with pretended cards."""
+    for name in names:
+        node = await client.get(Node, name)
+        if read_machine(name, node.metadata.annotations) is None:
+            await client.patch(Node, name, {"metadata": {"annotations": {HARDWARE: write_machine(machine)}}})
+
+
 def node_manifest(name: str, machine: Machine) -> dict[str, object]:
     """The Node as its kubelet would register it, labelled as Node Feature Discovery would."""
     return {

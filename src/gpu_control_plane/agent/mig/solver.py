@@ -31,15 +31,18 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
 def solve(table: Table, counts: Mapping[str, int], existing: Set[Slot], in_use: Set[Slot]) -> Solution:
     """The best geometry for counts that fit the card (`wanted_counts` has made sure of it).
 
-    In this order it keeps the most of what is in use, reaches the most memory and then the most instances now, destroys
-    the fewest idle instances, and leaves the largest places free. An instance in use that does not exist (a pod
-    survived the reset of its card) is nothing to wait for, but its place is kept for it where possible.
+    In this order it keeps the most of what is in use, of equally many the largest, reaches the most memory and then the
+    most instances now, destroys the fewest idle instances, and leaves the largest places free. What is kept comes
+    before what can be reached, since that changes as users leave, and the aim must not. An instance in use that does
+    not exist (a pod survived the reset of its card) is nothing to wait for, but its place is kept where possible.
     """
 
-    def cost(wanted: Geometry) -> tuple[int, int, int, int, tuple[int, ...], list[Slot]]:
+    def cost(wanted: Geometry) -> tuple[object, ...]:
         now = _reachable(table, wanted, existing, in_use)
+        kept = wanted & in_use
         return (
-            -len(wanted & in_use),
+            -len(kept),
+            [(-slot.size, slot) for slot in by_size(kept)],
             -sum(slot.size for slot in now),
             -len(now),
             -len(wanted & existing),

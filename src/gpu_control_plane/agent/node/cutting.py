@@ -19,6 +19,8 @@ from gpu_control_plane.api.gpunodestate import OrderProblem, ProblemReason
 
 RETRY: Final = 10.0
 """Seconds until a card is tried again that the driver, or a program outside of any pod, did not let us cut."""
+_LONGEST: Final = 1024
+"""Characters of a problem's message that the API takes; the names of many pods may make it longer."""
 _LISTED: Final = "pods that may still be given it"
 _PROBLEMS: Final = {
     Result.MISCONFIGURED: ProblemReason.MISCONFIGURED,
@@ -123,4 +125,4 @@ def _problems(outcomes: Mapping[CardID, Outcome]) -> Iterable[OrderProblem]:
     for card, outcome in sorted(outcomes.items()):
         reason = _PROBLEMS.get(outcome.result)
         if reason is not None:
-            yield OrderProblem(inventory_id=card, reason=reason, message=outcome.reason or "")
+            yield OrderProblem(inventory_id=card, reason=reason, message=(outcome.reason or "")[:_LONGEST])

@@ -42,10 +42,16 @@ class Desk:
     """
 
     def __init__(
-        self, watch: HardwareWatch, injection: Injection, *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        watch: HardwareWatch,
+        injection: Injection,
+        *,
+        on_grant: Callable[[], None] = lambda: None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watch = watch
         self._injection = injection
+        self._on_grant = on_grant
         self._monotonic = monotonic
         self._calls: Counter[Unit] = Counter()
         self._handed_out: dict[Unit, float] = {}
@@ -69,6 +75,7 @@ class Desk:
             self._calls.subtract(units)
             self._calls = +self._calls
         self._handed_out |= dict.fromkeys(units, self._monotonic())
+        self._on_grant()
         return grant
 
     def prefer(
@@ -89,7 +96,7 @@ class Desk:
         raise Refused(f"{unit_id} is not on offer as {resource}: it is faulty, or on its way to another pool.")
 
     async def _check(self, address: str) -> None:
-        """Touch the card once more: the last look may be some seconds old."""
+        """Ask for the card's device files once more: one that the driver has dropped since the last look has none."""
         try:
             await self._watch.call(_device_files, address)
         except (BackendError, Quiesced) as error:

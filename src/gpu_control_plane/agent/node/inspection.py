@@ -16,6 +16,7 @@ from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.picture import Picture
 from gpu_control_plane.agent.node.watch import HardwareWatch, Quiesced
 from gpu_control_plane.agent.units import CardID, ResourceName
+from gpu_control_plane.agent.validator.files import DriverRoots
 from gpu_control_plane.agent.validator.observe import (
     DriverFacts,
     PluginFacts,
@@ -27,7 +28,7 @@ from gpu_control_plane.agent.validator.observe import (
 )
 from gpu_control_plane.agent.validator.targets import Target, targets
 from gpu_control_plane.agent.validator.validate import Facts, Validator
-from gpu_control_plane.api.gpunodestate import Driver, Injection, StepResult, Validation
+from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Injection, StepResult, Validation
 
 _SETTLING: Final = 2.0
 """Seconds that a change is given to be followed by others, so that one check serves them all."""
@@ -79,6 +80,7 @@ class Inspector:
         self._checked: Situation | None = None
         self._busy: frozenset[str] = frozenset()
         self._due = asyncio.Event()
+        self._checking: asyncio.Task[Validation] | None = None
         self.result: Validation | None = None
 
     def consider(self, situation: Situation, busy: frozenset[str]) -> None:
@@ -99,10 +101,8 @@ class Inspector:
             situation, picture = self._situation, self._watch.picture
             if situation is None or picture is None or self._watch.quiesced:
                 continue
-            try:
-                result = await self._check(situation, picture)
-            except (Quiesced, BackendError) as error:
-                _log.info("the check was broken off", why=str(error))
+            result = await self._attempt(situation, picture)
+            if result is None:
                 continue
             self._checked = situation
             self._tell(result)
@@ -110,6 +110,27 @@ class Inspector:
             self._on_result()
             if any(step.result is StepResult.FAILED for step in result.steps):
                 asyncio.get_running_loop().call_later(_RETRY, self._due.set)
+
+    async def _attempt(self, situation: Situation, picture: Picture) -> Validation | None:
+        """A check, as a task of its own that can be broken off; None when it was."""
+        checking = self._checking = asyncio.create_task(self._check(situation, picture))
+        try:
+            await asyncio.wait((checking,))
+        finally:
+            checking.cancel()
+        if checking.cancelled():
+            return None
+        error = checking.exception()
+        if isinstance(error, Quiesced | BackendError):
+            _log.info("the check was broken off", why=str(error))
+            return None
+        return checking.result()
+
+    async def break_off(self) -> None:
+        """Somebody wants the driver: end a check that is under way, with the kernel it may have started."""
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.wait((self._checking,))
 
     async def _check(self, situation: Situation, picture: Picture) -> Validation:
         held = self._held()
@@ -126,6 +147,7 @@ class Inspector:
             modules=loaded_modules(self._options.host),
             nvidia_fs_device=devices_matching("nvidia-fs*", self._options.host),
             gdrcopy_device=devices_matching("gdrdrv", self._options.host),
+            roots=_roots(situation.driver),
         )
         return await self._validator.validate(facts, held, self._now())
 
@@ -153,3 +175,10 @@ class Inspector:
         for step in result.steps:
             if step.result is StepResult.FAILED:
                 _log.warning("a check failed", step=step.name, why=step.message)
+
+
+def _roots(driver: Driver | None) -> DriverRoots:
+    """Where others find the driver: on the host, or in the file system that a driver container brings."""
+    if driver is None or driver.source is not DriverSource.CONTAINER:
+        return DriverRoots()
+    return DriverRoots(driver_root="/run/nvidia/driver", driver_root_here="/driver-root", on_host=False)

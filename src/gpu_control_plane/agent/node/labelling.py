@@ -1,5 +1,6 @@
 """Keeps the labels of NVIDIA's feature discovery on the Node, for schedulers and charts that know them."""
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -11,11 +12,16 @@ from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.kube.client import Client
 
-_OURS: Final = (
-    *("nvidia.com/cuda.", "nvidia.com/gfd.", "nvidia.com/gpu.", "nvidia.com/mig-", "nvidia.com/mig.capable"),
-    *("nvidia.com/mig.strategy", "nvidia.com/mps.", "nvidia.com/vgpu."),
+_OURS: Final = re.compile(
+    r"nvidia\.com/(?:"
+    r"cuda\.(?:driver|runtime)(?:-version)?\.(?:major|minor|rev|revision|full)"
+    r"|gfd\.timestamp|mig\.capable|mig\.strategy|mps\.capable"
+    r"|vgpu\.(?:present|host-driver-version|host-driver-branch)"
+    r"|gpu\.(?:machine|mode|clique|family|compute\.major|compute\.minor)"
+    r"|(?:gpu|mig-[^/]+)\.(?:product|count|replicas|memory|sharing-strategy|multiprocessors|slices\.[a-z]+|engines\.[a-z]+)"
+    r")"
 )
-_OTHERS: Final = ("nvidia.com/gpu.present", "nvidia.com/gpu.deploy.")
+"""What feature discovery writes, and nothing else: people and operators have labels of their own beside these."""
 
 
 def label_facts(picture: Picture, machine: str, offered: Iterable[Unit]) -> LabelFacts:
@@ -37,8 +43,8 @@ def label_facts(picture: Picture, machine: str, offered: Iterable[Unit]) -> Labe
 
 
 def held(node: Mapping[str, str]) -> dict[str, str]:
-    """The labels of a Node that are ours to change; the operator's are not."""
-    return {name: value for name, value in node.items() if name.startswith(_OURS) and not name.startswith(_OTHERS)}
+    """The labels of a Node that are ours to change."""
+    return {name: value for name, value in node.items() if _OURS.fullmatch(name)}
 
 
 class Labeller:

@@ -1,6 +1,7 @@
 """The agent of one node as a process: what it watches, what it serves, and how the parts are joined."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -29,13 +30,13 @@ from gpu_control_plane.agent.node.wardrobe import Wardrobe
 from gpu_control_plane.agent.node.watch import HardwareWatch
 from gpu_control_plane.agent.publish import Publisher
 from gpu_control_plane.agent.recovery import CardHealth, recalled
-from gpu_control_plane.agent.units import CardID
+from gpu_control_plane.agent.units import CardID, ResourceName
 from gpu_control_plane.agent.validator.files import StatusFiles
-from gpu_control_plane.agent.validator.runner import KernelRunner, Runner, SimulatedRunner
+from gpu_control_plane.agent.validator.runner import KernelRunner, Proof, SimulatedRunner
 from gpu_control_plane.agent.validator.validate import Validator
 from gpu_control_plane.agent.views import MANAGER, UNEXPECTED_ADMISSION, Card, matters
 from gpu_control_plane.api.gpunodestate import Validation
-from gpu_control_plane.api.names import DeviceCondition
+from gpu_control_plane.api.names import GROUP, DeviceCondition
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
@@ -46,6 +47,8 @@ from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 
 NAME: Final = "gpu-agent"
+
+_RECENT: Final = timedelta(minutes=2)
 
 
 class _Alarm:
@@ -74,7 +77,7 @@ def build(runtime: Runtime, options: Options) -> None:
     features = runtime.cache(NodeFeature, Selection(NAMESPACE, fields=f"metadata.name={feature_name(options.node)}"))
     metrics = NodeMetrics(runtime.metrics.registry)
     simulation = Simulation(options, views.nodes) if options.hardware is Hardware.SIMULATED else None
-    parts = _parts(runtime, options, views, alarm, simulation)
+    parts = _parts(runtime, options, views, alarm=alarm, metrics=metrics, simulation=simulation)
     hands = Hands(client=runtime.client, apply=runtime.applier(MANAGER), events=runtime.events)
     server = NodeServer(options.node, views, parts, hands, metrics, unpooled=options.unpooled, now=utc_now)
     card_metrics = CardMetrics(options.node, parts.watch, lambda: server.users)
@@ -101,7 +104,7 @@ def build(runtime: Runtime, options: Options) -> None:
     publishing.watch(views.nodes, alarm.about_us, matters).watch(features, alarm.about_us)
     alarm.wakes(serving, publishing)
     views.states.on_change(server.heard)
-    views.pods.on_change(_count_failures(metrics))
+    views.pods.on_change(_count_failures(metrics, lambda: {unit.resource for unit in server.offers}))
 
     async def look_after_hardware() -> None:
         await views.cards.synced()
@@ -126,10 +129,18 @@ def _views(runtime: Runtime, node: str) -> Views:
     )
 
 
-def _parts(runtime: Runtime, options: Options, views: Views, alarm: _Alarm, simulation: Simulation | None) -> Parts:
+def _parts(
+    runtime: Runtime,
+    options: Options,
+    views: Views,
+    *,
+    alarm: _Alarm,
+    metrics: NodeMetrics,
+    simulation: Simulation | None,
+) -> Parts:
     host = Host(options.host)
     watch = HardwareWatch(options.node, _backend(options, simulation), _recall(views.cards), alarm)
-    desk = Desk(watch, options.injection)
+    desk = Desk(watch, options.injection, on_grant=metrics.allocations.inc)
     return Parts(
         watch=watch,
         plugins=Plugins(desk, options.device_plugins, on_change=alarm, metrics=PluginMetrics(runtime.metrics.registry)),
@@ -172,8 +183,11 @@ def _find_cuda(options: Options) -> Path | None:
 
 def _validator(options: Options) -> Validator:
     simulated = options.hardware is Hardware.SIMULATED
-    runner: Runner = SimulatedRunner({}) if simulated else KernelRunner(_find_cuda(options))
-    return Validator(runner, StatusFiles(options.validations))
+
+    async def kernel(card: str) -> Proof:
+        return await KernelRunner(_find_cuda(options))(card)  # Looked for each time: a driver may come later.
+
+    return Validator(SimulatedRunner({}) if simulated else kernel, StatusFiles(options.validations))
 
 
 def _validation(state: NodeState | None) -> Validation | None:
@@ -188,15 +202,25 @@ def _recall(cards: Cache[Card]) -> Callable[[CardID], CardHealth]:
     return recall
 
 
-def _count_failures(metrics: NodeMetrics) -> Callable[[LocalPod | None, LocalPod | None], None]:
-    """Pods that were bound here and could not be given what they had been promised."""
+def _count_failures(
+    metrics: NodeMetrics, ours: Callable[[], Set[ResourceName]]
+) -> Callable[[LocalPod | None, LocalPod | None], None]:
+    """Pods that were bound here and could not be given the cards they had been promised.
+
+    What failed while no agent was there counts, too, unless it is long ago: an earlier agent has counted that.
+    """
 
     def count(old: LocalPod | None, new: LocalPod | None) -> None:
-        if new is not None and _refused(new) and not (old is not None and _refused(old)):
+        if new is None or not _refused(new, ours()) or (old is not None and _refused(old, ours())):
+            return
+        created = new.metadata.creation_timestamp
+        if old is not None or (created is not None and utc_now() - created < _RECENT):
             metrics.refusals.inc()
 
     return count
 
 
-def _refused(pod: LocalPod) -> bool:
-    return pod.status.phase == "Failed" and pod.status.reason == UNEXPECTED_ADMISSION
+def _refused(pod: LocalPod, ours: Set[ResourceName]) -> bool:
+    asked = {name for container in pod.spec.containers for name in container.resources.limits}
+    about_us = any(name in ours or name.startswith(f"{GROUP}/") for name in asked)
+    return about_us and pod.status.phase == "Failed" and pod.status.reason == UNEXPECTED_ADMISSION

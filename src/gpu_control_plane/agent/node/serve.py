@@ -99,6 +99,7 @@ class NodeServer:
         self._monotonic = monotonic
         self._offers: dict[Unit, Look] | None = None
         self._books: Books | None = None
+        self._announced: set[ResourceName] = set()
         self._ordered_at: dict[int, float] = {}
         self.users: dict[str, tuple[User, ...]] = {}
         """Who holds what, by the address of a card or the UUID of a MIG instance."""
@@ -143,6 +144,7 @@ class NodeServer:
         watch = self._parts.watch
         if paused is not None and not watch.quiesced:
             _log.info("letting go of the driver", reason=paused)
+            await self._parts.inspector.break_off()
             await watch.let_go()
         elif paused is None and watch.quiesced:
             _log.info("taking hold of the driver again")
@@ -216,7 +218,7 @@ class NodeServer:
         problems = {
             problem.inventory_id: problem for problem in (*cut.problems, *obstacles(moment.orders, moment.cards))
         }
-        conflicts = rivals(moment.node.status.allocatable, self._ours())
+        conflicts = rivals(moment.node.status.allocatable, self._ours(moment.node.status.allocatable))
         well = {card for card in moment.cards if self._healthy(card)}
         available = set() if paused or conflicts else protocol.on_offer(units, step.offers, well)
         self._restock(moment, available)
@@ -250,9 +252,11 @@ class NodeServer:
         found = self._parts.watch.verdicts.get(card)
         return found is not None and found.healthy
 
-    def _ours(self) -> set[ResourceName]:
-        announced = {unit.resource for unit in self.offers}
-        return announced | ({self._unpooled} if self._unpooled else set())
+    def _ours(self, allocatable: Mapping[ResourceName, str]) -> set[ResourceName]:
+        """The resources that we serve, and those we have withdrawn of which the Node does not know that yet."""
+        fading = {name for name in self._announced if allocatable.get(name, "0") != "0"}
+        self._announced = {unit.resource for unit in self.offers} | fading
+        return self._announced | ({self._unpooled} if self._unpooled else set())
 
     def _restock(self, moment: Moment, available: Set[Unit]) -> None:
         description = self._parts.wardrobe.description

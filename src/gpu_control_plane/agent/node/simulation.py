@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
-from gpu_control_plane.agent.backends.hardware import HARDWARE, read_machine
+import structlog
+
+from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, SimulationError, read_machine
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.node.options import Options
@@ -11,9 +13,14 @@ from gpu_control_plane.kube.cache import Cache
 
 _INSTANCE = "MIG-"
 
+_log = structlog.get_logger(component="agent.simulation")
+
 
 class Simulation:
-    """Keeps one simulated backend in step with the Node's annotation and with what pods hold."""
+    """Keeps one simulated backend in step with the Node's annotation and with what pods hold.
+
+    An annotation that makes no sense is told of; the hardware stays what it was.
+    """
 
     def __init__(self, options: Options, nodes: Cache[LocalNode]) -> None:
         self._options = options
@@ -23,7 +30,12 @@ class Simulation:
 
     def backend(self) -> Backend:
         node = self._nodes.get(self._options.node)
-        machine = read_machine(self._options.node, node.metadata.annotations) if node else None
+        try:
+            machine = self._described(node)
+        except SimulationError as error:
+            if self._made is not None:
+                return self._made
+            raise BackendError(str(error)) from error
         if node is None or machine is None:
             raise BackendError(f"The Node has no annotation {HARDWARE}: give it cards with `kubectl gpu simulate`.")
         if self._made is None:
@@ -38,7 +50,16 @@ class Simulation:
             instances = {name for name in held if name.startswith(_INSTANCE)}
             self._made.occupy(set(held) - instances, instances)
 
-    def _follow(self, _old: LocalNode | None, new: LocalNode | None) -> None:
-        machine = read_machine(self._options.node, new.metadata.annotations) if new else None
+    def _follow(self, old: LocalNode | None, new: LocalNode | None) -> None:
+        if old is not None and new is not None and old.metadata.annotations == new.metadata.annotations:
+            return
+        try:
+            machine = self._described(new)
+        except SimulationError as error:
+            _log.warning("the hardware stays as it was", why=str(error))
+            return
         if machine is not None and self._made is not None:
             self._made.update(machine)
+
+    def _described(self, node: LocalNode | None) -> Machine | None:
+        return read_machine(self._options.node, node.metadata.annotations) if node else None

@@ -1,5 +1,6 @@
 """From the node's orders and the picture of its hardware to the units it should offer. Pure."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -11,8 +12,16 @@ from gpu_control_plane.agent.units import CardID, ResourceName, Unit, replica_id
 from gpu_control_plane.agent.views import Card
 from gpu_control_plane.api.allocation import MIG, Mode
 from gpu_control_plane.api.gpunodestate import Assignment, OrderProblem, ProblemReason
+from gpu_control_plane.api.names import Label
 
 _MODES: Final = frozenset({Mode.EXCLUSIVE, Mode.MIG, Mode.TIME_SLICE})
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_EXTENDED: Final = re.compile(
+    rf"(?!requests\.)(?=[^/]{{1,244}}/)(?!.*kubernetes\.io/){_LABEL}(\.{_LABEL})*/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
+)
+"""What the kubelet takes for the name of a resource. It refuses others for ever."""
+_SHOWN: Final = 80
+"""Characters of such a name that are worth showing."""
 
 
 def known(picture: Picture, cards: Iterable[Card]) -> dict[CardID, Seen]:
@@ -20,7 +29,7 @@ def known(picture: Picture, cards: Iterable[Card]) -> dict[CardID, Seen]:
     usable: dict[CardID, Seen] = {}
     for card in cards:
         seen = picture.seen.get(card.name)
-        if seen is None or seen.hardware.uuid is None or card.deleting:
+        if seen is None or seen.hardware.uuid is None or card.deleting or _ignored(card):
             continue
         expected = card.status.hardware.uuid if card.status.hardware else None
         if expected in (None, seen.hardware.uuid):
@@ -28,12 +37,21 @@ def known(picture: Picture, cards: Iterable[Card]) -> dict[CardID, Seen]:
     return usable
 
 
+def _ignored(card: Card) -> bool:
+    """A person has taken the card out of service."""
+    return card.metadata.labels.get(Label.IGNORE) == "true"
+
+
 def cuts(orders: Iterable[Assignment], cards: Mapping[CardID, Seen]) -> dict[CardID, MIG | None]:
-    """How cards have to be cut, or None where one has to become whole again. Cards without an order are left alone."""
+    """How cards have to be cut, or None where one has to become whole again.
+
+    Cards without an order, or with one that is not understood, are left alone.
+    """
     wishes: dict[CardID, MIG | None] = {}
     for order in orders:
         seen = cards.get(order.inventory_id)
-        if seen is not None and (order.allocation.mode is Mode.MIG or seen.is_cut):
+        mode = order.allocation.mode
+        if seen is not None and mode in _MODES and (mode is Mode.MIG or seen.is_cut):
             wishes[order.inventory_id] = order.allocation.mig
     return wishes
 
@@ -50,6 +68,10 @@ def obstacles(orders: Iterable[Assignment], cards: Mapping[CardID, Seen]) -> Ite
             yield OrderProblem(inventory_id=order.inventory_id, reason=ProblemReason.MISCONFIGURED, message=message)
         elif unnamed := set(order.allocation.profiles) - resource_names(order).keys():
             message = f"The order names no resource for {', '.join(sorted(unnamed))}."
+            yield OrderProblem(inventory_id=order.inventory_id, reason=ProblemReason.MISCONFIGURED, message=message)
+        elif refused := sorted(name for name in _names(order) if not _EXTENDED.fullmatch(name)):
+            name = refused[0][:_SHOWN]
+            message = f"The kubelet takes no resource called {name!r}: name it like gpu.deckhouse.io/training."
             yield OrderProblem(inventory_id=order.inventory_id, reason=ProblemReason.MISCONFIGURED, message=message)
 
 
@@ -69,10 +91,17 @@ def wanted(
         seen = cards.get(order.inventory_id)
         if seen is not None:
             ordered[order.inventory_id] = set(_units(order, seen, geometries.get(order.inventory_id, frozenset())))
-    units = {unit for of_card in ordered.values() for unit in of_card}
+    units = {unit for of_card in ordered.values() for unit in of_card if _EXTENDED.fullmatch(unit.resource)}
     if unpooled is not None:
         units |= {_whole(unpooled, seen) for card, seen in cards.items() if card not in ordered and not seen.is_cut}
     return units
+
+
+def _names(order: Assignment) -> Iterable[ResourceName]:
+    """The resources that the order really makes use of."""
+    if order.allocation.mode is not Mode.MIG:
+        return (order.resources[0].name,)
+    return (name for profile, name in resource_names(order).items() if profile in order.allocation.profiles)
 
 
 def _units(order: Assignment, seen: Seen, geometry: Geometry) -> Iterable[Unit]:

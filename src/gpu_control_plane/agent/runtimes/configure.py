@@ -25,6 +25,16 @@ class RuntimeConfig:
         self._runtime = runtime
         self._ledger = ledger
 
+    @property
+    def edited(self) -> tuple[Path, ...]:
+        """The files that hold something of ours."""
+        return self._ledger.edited
+
+    @property
+    def restart_due(self) -> bool:
+        """Whether the runtime may not know what was written, as far as its restarts were ours."""
+        return self._ledger.restart_due
+
     def inspect(self) -> RuntimeReport:
         """What the runtime can do as it is configured."""
         return self._runtime.report()

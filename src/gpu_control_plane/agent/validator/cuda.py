@@ -14,9 +14,11 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 LIBRARY: Final = "libcuda.so.1"
+_COMPILER: Final = "libnvidia-ptxjitcompiler.so.*"
 ELEMENTS: Final = 1 << 18
 _BLOCK: Final = 256
 _FACTOR: Final = 3.0
@@ -73,6 +75,9 @@ class Cuda:
 
     def __init__(self, library: str) -> None:
         try:
+            # The driver asks for its compiler by name, and where the loader does not look for libraries it would not be
+            # found, although it lies beside the library. What is loaded already is taken.
+            self._compilers = [ctypes.CDLL(str(path)) for path in _compilers(Path(library))]
             self._library = ctypes.CDLL(library)
         except OSError as error:
             raise CudaFailure("load", f"{library} cannot be loaded ({error})") from error
@@ -95,6 +100,11 @@ class Cuda:
         name = ctypes.c_char_p()
         self._library.cuGetErrorName(code, ctypes.byref(name))
         return name.value.decode() if name.value else "an unknown error"
+
+
+def _compilers(library: Path) -> list[Path]:
+    """The compiler of PTX that belongs to a library with a known place."""
+    return sorted(library.parent.glob(_COMPILER))[:1] if library.is_absolute() else []
 
 
 def run(card: str, cuda: Cuda) -> dict[str, object]:

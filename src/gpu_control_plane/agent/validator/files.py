@@ -29,18 +29,17 @@ class DriverRoots(msgspec.Struct, frozen=True, kw_only=True):
 class StatusFiles:
     """One file for each step in a folder that the node's operands share."""
 
-    def __init__(self, folder: Path = FOLDER, roots: DriverRoots | None = None) -> None:
+    def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
-        self._roots = roots or DriverRoots()
 
     def withdraw(self, step: Step) -> None:
         self._path(step).unlink(missing_ok=True)
 
-    def publish(self, step: Step) -> None:
+    def publish(self, step: Step, roots: DriverRoots) -> None:
         path = self._path(step)
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.unfinished")
-        unfinished.write_text(_variables(self._roots) if step is Step.DRIVER else "")
+        unfinished.write_text(_variables(roots) if step is Step.DRIVER else "")
         unfinished.replace(path)
 
     def _path(self, step: Step) -> Path:

@@ -72,7 +72,7 @@ def check_toolkit(facts: ToolkitFacts) -> Outcome:
     if facts.devices and not broken and facts.cdi_enabled is not False:
         return passed("Every device of the CDI specification can be resolved.")
     if facts.runtime is not None:
-        return passed(f"The GPU runtime {facts.runtime} works.")
+        return passed(f"Containers are given cards by {facts.runtime}.")
     if facts.damaged is not None:
         return failed(f"The CDI specification cannot be read ({facts.damaged}). Remove it: the agent writes another.")
     if not facts.devices:

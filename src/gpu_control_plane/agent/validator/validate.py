@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.validator.files import StatusFiles
+from gpu_control_plane.agent.validator.files import DriverRoots, StatusFiles
 from gpu_control_plane.agent.validator.observe import DriverFacts, PluginFacts, ToolkitFacts
 from gpu_control_plane.agent.validator.runner import Proof, Runner
 from gpu_control_plane.agent.validator.steps import (
@@ -43,6 +43,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     nvidia_fs_device: bool = False
     """Whether a device file of nvidia-fs exists."""
     gdrcopy_device: bool = False
+    roots: DriverRoots = DriverRoots()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,13 +83,13 @@ class Validator:
 
     async def _outcome(self, name: Step, facts: Facts, held: Validation | None, broken: Step | None) -> Outcome:
         files = self._files
-        problem = await _done(files.withdraw, name) if files is not None else None
+        problem = await _done(lambda: files.withdraw(name)) if files is not None else None
         if broken is not None:
             return Outcome(StepResult.SKIPPED, f"Not checked, since the check of {broken} failed.")
         outcome = problem or await self._check(name, facts, held)
-        if files is not None and outcome.result is StepResult.PASSED and (problem := await _done(files.publish, name)):
-            return problem
-        return outcome
+        if files is not None and outcome.result is StepResult.PASSED:
+            problem = await _done(lambda: files.publish(name, facts.roots))
+        return problem or outcome
 
     async def _check(self, name: Step, facts: Facts, held: Validation | None) -> Outcome:
         match name:
@@ -138,10 +139,10 @@ def merged(
     return Validation(driver_version=driver_version, steps=tuple(steps))
 
 
-async def _done(change: Callable[[Step], None], step: Step) -> Outcome | None:
+async def _done(change: Callable[[], None]) -> Outcome | None:
     """Change the file of a step; what went wrong with that, if anything."""
     try:
-        await asyncio.to_thread(change, step)
+        await asyncio.to_thread(change)
     except OSError as error:
         return failed(f"{error.strerror}: {error.filename}. Others wait for this file: make its folder writable.")
     return None

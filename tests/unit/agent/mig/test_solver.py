@@ -97,7 +97,9 @@ def test_the_answer_is_the_best_of_all_there_are(
 ) -> None:
     card, counts, existing, in_use = situation
 
-    def rank(wanted: Geometry) -> tuple[int, tuple[int, int], int, tuple[int, ...]]:
+    order = sorted(brute_force.every_slot(card), key=lambda slot: (-slot.size, slot))
+
+    def rank(wanted: Geometry) -> tuple[int, list[int], tuple[int, int], int, tuple[int, ...]]:
         sizes = sorted({slot.size for slot in brute_force.every_slot(card)}, reverse=True)
         free = [
             sum(
@@ -107,12 +109,13 @@ def test_the_answer_is_the_best_of_all_there_are(
             for size in sizes
         ]
         reach = brute_force.most_now(card, wanted, existing, in_use)
-        return len(wanted & in_use), reach, len(wanted & existing), tuple(free)
+        kept = sorted(order.index(slot) for slot in wanted & in_use)
+        return len(kept), [-place for place in kept], reach, len(wanted & existing), tuple(free)
 
     found = solve(Table(card), counts, existing, in_use)
 
     assert rank(found.wanted) == max(rank(other) for other in brute_force.geometries(card, counts))
-    assert (sum(slot.size for slot in found.now), len(found.now)) == rank(found.wanted)[1]
+    assert (sum(slot.size for slot in found.now), len(found.now)) == rank(found.wanted)[2]
 
 
 @settings(deadline=None)

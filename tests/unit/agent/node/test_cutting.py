@@ -74,6 +74,15 @@ async def test_an_instance_in_use_is_cut_around_and_the_reason_told() -> None:
     assert finished.problems == ()
 
 
+async def test_a_reason_is_never_longer_than_the_api_takes() -> None:
+    bench = Bench()
+    await bench.cut(SEVEN)
+    pods = {instance("1g.18gb", start, 1): f"{'n' * 63}/{start}{'p' * 252}" for start in range(7)}
+    (problem,) = (await bench.cut(TWO, held=pods)).problems
+    assert problem.reason is ProblemReason.WAITING
+    assert len(problem.message) == 1024
+
+
 async def test_what_the_kubelet_may_still_hand_out_is_not_touched() -> None:
     bench = Bench()
     await bench.cut(SEVEN)

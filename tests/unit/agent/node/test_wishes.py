@@ -1,6 +1,7 @@
 """Orders become units as far as the hardware goes."""
 
 import msgspec
+import pytest
 
 from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.mig.units import unit_id
@@ -92,3 +93,38 @@ def test_orders_that_cannot_be_carried_out_are_told_with_the_reason() -> None:
         "This agent does not know the mode MPS": ProblemReason.MISCONFIGURED,
         "The order names no resource for 1g.18gb.": ProblemReason.MISCONFIGURED,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("gpu.deckhouse.io/training", True),
+        ("nvidia.com/mig-1g.18gb.me", True),
+        ("a/B_c.1", True),
+        (f"x.io/{'y' * 63}", True),
+        (f"x.io/{'y' * 64}", False),
+        (f"{'x' * 244}/y", True),
+        (f"{'x' * 245}/y", False),
+        ("cpu", False),
+        ("a/b/c", False),
+        ("/gpu", False),
+        ("Nvidia.com/gpu", False),
+        ("x.io/-gpu", False),
+        ("kubernetes.io/gpu", False),
+        ("my.kubernetes.io/gpu", False),
+        ("requests.x.io/gpu", False),
+        ("x.io/gpu\n", False),
+    ],
+)
+def test_a_name_that_the_kubelet_refuses_is_not_offered_but_told(name: str, taken: bool) -> None:
+    order = exclusive(SEEN.id, name)
+    assert bool(wanted([order], CARDS, {}, None)) is taken
+    assert [problem.reason for problem in obstacles([order], CARDS)] == ([] if taken else [ProblemReason.MISCONFIGURED])
+
+
+def test_a_cut_card_whose_mode_is_not_understood_is_left_as_it_is() -> None:
+    below = backend()
+    below.open()
+    below.set_mig_mode(SEEN.address, enabled=True)
+    stranger = msgspec.structs.replace(exclusive(SEEN.id), allocation=Allocation(mode=Mode("MPS")))
+    assert cuts([stranger], look(NODE, below).seen) == {}

@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 from array import array
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,6 +132,17 @@ def test_a_missing_library_is_told(capsys: Any) -> None:
     assert main(["GPU-1", "--library", "/nowhere/libcuda.so.1"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert (answer["stage"], "/nowhere/libcuda.so.1 cannot be loaded" in answer["message"]) == ("load", True)
+
+
+def test_the_compiler_beside_the_library_is_loaded_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver in a place of its own, such as a driver container's, is not where the loader would look for it."""
+    loaded: list[str] = []
+    monkeypatch.setattr(ctypes, "CDLL", loaded.append)
+    compiler, library = tmp_path / "libnvidia-ptxjitcompiler.so.1", tmp_path / "libcuda.so.580.159.04"
+    compiler.touch()
+    Cuda(str(library))
+    Cuda("libcuda.so.1")
+    assert loaded == [str(compiler), str(library), "libcuda.so.1"]
 
 
 def test_a_library_without_a_call_is_an_old_driver() -> None:

@@ -47,8 +47,8 @@ def test_driver(facts: DriverFacts, result: StepResult, said: str) -> None:
     [
         (ToolkitFacts(devices={"GPU-1": ()}), P, "can be resolved"),
         (ToolkitFacts(devices={"GPU-1": ()}, cdi_enabled=True), P, "can be resolved"),
-        (ToolkitFacts(runtime="nvidia"), P, "runtime nvidia works"),
-        (ToolkitFacts(runtime="nvidia", devices={"GPU-1": ("/dev/x",)}), P, "runtime nvidia works"),
+        (ToolkitFacts(runtime="nvidia"), P, "given cards by nvidia"),
+        (ToolkitFacts(runtime="nvidia", devices={"GPU-1": ("/dev/x",)}), P, "given cards by nvidia"),
         (ToolkitFacts(devices={"GPU-1": ()}, cdi_enabled=False), F, "enable_cdi"),
         (ToolkitFacts(), F, "no CDI specification"),
         (ToolkitFacts(damaged="x.json: bad"), F, "cannot be read (x.json: bad)"),

@@ -148,8 +148,7 @@ async def test_a_simulated_node_says_that_no_kernel_ran() -> None:
 
 async def test_each_step_that_passes_leaves_its_file(tmp_path: Path) -> None:
     roots = DriverRoots(driver_root="/run/nvidia/driver", driver_root_here="/driver-root", on_host=False)
-    files = StatusFiles(tmp_path / "validations", roots)
-    await Validator(Recording(), files).validate(GOOD, None, NOW)
+    await Validator(Recording(), StatusFiles(tmp_path / "validations")).validate(but(roots=roots), None, NOW)
     folder = tmp_path / "validations"
     assert names(folder) == ["cuda-ready", "driver-ready", "plugin-ready", "toolkit-ready"]
     assert (folder / "driver-ready").read_text().splitlines() == [

@@ -1,0 +1,48 @@
+"""Discovery as a process: one NodeFeature about this node, written when the bus shows something else and only then.
+
+It talks to no kubelet and no driver and needs no root, so it may run on every node of a cluster. `inventory` turns
+what it says into the label that brings the agent to the node.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from gpu_control_plane.agent.backends.host import Host
+from gpu_control_plane.agent.discovery.bus import RHYTHM, Bus
+from gpu_control_plane.agent.publish import publication, says
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, bus_feature, discovery_name
+from gpu_control_plane.kube.client import Selection
+from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.runtime import Runtime
+
+NAME: Final = "gpu-discovery"
+
+
+def build(runtime: Runtime, node: str, host: Host, *, rhythm: float = RHYTHM) -> None:
+    """Declare discovery for one node: both watches are about this node alone."""
+    key, name = Key(node), discovery_name(node)
+    nodes = runtime.cache(Node, Selection(fields=f"metadata.name={node}"))
+    features = runtime.cache(NodeFeature, Selection(NAMESPACE, fields=f"metadata.name={name}"))
+    hand = runtime.applier(NAME)
+
+    def about_us(_item: Object) -> Iterable[Key]:
+        return (key,)
+
+    async def publish(_key: Key) -> None:
+        owner = nodes.get(node)
+        if owner is None or bus.cards is None:
+            return
+        desired = publication(owner, bus_feature(bus.cards))
+        if not says(features.get(name, NAMESPACE), desired):
+            await hand.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
+
+    publishing = runtime.controller("discovery", publish, workers=1)
+    publishing.watch(nodes, when=_another_node).watch(features, about_us)
+    bus = Bus(host, lambda: publishing.enqueue(key), rhythm)
+    runtime.service(bus.run)
+
+
+def _another_node(old: Object | None, new: Object | None) -> bool:
+    """A Node reports all the time; what it is to us is its identity."""
+    return old is None or new is None or old.metadata.uid != new.metadata.uid

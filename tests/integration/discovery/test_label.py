@@ -1,0 +1,238 @@
+"""Without NFD: a card on the bus becomes the label that brings the agent to the node, and no request too many."""
+
+import asyncio
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fault_proxy import FaultProxy, Request
+from gpu_control_plane import inventory
+from gpu_control_plane.agent.discovery import process as discovery
+from gpu_control_plane.api.install import install
+from gpu_control_plane.api.names import Label
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nodefeature import (
+    BUS,
+    NAMESPACE,
+    NODE_LABEL,
+    NodeFeature,
+    discovery_name,
+    read_bus,
+)
+from gpu_control_plane.kube import Client, Runtime
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.local import Cluster
+from unit.agent.backends.machine_room import MachineRoom
+from waiting import until_async
+
+CARD = "0000:18:00.0"
+OTHER = "0000:2a:00.0"
+NFD_LABEL = "feature.node.kubernetes.io/pci-10de.present"
+RHYTHM = 0.05
+UNPRIVILEGED = (
+    ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs") if shutil.which("setpriv") else ()
+)
+
+
+class Place:
+    """A Node, and the machine behind it as its own kernel shows it."""
+
+    def __init__(self, client: Client, name: str, room: MachineRoom) -> None:
+        self.client = client
+        self.name = name
+        self.room = room
+
+    async def register(self) -> None:
+        await self.client.create(Node, {"metadata": {"name": self.name, "labels": {NFD_LABEL: "true"}}})
+
+    async def labels(self) -> dict[str, str]:
+        return (await self.client.get(Node, self.name)).metadata.labels
+
+    async def until_labelled(self, value: str | None) -> None:
+        async def labelled() -> bool:
+            return (await self.labels()).get(Label.GPU_PRESENT) == value
+
+        await until_async(labelled, saying=f"{Label.GPU_PRESENT}={value} on {self.name}")
+
+    async def feature(self) -> NodeFeature | None:
+        try:
+            return await self.client.get(NodeFeature, discovery_name(self.name), NAMESPACE)
+        except NotFound:
+            return None
+
+    async def until_published(self, *addresses: str) -> NodeFeature:
+        async def published() -> bool:
+            found = await self.feature()
+            return found is not None and [card.address for card in read_bus(found)] == list(addresses)
+
+        await until_async(published, saying=f"{addresses} published for {self.name}")
+        found = await self.feature()
+        assert found is not None
+        return found
+
+    def writes(self, proxy: FaultProxy) -> list[Request]:
+        return [request for request in proxy.writes if self.name in request.path and "/events" not in request.path]
+
+
+@pytest.fixture
+async def place(client: Client, tmp_path: Path) -> Place:
+    await install(client)
+    made = Place(client, f"bus-{secrets.token_hex(3)}", MachineRoom(tmp_path / "machine"))
+    await made.register()
+    return made
+
+
+@asynccontextmanager
+async def running(runtime: Runtime) -> AsyncIterator[None]:
+    task = asyncio.create_task(runtime.run())
+    try:
+        yield
+    finally:
+        runtime.stop()
+        await asyncio.wait((task,))
+        task.result()
+
+
+def gatekeeper(proxy: FaultProxy) -> Runtime:
+    runtime = Runtime("test-gate", config=proxy.config, elect=False, status_port=None)
+    inventory.build(runtime)
+    return runtime
+
+
+def scout(proxy: FaultProxy, place: Place) -> Runtime:
+    runtime = Runtime("test-discovery", config=proxy.config, elect=False, status_port=None)
+    discovery.build(runtime, place.name, place.room.host, rhythm=RHYTHM)
+    return runtime
+
+
+async def test_the_label_comes_with_the_card_and_goes_with_it(client: Client, place: Place) -> None:
+    place.room.plug(CARD)
+    place.room.plug("0000:00:02.0", vendor="8086", class_="0300")
+    async with FaultProxy.before(client.config) as proxy, running(gatekeeper(proxy)), running(scout(proxy, place)):
+        await place.until_labelled("true")
+        feature = await place.until_published(CARD)
+        assert feature.metadata.labels[NODE_LABEL] == place.name
+        assert [owner.kind for owner in feature.metadata.owner_references] == ["Node"]
+        assert set(feature.spec.features.instances) == {BUS}
+        place.room.unplug(CARD)
+        await place.until_labelled(None)
+        await place.until_published()
+        place.room.plug(OTHER)
+        await place.until_labelled("true")
+    assert (await place.labels())[NFD_LABEL] == "true"
+
+
+async def test_nothing_is_written_while_nothing_changes(client: Client, place: Place) -> None:
+    place.room.plug(CARD)
+    async with FaultProxy.before(client.config) as proxy:
+        async with running(gatekeeper(proxy)), running(scout(proxy, place)):
+            await place.until_labelled("true")
+            await asyncio.sleep(20 * RHYTHM)  # the quiet itself: many looks at the same bus
+            asked = len(proxy.requests)
+            await asyncio.sleep(20 * RHYTHM)
+            assert len(proxy.requests) == asked, "looking at the bus asks nobody"
+        assert [(write.method, write.path.split("/")[-2]) for write in place.writes(proxy)] == [
+            ("PATCH", "nodefeatures"),
+            ("PATCH", "nodes"),
+        ]
+        done = len(place.writes(proxy))
+        async with running(gatekeeper(proxy)), running(scout(proxy, place)):
+            await asyncio.sleep(20 * RHYTHM)  # restarted programs find everything as it should be
+        assert len(place.writes(proxy)) == done
+
+
+async def test_the_label_survives_a_restart_of_the_controller_and_what_happened_meanwhile_is_caught_up_with(
+    client: Client, place: Place
+) -> None:
+    place.room.plug(CARD)
+    place.room.plug(OTHER)
+    async with FaultProxy.before(client.config) as proxy, running(scout(proxy, place)):
+        async with running(gatekeeper(proxy)):
+            await place.until_labelled("true")
+        place.room.unplug(CARD)
+        await place.until_published(OTHER)
+        done = len(place.writes(proxy))
+        async with running(gatekeeper(proxy)):
+            await _others_are_labelled(client)
+        assert len(place.writes(proxy)) == done, "one card of two is still there"
+        place.room.unplug(OTHER)
+        await place.until_published()
+        assert (await place.labels())[Label.GPU_PRESENT] == "true", "nobody is there to take it off"
+        async with running(gatekeeper(proxy)):
+            await place.until_labelled(None)
+
+
+async def test_a_label_that_somebody_else_changed_is_put_right(client: Client, place: Place) -> None:
+    place.room.plug(CARD)
+    async with FaultProxy.before(client.config) as proxy, running(gatekeeper(proxy)), running(scout(proxy, place)):
+        await place.until_labelled("true")
+        for value in ("no", None):
+            await client.patch(Node, place.name, {"metadata": {"labels": {str(Label.GPU_PRESENT): value}}})
+            await place.until_labelled("true")
+
+
+async def test_a_node_that_registers_anew_owns_what_is_said_of_it(client: Client, place: Place) -> None:
+    place.room.plug(CARD)
+    async with FaultProxy.before(client.config) as proxy, running(gatekeeper(proxy)), running(scout(proxy, place)):
+        await place.until_labelled("true")
+        await client.delete(Node, place.name)
+        await place.register()
+        await place.until_labelled("true")
+        uid = (await client.get(Node, place.name)).metadata.uid
+
+        async def owned() -> bool:
+            feature = await place.feature()
+            return feature is not None and [owner.uid for owner in feature.metadata.owner_references] == [uid]
+
+        await until_async(owned)
+
+
+async def test_a_node_of_which_nothing_is_said_keeps_the_label_a_person_gave_it(client: Client, place: Place) -> None:
+    """Also when what is said makes no sense, or is about another node."""
+    await client.patch(Node, place.name, {"metadata": {"labels": {str(Label.GPU_PRESENT): "true"}}})
+    async with FaultProxy.before(client.config) as proxy, running(gatekeeper(proxy)):
+        for subject, feature in ((place.name, "pci.device"), ("another", BUS)):
+            body = {
+                "metadata": {"name": discovery_name(place.name), "labels": {NODE_LABEL: subject}},
+                "spec": {"features": {"instances": {feature: {"elements": []}}}},
+            }
+            await client.create(NodeFeature, body, namespace=NAMESPACE)
+            await _others_are_labelled(client)
+            await client.delete(NodeFeature, discovery_name(place.name), NAMESPACE)
+        assert place.writes(proxy) == []
+    assert (await place.labels())[Label.GPU_PRESENT] == "true"
+
+
+async def test_the_command_needs_no_privilege_and_ends_when_told(api_server: Cluster, place: Place) -> None:
+    place.room.plug(CARD)
+    environment = {**os.environ, "KUBECONFIG": str(api_server.kubeconfig), "NODE_NAME": place.name}
+    arguments = ("-m", "gpu_control_plane.agent", "--discover", "--sysfs", str(place.room.sys))
+    process = await asyncio.create_subprocess_exec(*UNPRIVILEGED, sys.executable, *arguments, env=environment)
+    try:
+        await place.until_published(CARD)
+    finally:
+        process.terminate()
+    assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def _others_are_labelled(client: Client) -> None:
+    """Return when the gate has worked on a node that came later, and so on everything before it."""
+    name = f"later-{secrets.token_hex(3)}"
+    await client.create(Node, {"metadata": {"name": name}})
+    spec = {"features": {"instances": {BUS: {"elements": [_element()]}}}}
+    await client.create(NodeFeature, {"metadata": {"name": discovery_name(name)}, "spec": spec}, namespace=NAMESPACE)
+
+    async def labelled() -> bool:
+        return Label.GPU_PRESENT in (await client.get(Node, name)).metadata.labels
+
+    await until_async(labelled)
+
+
+def _element() -> dict[str, dict[str, str]]:
+    return {"attributes": {"vendor": "10de", "device": "2335", "class": "0302", "address": CARD}}

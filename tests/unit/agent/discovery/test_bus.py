@@ -1,0 +1,41 @@
+"""Discovery looks at the bus alone, and speaks only of changes."""
+
+from pathlib import Path
+
+from gpu_control_plane.agent.discovery.bus import Bus
+from unit.agent.backends.machine_room import MachineRoom
+
+CARD = "0000:18:00.0"
+
+
+async def test_only_a_change_is_told(tmp_path: Path) -> None:
+    room = MachineRoom(tmp_path)
+    told: list[int] = []
+    bus = Bus(room.host, lambda: told.append(len(bus.cards or ())))
+    await bus.look()
+    await bus.look()
+    assert told == [0], "that there is no card is news once"
+    room.plug(CARD)
+    await bus.look()
+    await bus.look()
+    assert told == [0, 1]
+    room.unplug(CARD)
+    await bus.look()
+    assert told == [0, 1, 0]
+
+
+async def test_what_is_no_card_of_a_vendor_we_serve_does_not_count(tmp_path: Path) -> None:
+    room = MachineRoom(tmp_path)
+    room.plug(CARD)
+    room.plug("0000:00:02.0", vendor="8086", class_="0300")
+    room.plug("0000:18:00.1", class_="0403")
+    bus = Bus(room.host, lambda: None)
+    await bus.look()
+    assert [card.address for card in bus.cards or ()] == [CARD]
+
+
+async def test_a_machine_without_a_pci_bus_has_no_card(tmp_path: Path) -> None:
+    bus = Bus(MachineRoom(tmp_path).host, lambda: None)
+    (tmp_path / "sys/bus/pci/devices").rmdir()
+    await bus.look()
+    assert bus.cards == ()
