@@ -20,7 +20,7 @@ demo: setup ## Run the main job on a real control plane with simulated GPU machi
 down: setup ## Stop the local cluster and remove its data
 	@$(RUN) kubectl-gpu down
 
-test: lint node-binaries ## Run every check and every test
+test: lint service-binaries chart-binaries ## Run every check and every test
 	@$(PYTEST) $(PARALLEL) tests
 
 test-fast: lint ## Run what needs no cluster (under a minute)
@@ -29,11 +29,33 @@ test-fast: lint ## Run what needs no cluster (under a minute)
 test-integration: setup binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
 
-test-e2e: setup node-binaries ## Run the tests with a real kubelet and real containers (needs Linux and root)
+test-e2e: setup service-binaries ## Run the tests with a real kubelet and real containers (needs Linux and root)
 	@$(PYTEST) $(PARALLEL) tests/e2e
 
-bench: setup binaries ## Measure the runtime and the flow against the API server's own limits (10 minutes)
-	@$(RUN) python -m benchmarks runtime pooling
+test-helm: setup binaries chart-binaries ## Render, install and uninstall the Helm chart against a real API server
+	@$(PYTEST) $(PARALLEL) tests/helm
+
+# On a machine without a network, all comes from the bundle that `make airgapped` packed elsewhere.
+ifneq ($(wildcard build/airgapped/bundle.tar.xz),)
+test-gpu:
+	@tools/test-gpu-airgapped
+else
+test-gpu: setup node-binaries ## Run the tests on a real NVIDIA card (needs root and the driver)
+	@GPU_TEST_REAL=1 $(PYTEST) tests/gpu
+endif
+
+airgapped: setup node-binaries ## Pack what test-gpu needs, for a machine without a network
+	@$(RUN) python tools/pack_airgapped.py
+
+# Without a container engine; ARCH=arm64 makes it for the other processor.
+image: setup ## Build the container image as an OCI archive, and its SBOM (ARCH=amd64 or arm64)
+	@$(RUN) python -m images build $(if $(ARCH),--arch $(ARCH))
+
+image-lock: setup ## Record the Debian packages of the image anew, as Debian serves them today (needs apt)
+	@$(RUN) python -m images lock
+
+bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (15 minutes)
+	@$(RUN) python -m benchmarks runtime pooling node
 
 bench-scale: setup binaries ## Pool 500 nodes of eight cards
 	@$(RUN) python -m benchmarks pooling --nodes 500
@@ -63,6 +85,15 @@ binaries: setup
 node-binaries: setup system-packages
 	@$(RUN) python -m gpu_control_plane.local --node
 
+# Those, and what services on real nodes need.
+service-binaries: setup system-packages
+	@$(RUN) python -m gpu_control_plane.local --node --services
+
+# What the tests of the chart run: Helm, kubeconform, and the schemas of Kubernetes' kinds.
+chart-binaries: setup
+	@$(RUN) python -m gpu_control_plane.local --chart
+	@PYTHONPATH=tests $(RUN) python -m helm.schemas
+
 system-packages:
 	@tools/system-packages
 
@@ -80,4 +111,5 @@ $(UV):
 	@python3 -m venv $(dir $(@D)) && $(dir $@)pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 .PHONY: help demo down test test-fast test-integration test-e2e bench bench-scale lint generate docs clean
-.PHONY: setup binaries node-binaries system-packages
+.PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
+.PHONY: test-helm chart-binaries

@@ -14,7 +14,7 @@ from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Binaries, Cluster, RealNode, Settings, ensure_binaries
 from gpu_control_plane.local.logs import tail
 from gpu_control_plane.local.node.requirements import NodeImpossible, system_programs
-from gpu_control_plane.local.versions import NODE_PROGRAMS
+from gpu_control_plane.local.versions import NODE_PROGRAMS, SERVICE_PROGRAMS
 
 _running: list[Stage] = []
 
@@ -22,13 +22,24 @@ _running: list[Stage] = []
 @pytest.fixture(scope="session")
 def binaries() -> Binaries:
     """Every program, on a machine that can run a node. In CI, one that cannot is an error and no excuse."""
+    _require_system()
+    return ensure_binaries([*COMPONENTS, "kubectl", *NODE_PROGRAMS])
+
+
+def _require_system(*, services: bool = False) -> None:
     try:
-        system_programs()
+        system_programs(services=services)
     except NodeImpossible as why:
         if os.environ.get("CI") == "true":
             pytest.fail(str(why))
         pytest.skip(str(why))
-    return ensure_binaries([*COMPONENTS, "kubectl", *NODE_PROGRAMS])
+
+
+@pytest.fixture(scope="session")
+def service_binaries(binaries: Binaries) -> Binaries:
+    """Those, and what services on real nodes need."""
+    _require_system(services=True)
+    return ensure_binaries([*binaries.programs, *SERVICE_PROGRAMS])
 
 
 @pytest.fixture
@@ -39,13 +50,18 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def raise_stage(binaries: Binaries) -> Iterator[Callable[..., Stage]]:
-    """Start a cluster with these real nodes and our API. It is stopped and removed at the end, whatever happens."""
+def raise_stage(binaries: Binaries, request: pytest.FixtureRequest) -> Iterator[Callable[..., Stage]]:
+    """Start a cluster with these real nodes and our API. It is stopped and removed at the end, whatever happens.
+
+    With `services=True`, Services work on the nodes, by address and by name.
+    """
     raised: list[Stage] = []
 
-    def start(*nodes: str) -> Stage:
+    def start(*nodes: str, services: bool = False) -> Stage:
+        programs: Binaries = request.getfixturevalue("service_binaries") if services else binaries
         folder = Path(tempfile.mkdtemp(prefix="gpu-"))  # as short as `short_folder`
-        stage = Stage(Cluster(folder, binaries, Settings(components=COMPONENTS, nodes=nodes)), binaries)
+        settings = Settings(components=COMPONENTS, nodes=nodes, services=services)
+        stage = Stage(Cluster(folder, programs, settings), programs)
         raised.append(stage)
         _running.append(stage)
         stage.cluster.start()

@@ -32,6 +32,7 @@ class Stage:
         *,
         node: str | None = None,
         limits: dict[str, int] | None = None,
+        labels: dict[str, str] | None = None,
         **spec: Any,
     ) -> None:
         """Create a pod of one busybox container. `spec` is the rest of the pod's specification."""
@@ -39,7 +40,7 @@ class Stage:
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": labels or {}},
             # A first process ignores requests to end, so waiting for it would only take time.
             "spec": {"containers": [container], "nodeName": node, "terminationGracePeriodSeconds": 0, **spec},
         }

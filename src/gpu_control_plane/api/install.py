@@ -2,12 +2,17 @@
 
 Each CRD carries the release that installed it. A newer release's CRD, or one that somebody else installed, is left
 as it is, and the answer says so. NodeFeature belongs to Node Feature Discovery: ours only fills the gap without it.
+
+Run as `python -m gpu_control_plane.api.install`.
 """
 
 import asyncio
 import re
+import sys
 from pathlib import Path
 from typing import Any, ClassVar, Final
+
+import click
 
 from gpu_control_plane import __version__
 from gpu_control_plane.api import DEFINITIONS, nodefeature_definition
@@ -28,6 +33,11 @@ GENERATED_MARK: Final = "controller-gen.kubebuilder.io/version"
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-.]?(dev|a|alpha|b|beta|rc)[-.]?(\d+))?")
 _PAUSE: Final = 0.05
 _STAGES: Final = ("dev", "a", "b", "rc")
+_EXAMPLES: Final = """\b
+Examples:
+  python -m gpu_control_plane.api.install                 in a pod, or with $KUBECONFIG
+  python -m gpu_control_plane.api.install --take-over     also where another product installed them
+"""
 
 
 class NotEstablished(KubeError):
@@ -38,12 +48,29 @@ class _Namespace(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 
 
-def install_crds(kubeconfig: Path) -> list[str]:
+@click.command("install", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
+@click.option("--take-over", is_flag=True, help="Replace CRDs of the same name that another product installed.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+def command(*, kubeconfig: Path | None, take_over: bool, timeout: float) -> None:
+    """Put the CRDs of this release into a cluster, and return once the API server serves them.
+
+    Running it again is safe. What a newer release installed is left alone.
+    """
+    try:
+        sentences = install_crds(kubeconfig, take_over=take_over, timeout=timeout)
+    except KubeError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    click.echo("\n".join(sentences))
+
+
+def install_crds(kubeconfig: Path | None, *, take_over: bool = False, timeout: float = 30.0) -> list[str]:
     """Install the CRDs into the cluster of this kubeconfig; a sentence about each. For programs without a loop."""
 
     async def connect() -> list[str]:
         async with Client(load_config(kubeconfig)) as client:
-            return await install(client)
+            return await install(client, take_over=take_over, timeout=timeout)
 
     return asyncio.run(connect())
 
@@ -168,3 +195,7 @@ def _order(version: str) -> tuple[int, ...] | None:
     major, minor, patch, stage, number = match.groups()
     rank = _STAGES.index({"alpha": "a", "beta": "b"}.get(stage, stage)) if stage else len(_STAGES)
     return int(major), int(minor), int(patch), rank, int(number or 0)
+
+
+if __name__ == "__main__":
+    command()

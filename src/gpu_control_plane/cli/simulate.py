@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpu_control_plane.cli import options
 from gpu_control_plane.cli.options import cluster_name
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def command() -> None:
 @command.command("nodes")
 @_cluster
 @click.option("--count", type=click.IntRange(1, 5000), default=1, show_default=True, help="Nodes to have.")
-@click.option("--profile", default="H200-141", show_default=True, help="Model of the cards.")
-@click.option("--cards", type=int, default=8, show_default=True, help="Cards in each node.")
+@options.profile(help="Model of the cards.")
+@options.cards(help="Cards in each node.")
 @click.option("--prefix", default="gpu", show_default=True, help="Nodes are called PREFIX-1, PREFIX-2 and so on.")
 def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) -> None:
     """Add simulated GPU nodes. Those that exist stay as they are.

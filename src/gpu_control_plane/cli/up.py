@@ -2,23 +2,40 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gpu_control_plane.cli.options import cluster_name
+from gpu_control_plane.cli import options
+
+if TYPE_CHECKING:
+    from gpu_control_plane.agent.backends.hardware import Machine
 
 _EXAMPLES = """\b
 Examples:
   kubectl gpu up                          a control plane and three simulated nodes
   kubectl gpu up --nodes 50               more nodes; those that exist stay
+  kubectl gpu up --real-node --cards 2    a node that runs containers, with two simulated cards (Linux, root)
   kubectl gpu up --bare                   Kubernetes and the API only, to run your own build of a controller
   kubectl gpu up --name second --port 6443  another cluster, at a port of your choice
 """
 
 
 @click.command("up", short_help="Start the local cluster.", epilog=_EXAMPLES)
-@cluster_name
-@click.option("--nodes", type=click.IntRange(0, 5000), default=3, show_default=True, help="Simulated nodes to have.")
+@options.cluster_name
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 5000),
+    help="Simulated nodes to have.  [default: 3, and none beside real ones]",
+)
+@click.option(
+    "--real-node",
+    "real_nodes",
+    count=True,
+    help="Have a real node, with kubelet, containers, services and DNS; repeat it for more. Needs Linux and root.",
+)
+@options.profile(help="Model of the simulated cards in real nodes.")
+@options.cards(help="Simulated cards in each real node.")
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Port of the API server on 127.0.0.1.  [default: a free one]"
 )
@@ -30,24 +47,41 @@ Examples:
     help="Seconds to wait for each component.",
 )
 @click.option("--bare", is_flag=True, help="Only Kubernetes and the GPU API: without our controller and agents.")
-def command(*, name: str, nodes: int, port: int | None, timeout: float, bare: bool) -> None:
+def command(
+    *,
+    name: str,
+    nodes: int | None,
+    real_nodes: int,
+    profile: str,
+    cards: int,
+    port: int | None,
+    timeout: float,
+    bare: bool,
+) -> None:
     """Start a real Kubernetes control plane on this machine, with the GPU API, our controller and simulated agents.
 
-    Nothing needs root and nothing outside your home folder is touched, your kubeconfig included. Programs that are
-    missing are downloaded, or built when no download host can be reached (5 to 10 minutes, once).
+    Nothing needs root and nothing outside your home folder is touched, your kubeconfig included; only real nodes do,
+    as containers need it. Programs that are missing are downloaded, or built when no download host can be reached
+    (5 to 10 minutes, once).
 
     Running it again is safe: it starts what is down and keeps what is there.
     """
-    from gpu_control_plane.cli.processes import COMPANIONS  # noqa: PLC0415
+    from gpu_control_plane.agent.backends.hardware import new_machine  # noqa: PLC0415
+    from gpu_control_plane.cli.processes import companions  # noqa: PLC0415
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
     from gpu_control_plane.cli.summary import show_summary  # noqa: PLC0415
+    from gpu_control_plane.local.folders import cluster_folder  # noqa: PLC0415
     from gpu_control_plane.local.lifecycle import Wish, bring_up, run_beside, stop_beside  # noqa: PLC0415
     from gpu_control_plane.local.status import cluster_status  # noqa: PLC0415
 
-    wish = Wish(name=name, nodes=nodes, port=port, timeout=timeout)
+    machine = new_machine(profile, cards)
+    wish = Wish(name=name, nodes=nodes, real_nodes=real_nodes, port=port, timeout=timeout)
     progress = Screen(sys.stderr)
     result = bring_up(wish, progress, _install_api)
-    for companion in COMPANIONS:
+    if result.real_nodes:
+        with progress.step(f"Giving cards to {', '.join(result.real_nodes)}"):
+            _install_cards(cluster_folder(name) / "kubeconfig", [*result.real_nodes], machine)
+    for companion in companions(result.real_nodes):
         if bare:
             stop_beside(name, companion.name)
             continue
@@ -65,3 +99,16 @@ def _install_api(kubeconfig: Path) -> list[str]:
     from gpu_control_plane.api.install import install_crds  # noqa: PLC0415
 
     return install_crds(kubeconfig)
+
+
+def _install_cards(kubeconfig: Path, nodes: list[str], machine: "Machine") -> None:
+    import asyncio  # noqa: PLC0415
+
+    from gpu_control_plane.agent.fleet.machines import install_cards  # noqa: PLC0415
+    from gpu_control_plane.kube import Client, load_config  # noqa: PLC0415
+
+    async def connected() -> None:
+        async with Client(load_config(kubeconfig)) as client:
+            await install_cards(client, nodes, machine)
+
+    asyncio.run(connected())

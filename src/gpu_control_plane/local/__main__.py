@@ -1,6 +1,7 @@
-"""`python -m gpu_control_plane.local [--node]`: have the local cluster's programs in the cache, with progress shown.
+"""`python -m gpu_control_plane.local [--node [--services]] [--chart]`: have the programs in the cache, with progress.
 
-With `--node` also those of a real node, where one can run.
+Those of a local cluster, with `--node` also those of a real node, where one can run, with `--services` those by which
+its pods reach services, too, with `--chart` also those that the tests of the Helm chart run.
 """
 
 import sys
@@ -8,17 +9,20 @@ import sys
 from gpu_control_plane.local import Component, LocalError, ensure_binaries
 from gpu_control_plane.local.node.requirements import NodeImpossible, system_programs
 from gpu_control_plane.local.progress import Lines
-from gpu_control_plane.local.versions import NODE_PROGRAMS
+from gpu_control_plane.local.versions import NODE_PROGRAMS, SERVICE_PROGRAMS, TEST_RELEASES
 
 
 def main(arguments: list[str]) -> int:
     programs, progress = [*Component, "kubectl"], Lines(sys.stderr)
     if "--node" in arguments:
         try:
-            system_programs()
-            programs += NODE_PROGRAMS
+            services = "--services" in arguments
+            system_programs(services=services)
+            programs += [*NODE_PROGRAMS, *(SERVICE_PROGRAMS if services else ())]
         except NodeImpossible as why:
             progress.note(f"Leaving out the programs of a real node. {why}")
+    if "--chart" in arguments:
+        programs += [program for release in TEST_RELEASES for program in release.programs]
     try:
         ensure_binaries(programs, progress)
     except LocalError as error:

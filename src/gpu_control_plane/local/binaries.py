@@ -13,7 +13,7 @@ from gpu_control_plane.local.programs import Binaries, Binary
 from gpu_control_plane.local.progress import Lines, Progress
 from gpu_control_plane.local.releases import Origins, artefact, origins
 from gpu_control_plane.local.store import Store
-from gpu_control_plane.local.versions import NODE_PROGRAMS, Release, release_of
+from gpu_control_plane.local.versions import NODE_PROGRAMS, SERVICE_PROGRAMS, Release, release_of
 
 
 def ensure_binaries(
@@ -95,7 +95,7 @@ class _Search:
             for result in gobuild.build(release, partial, self._store, step, self._environ):
                 self._store.keep(result, release, result.name)
         for program in release.programs:
-            if self._platform.os == "linux" or program not in NODE_PROGRAMS:
+            if self._platform.os == "linux" or program not in (*NODE_PROGRAMS, *SERVICE_PROGRAMS):
                 self._store.link(release, program, release.name)
 
 

@@ -23,6 +23,7 @@ from gpu_control_plane.local.components import (
     FIELDS,
     FRONT_PROXY,
     HEALTH,
+    SERVICE_CIDR,
     Component,
     Identities,
     Plan,
@@ -75,7 +76,7 @@ class Cluster:
         self._lock: int | None = None
         self._plan: Plan | None = None
         self._access: Access | None = None
-        self.nodes = RealNodes(self.folder / NODES_FOLDER, self.settings.nodes, binaries)
+        self.nodes = RealNodes(self.folder / NODES_FOLDER, self.settings, binaries)
 
     @property
     def server(self) -> str:
@@ -204,23 +205,26 @@ class Cluster:
         for part in ("etcd", "logs", "pki"):
             (self.folder / part).mkdir(exist_ok=True, mode=0o700)
         self._lock = _own(self.folder)
-        gateway = self.nodes.claim()
+        network = self.nodes.claim()
+        gateway = network.gateway if network else None
+        services = network.ranges.services if network else SERVICE_CIDR
         self._plan = Plan(
             folder=self.folder,
             settings=self.settings,
             ports=_choose_ports(self.folder, self.settings.port),
-            identities=self._identify(gateway),
+            identities=self._identify(gateway, services),
             gateway=gateway,
+            service_cidr=services,
         )
         self._access = None
         self._write_addresses()
 
-    def _identify(self, gateway: str | None) -> Identities:
+    def _identify(self, gateway: str | None, services: str) -> Identities:
         authority = Authority(self.folder / "pki")
         front_proxy = Authority(self.folder / "pki" / "front-proxy")
         service = "kubernetes.default.svc"
         hosts = [LOOPBACK, "localhost", "kubernetes", "kubernetes.default", service, f"{service}.cluster.local"]
-        hosts += [first_address(self.settings.service_cidr), *([gateway] if gateway else [])]
+        hosts += [first_address(services), *([gateway] if gateway else [])]
         for component in self.settings.components:
             if component in _USERS:
                 user, group = _USERS[component]

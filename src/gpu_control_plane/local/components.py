@@ -12,6 +12,8 @@ from gpu_control_plane.local.ports import LOOPBACK
 POD_CIDR = "10.244.0.0/16"
 SIMULATED_NODE_ANNOTATION = "kwok.x-k8s.io/node"
 SIMULATED_NODE_VALUE = "fake"
+SERVICE_CIDR = "10.96.0.0/16"
+"""Where no real nodes are, nothing answers at a service's address, and every cluster may have the same."""
 FRONT_PROXY = "front-proxy-client"
 
 
@@ -36,7 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Flags added after our own, so that they win."""
     nodes: tuple[str, ...] = ()
     """Names of real nodes, which need Linux, root and the programs of a node."""
-    service_cidr: str = "10.96.0.0/16"
+    services: bool = False
+    """Whether Services work on the real nodes, by address and by name: kube-proxy on each, and CoreDNS."""
     start_timeout: float = 60.0
 
 
@@ -105,6 +108,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     identities: Identities
     gateway: str | None = None
     """The address at which real nodes reach this machine; nothing where there are none."""
+    service_cidr: str = SERVICE_CIDR
 
     def kubeconfig(self, component: Component) -> Path:
         return self.folder / "pki" / f"{component}.kubeconfig"
@@ -162,7 +166,7 @@ def _apiserver(plan: Plan) -> list[str]:
         "--anonymous-auth=false",
         "--authorization-mode=Node,RBAC",
         "--allow-privileged=true",
-        f"--service-cluster-ip-range={plan.settings.service_cidr}",
+        f"--service-cluster-ip-range={plan.service_cidr}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={who.service_accounts.certificate}",
         f"--service-account-signing-key-file={who.service_accounts.key}",

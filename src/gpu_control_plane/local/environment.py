@@ -12,7 +12,12 @@ from gpu_control_plane.local.versions import minor_in, release_of, version_in
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 
-_QUESTIONS = {"kubectl": ["version", "--client"], "containerd-shim-runc-v2": ["-v"]}
+_QUESTIONS = {
+    "kubectl": ["version", "--client"],
+    "containerd-shim-runc-v2": ["-v"],
+    "helm": ["version", "--short"],
+    "kubeconform": ["-v"],
+}
 
 
 def named_by_environment(program: str, environ: Mapping[str, str], progress: Progress) -> tuple[Path, str] | None:

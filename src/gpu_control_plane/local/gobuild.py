@@ -18,7 +18,7 @@ from gpu_control_plane.local.disk import free_bytes
 from gpu_control_plane.local.errors import BuildFailed, LocalError, NoSpace
 from gpu_control_plane.local.progress import Step, megabytes
 from gpu_control_plane.local.store import Store
-from gpu_control_plane.local.versions import CONTAINERD, ETCD, KUBERNETES, KWOK, Release
+from gpu_control_plane.local.versions import CONTAINERD, COREDNS, ETCD, HELM, KUBECONFORM, KUBERNETES, KWOK, Release
 
 GO_VARIABLE = "GPU_CONTROL_PLANE_GO"
 
@@ -48,6 +48,13 @@ RECIPES = {
         packages=tuple(f"{_CONTAINERD_MODULE}/cmd/{program}" for program in CONTAINERD.programs),
         room=1_000_000_000,
         stamp=f"{_CONTAINERD_MODULE}/version.Version",
+    ),
+    COREDNS: Recipe(packages=(".",), room=600_000_000),
+    HELM: Recipe(
+        packages=("helm.sh/helm/v3/cmd/helm",), room=1_500_000_000, stamp="helm.sh/helm/v3/internal/version.version"
+    ),
+    KUBECONFORM: Recipe(
+        packages=("github.com/yannh/kubeconform/cmd/kubeconform",), room=200_000_000, stamp="main.version"
     ),
 }
 

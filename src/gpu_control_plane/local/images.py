@@ -16,6 +16,7 @@ from gpu_control_plane.local.platforms import Platform, this_platform
 
 BUSYBOX = "localhost/busybox:local"
 PAUSE = "localhost/pause:local"
+COREDNS = "localhost/coredns:local"
 _PROGRAM = "bin/busybox"
 _PATH = "PATH=/bin:/usr/bin:/sbin:/usr/sbin"
 
@@ -39,6 +40,12 @@ def busybox_images(busybox: Path) -> list[Image]:
         Image(name=BUSYBOX, layer=layer, command=("sh",)),
         Image(name=PAUSE, layer=layer, command=("sleep", "infinity")),
     ]
+
+
+def coredns_image(program: Path) -> Image:
+    """A DNS server, and nothing else."""
+    layer = root_file_system({"bin/coredns": program.read_bytes()}, folders=("etc", "proc", "tmp"))
+    return Image(name=COREDNS, layer=layer, command=("/bin/coredns",))
 
 
 def root_file_system(

@@ -21,7 +21,8 @@ from gpu_control_plane.local.folders import cluster_folder
 from gpu_control_plane.local.identity import ProcessIdentity, identify, is_alive
 from gpu_control_plane.local.kubectl import link_kubectl
 from gpu_control_plane.local.locks import exclusive, owner
-from gpu_control_plane.local.node.fleet import NODES_FOLDER, clear_nodes
+from gpu_control_plane.local.node.fleet import NODES_FOLDER, clear_nodes, node_shortcuts
+from gpu_control_plane.local.node.requirements import system_programs
 from gpu_control_plane.local.nodes import add_simulated_nodes
 from gpu_control_plane.local.ports import require_free
 from gpu_control_plane.local.progress import Progress, seconds
@@ -31,15 +32,19 @@ from gpu_control_plane.local.record import (
     Phase,
     Record,
     is_cluster_folder,
+    read_order,
     read_record,
     remove_record,
     write_order,
     write_record,
 )
 from gpu_control_plane.local.status import admin_access, port_of
+from gpu_control_plane.local.versions import NODE_PROGRAMS, SERVICE_PROGRAMS
 
 _POLL = 0.05
 _STOP_PATIENCE = 40.0
+_USUAL_NODES = 3
+_ON_NODES = (*NODE_PROGRAMS, *SERVICE_PROGRAMS)
 
 type InstallApi = Callable[[Path], list[str]]
 """Installs our CRDs into the cluster of a kubeconfig and names them."""
@@ -49,7 +54,9 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What a person asks for with `up`."""
 
     name: str = "gpu"
-    nodes: int = 3
+    nodes: int | None = None
+    """Simulated nodes to have; a few, unless the cluster has real ones, where nothing is said."""
+    real_nodes: int = 0
     port: int | None = None
     timeout: float = 120.0
 
@@ -58,6 +65,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What `up` found and did."""
 
     was_running: bool
+    real_nodes: dict[str, Path] = {}
+    """Every real node the cluster has, and a short way to its folder."""
     resources: tuple[str, ...]
 
 
@@ -70,10 +79,12 @@ def bring_up(wish: Wish, progress: Progress, install_api: InstallApi) -> Result:
         link_kubectl(ensure_binaries(["kubectl"], progress).path("kubectl"))
         with progress.step("Installing the GPU API"):
             resources = install_api(folder / "kubeconfig")
-        if wish.nodes:
-            with progress.step(f"Adding {wish.nodes} simulated nodes") as step:
-                add_simulated_nodes(admin_access(folder), port_of(record), wish.nodes, step)
-    return Result(was_running=running is not None, resources=tuple(resources))
+        real = node_shortcuts(folder / NODES_FOLDER, _real_nodes(folder))
+        usual = 0 if real else _USUAL_NODES
+        if count := usual if wish.nodes is None else wish.nodes:
+            with progress.step(f"Adding {count} simulated nodes") as step:
+                add_simulated_nodes(admin_access(folder), port_of(record), count, step)
+    return Result(was_running=running is not None, real_nodes=real, resources=tuple(resources))
 
 
 def bring_down(name: str, progress: Progress, *, keep_data: bool = False) -> bool:
@@ -138,8 +149,12 @@ def _already_running(folder: Path, progress: Progress) -> Record | None:
 def _start(folder: Path, wish: Wish, progress: Progress) -> Record:
     if wish.port is not None:
         require_free(wish.port, "API server")
-    binaries = ensure_binaries(Component, progress)
-    settings = Settings(name=wish.name, port=wish.port, start_timeout=wish.timeout)
+    # None are taken away: a cluster whose data was kept comes back with the nodes it had.
+    nodes = tuple(f"real-{number}" for number in range(1, max(wish.real_nodes, len(_real_nodes(folder))) + 1))
+    if nodes:
+        system_programs(services=True)
+    binaries = ensure_binaries([*Component, *(_ON_NODES if nodes else ())], progress)
+    settings = Settings(name=wish.name, port=wish.port, nodes=nodes, services=bool(nodes), start_timeout=wish.timeout)
     require_room(folder)
     remove_record(folder)
     write_order(folder, Order(settings=settings, binaries=binaries))
@@ -148,7 +163,10 @@ def _start(folder: Path, wish: Wish, progress: Progress) -> Record:
         for component in settings.components:
             with progress.step(f"Starting {component} {binaries[component].version}"):
                 _wait_for_component(folder, component, supervisor, wish.timeout)
-        return _wait_for_phase(folder, supervisor, wish.timeout)
+        if not nodes:
+            return _wait_for_phase(folder, supervisor, wish.timeout)
+        with progress.step(f"Starting {', '.join(nodes)} with kubelet, containerd, kube-proxy and CoreDNS"):
+            return _wait_for_phase(folder, supervisor, wish.timeout)
     except BaseException:
         if supervisor.process:
             _stop(supervisor.process)
@@ -162,6 +180,11 @@ def _mend(folder: Path, record: Record, wish: Wish, progress: Progress) -> Recor
             f"The cluster {wish.name} already runs at {record.server}. To move it to port {wish.port}, stop it with"
             f" `kubectl gpu down --name {wish.name} --keep-data` first."
         )
+    if wish.real_nodes > len(_real_nodes(folder)):
+        raise LocalError(
+            f"The cluster {wish.name} already runs, and gets real nodes only when it starts. Stop it with"
+            f" `kubectl gpu down --name {wish.name} --keep-data`, and try again: its objects are kept."
+        )
     os.kill(record.supervisor.pid, signal.SIGUSR1)
     supervisor = DetachedSupervisor(folder, record.supervisor)
     for component in record.components:
@@ -171,7 +194,15 @@ def _mend(folder: Path, record: Record, wish: Wish, progress: Progress) -> Recor
     return _wait_for_phase(folder, supervisor, wish.timeout)
 
 
-def _wait_for_component(folder: Path, component: Component, supervisor: DetachedSupervisor, timeout: float) -> Record:
+def _real_nodes(folder: Path) -> tuple[str, ...]:
+    """The real nodes that the cluster was last started with."""
+    try:
+        return read_order(folder).settings.nodes
+    except (FileNotFoundError, msgspec.DecodeError):
+        return ()
+
+
+def _wait_for_component(folder: Path, component: str, supervisor: DetachedSupervisor, timeout: float) -> Record:
     def ready(record: Record) -> bool:
         return any(each.name == component and each.phase is ComponentPhase.RUNNING for each in record.components)
 

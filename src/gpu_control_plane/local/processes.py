@@ -4,12 +4,14 @@ Linux ties a child's life to the *thread* that started it, not to the process, s
 started by one thread that lives as long as the process does. Callers may come and go on any thread.
 """
 
+import contextlib
 import os
 import queue
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache
@@ -19,6 +21,7 @@ from typing import IO
 from gpu_control_plane.local import tether
 
 _NO_LIFELINE = -1
+_POLL = 0.01
 
 
 def spawn(
@@ -60,6 +63,15 @@ def await_end(process: subprocess.Popen[bytes], patience: float) -> None:
     except subprocess.TimeoutExpired:
         send(process, signal.SIGKILL)
         process.wait()
+
+
+def await_group_end(process: subprocess.Popen[bytes], patience: float) -> None:
+    """Wait for whatever a child that is gone has left in its group: killed with it, but not yet dead."""
+    deadline = time.monotonic() + patience
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < deadline:
+            os.killpg(process.pid, 0)
+            time.sleep(_POLL)
 
 
 def send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gpu_control_plane.local.companions import CompanionRecord
-from gpu_control_plane.local.components import Component, Settings
+from gpu_control_plane.local.components import Health, Settings
 from gpu_control_plane.local.credentials import write_private
 from gpu_control_plane.local.errors import StateUnreadable
 from gpu_control_plane.local.identity import ProcessIdentity
@@ -34,10 +34,13 @@ class ComponentPhase(enum.StrEnum):
 
 
 class ComponentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    name: Component
+    name: str
+    """Of a node's program, `node/program`."""
     version: str
     address: str
     log: Path
+    health: Health | None = None
+    """How to ask it whether it is well; what cannot be asked is well while it runs."""
     phase: ComponentPhase = ComponentPhase.STARTING
     process: ProcessIdentity | None = None
     since: datetime | None = None

@@ -10,7 +10,6 @@ import msgspec
 from gpu_control_plane import __version__
 from gpu_control_plane.local.access import Access
 from gpu_control_plane.local.companions import CompanionRecord
-from gpu_control_plane.local.components import HEALTH
 from gpu_control_plane.local.credentials import KeyPair
 from gpu_control_plane.local.folders import cluster_folder
 from gpu_control_plane.local.identity import is_alive
@@ -112,13 +111,11 @@ def port_of(record: Record) -> int:
 
 def _component(record: ComponentRecord, access: Access | None) -> ComponentStatus:
     alive = access is not None and is_alive(record.process)
-    health = HEALTH[record.name]
-    port = int(record.address.rpartition(":")[2] or 0)
     state = record.phase if alive or record.phase is ComponentPhase.RESTARTING else ComponentPhase.STOPPED
     return ComponentStatus(
         name=record.name,
         state=state if access else ComponentPhase.STOPPED,
-        ready=alive and access is not None and access.healthy(port, health.path, secure=health.secure),
+        ready=alive and access is not None and _answers(record, access),
         version=record.version,
         address=record.address,
         pid=record.process.pid if alive and record.process else None,
@@ -127,6 +124,13 @@ def _component(record: ComponentRecord, access: Access | None) -> ComponentStatu
         last_exit=record.last_exit,
         log=str(record.log),
     )
+
+
+def _answers(record: ComponentRecord, access: Access) -> bool:
+    if record.health is None:
+        return record.phase is ComponentPhase.RUNNING
+    host, _, port = record.address.rpartition(":")
+    return access.healthy(int(port or 0), record.health.path, secure=record.health.secure, host=host)
 
 
 def _companion(record: CompanionRecord) -> ComponentStatus:

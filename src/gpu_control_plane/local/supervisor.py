@@ -21,10 +21,9 @@ from msgspec.structs import replace
 
 from gpu_control_plane.local.cluster import Cluster
 from gpu_control_plane.local.companions import CompanionRecord, Companions
-from gpu_control_plane.local.components import Component
 from gpu_control_plane.local.errors import LocalError
 from gpu_control_plane.local.identity import identify
-from gpu_control_plane.local.ports import LOOPBACK
+from gpu_control_plane.local.parts import ComponentPart, Part
 from gpu_control_plane.local.processes import describe_exit
 from gpu_control_plane.local.progress import Step
 from gpu_control_plane.local.record import (
@@ -51,8 +50,12 @@ class Supervisor:
         self._folder = folder
         self._order = order
         self._cluster = Cluster(folder, order.binaries, order.settings, progress=self)
-        self._history = {component: Restarts() for component in order.settings.components}
-        self._components: dict[Component, ComponentRecord] = {}
+        self._control_plane = [
+            ComponentPart(self._cluster, component, order.binaries[component].version)
+            for component in order.settings.components
+        ]
+        self._history: dict[str, Restarts] = {}
+        self._components: dict[str, ComponentRecord] = {}
         self._companions = Companions(folder)
         self._companion_records: tuple[CompanionRecord, ...] = ()
         self._stopping = False
@@ -111,8 +114,8 @@ class Supervisor:
     def _look_after(self) -> None:
         now = time.monotonic()
         hurry, self._hurry = self._hurry, False
-        for component, history in self._history.items():
-            self._history[component] = self._restart_if_due(component, history, now, hurry=hurry)
+        for part in self._parts():
+            self._history[part.name] = self._restart_if_due(part, now, hurry=hurry)
         self._companion_records = self._companions.tend(hurry=hurry)
         self._observe()
         settled = all(record.phase is ComponentPhase.RUNNING for record in self._components.values()) and all(
@@ -120,51 +123,49 @@ class Supervisor:
         )
         self._news.wait(_QUIET_CHECK if settled else _BUSY_CHECK)
 
-    def _restart_if_due(self, component: Component, history: Restarts, now: float, *, hurry: bool) -> Restarts:
-        code = self._cluster.exit_code(component)
+    def _parts(self) -> list[Part]:
+        """What there is to look after, in the order of starting; nodes join when the control plane is there."""
+        return [*self._control_plane, *self._cluster.nodes.programs]
+
+    def _restart_if_due(self, part: Part, now: float, *, hurry: bool) -> Restarts:
+        history = self._history.get(part.name, Restarts())
+        code = part.exit_code
         if code is None:
             return history
         if history.next_at is None:
             how = describe_exit(code)
-            _logger.warning("%s ended: %s", component, how)
-            self._components[component] = replace(self._components[component], last_exit=how)
+            _logger.warning("%s ended: %s", part.name, how)
+            self._components[part.name] = replace(self._components[part.name], last_exit=how)
             history = history.died(now)
         if hurry:
             history = history.hurried(now)
         if history.due(now):
-            _logger.info("starting %s again", component)
-            self._cluster.launch(component)
+            _logger.info("starting %s again", part.name)
+            try:
+                part.launch()
+            except LocalError as error:  # such as a program whose machine is down, and is next in turn
+                _logger.error("%s", error)  # noqa: TRY400
             history = history.launched(now)
         return history
 
     def _observe(self) -> None:
-        for component in self._order.settings.components:
-            old = self._components.get(component) or self._first_record(component)
-            self._components[component] = self._observed(component, old)
+        for part in self._parts():
+            old = self._components.get(part.name) or _first_record(part)
+            self._components[part.name] = self._observed(part, old)
         self._write(server=self._cluster.server)
 
-    def _first_record(self, component: Component) -> ComponentRecord:
-        return ComponentRecord(
-            name=component,
-            version=self._order.binaries[component].version,
-            address="",
-            log=self._cluster.log(component),
-        )
-
-    def _observed(self, component: Component, old: ComponentRecord) -> ComponentRecord:
-        address = f"{LOOPBACK}:{self._cluster.plan.ports.of(component)}"
-        restarts = self._history[component].total
-        pid = self._cluster.pid(component)
-        process = identify(pid) if pid else None
+    def _observed(self, part: Part, old: ComponentRecord) -> ComponentRecord:
+        restarts = self._history.get(part.name, Restarts()).total
+        process = identify(part.pid) if part.pid else None
         if process is None:
             phase = ComponentPhase.STARTING if restarts == 0 and old.process is None else ComponentPhase.RESTARTING
-            return replace(old, phase=phase, address=address, process=None, since=None, restarts=restarts)
+            return replace(old, phase=phase, address=part.address, process=None, since=None, restarts=restarts)
         if process != old.process:
             old = replace(old, phase=ComponentPhase.STARTING, process=process, since=_now(), took=None)
-        if old.phase is not ComponentPhase.RUNNING and self._cluster.healthy(component):
+        if old.phase is not ComponentPhase.RUNNING and part.healthy():
             took = (_now() - old.since).total_seconds() if old.since else None
             old = replace(old, phase=ComponentPhase.RUNNING, took=took)
-        return replace(old, address=address, restarts=restarts)
+        return replace(old, address=part.address, restarts=restarts)
 
     def _write(self, **changes: object) -> None:
         components = tuple(self._components.values())
@@ -205,6 +206,10 @@ class _Signals:
 
 class _Stopped(Exception):
     """A signal came while the cluster was still starting."""
+
+
+def _first_record(part: Part) -> ComponentRecord:
+    return ComponentRecord(name=part.name, version=part.version, address="", log=part.log, health=part.health)
 
 
 def _now() -> datetime:

@@ -34,23 +34,31 @@ class Minor(NamedTuple):
 KUBERNETES = Release(
     name="kubernetes",
     version="v1.36.3",
-    programs=("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"),
+    programs=("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet", "kube-proxy"),
 )
 ETCD = Release(name="etcd", version="v3.7.3", programs=("etcd",))
 KWOK = Release(name="kwok", version="v0.8.0", programs=("kwok",))
 CONTAINERD = Release(name="containerd", version="v2.4.2", programs=("containerd", "containerd-shim-runc-v2", "ctr"))
+COREDNS = Release(name="coredns", version="v1.13.1", programs=("coredns",))
 
-RELEASES = (KUBERNETES, ETCD, KWOK, CONTAINERD)
+HELM = Release(name="helm", version="v3.22.0", programs=("helm",))
+KUBECONFORM = Release(name="kubeconform", version="v0.8.0", programs=("kubeconform",))
+
+RELEASES = (KUBERNETES, ETCD, KWOK, CONTAINERD, COREDNS)
+TEST_RELEASES = (HELM, KUBECONFORM)
+"""What only the tests of the Helm chart run; no cluster needs them."""
 
 NODE_PROGRAMS = (*CONTAINERD.programs, "kubelet")
 """What only a real node needs, and only Linux has: nobody else is asked to fetch them."""
+SERVICE_PROGRAMS = (*COREDNS.programs, "kube-proxy")
+"""What real nodes need on top of that to have Services and their names."""
 
 _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.\d+[-+.0-9A-Za-z]*")
 
 
 def release_of(program: str) -> Release:
     """The release a program belongs to."""
-    for release in RELEASES:
+    for release in (*RELEASES, *TEST_RELEASES):
         if program in release.programs:
             return release
     known = ", ".join(program for release in RELEASES for program in release.programs)

@@ -17,7 +17,7 @@ from e2e.stage import Stage
 from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, card_uuid, new_machine, write_machine
 from gpu_control_plane.api.gpunodestate import Assignment
 from gpu_control_plane.api.identity import inventory_id
-from gpu_control_plane.local.ports import free_port
+from gpu_control_plane.local.ports import free_port, is_free
 from unit.local.patience import until
 
 PREFIX = "gpu.deckhouse.io"
@@ -122,7 +122,8 @@ class AgentScene:
         return found.split()
 
     def metrics(self) -> str:
-        """Everything the agent measures."""
+        """Everything the agent measures. One that has just been started is given the time to answer."""
+        until(lambda: not is_free(self._port))
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=5) as answer:
             text: str = answer.read().decode()
         return text
@@ -131,11 +132,11 @@ class AgentScene:
         """The sum of a metric of the agent over all labels."""
         return sum(_values(self.metrics(), (f"{name} ", f"{name}{{")))
 
-    def writes(self) -> float:
-        """Requests of the agent that changed something, so far."""
+    def writes(self) -> list[str]:
+        """The agent's requests that changed something, by kind, with their numbers so far."""
         reads = ('verb="get"', 'verb="list"', 'verb="watch"')
-        lines = [line for line in self.metrics().splitlines() if not any(read in line for read in reads)]
-        return sum(_values("\n".join(lines), ("kube_api_requests_total{",)))
+        counted = [line for line in self.metrics().splitlines() if line.startswith("kube_api_requests_total{")]
+        return [line for line in counted if not any(read in line for read in reads)]
 
     def wait_offered(self, resource: str, count: int, within: float = 30) -> None:
         """Until the scheduler may hand out so many."""

@@ -88,4 +88,6 @@ def _control_groups(interface: str) -> list[Path]:
 
 
 def _interfaces(interface: str) -> list[Path]:
-    return [path for path in Path("/sys/class/net").iterdir() if path.name == interface]
+    """What this machine has of a node's network: its cable to the hub, to which the node has one, too."""
+    cable = interface.partition("-")[0]
+    return [path for path in Path("/sys/class/net").iterdir() if path.name in (cable, interface)]

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from gpu_control_plane.local.platforms import Platform
-from gpu_control_plane.local.versions import CONTAINERD, ETCD, KUBERNETES, KWOK
+from gpu_control_plane.local.versions import CONTAINERD, COREDNS, ETCD, KUBERNETES, KWOK
 
 
 class ReleaseHost:
@@ -29,6 +29,7 @@ class ReleaseHost:
         self._publish_etcd(platform)
         self._publish_kwok(platform)
         self._publish_containerd(platform)
+        self._publish_coredns(platform)
 
     def environ(self, cache: Path) -> dict[str, str]:
         """An environment in which everything comes from here."""
@@ -71,6 +72,13 @@ class ReleaseHost:
         )
         self.files[f"{folder}/{name}"] = archive
         self.files[f"{folder}/{name}.sha256sum"] = f"{digest(archive)}  {name}\n".encode()
+
+    def _publish_coredns(self, platform: Platform) -> None:
+        folder = f"/coredns/coredns/releases/download/{COREDNS.version}"
+        name = f"coredns_{COREDNS.version.removeprefix('v')}_{platform.os}_{platform.arch}.tgz"
+        archive = _tar({"coredns": content_of("coredns")})
+        self.files[f"{folder}/{name}"] = archive
+        self.files[f"{folder}/{name}.sha256"] = f"{digest(archive)}  {name}\n".encode()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from gpu_control_plane.local.binaries import ensure_binaries
 from gpu_control_plane.local.errors import BinaryUnavailable, ChecksumMismatch
 from gpu_control_plane.local.platforms import Platform, this_platform
 from gpu_control_plane.local.releases import Origins, artefact
-from gpu_control_plane.local.versions import CONTAINERD, ETCD, KUBERNETES, KWOK, RELEASES
+from gpu_control_plane.local.versions import CONTAINERD, COREDNS, ETCD, HELM, KUBECONFORM, KUBERNETES, KWOK, RELEASES
 from unit.local.notebook import Notebook
 from unit.local.release_host import ReleaseHost, content_of, release_host
 
@@ -94,13 +94,19 @@ def test_only_what_is_published_is_looked_for() -> None:
 
 def test_official_addresses() -> None:
     linux = Platform("linux", "amd64")
-    found = {program: artefact(program, linux, Origins()) for program in ("kubelet", "etcd", "kwok", "ctr")}
+    programs = ("kubelet", "etcd", "kwok", "ctr", "coredns", "helm", "kubeconform")
+    found = {program: artefact(program, linux, Origins()) for program in programs}
     assert {program: published.url for program, published in found.items() if published} == {
         "kubelet": f"https://dl.k8s.io/{KUBERNETES.version}/bin/linux/amd64/kubelet",
         "etcd": f"https://github.com/etcd-io/etcd/releases/download/{ETCD.version}/etcd-{ETCD.version}-linux-amd64.tar.gz",
         "kwok": f"https://github.com/kubernetes-sigs/kwok/releases/download/{KWOK.version}/kwok-linux-amd64",
         "ctr": "https://github.com/containerd/containerd/releases/download"
         f"/{CONTAINERD.version}/containerd-{CONTAINERD.version[1:]}-linux-amd64.tar.gz",
+        "coredns": "https://github.com/coredns/coredns/releases/download"
+        f"/{COREDNS.version}/coredns_{COREDNS.version[1:]}_linux_amd64.tgz",
+        "helm": f"https://get.helm.sh/helm-{HELM.version}-linux-amd64.tar.gz",
+        "kubeconform": "https://github.com/yannh/kubeconform/releases/download"
+        f"/{KUBECONFORM.version}/kubeconform-linux-amd64.tar.gz",
     }
 
 

@@ -7,10 +7,14 @@ import pytest
 from gpu_control_plane.local.gobuild import RECIPES, module_folder
 from gpu_control_plane.local.versions import (
     CONTAINERD,
+    COREDNS,
     ETCD,
+    HELM,
+    KUBECONFORM,
     KUBERNETES,
     KWOK,
     RELEASES,
+    TEST_RELEASES,
     Release,
     minor_in,
     release_of,
@@ -22,16 +26,19 @@ MODULES = {
     ETCD: "go.etcd.io/etcd/server/v3",
     KWOK: "sigs.k8s.io/kwok",
     CONTAINERD: "github.com/containerd/containerd/v2",
+    COREDNS: "github.com/coredns/coredns",
+    HELM: "helm.sh/helm/v3",
+    KUBECONFORM: "github.com/yannh/kubeconform",
 }
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+@pytest.mark.parametrize("release", MODULES, ids=lambda release: release.name)
 def test_go_modules_pin_the_same_versions(release: Release) -> None:
     go_mod = (module_folder(release) / "go.mod").read_text()
     assert re.search(rf"^\s*(?:require )?{re.escape(MODULES[release])} {release.version}\b", go_mod, re.MULTILINE)
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+@pytest.mark.parametrize("release", MODULES, ids=lambda release: release.name)
 def test_go_modules_carry_checksums_of_what_they_pin(release: Release) -> None:
     go_sum = (module_folder(release) / "go.sum").read_text()
     assert f"{MODULES[release]} {release.version} h1:" in go_sum
@@ -44,7 +51,7 @@ def test_staging_modules_are_of_the_kubernetes_version() -> None:
 
 
 def test_every_release_can_be_built() -> None:
-    assert set(RECIPES) == set(RELEASES)
+    assert set(RECIPES) == {*RELEASES, *TEST_RELEASES} == set(MODULES)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +63,8 @@ def test_every_release_can_be_built() -> None:
         ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", "v0.8.0"),
         ("containerd github.com/containerd/containerd/v2 v2.4.2 abc\n", "v2.4.2"),
         ("containerd-shim-runc-v2:\n  Version:  v2.4.2\n  Revision: \n  Go version: go1.26.8\n", "v2.4.2"),
+        ("CoreDNS-1.13.1\nlinux/amd64, go1.26.8, \n", "v1.13.1"),
+        ("v3.22.0+gabcdef0\n", "v3.22.0+gabcdef0"),
         ("command not found", None),
         ("", None),
     ],

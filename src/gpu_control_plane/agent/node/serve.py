@@ -236,7 +236,8 @@ class NodeServer:
         else:
             await self._answer(plugin, paused)
             await self._announce(moment, available)
-        self._told(moment)
+        if not step.leaving:
+            self._told(moment)
         waits = (step.look_again, cut.retry, _SETTLING if moment.busy else None)
         return min((wait for wait in waits if wait is not None), default=None)
 

@@ -11,7 +11,8 @@ from gpu_control_plane.local.node.network import Attachment
 
 KUBELET_PORT = 10250
 KUBELET_HEALTH_PORT = 10248
-BRIDGE = "cni0"
+PROXY_HEALTH_PORT = 10256
+DOMAIN = "cluster.local"
 
 KERNEL = {
     "vm/overcommit_memory": "1",
@@ -37,6 +38,10 @@ class Layout(msgspec.Struct, frozen=True):
     @property
     def kubelet(self) -> Path:
         return self.folder / "kubelet"
+
+    @property
+    def kube_proxy(self) -> Path:
+        return self.folder / "kube-proxy"
 
     @property
     def containerd(self) -> Path:
@@ -70,6 +75,7 @@ class Layout(msgspec.Struct, frozen=True):
         return [
             *self.redirected.values(),
             self.containerd / "conf.d",
+            self.kube_proxy,
             self.cni / "net.d",
             self.logs / "pods",
             self.kernel,
@@ -109,19 +115,50 @@ imports = ["{layout.containerd / "conf.d"}/*.toml"]
 
 
 def pod_network(layout: Layout, attachment: Attachment) -> str:
-    """How pods are connected: a bridge in the node's own network, whose name is nobody else's concern."""
+    """How pods are connected: each with a cable of its own to the node, so that whatever a pod sends passes the node.
+
+    On a bridge, pods of one node would answer each other past it, and it could not turn a Service's answers back.
+    """
     addresses = {
         "type": "host-local",
         "dataDir": str(layout.run / "cni-addresses"),
         "ranges": [[{"subnet": attachment.pods}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
-    bridge = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "ipMasq": False, "ipam": addresses}
-    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}, indent=2)
+    cable = {"type": "ptp", "ipMasq": False, "ipam": addresses}
+    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [cable]}, indent=2)
+
+
+def proxy_config(layout: Layout, attachment: Attachment, *, name: str) -> str:
+    """kube-proxy's configuration: quick, and without a wish for any setting of the kernel."""
+    untouched = ("tcpEstablishedTimeout", "tcpCloseWaitTimeout", "udpTimeout", "udpStreamTimeout")
+    config = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "hostnameOverride": name,
+        "clientConnection": {"kubeconfig": str(layout.kube_proxy / "kubeconfig")},
+        "bindAddress": attachment.address,
+        "healthzBindAddress": f"{attachment.address}:{PROXY_HEALTH_PORT}",
+        "metricsBindAddress": "127.0.0.1:10249",
+        # Whoever is no pod, such as the API server, may find the answer come back another way than it asked.
+        "detectLocalMode": "ClusterCIDR",
+        "clusterCIDR": attachment.ranges.pods,
+        "nftables": {"minSyncPeriod": "100ms"},
+        "conntrack": {"maxPerCore": 0, "min": 0, **dict.fromkeys(untouched, "0s")},
+    }
+    return json.dumps(config, indent=2)
 
 
 def kubelet_config(
-    layout: Layout, attachment: Attachment, *, cgroup: str, authority: Path, serving: KeyPair, names: Path
+    layout: Layout,
+    attachment: Attachment,
+    *,
+    cgroup: str,
+    authority: Path,
+    serving: KeyPair,
+    names: Path,
+    dns: str | None = None,
 ) -> str:
     """The kubelet's configuration: quick to report, and never evicting, however full a developer's disk is."""
     never = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree")
@@ -147,12 +184,13 @@ def kubelet_config(
         "failCgroupV1": False,
         "failSwapOn": False,
         "makeIPTablesUtilChains": False,
-        "localStorageCapacityIsolation": False,
         "evictionHard": dict.fromkeys(never, "0%"),
         "imageGCHighThresholdPercent": 100,
         "nodeStatusUpdateFrequency": "1s",
         "podLogsDir": str(layout.logs / "pods"),
         "volumePluginDir": str(layout.kubelet / "volume-plugins"),
         "resolvConf": str(names),
+        "clusterDomain": DOMAIN,
+        "clusterDNS": [dns] if dns else [],
     }
     return json.dumps(config, indent=2)

@@ -1,34 +1,43 @@
 """The real nodes of one cluster, and the network that is theirs while they run."""
 
 import contextlib
+import ipaddress
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gpu_control_plane.local.access import Access
 from gpu_control_plane.local.certificates import Authority
-from gpu_control_plane.local.components import Plan
+from gpu_control_plane.local.components import Component, Plan, Settings
 from gpu_control_plane.local.errors import LocalError
-from gpu_control_plane.local.node.network import MOST_NODES, Network, leased_network
-from gpu_control_plane.local.node.real import RealNode, Surroundings, clear_leftovers
+from gpu_control_plane.local.node import dns
+from gpu_control_plane.local.node.hub import running_hub
+from gpu_control_plane.local.node.network import MOST_NODES, AddressesTaken, Network, last_network, leased_network
+from gpu_control_plane.local.node.program import NodeProgram
+from gpu_control_plane.local.node.real import RealNode, Services, Surroundings, clear_leftovers
 from gpu_control_plane.local.node.requirements import system_programs
+from gpu_control_plane.local.node.shortcut import shortcut
 from gpu_control_plane.local.programs import Binaries
 from gpu_control_plane.local.progress import Progress
-from gpu_control_plane.local.versions import NODE_PROGRAMS
+from gpu_control_plane.local.versions import NODE_PROGRAMS, SERVICE_PROGRAMS
 
 NODES_FOLDER = "nodes"
 _GROUP = "system:nodes"
+_PROXY = "system:kube-proxy"
+_DNS = 10  # by custom, the tenth service address
 
 
 class RealNodes(Mapping[str, RealNode]):
     """By name. Nodes exist from `start` to `stop`; their disks outlive them."""
 
-    def __init__(self, folder: Path, names: tuple[str, ...], binaries: Binaries) -> None:
+    def __init__(self, folder: Path, settings: Settings, binaries: Binaries) -> None:
         self._folder = folder
-        self._names = names
+        self._names = settings.nodes
+        self._settings = settings
         self._binaries = binaries
         self._nodes: dict[str, RealNode] = {}
         self._network: Network | None = None
+        self._hub = 0
         self._held = contextlib.ExitStack()
 
     def __getitem__(self, name: str) -> RealNode:
@@ -40,23 +49,33 @@ class RealNodes(Mapping[str, RealNode]):
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def claim(self) -> str | None:
-        """Make sure that nodes can run here, and take a network for them; the address this machine has in it."""
+    @property
+    def programs(self) -> list[NodeProgram]:
+        """All that runs for the nodes, in the order of starting."""
+        return [program for node in self._nodes.values() for program in node.programs]
+
+    def claim(self) -> Network | None:
+        """Make sure that nodes can run here, and take a network for them, from which no address leaves the machine."""
         if not self._names:
             clear_nodes(self._folder)
             return None
         if len(self._names) > MOST_NODES:
             raise LocalError(f"A cluster has at most {MOST_NODES} real nodes, and {len(self._names)} were asked for.")
-        missing = [program for program in NODE_PROGRAMS if program not in self._binaries.programs]
+        needed = [*NODE_PROGRAMS, *(SERVICE_PROGRAMS if self._settings.services else ())]
+        missing = [program for program in needed if program not in self._binaries.programs]
         if missing:
             raise LocalError(f"No binaries were given for {', '.join(missing)}. Ask ensure_binaries for them too.")
-        system_programs()
+        makers = {Component.CONTROLLER_MANAGER, Component.SCHEDULER}
+        if self._settings.services and not makers <= set(self._settings.components):
+            raise LocalError(f"Services need {' and '.join(sorted(makers))}. Name them among the components, too.")
+        system_programs(services=self._settings.services)
         self._folder.mkdir(exist_ok=True, mode=0o700)
         self._network = self._held.enter_context(leased_network(self._folder))
-        return self._network.gateway
+        self._hub = self._held.enter_context(running_hub(self._network))
+        return self._network
 
     def start(self, plan: Plan, access: Access, progress: Progress) -> None:
-        """Start every node, all at once, and return when all are ready."""
+        """Start every node, all at once, and return when all are ready, and their services, too."""
         if self._network is None:
             return
         if not self._nodes:
@@ -64,6 +83,10 @@ class RealNodes(Mapping[str, RealNode]):
         title = f"Starting the {'node' if len(self._nodes) == 1 else 'nodes'} {', '.join(self._nodes)}"
         with progress.step(title), ThreadPoolExecutor(len(self._nodes)) as threads:
             list(threads.map(RealNode.start, self._nodes.values()))
+        if self._settings.services:
+            with progress.step("Starting CoreDNS"):
+                dns.install(access, plan.ports.apiserver, _dns_address(plan), tuple(self._nodes))
+                dns.wait_for_answers(_dns_address(plan), self._settings.start_timeout)
 
     def stop(self) -> None:
         """Stop every node, whatever happens to the others, and give the network back."""
@@ -74,16 +97,21 @@ class RealNodes(Mapping[str, RealNode]):
 
     def _make(self, network: Network, plan: Plan, access: Access) -> dict[str, RealNode]:
         authority = Authority(plan.folder / "pki")
-        system = system_programs()
+        system = system_programs(services=self._settings.services)
+        services = None
+        if self._settings.services:
+            services = Services(dns=_dns_address(plan), proxy=authority.client("kube-proxy", _PROXY))
         nodes = {}
         for index, name in enumerate(self._names):
-            attachment = network.attachment(index, plan.settings.service_cidr)
+            attachment = network.attachment(index)
             surroundings = Surroundings(
                 server=f"https://{network.gateway}:{plan.ports.apiserver}",
                 authority=authority.pair.certificate,
                 client=authority.client(f"node-{name}", f"system:node:{name}", _GROUP),
                 serving=authority.server(f"kubelet-{name}", [attachment.address, name]),
                 attachment=attachment,
+                hub=self._hub,
+                services=services,
                 access=access,
                 port=plan.ports.apiserver,
                 timeout=plan.settings.start_timeout,
@@ -92,9 +120,23 @@ class RealNodes(Mapping[str, RealNode]):
         return nodes
 
 
+def node_shortcuts(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
+    """Short ways to the folders of the nodes of a running cluster, by name."""
+    network = last_network(folder)
+    if network is None:
+        return {}
+    return {name: shortcut(network.attachment(index).interface) for index, name in enumerate(names)}
+
+
 def clear_nodes(folder: Path) -> None:
     """Clear what the nodes of a killed owner left. Harmless where there were none."""
-    if folder.exists():
-        with leased_network(folder) as network:
-            for index in range(MOST_NODES):
-                clear_leftovers(network.interface(index))
+    if last_network(folder) is None:
+        return
+    # What another cluster has by now, it has cleared itself.
+    with contextlib.suppress(AddressesTaken), leased_network(folder) as network:
+        for index in range(MOST_NODES):
+            clear_leftovers(network.attachment(index).interface)
+
+
+def _dns_address(plan: Plan) -> str:
+    return str(ipaddress.ip_network(plan.service_cidr)[_DNS])

@@ -10,7 +10,7 @@ import socket
 import struct
 
 _REQUEST, _ACK, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x200, 0x400
-_NEW_LINK, _GET_LINK, _NEW_ADDRESS, _NEW_ROUTE = 16, 18, 20, 24
+_NEW_LINK, _DELETE_LINK, _GET_LINK, _NEW_ADDRESS, _NEW_ROUTE = 16, 17, 18, 20, 24
 _ERROR = 2
 
 _LINK_NAME, _LINK_INFO, _LINK_NAMESPACE = 3, 18, 28
@@ -21,7 +21,7 @@ _ROUTE_TO, _ROUTE_INTERFACE, _ROUTE_VIA, _ROUTE_METRIC = 1, 4, 5, 6
 
 _NESTED = 0x8000
 _UP = 0x1
-_MAIN_TABLE, _BY_ADMINISTRATOR, _UNICAST = 254, 4, 1
+_MAIN_TABLE, _BY_ADMINISTRATOR, _UNICAST, _UNREACHABLE = 254, 4, 1, 7
 _SCOPE_EVERYWHERE, _SCOPE_LINK = 0, 253
 _HEADER = struct.Struct("=IHHII")
 _LINK = struct.Struct("=BxHiII")
@@ -34,6 +34,9 @@ class Netlink:
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
 
+    def close(self) -> None:
+        self._socket.close()
+
     def add_pair(self, name: str, peer: str, namespace: int) -> None:
         """Two interfaces that are one cable: one here, its peer in the namespace of this descriptor."""
         other_end = _link() + _text(_LINK_NAME, peer) + _number(_LINK_NAMESPACE, namespace)
@@ -42,6 +45,10 @@ class Netlink:
 
     def set_up(self, name: str) -> None:
         self._change(_NEW_LINK, _link(self._index(name), up=True))
+
+    def remove(self, name: str) -> None:
+        """Remove an interface, and with it its peer and their routes."""
+        self._change(_DELETE_LINK, _link(self._index(name)))
 
     def add_address(self, name: str, address: ipaddress.IPv4Interface) -> None:
         head = struct.pack("=BBBBI", socket.AF_INET, address.network.prefixlen, 0, 0, self._index(name))
@@ -58,16 +65,22 @@ class Netlink:
         via: ipaddress.IPv4Address | None = None,
         metric: int = 0,
     ) -> None:
-        scope = _SCOPE_EVERYWHERE if via else _SCOPE_LINK
-        head = struct.pack(
-            "=BBBBBBBBI", socket.AF_INET, to.prefixlen, 0, 0, _MAIN_TABLE, _BY_ADMINISTRATOR, scope, _UNICAST, 0
-        )
-        body = _attribute(_ROUTE_TO, to.network_address.packed) + _number(_ROUTE_INTERFACE, self._index(name))
+        body = _number(_ROUTE_INTERFACE, self._index(name))
         if via:
             body += _attribute(_ROUTE_VIA, via.packed)
         if metric:
             body += _number(_ROUTE_METRIC, metric)
-        self._change(_NEW_ROUTE, head + body, create=True)
+        self._add_route(to, _UNICAST, _SCOPE_EVERYWHERE if via else _SCOPE_LINK, body)
+
+    def refuse(self, to: ipaddress.IPv4Network) -> None:
+        """Let what no narrower route leads to end here, and tell its sender."""
+        self._add_route(to, _UNREACHABLE, _SCOPE_EVERYWHERE, b"")
+
+    def _add_route(self, to: ipaddress.IPv4Network, kind: int, scope: int, body: bytes) -> None:
+        head = struct.pack(
+            "=BBBBBBBBI", socket.AF_INET, to.prefixlen, 0, 0, _MAIN_TABLE, _BY_ADMINISTRATOR, scope, kind, 0
+        )
+        self._change(_NEW_ROUTE, head + _attribute(_ROUTE_TO, to.network_address.packed) + body, create=True)
 
     def _index(self, name: str) -> int:
         answer = self._ask(_GET_LINK, _REQUEST, _link() + _text(_LINK_NAME, name))

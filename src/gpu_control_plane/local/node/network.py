@@ -1,13 +1,13 @@
-"""The addresses of real nodes and their pods: from a range that no real network uses, and a part of it per cluster.
+"""The addresses of real nodes, their pods and services: from ranges of their own, and a part of each per cluster.
 
-Nothing with such an address leaves the machine: a node knows the way to its own pods and to this machine, and no other.
+Nothing with such an address leaves the machine: for as long as a cluster runs, all of them lead to its `hub`, which
+knows its nodes and this machine, and nobody else. No two clusters share a service address either, as this machine, with
+all the API servers on it, knows only one way to each.
 """
 
 import contextlib
 import ipaddress
-import itertools
 import os
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,21 +21,38 @@ _MOST_CLUSTERS = 64
 # RFC 2544 sets 198.18.0.0/15 aside for tests between devices; nobody routes it.
 _NODES = tuple(ipaddress.IPv4Network("198.18.0.0/16").subnets(new_prefix=24))
 _PODS = tuple(ipaddress.IPv4Network("198.19.0.0/16").subnets(new_prefix=24))
+_SERVICES = tuple(ipaddress.IPv4Network("10.96.0.0/12").subnets(new_prefix=18))
 _LEASES = Path("/run/gpu-control-plane/networks")
 _LAST = "network"
 
 
-class Attachment(msgspec.Struct, frozen=True, kw_only=True):
-    """How one node is connected to this machine."""
+class AddressesTaken(LocalError):
+    """Other clusters have the addresses that this one needs."""
 
-    interface: str
-    """This machine's end of the cable; the node's is its `eth0`. No other node of this machine has that name."""
-    gateway: str
-    """This machine, as its nodes see it."""
-    address: str
-    subnet: str
+
+class Ranges(msgspec.Struct, frozen=True, kw_only=True):
+    """All addresses of one cluster."""
+
+    nodes: str
     pods: str
     services: str
+
+    @property
+    def all(self) -> tuple[str, str, str]:
+        return self.nodes, self.pods, self.services
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
+    """How one node is connected to its cluster's hub."""
+
+    interface: str
+    """The hub's end of the cable; the node's is its `eth0`. No other node of this machine has that name."""
+    hub: str
+    """The address that everything but the node's own pods is behind."""
+    address: str
+    pods: str
+    """The node's own part of the cluster's."""
+    ranges: Ranges
     metric: int
     """Every node offers a way to the services; one of them is taken, and with the last node the way is gone."""
 
@@ -47,21 +64,33 @@ class Network(msgspec.Struct, frozen=True):
 
     @property
     def gateway(self) -> str:
+        """This machine, as its nodes and their pods see it."""
         return str(self._subnet[1])
 
-    def interface(self, index: int) -> str:
-        return f"gpu{self.number}-{index}"
+    @property
+    def hub(self) -> str:
+        """The way from this machine to the nodes, and from one to another."""
+        return str(self._subnet[-2])
 
-    def attachment(self, index: int, services: str) -> Attachment:
+    @property
+    def interface(self) -> str:
+        """This machine's end of the cable to the hub."""
+        return f"gpu{self.number}"
+
+    @property
+    def ranges(self) -> Ranges:
+        pods = _PODS[self.number * MOST_NODES].supernet(new_prefix=24 - (MOST_NODES - 1).bit_length())
+        return Ranges(nodes=str(self._subnet), pods=str(pods), services=str(_SERVICES[self.number]))
+
+    def attachment(self, index: int) -> Attachment:
         """The connection of the cluster's n-th node."""
         return Attachment(
-            interface=self.interface(index),
-            gateway=self.gateway,
+            interface=f"{self.interface}-{index}",
+            hub=self.hub,
             address=str(self._subnet[2 + index]),
-            subnet=str(self._subnet),
             pods=str(_PODS[self.number * MOST_NODES + index]),
-            services=services,
-            metric=1024 + self.number * MOST_NODES + index,
+            ranges=self.ranges,
+            metric=1024 + index,
         )
 
     @property
@@ -69,11 +98,23 @@ class Network(msgspec.Struct, frozen=True):
         return _NODES[self.number]
 
 
+def last_network(folder: Path) -> Network | None:
+    """The network that the cluster with this folder has now, or had when it ran."""
+    try:
+        return Network(int((folder / _LAST).read_text()) % _MOST_CLUSTERS)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
 @contextlib.contextmanager
 def leased_network(folder: Path) -> Iterator[Network]:
-    """A network that no other cluster of this machine has now; a folder gets the one it had, if that is free."""
+    """A network that no other cluster of this machine has now.
+
+    A folder gets the one it had, and no other: its Services keep their addresses for as long as its data is kept.
+    """
     _LEASES.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for number in _candidates(folder / _LAST):
+    last = last_network(folder)
+    for number in [last.number] if last else range(_MOST_CLUSTERS):
         path = _LEASES / str(number)
         if (lease := take(path)) is None:
             continue
@@ -84,13 +125,11 @@ def leased_network(folder: Path) -> Iterator[Network]:
             path.unlink(missing_ok=True)
             os.close(lease)
         return
-    raise LocalError(
+    if last:
+        raise AddressesTaken(
+            f"Another cluster, which runs now, has the addresses {', '.join(last.ranges.all)}, and the Services in"
+            f" {folder.parent} have them, too. Stop the other one, or remove this one with `kubectl gpu down`."
+        )
+    raise AddressesTaken(
         f"{_MOST_CLUSTERS} clusters with real nodes run on this machine, and there are no more addresses. Stop some."
     )
-
-
-def _candidates(last: Path) -> Iterator[int]:
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        yield int(last.read_text()) % _MOST_CLUSTERS
-    somewhere = zlib.crc32(str(last).encode())
-    yield from itertools.islice((number % _MOST_CLUSTERS for number in itertools.count(somewhere)), _MOST_CLUSTERS)

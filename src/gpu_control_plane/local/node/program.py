@@ -6,13 +6,28 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from gpu_control_plane.local import processes
+from gpu_control_plane.local.components import Health
 from gpu_control_plane.local.errors import ComponentFailed
 from gpu_control_plane.local.logs import tail
 from gpu_control_plane.local.progress import seconds
 
 _POLL = 0.05
-_PATIENCE = 10.0
+_PATIENCE = 20.0
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a program before it runs."""
+
+    node: str
+    program: str
+    log: Path
+    version: str = ""
+    address: str = ""
+    health: Health | None = None
+    """How anybody may ask whether it is well, where it answers such questions."""
 
 
 class NodeProgram:
@@ -20,28 +35,43 @@ class NodeProgram:
 
     def __init__(
         self,
-        title: str,
-        log: Path,
+        about: About,
         start: Callable[[Path], subprocess.Popen[bytes]],
         ready: Callable[[], bool],
         timeout: float,
     ) -> None:
-        self.log = log
-        self._title = title
+        self.name = f"{about.node}/{about.program}"
+        self.log = about.log
+        self.version = about.version
+        self.address = about.address
+        self.health = about.health
+        self._title = f"{about.program} of {about.node}"
         self._start = start
         self._ready = ready
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; nothing while it runs or when it was never started."""
+        return self._process.poll() if self._process else None
+
+    @property
     def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self.pid is not None
+
+    def healthy(self) -> bool:
+        return self.running and self._ready()
 
     def start(self) -> None:
         """Start it, unless it runs, and wait until it is ready."""
         self.launch()
         deadline = time.monotonic() + self._timeout
-        while not (self.running and self._ready()):
+        while not self.healthy():
             if not self.running or time.monotonic() >= deadline:
                 raise self._failure()
             time.sleep(_POLL)
@@ -55,16 +85,16 @@ class NodeProgram:
         """Stop it and wait until it is gone. SIGKILL makes it a crash."""
         if self._process:
             processes.end(self._process, number, patience=_PATIENCE)
+            processes.await_group_end(self._process, _PATIENCE)
 
     def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
         self.stop(number)
         self.start()
 
     def _failure(self) -> ComponentFailed:
-        code = self._process.poll() if self._process else None
         happened = (
             f"was not ready after {seconds(self._timeout)}"
-            if code is None
-            else f"ended: {processes.describe_exit(code)}"
+            if self.exit_code is None
+            else f"ended: {processes.describe_exit(self.exit_code)}"
         )
         return ComponentFailed(f"{self._title} {happened}. The end of {self.log}:\n{tail(self.log)}")

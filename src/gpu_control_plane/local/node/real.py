@@ -1,6 +1,6 @@
-"""A node with a real kubelet and a real containerd, whose pods really run.
+"""A node with a real kubelet and a real containerd, whose pods really run, and with services, if it is to have them.
 
-Both programs live in a `machine` of their own: the paths that Kubernetes has fixed, such as `/var/lib/kubelet`, are
+Its programs live in a `machine` of their own: the paths that Kubernetes has fixed, such as `/var/lib/kubelet`, are
 private there, and so are processes, interfaces and addresses. Several nodes run on one machine without seeing each
 other, and from outside each is a folder.
 """
@@ -13,25 +13,36 @@ import socket
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from gpu_control_plane.local import images, processes
 from gpu_control_plane.local.access import Access
+from gpu_control_plane.local.components import Health
 from gpu_control_plane.local.credentials import KeyPair
-from gpu_control_plane.local.errors import ComponentFailed, LocalError
+from gpu_control_plane.local.errors import LocalError
 from gpu_control_plane.local.kubeconfig import write_kubeconfig
-from gpu_control_plane.local.node import cgroups, configuration, inside, machine, readiness
-from gpu_control_plane.local.node.configuration import Layout
+from gpu_control_plane.local.node import cgroups, configuration, inside, machine, readiness, shortcut
+from gpu_control_plane.local.node.configuration import KUBELET_HEALTH_PORT, PROXY_HEALTH_PORT, Layout
+from gpu_control_plane.local.node.namespaces import start_and_wait
 from gpu_control_plane.local.node.network import Attachment
-from gpu_control_plane.local.node.program import NodeProgram
+from gpu_control_plane.local.node.program import About, NodeProgram
 from gpu_control_plane.local.node.requirements import SystemPrograms
 from gpu_control_plane.local.programs import Binaries
 
 _LONGEST_SOCKET_PATH = 107
 _IMPORT_TIMEOUT = 60.0
-_POWER_OFF_PATIENCE = 20.0
+_HEALTH = "/healthz"
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node needs to know for its pods to reach Services by address and by name."""
+
+    dns: str
+    proxy: KeyPair
+    """As whom kube-proxy watches Services."""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +54,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     client: KeyPair
     serving: KeyPair
     attachment: Attachment
+    hub: int
+    """The process of the hub that the node is attached to."""
+    services: Services | None
     access: Access
     port: int
     """The API server's port as this process sees it."""
@@ -64,14 +78,16 @@ class RealNode:
         self._binaries = binaries
         self._system = system
         self._cgroup = _cgroup(self.interface)
-        self._machine: subprocess.Popen[bytes] | None = None
-        timeout = surroundings.timeout
-        self.containerd = NodeProgram(
-            f"containerd of {name}", self.logs / "containerd.log", self._launch_containerd, self._serves, timeout
-        )
-        self.kubelet = NodeProgram(
-            f"kubelet of {name}", self.logs / "kubelet.log", self._launch_kubelet, self._is_ready, timeout
-        )
+        self.machine = self._program("machine", self._power_on, lambda: True)
+        self.containerd = self._program("containerd", self._launch_containerd, self._serves)
+        self.kubelet = self._program("kubelet", self._launch_kubelet, self._is_ready, KUBELET_HEALTH_PORT)
+        self.kube_proxy = self._program("kube-proxy", self._launch_proxy, self._proxies, PROXY_HEALTH_PORT)
+
+    @property
+    def programs(self) -> list[NodeProgram]:
+        """All that runs for the node, in the order of starting."""
+        own = [self.machine, self.containerd, self.kubelet]
+        return [*own, self.kube_proxy] if self._around.services else own
 
     @property
     def device_plugins(self) -> Path:
@@ -114,22 +130,19 @@ class RealNode:
     def start(self) -> None:
         """Switch the machine on, and return when the node is ready for pods."""
         try:
-            if self._machine is None or self._machine.poll() is not None:
-                self._prepare()
-                self._machine = self._power_on()
+            self.machine.start()
             self.containerd.start()
             self._import_own_images()
-            self.kubelet.start()
+            for program in self.programs:
+                program.start()
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
         """Switch the machine off: every process, mount and address of it is gone; the disk is kept."""
-        if self._machine:
-            processes.end(self._machine, patience=_POWER_OFF_PATIENCE)
-            self._machine = None
-        for program in (self.kubelet, self.containerd):
+        self.machine.stop()
+        for program in self.programs:
             program.stop(signal.SIGKILL)
         clear_leftovers(self.interface)
 
@@ -153,9 +166,27 @@ class RealNode:
 
     def command(self, *arguments: str) -> list[str]:
         """A command line that runs a program inside the machine, for a look around."""
-        if self._machine is None:
+        if self.machine.pid is None:
             raise LocalError(f"The node {self.name} does not run. Call start() first.")
-        return [sys.executable, "-P", "-m", inside.__name__, str(self._machine.pid), *arguments]
+        return [sys.executable, "-P", "-m", inside.__name__, str(self.machine.pid), *arguments]
+
+    def _program(
+        self,
+        program: str,
+        start: Callable[[Path], subprocess.Popen[bytes]],
+        ready: Callable[[], bool],
+        port: int | None = None,
+    ) -> NodeProgram:
+        known = self._binaries.programs.get(program)
+        about = About(
+            node=self.name,
+            program=program,
+            log=self.logs / f"{program}.log",
+            version=known.version if known else "",
+            address=f"{self.address}:{port}" if port else "",
+            health=Health(_HEALTH, secure=False) if port else None,
+        )
+        return NodeProgram(about, start, ready, self._around.timeout)
 
     def _prepare(self) -> None:
         longest = self.device_plugins / "kubelet.sock"
@@ -170,6 +201,7 @@ class RealNode:
             folder.mkdir(parents=True, exist_ok=True)
         clear_leftovers(self.interface)
         cgroups.make(self._cgroup)
+        shortcut.make(self.interface, self.folder)
         self._write_configuration()
 
     def _write_configuration(self) -> None:
@@ -187,19 +219,23 @@ class RealNode:
                 authority=around.authority,
                 serving=around.serving,
                 names=names,
+                dns=around.services.dns if around.services else None,
             )
         )
-        write_kubeconfig(
-            layout.kubelet / "kubeconfig",
-            name=self.name,
-            server=around.server,
-            authority=around.authority,
-            client=around.client,
-        )
+        self._write_kubeconfig(layout.kubelet / "kubeconfig", around.client)
+        if around.services:
+            config = configuration.proxy_config(layout, around.attachment, name=self.name)
+            (layout.kube_proxy / "config.json").write_text(config)
+            self._write_kubeconfig(layout.kube_proxy / "kubeconfig", around.services.proxy)
         for setting, value in {**configuration.KERNEL, configuration.BOOT_ID: str(uuid.uuid4())}.items():
             (layout.kernel / Path(setting).name).write_text(f"{value}\n")
 
-    def _power_on(self) -> subprocess.Popen[bytes]:
+    def _write_kubeconfig(self, path: Path, client: KeyPair) -> None:
+        around = self._around
+        write_kubeconfig(path, name=self.name, server=around.server, authority=around.authority, client=client)
+
+    def _power_on(self, _log: Path) -> subprocess.Popen[bytes]:
+        self._prepare()
         shape = machine.Shape(
             name=self.name,
             folders={path: str(source) for path, source in self._layout.redirected.items()},
@@ -208,17 +244,9 @@ class RealNode:
                 for setting in (*configuration.KERNEL, configuration.BOOT_ID)
             },
             attachment=self._around.attachment,
+            hub=self._around.hub,
         )
-        command = [sys.executable, "-P", "-m", machine.__name__, msgspec.json.encode(shape).decode()]
-        process = processes.spawn(command, output=subprocess.PIPE, cwd=self.folder)
-        said: list[str] = []
-        with process.stdout or contextlib.nullcontext(()) as lines:
-            for line in lines:
-                said.append(line.decode(errors="replace").rstrip())
-                if said[-1] == machine.READY:
-                    return process
-        processes.end(process)
-        raise ComponentFailed("\n  ".join((f"The machine of {self.name} could not be made:", *said)))
+        return start_and_wait(machine.__name__, shape, f"The machine of {self.name}", cwd=self.folder)
 
     def _launch_containerd(self, log: Path) -> subprocess.Popen[bytes]:
         return self._launch(log, "containerd", f"--config={self.containerd_config}")
@@ -233,29 +261,41 @@ class RealNode:
             f"--node-ip={self.address}",
         )
 
+    def _launch_proxy(self, log: Path) -> subprocess.Popen[bytes]:
+        return self._launch(log, "kube-proxy", f"--config={self._layout.kube_proxy / 'config.json'}")
+
     def _launch(self, log: Path, program: str, *arguments: str) -> subprocess.Popen[bytes]:
-        shim = self._binaries.path("containerd-shim-runc-v2").parent
-        environ = {"PATH": os.pathsep.join((str(shim), "/usr/sbin", "/usr/bin", "/sbin", "/bin")), "HOME": "/"}
+        helpers = [self._binaries.path("containerd-shim-runc-v2"), *([self._system.nft] if self._system.nft else [])]
+        folders = [*(str(helper.parent) for helper in helpers), "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        environ = {"PATH": os.pathsep.join(folders), "HOME": "/"}
         command = self.command(str(self._binaries.path(program)), *arguments)
         with log.open("ab") as output:
             return processes.spawn(command, output=output, environ=environ, cwd=self.folder)
 
     def _import_own_images(self) -> None:
         archive = self.folder / "images.tar"
-        images.write_archive(images.busybox_images(self._system.busybox), archive)
+        own = images.busybox_images(self._system.busybox)
+        if self._around.services:
+            own.append(images.coredns_image(self._binaries.path("coredns")))
+        images.write_archive(own, archive)
         self.import_image(archive)
+        archive.unlink()
 
     def _serves(self) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             return probe.connect_ex(str(self.containerd_socket)) == 0
+
+    def _proxies(self) -> bool:
+        return self._around.access.healthy(PROXY_HEALTH_PORT, _HEALTH, secure=False, host=self.address)
 
     def _is_ready(self) -> bool:
         return readiness.is_ready(self._around.access, self._around.port, self.name, self.address, self.boot_id)
 
 
 def clear_leftovers(interface: str) -> None:
-    """Remove what the kernel does not tidy up after the node with this interface: its control groups."""
+    """Remove what the kernel does not tidy up after the node with this interface: its control groups and a link."""
     cgroups.remove(_cgroup(interface))
+    shortcut.remove(interface)
 
 
 def _cgroup(interface: str) -> str:

@@ -1,0 +1,46 @@
+{{/*
+There is one control plane in a cluster, so its objects have fixed names: they read as they are in these templates, and
+Helm refuses a second release. What is shared is here.
+*/}}
+
+{{/* The namespace. Agents publish into it by this name, so it cannot be chosen. */}}
+{{- define "gpu-control-plane.namespace" -}}
+{{- if ne .Release.Namespace "d8-gpu-operator" -}}
+{{- fail (printf "The GPU control plane lives in the namespace d8-gpu-operator, not in %s: add -n d8-gpu-operator --create-namespace." .Release.Namespace) -}}
+{{- end -}}
+{{ .Release.Namespace }}
+{{- end }}
+
+{{/* Labels by which a component's pods are found; they never change. Called with (list . "component"). */}}
+{{- define "gpu-control-plane.selector" -}}
+app.kubernetes.io/name: gpu-control-plane
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* All labels of a component's objects. Called with (list . "component"). */}}
+{{- define "gpu-control-plane.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "gpu-control-plane.selector" . }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
+{{- end }}
+
+{{/* The metadata of an object without namespace. Called with (list . "component" "name"). */}}
+{{- define "gpu-control-plane.clusterMetadata" -}}
+name: {{ index . 2 }}
+labels:
+  {{- include "gpu-control-plane.labels" . | nindent 2 }}
+{{- end }}
+
+{{/* The metadata of an object in our namespace. Called with (list . "component" "name"). */}}
+{{- define "gpu-control-plane.metadata" -}}
+{{ include "gpu-control-plane.clusterMetadata" . }}
+namespace: {{ include "gpu-control-plane.namespace" (index . 0) }}
+{{- end }}
+
+{{/* As whom the API server knows a component. Called with (list . "component"). */}}
+{{- define "gpu-control-plane.user" -}}
+system:serviceaccount:{{ include "gpu-control-plane.namespace" (index . 0) }}:gpu-control-plane-{{ index . 1 }}
+{{- end }}

@@ -1,0 +1,92 @@
+{{/*
+A job that Helm runs before or after the release, with an account and rights of its own, all of which go when it has
+succeeded. Called with a dict: root, name, when (Helm's hooks), command (a list), clusterRules and rules (YAML).
+*/}}
+{{- define "gpu-control-plane.hook" -}}
+{{- $root := .root -}}
+{{- $name := printf "gpu-control-plane-%s" .name -}}
+{{- $namespace := include "gpu-control-plane.namespace" $root -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "gpu-control-plane.metadata" (list $root .name $name) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" -10) | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  {{- include "gpu-control-plane.clusterMetadata" (list $root .name (printf "gpu-control-plane:%s" .name)) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" -10) | nindent 2 }}
+rules:
+  {{- .clusterRules | trim | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  {{- include "gpu-control-plane.clusterMetadata" (list $root .name (printf "gpu-control-plane:%s" .name)) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" -5) | nindent 2 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "gpu-control-plane:{{ .name }}"}
+subjects:
+  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $namespace }}}
+{{- with .rules }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  {{- include "gpu-control-plane.metadata" (list $root $.name $name) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" $.when "weight" -10) | nindent 2 }}
+rules:
+  {{- . | trim | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- include "gpu-control-plane.metadata" (list $root $.name $name) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" $.when "weight" -5) | nindent 2 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $namespace }}}
+{{- end }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  {{- include "gpu-control-plane.metadata" (list $root .name $name) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" 0) | nindent 2 }}
+spec:
+  backoffLimit: 3
+  activeDeadlineSeconds: 300
+  template:
+    metadata:
+      labels:
+        {{- include "gpu-control-plane.labels" (list $root .name) | nindent 8 }}
+    spec:
+      restartPolicy: Never
+      serviceAccountName: {{ $name }}
+      {{- include "gpu-control-plane.restrictedPod" $root | nindent 6 }}
+      {{- include "gpu-control-plane.pullSecrets" $root | nindent 6 }}
+      {{- with $root.Values.controller.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $root.Values.controller.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      containers:
+        - name: {{ .name }}
+          {{- include "gpu-control-plane.image" $root | nindent 10 }}
+          command:
+            {{- toYaml .command | nindent 12 }}
+          {{- include "gpu-control-plane.restrictedContainer" $root | nindent 10 }}
+          resources:
+            requests: {cpu: 50m, memory: 64Mi, ephemeral-storage: 10Mi}
+            limits: {memory: 512Mi}
+{{- end }}
+
+{{- define "gpu-control-plane.hookAnnotations" -}}
+annotations:
+  helm.sh/hook: {{ .when }}
+  helm.sh/hook-weight: {{ .weight | quote }}
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

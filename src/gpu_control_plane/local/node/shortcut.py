@@ -1,0 +1,24 @@
+"""A short way to a node's folder: paths of sockets may not be long, and those of a cluster in somebody's home are.
+
+Only what comes from outside needs it: on the node itself, `/var/lib/kubelet` and `/run` are short enough.
+"""
+
+from pathlib import Path
+
+from gpu_control_plane.local.store import replace_link
+
+_FOLDER = Path("/run/gpu-control-plane/nodes")
+
+
+def shortcut(interface: str) -> Path:
+    """The way to the folder of the node with this interface, which no other node of the machine has."""
+    return _FOLDER / interface
+
+
+def make(interface: str, folder: Path) -> None:
+    _FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
+    replace_link(shortcut(interface), folder)
+
+
+def remove(interface: str) -> None:
+    shortcut(interface).unlink(missing_ok=True)

@@ -1,0 +1,155 @@
+"""Takes away what controllers and agents have left in a cluster, once they have gone: nothing else would.
+
+GPUPools, GPUDevices and their approvals are people's data and stay, unless the CRDs are to go, too. Everything is safe
+to repeat.
+
+Run as `python -m gpu_control_plane.uninstall`.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import ClassVar, Final
+
+import click
+
+from gpu_control_plane.agent.node.labelling import held
+from gpu_control_plane.api import DEFINITIONS, GPUPool
+from gpu_control_plane.api.install import GENERATED_MARK, NODE_FEATURE
+from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
+from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
+from gpu_control_plane.kube.crd import CustomResourceDefinition
+from gpu_control_plane.kube.errors import KubeError, NotFound
+from gpu_control_plane.kube.finalizers import remove_finalizer
+from gpu_control_plane.pools.controller import FINALIZER
+
+_OURS: Final = "app.kubernetes.io/name=gpu-control-plane,app.kubernetes.io/component in (controller,agent,discovery)"
+_PAUSE: Final = 0.5
+_EXAMPLES: Final = """\b
+Examples:
+  python -m gpu_control_plane.uninstall                    what no person has made
+  python -m gpu_control_plane.uninstall --feature-labels   also the nvidia.com/ labels, where agents wrote them
+  python -m gpu_control_plane.uninstall --crds             also every pool, card and approval
+"""
+
+
+class _Pod(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
+
+
+@click.command("uninstall", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
+@click.option("--feature-labels", is_flag=True, help="Take the labels of feature discovery off Nodes.")
+@click.option("--crds", is_flag=True, help="Delete the CRDs, and with them every pool and approval.")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    help="Seconds to wait until our programs have ended.",
+)
+def command(*, kubeconfig: Path | None, feature_labels: bool, crds: bool, patience: float) -> None:
+    """Take away what the controllers and agents have left in a cluster. Stop them first: they would add it again."""
+
+    async def connect() -> None:
+        async with Client(load_config(kubeconfig)) as client:
+            await clean_up(client, feature_labels=feature_labels, crds=crds, patience=patience, tell=click.echo)
+
+    try:
+        asyncio.run(connect())
+    except KubeError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+async def clean_up(
+    client: Client, *, feature_labels: bool, crds: bool, patience: float, tell: Callable[[str], None]
+) -> None:
+    """Take everything away, telling about each step."""
+    left = await _await_end(client, patience)
+    tell(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
+    tell(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
+    tell(f"Reports deleted: {await _delete_reports(client)}.")
+    tell(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
+    if crds:
+        tell(f"CRDs deleted: {await _delete_crds(client)}.")
+
+
+async def _await_end(client: Client, patience: float) -> int:
+    """Wait for our pods; how many are still there when patience ends, as on a node that is away."""
+    deadline = time.monotonic() + patience
+    while True:
+        pods = await client.list(_Pod, Selection(NAMESPACE, labels=_OURS))
+        if not pods or time.monotonic() >= deadline:
+            return len(pods)
+        await asyncio.sleep(_PAUSE)
+
+
+async def _release_pools(client: Client) -> int:
+    pools = [pool for pool in await _all(client, GPUPool) if FINALIZER in pool.metadata.finalizers]
+    for pool in pools:
+        await remove_finalizer(client, pool, FINALIZER)
+    return len(pools)
+
+
+async def _delete_reports(client: Client) -> int:
+    ours = (feature_name(""), discovery_name(""))
+    features = await _all(client, NodeFeature, Selection(NAMESPACE))
+    reports = [feature for feature in features if feature.name.startswith(ours)]
+    for report in reports:
+        await _delete(client, report)
+    return len(reports)
+
+
+async def _unlabel(client: Client, *, feature_labels: bool) -> int:
+    count = 0
+    for node in await _all(client, Node):
+        labels = _written_by_us(node.metadata.labels, feature_labels=feature_labels)
+        if labels:
+            await client.patch(Node, node.name, {"metadata": {"labels": dict.fromkeys(labels)}})
+            count += 1
+    return count
+
+
+def _written_by_us(labels: Mapping[str, str], *, feature_labels: bool) -> set[str]:
+    """The label of the gate, and, where agents write them, those of feature discovery."""
+    features = held(labels) if feature_labels else {}
+    return {*features, *(labels.keys() & {str(Label.GPU_PRESENT)})}
+
+
+async def _delete_crds(client: Client) -> int:
+    """Only those that we installed: another product's kinds of the same name are its own."""
+    count = 0
+    for definition in (*DEFINITIONS, NODE_FEATURE):
+        try:
+            found = await client.get(CustomResourceDefinition, definition.name)
+        except NotFound:
+            continue
+        marks = found.metadata.annotations
+        if Annotation.CRD_VERSION in marks and GENERATED_MARK not in marks:
+            await _delete(client, found)
+            count += 1
+    return count
+
+
+async def _all[T: Object](client: Client, kind: type[T], selection: Selection | None = None) -> list[T]:
+    """Every object of a kind; none where the kind itself is not there."""
+    try:
+        return await client.list(kind, selection or Selection())
+    except NotFound:
+        return []
+
+
+async def _delete(client: Client, doomed: Object) -> None:
+    try:
+        await client.delete(type(doomed), doomed.name, doomed.metadata.namespace, uid=doomed.metadata.uid)
+    except NotFound:
+        return
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,142 @@
+"""The product as it is shipped: our image, installed by Helm on a real node, from the first install to the last trace.
+
+The tests are one story, in order: each begins where the one before ended.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.stage import Stage
+from gpu_control_plane.agent.backends.hardware import HARDWARE, new_machine, write_machine
+from gpu_control_plane.api.identity import inventory_id
+from helm.chart import CHART, NAMESPACE, RELEASE, Helm
+from image.building import shared_image
+from unit.local.patience import until
+
+pytestmark = pytest.mark.timeout(600)  # the image may have to be built first
+TRAINING = "gpu.deckhouse.io/training"
+MACHINE = new_machine("H200-141", 2)
+VALUES: dict[str, Any] = {
+    "image": {"pullPolicy": "Never"},
+    "controller": {"replicas": 1},
+    "agent": {"hardware": "simulated", "labels": True},
+}
+POOL = """
+apiVersion: gpu.deckhouse.io/v1alpha1
+kind: GPUPool
+metadata: {name: %s}
+spec: {resource: {name: %s}}
+"""
+
+
+@pytest.fixture(scope="module")
+def stage(raise_stage: Callable[..., Stage], tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """A node with cards, as Node Feature Discovery would have labelled it, and our image on it."""
+    stage = raise_stage("node-a", services=True)
+    stage.node.import_image(shared_image(tmp_path_factory).archive)
+    stage.kubectl("label", "node", "node-a", "feature.node.kubernetes.io/pci-10de.present=true")
+    stage.kubectl("annotate", "node", "node-a", f"{HARDWARE}={write_machine(MACHINE)}")
+    return stage
+
+
+class Release:
+    """The chart in the cluster."""
+
+    def __init__(self, stage: Stage, helm: Helm) -> None:
+        self.stage = stage
+        self._helm = helm
+
+    def run(self, *arguments: str, values: dict[str, Any] | None = None) -> str:
+        wait = ("--namespace", NAMESPACE, "--wait", "--timeout", "150s")
+        return self._helm.run(*arguments, *wait, values=values, kubeconfig=self.stage.cluster.kubeconfig)
+
+    def install(self) -> None:
+        self.run("install", RELEASE, str(CHART), "--create-namespace", values=VALUES)
+
+    def pods(self, component: str) -> list[dict[str, Any]]:
+        selector = f"app.kubernetes.io/component={component}"
+        found = self.stage.kubectl("get", "pods", "-n", NAMESPACE, "-l", selector, "-o", "json")
+        pods: list[dict[str, Any]] = json.loads(found)["items"]
+        return pods
+
+    def metrics(self) -> str:
+        """The controller's metrics, through its Service."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/services/gpu-control-plane-controller:metrics/proxy/metrics"
+        return self.stage.kubectl("get", "--raw", path)
+
+
+@pytest.fixture(scope="module")
+def release(stage: Stage, helm: Helm) -> Release:
+    return Release(stage, helm)
+
+
+def allocatable(stage: Stage) -> str:
+    found: str = stage.node_object()["status"]["allocatable"].get(TRAINING, "0")
+    return found
+
+
+def approve(stage: Stage) -> None:
+    card = inventory_id("node-a", MACHINE.addresses[0])
+    until(lambda: str(card) in stage.kubectl("get", "gpudevices", "-o", "name"), within=60)
+    stage.kubectl("annotate", "gpudevice", str(card), "--overwrite", "gpu.deckhouse.io/assignment=training")
+    until(lambda: allocatable(stage) == "1", within=60)
+
+
+def test_helm_installs_and_everything_is_ready(release: Release) -> None:
+    release.install()
+    for component in ("controller", "agent"):
+        (pod,) = release.pods(component)
+        (status,) = pod["status"]["containerStatuses"]
+        assert (status["ready"], status["restartCount"]) == (True, 0), component
+
+
+def test_a_pod_gets_a_card_of_a_pool(stage: Stage, release: Release) -> None:
+    stage.kubectl("create", "-f", "-", given=POOL % ("training", TRAINING))
+    approve(stage)
+    until(lambda: stage.kubectl("get", "gpupool", "training", "-o", "jsonpath={.status.phase}") == "Ready")
+    stage.run_pod("trainer", limits={TRAINING: 1})
+    assert "nvidia0" in stage.exec("trainer", "ls", "/dev").split()
+    assert "nvidia1" not in stage.exec("trainer", "ls", "/dev").split()
+
+
+def test_the_webhook_is_called_through_its_service(stage: Stage, release: Release) -> None:
+    with pytest.raises(AssertionError, match="The older pool training has the same resource"):
+        stage.kubectl("create", "-f", "-", given=POOL % ("rival", TRAINING))
+    calls = [line for line in release.metrics().splitlines() if line.startswith("kube_webhook_requests_total{")]
+    assert any('path="/validate-gpupool"' in line and 'allowed="false"' in line for line in calls), calls
+
+
+def test_an_upgrade_disturbs_no_running_pod(stage: Stage, release: Release) -> None:
+    (before,) = release.pods("agent")
+    trainer = stage.container("trainer")["containerID"]
+    release.run("upgrade", RELEASE, str(CHART), values={**VALUES, "logLevel": "debug"})
+    until(lambda: [pod["metadata"]["name"] for pod in release.pods("agent")] != [before["metadata"]["name"]])
+    until(lambda: allocatable(stage) == "1", within=60)
+    after = stage.container("trainer")
+    assert (after["containerID"], after["restartCount"]) == (trainer, 0)
+    assert "nvidia0" in stage.exec("trainer", "ls", "/dev").split()
+
+
+def test_an_uninstall_leaves_nothing_but_what_people_made(stage: Stage, release: Release) -> None:
+    release.run("uninstall", RELEASE)
+    until(lambda: not release.pods("agent") and not release.pods("controller"), within=60)
+    kinds = "clusterroles,clusterrolebindings,validatingwebhookconfigurations,validatingadmissionpolicies"
+    assert "gpu-control-plane" not in stage.kubectl("get", kinds, "-o", "name")
+    left = stage.kubectl("get", "all,secrets,leases,roles,rolebindings,nodefeatures", "-n", NAMESPACE, "-o", "name")
+    assert left.split() == []
+    labels = stage.node_object()["metadata"]["labels"]
+    assert not [name for name in labels if name.startswith(("nvidia.com/", "gpu.deckhouse.io/"))]
+    pool = json.loads(stage.kubectl("get", "gpupool", "training", "-o", "json"))
+    assert "finalizers" not in pool["metadata"]
+    assert stage.exec("trainer", "echo", "still here") == "still here\n"
+
+
+def test_it_can_be_installed_again_and_finds_everything(stage: Stage, release: Release) -> None:
+    release.install()
+    until(lambda: allocatable(stage) == "1", within=60)
+    stage.delete_pod("trainer")
+    stage.run_pod("second", limits={TRAINING: 1})
+    assert "nvidia0" in stage.exec("second", "ls", "/dev").split()

@@ -1,0 +1,128 @@
+"""The image on a real node: imported by containerd, started by a kubelet that insists on an ordinary user."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from images.debian import USER
+from images.entrypoint import PROCESSES
+from images.recipe import NAME, Built
+
+from e2e.stage import Stage
+from image.building import shared_image
+from unit.local.patience import until
+
+pytestmark = pytest.mark.timeout(600)  # the image may have to be built first
+STARTS_WITHIN = 3.0
+"""Seconds for `--help`, on cores that other tests use too; alone it takes a tenth of that."""
+_CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+}
+_LOOK = """
+import json, os, ssl, time, subprocess
+def writable(folder):
+    return [path for path, _, _ in os.walk(folder) if os.access(path, os.W_OK)]
+started = time.monotonic()
+helped = subprocess.run(["/usr/local/bin/gpu-control-plane", "controller", "--help"], stdout=subprocess.DEVNULL)
+took = time.monotonic() - started
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(json.dumps({
+    "ids": [os.getuid(), os.getgid()],
+    "capabilities": int(status["CapEff"], 16),
+    "writable": [path for name in ("etc", "home", "opt", "root", "tmp", "usr", "var") for path in writable("/" + name)],
+    "authorities": ssl.create_default_context().cert_store_stats()["x509_ca"],
+    "failed": helped.returncode,
+    "took": took,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def image(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The image, as if the node had pulled it."""
+    image = shared_image(tmp_path_factory)
+    stage.node.import_image(image.archive)
+    return image
+
+
+@pytest.fixture(scope="module")
+def controller(stage: Stage, image: Built) -> str:
+    """A controller that really controls: as a service account, with leader election, answering its probes."""
+    plan = stage.cluster.plan
+    rights = ("--clusterrole=cluster-admin", "--serviceaccount=default:default")
+    stage.kubectl("create", "clusterrolebinding", "controller", *rights)
+    # Pods have no way to the service's address here, but one to the API server itself.
+    address = {"KUBERNETES_SERVICE_HOST": str(plan.gateway), "KUBERNETES_SERVICE_PORT": str(plan.ports.apiserver)}
+    _create(
+        stage,
+        "controller",
+        "controller",
+        "--namespace=default",
+        env=[{"name": name, "value": value} for name, value in address.items()],
+        readinessProbe={"httpGet": {"path": "/readyz", "port": 8080}, "periodSeconds": 1},
+    )
+    until(lambda: _status(stage, "controller").get("ready"), within=60)
+    return "controller"
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_each_process_explains_itself(stage: Stage, image: Built, process: str) -> None:
+    _create(stage, f"help-{process}", process, "--help")
+    ended = _end_of(stage, f"help-{process}")
+    assert ended["exitCode"] == 0
+    assert "Usage:" in stage.kubectl("logs", f"help-{process}")
+
+
+def test_a_process_that_is_not_there_is_told_so(stage: Stage, image: Built) -> None:
+    _create(stage, "unknown", "shell")
+    assert _end_of(stage, "unknown")["exitCode"] == 1
+    assert "There is no process 'shell' in this image" in stage.kubectl("logs", "unknown")
+
+
+def test_the_controller_leads_as_an_ordinary_user(stage: Stage, controller: str) -> None:
+    leases = json.loads(stage.kubectl("get", "leases", "-o", "json"))["items"]
+    assert any(controller in lease["spec"].get("holderIdentity", "") for lease in leases)
+    assert _status(stage, controller)["restartCount"] == 0
+
+
+def test_a_container_can_change_nothing_and_starts_fast(stage: Stage, controller: str) -> None:
+    seen = json.loads(stage.exec(controller, "/usr/bin/python3", "-c", _LOOK))
+    assert seen["ids"] == [USER, USER]
+    assert seen["capabilities"] == 0
+    assert seen["writable"] == []
+    assert seen["authorities"] > 100
+    assert seen["failed"] == 0
+    assert seen["took"] < STARTS_WITHIN
+
+
+def test_the_controller_ends_when_it_is_asked_to(stage: Stage, controller: str) -> None:
+    asked = time.monotonic()
+    stage.kubectl("delete", "pod", controller, "--wait", "--timeout=60s")
+    assert time.monotonic() - asked < 25  # a first process that ignored SIGTERM would take 30 s
+
+
+def _create(stage: Stage, name: str, *arguments: str, **container: Any) -> None:
+    main = {"name": "main", "image": NAME, "imagePullPolicy": "Never", "args": arguments, "securityContext": _CONFINED}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [{**main, **container}], "restartPolicy": "Never"},
+    }
+    stage.kubectl("create", "-f", "-", given=json.dumps(pod))
+
+
+def _status(stage: Stage, pod: str) -> dict[str, Any]:
+    """The status of a pod's only container, as far as there is one."""
+    [status] = stage.pod(pod)["status"].get("containerStatuses") or [{}]
+    return dict(status)
+
+
+def _end_of(stage: Stage, pod: str) -> dict[str, Any]:
+    """How a pod's container ended, once it has."""
+    until(lambda: _status(stage, pod).get("state", {}).get("terminated"), within=60)
+    return dict(_status(stage, pod)["state"]["terminated"])

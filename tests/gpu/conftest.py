@@ -1,0 +1,107 @@
+"""A real card, a real cluster around it, and a record of everything that was compared and measured.
+
+Run by `make test-gpu` alone, which sets GPU_TEST_REAL: `make test` touches no card, even where there is one.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.agent.scene import settle
+from e2e.conftest import binaries, pytest_runtest_makereport, raise_stage  # noqa: F401 - fixtures and a hook, as they are there
+from e2e.stage import Stage
+from gpu.record import Record
+from gpu.scene import RESOURCE, CardScene, card_scene
+from gpu.smi import NoCard, Smi, find_smi
+from gpu_control_plane.agent.backends.factory import open_backend
+from gpu_control_plane.agent.backends.interface import Backend
+from gpu_control_plane.agent.backends.nvml import NVMLBackend
+from gpu_control_plane.agent.cdi.locate import ROOTS
+from gpu_control_plane.api.gpudevice import Hardware
+
+_RECORD = pytest.StashKey[Record]()
+_FILE = Path("build/gpu/record.json")
+
+
+def pytest_ignore_collect() -> bool | None:
+    return None if os.environ.get("GPU_TEST_REAL") == "1" else True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_RECORD] = Record()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    record = config.stash[_RECORD]
+    if record.empty:
+        return
+    record.write(_FILE)
+    terminalreporter.section("on this card")
+    terminalreporter.write_line(record.text())
+
+
+@pytest.fixture(scope="session")
+def record(pytestconfig: pytest.Config) -> Record:
+    return pytestconfig.stash[_RECORD]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def smi() -> Smi:
+    """The driver's own tool, the judge of all we say. Without it there is no card to test on."""
+    try:
+        return find_smi()
+    except NoCard as why:
+        pytest.skip(str(why))
+
+
+@pytest.fixture
+def backend(smi: Smi) -> Iterator[Backend]:
+    """The backend in this process, beside the agent's own."""
+    with _opened() as backend:
+        yield backend
+
+
+@pytest.fixture(scope="session")
+def card(smi: Smi) -> Hardware:
+    """The first card. The tests take one card, whatever else the machine has."""
+    with _opened() as backend:
+        return backend.cards()[0]
+
+
+@contextlib.contextmanager
+def _opened() -> Iterator[Backend]:
+    backend = open_backend(ROOTS)
+    assert isinstance(backend, NVMLBackend), f"the driver does not answer: {getattr(backend, 'reason', '')}"
+    with contextlib.closing(backend):
+        yield backend
+
+
+@pytest.fixture(scope="session")
+def stage(smi: Smi, raise_stage: Callable[..., Stage], record: Record) -> Stage:  # noqa: F811 - a fixture, asked for
+    """A cluster with one real node, the machine with the card."""
+    with record.timed("cluster up, node Ready"):
+        return raise_stage("gpu-node")
+
+
+@pytest.fixture(scope="session")
+def scene(stage: Stage, card: Hardware, record: Record) -> Iterator[CardScene]:
+    """The agent with the real card, and every controller."""
+    with card_scene(stage, card, record) as scene:
+        yield scene
+
+
+@pytest.fixture(scope="session")
+def pooled(scene: CardScene, record: Record) -> CardScene:
+    """The scene with its card in a pool, approved by a person, and an image for pods to compute with."""
+    with record.timed("image with Python made and imported"):
+        scene.import_python()
+    scene.make_pool()
+    settle(1)
+    assert scene.allocatable(RESOURCE) == 0, "nothing is handed out before somebody has approved it"
+    with record.timed("approval to allocatable"):
+        scene.approve()
+        scene.wait_offered(RESOURCE, 1)
+    return scene

@@ -1,0 +1,133 @@
+"""The agent with a real card on a real node, as it runs on every GPU machine."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from e2e.agent.scene import PREFIX, AgentScene
+from e2e.stage import Stage
+from gpu import image
+from gpu.record import Record
+from gpu_control_plane.agent.cdi.locate import ROOTS, find_driver_library
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.identity import inventory_id
+from gpu_control_plane.local.images import write_archive
+from unit.local.patience import until
+
+POOL = "training"
+RESOURCE = f"{PREFIX}/{POOL}"
+
+
+class CardScene(AgentScene):
+    """A scene whose hardware is this machine's."""
+
+    def __init__(self, stage: Stage, card: Hardware, record: Record) -> None:
+        super().__init__(stage)
+        self.hardware = card
+        self.record = record
+        self.validations = stage.cluster.folder / "validations"
+
+    @property
+    def name(self) -> str:
+        """The name of the card's GPUDevice."""
+        return str(inventory_id(self.node.name, self.hardware.pci.address))
+
+    @property
+    def uuid_of_card(self) -> str:
+        assert self.hardware.uuid is not None
+        return self.hardware.uuid
+
+    def start_agent(self, *options: str) -> None:
+        self.agent = self._start(
+            "agent",
+            *("-m", "gpu_control_plane.agent", "--node", self.node.name, "--hardware", "real", "--labels"),
+            *("--kubelet-folder", str(self.node.device_plugins.parent), "--cdi-folder", str(self.node.cdi)),
+            *("--validations", str(self.validations), "--status-port", str(self._port), *options),
+        )
+
+    def published(self) -> dict[str, Any]:
+        """The card's GPUDevice."""
+        return self._object("gpudevice", self.name)
+
+    def conditions(self) -> dict[str, str]:
+        return {each["type"]: each["status"] for each in self.state().get("status", {}).get("conditions", [])}
+
+    def users_of_card(self) -> list[str]:
+        return [user["pod"] for user in self.published().get("status", {}).get("usedBy", [])]
+
+    def import_python(self) -> None:
+        """Make the image with Python known to the node."""
+        driver = find_driver_library("libcuda.so.1", ROOTS)
+        assert driver is not None
+        archive = self.stage.cluster.folder / "python.tar"
+        write_archive([image.python_image(driver)], archive)
+        self.node.import_image(archive)
+
+    def create_worker(self, name: str, resource: str = RESOURCE) -> None:
+        """A pod that asks for a card, checks it and keeps it busy."""
+        container = {
+            "name": "main",
+            "image": image.PYTHON,
+            "command": image.command(self.uuid_of_card),
+            "resources": {"limits": {resource: 1}},
+        }
+        # With no time to end in, a pod would be gone before its programs are.
+        self.stage.create_pod(name, containers=[container], restartPolicy="Never", terminationGracePeriodSeconds=10)
+
+    def printed(self, pod: str) -> str:
+        """What a pod has said so far; nothing before it runs."""
+        started = self.stage.pod(pod)["status"]["phase"] != "Pending"
+        return self.stage.kubectl("logs", pod) if started else ""
+
+    def make_pool(self, name: str = POOL, **spec: Any) -> None:
+        """A pool for cards of this kind, which somebody has yet to approve."""
+        spec = {"deviceSelector": {"include": {"products": [self.hardware.product]}}, **spec}
+        pool = {"apiVersion": f"{PREFIX}/v1alpha1", "kind": "GPUPool", "metadata": {"name": name}, "spec": spec}
+        self.stage.kubectl("create", "-f", "-", given=json.dumps(pool))
+
+    def approve(self, pool: str = POOL) -> None:
+        self.stage.kubectl("annotate", "gpudevice", self.name, f"{PREFIX}/assignment={pool}")
+
+    def take_back(self) -> None:
+        """Withdraw the approval, and wait until the card is in no pool."""
+        self.stage.kubectl("annotate", "gpudevice", self.name, f"{PREFIX}/assignment-")
+        until(lambda: self.published()["status"]["state"] == "Unassigned")
+
+    @property
+    def port(self) -> int:
+        """Where the agent tells its metrics."""
+        return self._port
+
+    def mean(self, histogram: str) -> float:
+        """The mean of what a histogram of the agent has seen."""
+        return self.metric(f"{histogram}_sum") / self.metric(f"{histogram}_count")
+
+    def log(self, program: str) -> str:
+        return (self.node.logs / f"{program}.log").read_text()
+
+    def open_device_files(self) -> list[str]:
+        """The driver's device files that the agent holds open."""
+        return [target for target in self._open_files() if target.startswith("/dev/nvidia")]
+
+    def _open_files(self) -> Iterator[str]:
+        assert self.agent is not None
+        for entry in Path(f"/proc/{self.agent.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                yield str(entry.readlink())
+
+
+@contextlib.contextmanager
+def card_scene(stage: Stage, card: Hardware, record: Record) -> Iterator[CardScene]:
+    """Everything started, and the node ready for pools."""
+    scene = CardScene(stage, card, record)
+    try:
+        scene.start_controller()
+        with record.timed("agent started, node ReadyForPooling"):
+            scene.start_agent()
+            until(lambda: scene.node.name in stage.kubectl("get", "gpunodestates", "-o", "name", "--ignore-not-found"))
+            until(lambda: scene.conditions().get("ReadyForPooling") == "True", within=60)
+        yield scene
+    finally:
+        scene.close()

@@ -1,0 +1,88 @@
+"""The exporter tells what the driver's own tool tells, and a scrape costs little more than the driver's answers."""
+
+import statistics
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pynvml  # type: ignore[import-untyped]
+
+from gpu.readings import PROFILING, agree, fetch, scrape
+from gpu.record import Record
+from gpu.scene import CardScene
+from gpu.smi import Smi
+from gpu_control_plane.agent.backends.nvml import NVMLBackend
+from gpu_control_plane.agent.cdi.locate import ROOTS, find_driver_library
+
+_ROUNDS = 20
+
+
+def test_an_idle_card_measures_what_nvidia_smi_says(scene: CardScene, smi: Smi, record: Record) -> None:
+    samples = agree(scene.port, smi, record, "idle")
+    labels = samples["DCGM_FI_DEV_GPU_TEMP"].labels
+    assert labels["UUID"] == scene.uuid_of_card
+    assert labels["modelName"] == smi.query("name")["name"]
+    assert "pod" not in labels
+
+
+def test_profiling_metrics_are_there(scene: CardScene) -> None:
+    scrape(scene.port)
+    time.sleep(0.2)  # They are told about the time between two scrapes.
+    missing = set(PROFILING) - scrape(scene.port).keys()
+    assert not missing
+
+
+def test_a_scrape_costs_little_more_than_the_calls_it_makes(scene: CardScene, record: Record) -> None:
+    """The bare cost is that of the same calls: a pass over the card, with the time inside the driver's library kept."""
+    stopwatch = _Stopwatch()
+    backend = NVMLBackend(find_driver_library("libnvidia-ml.so.1", ROOTS), nvml=stopwatch)
+    backend.open()
+    try:
+        backend.samples(scene.hardware.pci.address)
+        bare = [stopwatch.time(lambda: backend.samples(scene.hardware.pci.address)) for _ in range(_ROUNDS)]
+    finally:
+        backend.close()
+    whole = []
+    for _ in range(_ROUNDS):
+        began = time.perf_counter()
+        fetch(scene.port)
+        whole.append(time.perf_counter() - began)
+    inside, around = statistics.median(bare), statistics.median(whole)
+    record.measure("scrape over HTTP, median of 20", around * 1000, "ms")
+    record.measure("the same NVML calls, bare, median of 20", inside * 1000, "ms")
+    assert around < 2 * inside + 0.005
+
+
+class _Stopwatch(ModuleType):
+    """The NVML binding, with the time spent in its functions."""
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(pynvml, name)
+        return self._watched(found) if callable(found) and name.startswith("nvml") else found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "nvmlLib":
+            setattr(pynvml, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def time(self, work: Callable[[], object]) -> float:
+        """How long the functions took that this work called."""
+        self.seconds = 0.0
+        work()
+        return self.seconds
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: object) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                self.seconds += time.perf_counter() - began
+
+        return call

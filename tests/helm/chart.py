@@ -1,0 +1,117 @@
+"""The chart as tests look at it: rendered by the real Helm, read as objects."""
+
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from gpu_control_plane.local.versions import KUBERNETES
+
+CHART: Final = Path(__file__).parents[2] / "charts" / "gpu-control-plane"
+NAMESPACE: Final = "d8-gpu-operator"
+RELEASE: Final = "gpu"
+
+type Manifest = dict[str, Any]
+
+VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
+    "default": {},
+    "one-replica": {
+        "controller": {"replicas": 1, "without": ["pools"], "resources": {}},
+        "webhook": {"enabled": False},
+    },
+    "simulated": {"agent": {"hardware": "simulated", "injection": "Kubelet", "unpooled": "nvidia.com/gpu"}},
+    "labels": {"agent": {"labels": True, "hostPID": True, "maxUnavailable": 1, "driverRoots": ["/opt/driver"]}},
+    "without-nfd": {"discovery": {"enabled": True, "priorityClassName": "system-node-critical"}},
+    "pinned": {
+        "image": {
+            "repository": "registry.example/gpu",
+            "digest": f"sha256:{'0' * 64}",
+            "pullPolicy": "Always",
+            "pullSecrets": [{"name": "registry"}],
+        },
+        "logLevel": "debug",
+    },
+    "placed": {
+        "controller": {
+            "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+            "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+        },
+        "agent": {"nodeSelector": {"gpu": "yes"}, "kubeletRoot": "/data/kubelet", "priorityClassName": ""},
+        "crds": {"takeOver": True, "removeOnUninstall": True},
+    },
+    "bare": {"crds": {"install": False}, "cleanup": {"enabled": False}, "webhook": {"enabled": False}},
+}
+"""What people are likely to choose; together they reach every branch of the templates."""
+
+
+class Refused(Exception):
+    """Helm did not accept something; the text is what it says."""
+
+
+class Helm:
+    """The Helm command."""
+
+    def __init__(self, program: Path, home: Path) -> None:
+        self._program = program
+        # Nothing of the user's own Helm: no repositories, plugins or caches.
+        self._environ = {"HOME": str(home), "HELM_NAMESPACE": NAMESPACE}
+        self._renders: dict[tuple[str, str, str], str] = {}
+
+    def run(self, *arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: Path | None = None) -> str:
+        command = [str(self._program), *arguments, *(["--values", "-"] if values else [])]
+        environ = self._environ | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
+        given = yaml.safe_dump(dict(values)) if values else ""
+        done = subprocess.run(command, input=given, env=environ, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Refused(done.stderr + done.stdout)
+        return done.stdout
+
+    def template(
+        self, values: Mapping[str, Any] | None = None, *, version: str = KUBERNETES.version, namespace: str = NAMESPACE
+    ) -> str:
+        """Without a cluster Helm has to be told which version of Kubernetes it renders for. Rendered once each."""
+        key = version, namespace, yaml.safe_dump(dict(values or {}))
+        if key not in self._renders:
+            options = ("--kube-version", version, "--namespace", namespace)
+            self._renders[key] = self.run("template", RELEASE, str(CHART), *options, values=values)
+        return self._renders[key]
+
+    def objects(self, values: Mapping[str, Any] | None = None) -> "Objects":
+        return Objects(yaml.safe_load_all(self.template(values)))
+
+
+class Objects:
+    """What a render consists of."""
+
+    def __init__(self, documents: Iterable[Manifest | None]) -> None:
+        self.all = [document for document in documents if document]
+
+    def of(self, *kinds: str) -> list[Manifest]:
+        return [each for each in self.all if each["kind"] in kinds]
+
+    def one(self, kind: str, name: str) -> Manifest:
+        (found,) = (each for each in self.of(kind) if each["metadata"]["name"] == name)
+        return found
+
+    def pods(self) -> Iterator[tuple[str, Manifest]]:
+        """The template of every pod, with the component it belongs to."""
+        for each in self.of("Deployment", "DaemonSet", "Job"):
+            yield each["metadata"]["labels"]["app.kubernetes.io/component"], each["spec"]["template"]
+
+    def pod(self, component: str) -> Manifest:
+        return dict(self.pods())[component]
+
+
+def container(pod: Manifest) -> Manifest:
+    """The one container of a pod."""
+    (only,) = pod["spec"]["containers"]
+    return msgspec.convert(only, dict[str, Any])
+
+
+def command_of(pod: Manifest) -> list[str]:
+    """How the one container of a pod is started."""
+    program = container(pod)
+    return msgspec.convert([*program["command"], *program.get("args", [])], list[str])

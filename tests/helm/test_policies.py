@@ -1,0 +1,241 @@
+"""An agent can change its own node's objects and nobody else's, each refusal with its own sentence.
+
+The tokens are those of the agents' pods on two nodes, asked for as a kubelet asks for them.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from gpu_control_plane.agent.views import Node
+from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature, discovery_name, feature_name
+from gpu_control_plane.kube import Client, FieldManager, Object, load_config
+from gpu_control_plane.kube.errors import Forbidden, Invalid
+from helm.chart import NAMESPACE
+from helm.installed import Installed
+from waiting import until_async
+
+OURS, OTHERS = "node-c", "node-d"
+AGENT, DISCOVERY = "gpu-control-plane-agent", "gpu-control-plane-discovery"
+POLICIES = ("own-node-state", "own-cards", "own-reports", "own-node")
+
+READING = {"status": {"telemetry": {"temperature": 40, "at": "2026-01-01T00:00:00Z"}}}
+ANSWER = {"status": {"plugin": {"observedGeneration": 1}}}
+BOUND = "The token names no node, so nobody can say whose agent this is"
+
+
+class Asking:
+    """One request to the API server as a program of the chart, from its pod on some node or from nowhere."""
+
+    def __init__(self, installed: Installed, account: str = AGENT, node: str | None = OURS) -> None:
+        self._kubeconfig = installed.account(account, node)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        async with Client(load_config(self._kubeconfig)) as client:
+            yield client
+
+    async def patch(self, kind: type[Object], name: str, body: dict[str, Any], subresource: str | None = None) -> None:
+        async with self.client() as client:
+            await client.patch(kind, name, body, subresource=subresource)
+
+    async def publish(self, name: str, about: str, **spec: object) -> None:
+        body = {"metadata": {"labels": {NODE_LABEL: about}}, "spec": {"features": facts("1"), **spec}}
+        async with self.client() as client:
+            await client.apply(NodeFeature, name, body, manager=FieldManager("test"), namespace=NAMESPACE)
+
+
+@pytest.fixture(autouse=True)
+async def objects(installed: Installed) -> None:
+    """What inventory would have made of the two nodes, and policies that are in force: that takes them a moment."""
+    manager = FieldManager("inventory")
+    async with Client(load_config(installed.cluster.kubeconfig)) as client:
+        for node in (OURS, OTHERS):
+            spec = {"nodeName": node, "pciAddress": "0000:18:00.0"}
+            marks = {"gpu.deckhouse.io/clear-fault": "mended", "gpu.deckhouse.io/assignment": "research"}
+            body = {"metadata": {"annotations": marks, "labels": {"team": "one"}}, "spec": spec}
+            await client.apply(GPUNodeState, node, {}, manager=manager)
+            await client.apply(GPUDevice, card(node), body, manager=manager)
+    nobody = Asking(installed, node=None)
+    writes: list[Callable[[], Awaitable[None]]] = [
+        lambda: nobody.patch(GPUNodeState, OURS, {}, "status"),
+        lambda: nobody.patch(GPUDevice, card(OURS), {}),
+        lambda: nobody.publish(feature_name(OURS), OURS),
+        lambda: nobody.patch(Node, OURS, {}),
+    ]
+    for write in writes:
+        await until_async(partial(is_refused, write), saying="every policy is in force")
+
+
+async def is_refused(write: Callable[[], Awaitable[None]]) -> bool:
+    try:
+        await write()
+    except Invalid:
+        return True
+    return False
+
+
+def refused(sentence: str) -> AbstractContextManager[object]:
+    """The policy answers with this sentence."""
+    return pytest.raises(Invalid, match=re.escape(sentence))
+
+
+def card(node: str) -> str:
+    return f"{node}-0000-18-00-0"
+
+
+def facts(boot: str) -> dict[str, Any]:
+    return {"attributes": {"gpu.node": {"elements": {"bootID": boot}}}}
+
+
+def annotations(**changes: str | None) -> dict[str, Any]:
+    return {"metadata": {"annotations": {name.replace("__", "/"): value for name, value in changes.items()}}}
+
+
+async def test_kubernetes_finds_no_fault_in_the_policies(installed: Installed) -> None:
+    for name in POLICIES:
+        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gpu-control-plane-{name}"
+        policy = installed.request("GET", path)
+        assert policy["status"]["observedGeneration"] == policy["metadata"]["generation"]
+        assert policy["status"].get("typeChecking", {}) == {}
+
+
+async def test_an_agent_answers_for_its_own_node(installed: Installed) -> None:
+    await Asking(installed).patch(GPUNodeState, OURS, ANSWER, "status")
+
+
+async def test_an_agent_does_not_answer_for_another_node(installed: Installed) -> None:
+    sentence = "The agent of node-c may answer for its own node only, and this GPUNodeState is that of node-d."
+    with refused(sentence):
+        await Asking(installed).patch(GPUNodeState, OTHERS, ANSWER, "status")
+
+
+async def test_an_agent_gives_no_orders(installed: Installed) -> None:
+    with pytest.raises(Forbidden):
+        await Asking(installed).patch(GPUNodeState, OURS, {"spec": {"assignments": []}})
+
+
+async def test_an_agent_reports_about_its_own_cards(installed: Installed) -> None:
+    await Asking(installed).patch(GPUDevice, card(OURS), READING, "status")
+
+
+async def test_an_agent_does_not_report_about_cards_of_another_node(installed: Installed) -> None:
+    sentence = f"The agent of node-c may report about its own cards only, and {card(OTHERS)} is in node-d."
+    with refused(sentence):
+        await Asking(installed).patch(GPUDevice, card(OTHERS), READING, "status")
+
+
+async def test_an_agent_takes_a_persons_word_off_its_card(installed: Installed) -> None:
+    await Asking(installed).patch(GPUDevice, card(OURS), annotations(**{"gpu.deckhouse.io__clear-fault": None}))
+    with refused(f"{card(OTHERS)} is in node-d"):
+        await Asking(installed).patch(GPUDevice, card(OTHERS), annotations(**{"gpu.deckhouse.io__clear-fault": None}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("gpu.deckhouse.io/assignment", "mine"), ("gpu.deckhouse.io/assignment", None), ("new", "x")]
+)
+async def test_an_agent_approves_nothing(installed: Installed, name: str, value: str | None) -> None:
+    body = {"metadata": {"annotations": {name: value}}}
+    with refused("may take the annotation gpu.deckhouse.io/clear-fault off its cards, and change"):
+        await Asking(installed).patch(GPUDevice, card(OURS), body)
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"labels": {"team": "two"}}, {"labels": {"gpu.deckhouse.io/ignore": "true"}}, {"finalizers": ["a/b"]}]
+)
+async def test_an_agent_keeps_its_cards_as_they_are(installed: Installed, metadata: dict[str, Any]) -> None:
+    with refused("An agent may not change labels, finalizers or owners of its cards."):
+        await Asking(installed).patch(GPUDevice, card(OURS), {"metadata": metadata})
+
+
+async def test_an_agent_publishes_about_its_own_node(installed: Installed) -> None:
+    await Asking(installed).publish(feature_name(OURS), OURS)
+    await Asking(installed).publish(feature_name(OURS), OURS, features=facts("2"))
+
+
+async def test_an_agent_publishes_under_its_own_name_only(installed: Installed) -> None:
+    with pytest.raises(
+        Invalid, match="The report about node-c is called gpu-control-plane-node-c, not gpu-control-plan"
+    ):
+        await Asking(installed).publish(feature_name(OTHERS), OURS)
+
+
+async def test_an_agent_cannot_pass_a_report_off_as_another_nodes(installed: Installed) -> None:
+    with refused("which node a report is about: it has to be node-c."):
+        await Asking(installed).publish(feature_name(OURS), OTHERS)
+
+
+async def test_a_report_asks_for_no_labels(installed: Installed) -> None:
+    with refused("it may not ask for labels on the Node."):
+        await Asking(installed).publish(feature_name(OURS), OURS, labels={"trusted": "yes"})
+
+
+async def test_discovery_publishes_about_its_own_node(installed: Installed) -> None:
+    await Asking(installed, DISCOVERY).publish(discovery_name(OURS), OURS)
+
+
+@pytest.mark.parametrize("name", [discovery_name(OTHERS), feature_name(OURS)])
+async def test_discovery_publishes_under_its_own_name_only(installed: Installed, name: str) -> None:
+    with refused(f"The report about node-c is called gpu-discovery-node-c, not {name}."):
+        await Asking(installed, DISCOVERY).publish(name, OURS)
+
+
+async def test_an_agent_labels_its_own_node(installed: Installed) -> None:
+    labels = {"nvidia.com/gpu.count": "2", "gpu.deckhouse.io/deploy.agent": "true"}
+    await Asking(installed).patch(Node, OURS, {"metadata": {"labels": labels}})
+    await Asking(installed).patch(Node, OURS, {"metadata": {"labels": dict.fromkeys(labels)}})
+    await Asking(installed).patch(Node, OURS, annotations(**{"nvidia.com__gfd": "x"}))
+
+
+async def test_an_agent_does_not_label_another_node(installed: Installed) -> None:
+    with refused("The agent of node-c may label its own Node only, not node-d."):
+        await Asking(installed).patch(Node, OTHERS, {"metadata": {"labels": {"nvidia.com/gpu.count": "2"}}})
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{"node-role.kubernetes.io/control-plane": ""}, {"kubernetes.io/hostname": "else"}, {"kubernetes.io/arch": None}],
+    ids=["new", "changed", "removed"],
+)
+async def test_an_agent_changes_no_labels_of_others(installed: Installed, labels: dict[str, str | None]) -> None:
+    with refused("only labels of its Node that begin with nvidia.com/ or gpu.deckhouse.io/."):
+        await Asking(installed).patch(Node, OURS, {"metadata": {"labels": labels}})
+
+
+@pytest.mark.parametrize("changes", [{"kwok.x-k8s.io__node": None}, {"a__b": "c"}], ids=["removed", "new"])
+async def test_an_agent_changes_no_annotations_of_others(installed: Installed, changes: dict[str, str | None]) -> None:
+    with refused("only annotations of its Node that begin with nvidia.com/ or gpu.deckhouse.io/."):
+        await Asking(installed).patch(Node, OURS, annotations(**changes))
+
+
+@pytest.mark.parametrize(
+    "body", [{"spec": {"unschedulable": True}}, {"metadata": {"finalizers": ["a/b"]}}], ids=["cordon", "finalizer"]
+)
+async def test_an_agent_does_not_cordon(installed: Installed, body: dict[str, Any]) -> None:
+    with refused("An agent may not taint, cordon or otherwise change its Node."):
+        await Asking(installed).patch(Node, OURS, body)
+
+
+async def test_a_token_from_nowhere_changes_nothing(installed: Installed) -> None:
+    """Such as one that an administrator asked for, or that was stolen from a Secret."""
+    asking = Asking(installed, node=None)
+    with refused(BOUND):
+        await asking.patch(GPUNodeState, OURS, ANSWER, "status")
+    with refused(BOUND):
+        await asking.patch(GPUDevice, card(OURS), READING, "status")
+    with refused(BOUND):
+        await asking.publish(feature_name(OURS), OURS)
+    with refused(BOUND):
+        await asking.patch(Node, OURS, {"metadata": {"labels": {"nvidia.com/gpu.count": "2"}}})
+
+
+async def test_others_are_not_concerned(installed: Installed) -> None:
+    """The policies are about agents: administrators and controllers go on as before."""
+    async with Client(load_config(installed.cluster.kubeconfig)) as client:
+        await client.patch(Node, OTHERS, {"metadata": {"labels": {"any": "thing"}}})
+        await client.patch(GPUDevice, card(OTHERS), {"metadata": {"labels": {"any": "thing"}}})

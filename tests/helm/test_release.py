@@ -1,0 +1,114 @@
+"""The life of a release: installed, upgraded, uninstalled, and nothing of it left."""
+
+import msgspec
+
+from gpu_control_plane.api import DEFINITIONS
+from gpu_control_plane.api.install import NODE_FEATURE
+from gpu_control_plane.api.nodefeature import feature_name
+from helm.chart import CHART, NAMESPACE, RELEASE, Manifest
+from helm.installed import Installed
+
+VALUES = {"agent": {"labels": True}, "discovery": {"enabled": True}}
+KINDS = (
+    *("deployments.apps", "daemonsets.apps", "jobs.batch", "services", "secrets", "serviceaccounts", "leases"),
+    *("roles", "rolebindings", "clusterroles", "clusterrolebindings", "poddisruptionbudgets"),
+    *("validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+)
+CRDS = [definition.name for definition in (*DEFINITIONS, NODE_FEATURE)]
+POOLS = "/apis/gpu.deckhouse.io/v1alpha1/gpupools"
+REPORTS = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpu-control-plane"
+SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/gpu-control-plane-webhook"
+WEBHOOK = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpu-control-plane-webhook"
+MERGE = "application/merge-patch+json"
+
+
+def test_a_release_comes_and_goes(empty_cluster: Installed) -> None:
+    cluster = empty_cluster
+    notes = cluster.install(VALUES)
+    assert "kubectl get gpudevices" in notes
+    assert _agents(cluster) == {"node-a", "node-b", "node-c", "node-d", "node-e"}
+
+    _leave_traces(cluster)
+    _write_as_the_controller(cluster)
+    written = _written_by_the_controller(cluster)
+    cluster.helm("upgrade", RELEASE, str(CHART), "--wait", values={**VALUES, "controller": {"replicas": 3}})
+    assert _written_by_the_controller(cluster) == written
+
+    cluster.helm("uninstall", RELEASE, "--wait", "--timeout", "90s")
+    cluster.run_hook("cleanup", VALUES)
+    assert _leftovers(cluster) == []
+    assert _labels(cluster, "node-a").keys() & {"gpu.deckhouse.io/gpu.present", "nvidia.com/gpu.count"} == set()
+    assert _labels(cluster, "node-a")["nvidia.com/gpu.deploy.driver"] == "true"
+    assert cluster.request("GET", REPORTS)["items"] == []
+    # People's data stays, and can be deleted although nobody is there any more to let it go.
+    assert "finalizers" not in cluster.request("GET", f"{POOLS}/training")["metadata"]
+    cluster.request("DELETE", f"{POOLS}/training")
+    assert not cluster.exists(f"{POOLS}/training")
+
+
+def test_the_crds_go_if_that_is_wished(empty_cluster: Installed) -> None:
+    values = {"crds": {"removeOnUninstall": True}}
+    empty_cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    empty_cluster.run_hook("install-crds", values)
+    assert all(empty_cluster.exists(_crd(name)) for name in CRDS)
+    _leave_traces(empty_cluster)
+    said = empty_cluster.run_hook("cleanup", values)
+    assert f"CRDs deleted: {len(CRDS)}." in said
+    for name in CRDS:
+        empty_cluster.kubectl("wait", "--for=delete", f"crd/{name}", "--timeout=20s")
+    assert empty_cluster.run_hook("cleanup", values).endswith("CRDs deleted: 0.\n")
+
+
+def _leave_traces(cluster: Installed) -> None:
+    """What controllers and agents leave in a cluster."""
+    meta = {"name": "training", "finalizers": ["gpu.deckhouse.io/pool"]}
+    cluster.request("POST", POOLS, _typed("GPUPool", metadata=meta, spec={}))
+    labels = {
+        "gpu.deckhouse.io/gpu.present": "true",
+        "nvidia.com/gpu.count": "2",
+        "nvidia.com/gpu.deploy.driver": "true",  # the operator's, not ours
+    }
+    cluster.request("PATCH", "/api/v1/nodes/node-a", {"metadata": {"labels": labels}}, MERGE)
+    report = {"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeature", "spec": {}}
+    cluster.request("POST", REPORTS, {**report, "metadata": {"name": feature_name("node-a")}})
+
+
+def _write_as_the_controller(cluster: Installed) -> None:
+    """What the controller writes into objects that are the chart's."""
+    cluster.request("PATCH", LEASE, {"spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}}, MERGE)
+    cluster.request("PATCH", SECRET, {"data": {"tls.crt": "Y2VydGlmaWNhdGU="}}, MERGE)
+    bundle = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YXV0aG9yaXR5"}
+    cluster.request("PATCH", WEBHOOK, [bundle], "application/json-patch+json")
+
+
+def _written_by_the_controller(cluster: Installed) -> tuple[object, ...]:
+    (webhook,) = cluster.request("GET", WEBHOOK)["webhooks"]
+    return cluster.request("GET", LEASE)["spec"], cluster.request("GET", SECRET)["data"], webhook["clientConfig"]
+
+
+def _leftovers(cluster: Installed) -> list[str]:
+    answer = cluster.kubectl(
+        "get", ",".join(KINDS), "-A", "-o", "name", "-l", "app.kubernetes.io/name=gpu-control-plane"
+    )
+    return answer.split()
+
+
+def _agents(cluster: Installed) -> set[str]:
+    """The nodes that an agent runs on."""
+    selector = "labelSelector=app.kubernetes.io/component%3Dagent"
+    pods = cluster.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods?{selector}")["items"]
+    return {pod["spec"]["nodeName"] for pod in pods}
+
+
+def _labels(cluster: Installed, node: str) -> dict[str, str]:
+    labels = cluster.request("GET", f"/api/v1/nodes/{node}")["metadata"]["labels"]
+    return msgspec.convert(labels, dict[str, str])
+
+
+def _typed(kind: str, **fields: object) -> Manifest:
+    return {"apiVersion": "gpu.deckhouse.io/v1alpha1", "kind": kind, **fields}
+
+
+def _crd(name: str) -> str:
+    return f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"

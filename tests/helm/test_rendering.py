@@ -1,0 +1,194 @@
+"""What the chart renders is valid for every supported Kubernetes, and asks for no more than it needs."""
+
+import itertools
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from images.recipe import NAME
+
+import gpu_control_plane
+from gpu_control_plane import uninstall
+from gpu_control_plane.agent.__main__ import agent
+from gpu_control_plane.api import install
+from gpu_control_plane.controller import command as controller
+from gpu_control_plane.local.errors import BuildFailed
+from helm.chart import CHART, NAMESPACE, VALUE_SETS, Helm, Refused, command_of, container
+from helm.conftest import cannot
+from helm.schemas import CRDS, PATTERN, VERSIONS, kubernetes_schemas, our_schemas
+
+PROGRAMS = {
+    "gpu_control_plane.controller": controller,
+    "gpu_control_plane.agent": agent,
+    "gpu_control_plane.api.install": install.command,
+    "gpu_control_plane.uninstall": uninstall.command,
+}
+
+every_value_set = pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
+
+
+def test_helm_finds_nothing_to_complain_about(helm: Helm) -> None:
+    answer = helm.run("lint", "--strict", str(CHART))
+    assert "[WARNING]" not in answer
+    assert "[ERROR]" not in answer
+
+
+def test_chart_and_program_are_released_together() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == gpu_control_plane.__version__
+
+
+def test_the_image_is_the_one_that_is_built_here(helm: Helm) -> None:
+    for _component, pod in helm.objects(VALUE_SETS["without-nfd"]).pods():
+        assert container(pod)["image"] == NAME
+
+
+def test_a_digest_takes_the_place_of_the_tag(helm: Helm) -> None:
+    pod = helm.objects(VALUE_SETS["pinned"]).pod("agent")
+    assert container(pod)["image"] == f"registry.example/gpu@sha256:{'0' * 64}"
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_render_is_valid_for(version: str, helm: Helm, kubeconform: Path, tmp_path: Path) -> None:
+    try:
+        schemas = kubernetes_schemas(version)
+    except BuildFailed as why:
+        cannot(str(why))
+        return
+    for name, values in VALUE_SETS.items():
+        (tmp_path / f"{name}.yaml").write_text(helm.template(values, version=version))
+    _conforms(kubeconform, schemas, tmp_path, *CRDS.glob("*.yaml"))
+
+
+def test_schemas_refuse_what_kubernetes_would(kubeconform: Path, tmp_path: Path) -> None:
+    """Otherwise the test above could not fail."""
+    (tmp_path / "wrong.yaml").write_text(
+        yaml.safe_dump({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"prots": []}})
+    )
+    try:
+        schemas = kubernetes_schemas(VERSIONS[-1])
+    except BuildFailed as why:
+        cannot(str(why))
+        return
+    with pytest.raises(AssertionError, match="prots"):
+        _conforms(kubeconform, schemas, tmp_path / "wrong.yaml")
+
+
+def test_the_pool_in_the_notes_is_a_valid_one(kubeconform: Path, tmp_path: Path) -> None:
+    notes = (CHART / "templates/NOTES.txt").read_text()
+    manifest = notes.split("<<EOF")[1].split("EOF")[0]
+    schemas = our_schemas(tmp_path)
+    (tmp_path / "pool.yaml").write_text("\n".join(line.removeprefix("  ") for line in manifest.splitlines()))
+    _conforms(kubeconform, schemas, tmp_path / "pool.yaml")
+
+
+@every_value_set
+def test_programs_understand_their_arguments(helm: Helm, values: dict[str, Any]) -> None:
+    """Parsed by the programs themselves, as at their start."""
+    for _component, pod in helm.objects(values).pods():
+        python, alone, run, module, *arguments = command_of(pod)
+        assert (python, alone, run) == ("python3", "-P", "-m")
+        _parses(PROGRAMS[module], arguments)
+
+
+@every_value_set
+def test_only_the_agent_touches_the_node(helm: Helm, values: dict[str, Any]) -> None:
+    for component, pod in helm.objects(values).pods():
+        if component != "agent":
+            assert "volumes" not in pod["spec"]
+            assert pod["spec"]["securityContext"]["runAsNonRoot"]
+            assert container(pod)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container(pod)["securityContext"]["readOnlyRootFilesystem"]
+        assert "hostNetwork" not in pod["spec"]
+
+
+def test_the_agent_is_privileged_for_real_cards_only(helm: Helm) -> None:
+    real = container(helm.objects().pod("agent"))["securityContext"]
+    simulated = container(helm.objects(VALUE_SETS["simulated"]).pod("agent"))["securityContext"]
+    assert real["privileged"]
+    assert "privileged" not in simulated
+    assert simulated["capabilities"] == {"drop": ["ALL"], "add": ["MKNOD"]}
+
+
+def test_the_agent_sees_the_hosts_processes_only_if_asked(helm: Helm) -> None:
+    assert helm.objects().pod("agent")["spec"]["hostPID"] is False
+    pod = helm.objects(VALUE_SETS["labels"]).pod("agent")
+    assert pod["spec"]["hostPID"] is True
+    assert "/var/log/containers" in {mount["mountPath"] for mount in container(pod)["volumeMounts"]}
+
+
+def test_the_agent_never_writes_to_the_hosts_files(helm: Helm) -> None:
+    mounts = {mount["name"]: mount for mount in container(helm.objects().pod("agent"))["volumeMounts"]}
+    assert mounts["host"]["readOnly"]
+
+
+def test_driver_roots_are_looked_for_on_the_host(helm: Helm) -> None:
+    arguments = container(helm.objects().pod("agent"))["args"]
+    assert [each for each in arguments if "driver-root" in each] == [
+        "--driver-root=/host",
+        "--driver-root=/host/run/nvidia/driver",
+    ]
+
+
+def test_the_budget_exists_with_several_replicas_only(helm: Helm) -> None:
+    assert helm.objects().of("PodDisruptionBudget")
+    assert not helm.objects(VALUE_SETS["one-replica"]).of("PodDisruptionBudget")
+
+
+@every_value_set
+def test_rights_are_never_wildcards(helm: Helm, values: dict[str, Any]) -> None:
+    for role in helm.objects(values).of("Role", "ClusterRole"):
+        for rule in role["rules"]:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+def test_every_right_has_its_reason() -> None:
+    """A comment above each rule."""
+    for file in CHART.glob("templates/**/*.yaml"):
+        lines = [line.strip() for line in file.read_text().splitlines() if "{{-" not in line]
+        for above, line in itertools.pairwise(lines):
+            if line.startswith("- apiGroups") and "rbac" in file.name:
+                assert above.startswith("#") or _commented_role(lines, line), f"{file.name}: {line} after {above}"
+
+
+@every_value_set
+def test_everything_is_labelled_and_in_its_place(helm: Helm, values: dict[str, Any]) -> None:
+    for each in helm.objects(values).all:
+        assert each["metadata"]["labels"]["app.kubernetes.io/name"] == "gpu-control-plane"
+        assert each["metadata"].get("namespace", NAMESPACE) in (NAMESPACE, "default")
+
+
+def test_another_namespace_is_refused_with_what_to_do(helm: Helm) -> None:
+    with pytest.raises(Refused, match=r"lives in the namespace d8-gpu-operator, not in gpus: add -n d8-gpu-operator"):
+        helm.template(namespace="gpus")
+
+
+def test_an_old_cluster_is_refused(helm: Helm) -> None:
+    with pytest.raises(Refused, match=r"requires kubeVersion: >=1\.32\.0-0"):
+        helm.template(version="v1.31.0")
+
+
+def _conforms(kubeconform: Path, schemas: Path, *what: Path) -> None:
+    done = subprocess.run(
+        [kubeconform, "-strict", "-summary", "-schema-location", f"{schemas}/{PATTERN}", *what],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Skipped: 0" in done.stdout
+
+
+def _parses(program: click.Command, arguments: list[str]) -> None:
+    with program.make_context("program", list(arguments)):
+        pass
+
+
+def _commented_role(lines: list[str], line: str) -> bool:
+    """The reason of a role with one rule may stand above the role."""
+    start = max(index for index, each in enumerate(lines[: lines.index(line)]) if each == "---")
+    return lines[start + 1].startswith("#")

@@ -1,0 +1,194 @@
+"""Programs can do their work with the rights the chart gives them, and not much more."""
+
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gpu_control_plane.agent.backends.hardware import HARDWARE, new_machine, pull, write_machine
+from gpu_control_plane.agent.fleet.machines import edit_card
+from gpu_control_plane.agent.views import Node
+from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
+from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason, Label
+from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
+from gpu_control_plane.kube import Client, Selection, load_config
+from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.events import Event
+from helm.chart import NAMESPACE, Helm, command_of
+from helm.installed import Installed, Program
+from helm.quiet_kubelet import quiet_kubelet
+from integration.flow.stage import pool_of, stage
+from unit.agent.backends.machine_room import MachineRoom
+from waiting import until_async
+
+WEBHOOK = "gpu-control-plane-webhook"
+FIRST, SECOND = (f"node-a-0000-{bus}-00-0" for bus in ("18", "2a"))
+
+
+@pytest.fixture
+async def client(installed: Installed) -> AsyncIterator[Client]:
+    async with Client(load_config(installed.cluster.kubeconfig)) as client:
+        yield client
+
+
+def arguments(helm: Helm, component: str) -> list[str]:
+    """As the installed chart starts the program, without the interpreter."""
+    return command_of(helm.objects({"agent": {"labels": True}, "discovery": {"enabled": True}}).pod(component))[1:]
+
+
+async def test_the_controller_needs_no_more_rights(
+    installed: Installed, helm: Helm, client: Client, tmp_path: Path
+) -> None:
+    """The main job with the controller as the chart lets it be: nothing is forbidden on the way."""
+    command = [each.replace("$(POD_NAME)", "test") for each in arguments(helm, "controller")]
+    ports = ["--status-port=0", "--webhook-port=0"]
+    kubeconfig = installed.account("gpu-control-plane-controller")
+    async with stage(installed.cluster, tmp_path / "stage") as scene:
+        with Program([*command, *ports], kubeconfig, tmp_path / "controller.log"):
+            await scene.device_is(FIRST, lambda device: device.status.state)
+            await scene.add_pool("training")
+            await scene.start_pod("eager", "training")
+
+            async def explained() -> bool:
+                events = await client.list(Event, Selection("default", fields="regarding.name=eager"))
+                return any(event.reason == "WaitingForGPU" for event in events)
+
+            await until_async(explained, saying="an Event about the waiting pod")
+            await scene.approve(FIRST, "training")
+            await scene.pod_is("eager", "Running")
+            await scene.end_pod("eager")
+
+            await scene.approve(FIRST, None)
+            await scene.device_is(FIRST, lambda device: pool_of(device) is None)
+            await client.delete(GPUPool, "training")
+            await until_async(lambda: _gone(client, GPUPool, "training"), saying="the pool is gone")
+
+            await edit_card(client, SECOND, pull)
+            await until_async(lambda: _gone(client, GPUDevice, SECOND), saying="the pulled card is forgotten")
+
+            about = {"metadata": {"name": discovery_name("node-b"), "labels": {}}, "spec": _bus()}
+            await client.create(NodeFeature, about, NAMESPACE)
+
+            async def labelled() -> bool:
+                return (await client.get(Node, "node-b")).metadata.labels.get(Label.GPU_PRESENT) == "true"
+
+            await until_async(labelled, saying="the gate has labelled node-b")
+
+            async def trusted() -> bool:
+                path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{WEBHOOK}"
+                return bool(installed.request("GET", path)["webhooks"][0]["clientConfig"].get("caBundle"))
+
+            await until_async(trusted, saying="the API server is told whom to trust")
+            secret = installed.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/{WEBHOOK}")
+            assert set(secret["data"]) >= {"ca.crt", "tls.crt", "tls.key"}
+
+
+async def test_the_agent_needs_no_more_rights(installed: Installed, helm: Helm, client: Client, tmp_path: Path) -> None:
+    """With the token of its own pod and under the policies: it finds cards, offers them, answers and reports."""
+    node, addresses = "node-e", ("0000:18:00.0", "0000:2a:00.0")
+    devices = [inventory_id(node, address) for address in addresses]
+    hardware = {HARDWARE: write_machine(new_machine("H200-141", 2))}
+    await client.patch(Node, node, {"metadata": {"annotations": hardware}})
+    orders = _orders([*devices, "node-e-no-such-card"])
+    await client.create(GPUNodeState, {"metadata": {"name": node}, "spec": {"assignments": orders}})
+    for device, address in zip(devices, addresses, strict=True):
+        spec = {"nodeName": node, "pciAddress": address}
+        mark = {str(Annotation.CLEAR_FAULT): "mended"}
+        await client.create(GPUDevice, {"metadata": {"name": device, "annotations": mark}, "spec": spec})
+    elsewhere = ("--hardware", "--status-port", "--host-root", "--driver-root")
+    command = [each for each in arguments(helm, "agent") if not each.startswith(elsewhere)]
+    places = [f"--{name}={tmp_path / name}" for name in ("cdi-folder", "validations", "device-folder")]
+    kubeconfig = installed.account("gpu-control-plane-agent", node)
+    async with quiet_kubelet() as kubelet:
+        options = ["--hardware=simulated", f"--kubelet-folder={kubelet}", *places]
+        with Program([*command, *options], kubeconfig, tmp_path / "agent.log", NODE_NAME=node):
+
+            async def reported() -> bool:
+                cards = [await client.get(GPUDevice, device) for device in devices]
+                return all(
+                    find(card.status.conditions, DeviceCondition.HEALTHY)
+                    and Annotation.CLEAR_FAULT not in card.metadata.annotations
+                    for card in cards
+                )
+
+            async def answered() -> bool:
+                plugin = (await client.get(GPUNodeState, node)).status.plugin
+                return plugin is not None and [each.units for each in plugin.resources] == [2]
+
+            async def told() -> bool:
+                events = await client.list(Event, Selection("default", fields=f"regarding.name={node}"))
+                return any(event.reason == EventReason.ORDER_NOT_CARRIED_OUT for event in events)
+
+            await until_async(reported, saying="cards are looked at anew and reported")
+            await until_async(answered, saying="the orders are answered")
+            await until_async(told, saying="an Event about the order that cannot be carried out")
+            assert (await client.get(NodeFeature, feature_name(node), NAMESPACE)).spec.features.instances
+            assert (await client.get(Node, node)).metadata.labels["nvidia.com/gpu.count"] == "2"
+
+
+async def test_discovery_needs_no_more_rights(installed: Installed, helm: Helm, client: Client, tmp_path: Path) -> None:
+    node = "node-d"
+    room = MachineRoom(tmp_path / "machine")
+    room.plug("0000:18:00.0")
+    command = [each for each in arguments(helm, "discovery") if not each.startswith("--status-port")]
+    kubeconfig = installed.account("gpu-control-plane-discovery", node)
+    with Program([*command, f"--sysfs={room.sys}"], kubeconfig, tmp_path / "discovery.log", NODE_NAME=node):
+
+        async def published() -> bool:
+            found = await client.list(NodeFeature, Selection(NAMESPACE, fields=f"metadata.name={discovery_name(node)}"))
+            return bool(found)
+
+        await until_async(published)
+
+
+@pytest.mark.parametrize(
+    ("account", "question"),
+    [
+        ("controller", "get secrets -n kube-system"),
+        ("controller", "list secrets -n d8-gpu-operator"),
+        ("controller", "get secrets/other -n d8-gpu-operator"),
+        ("controller", "create pods -n d8-gpu-operator"),
+        ("controller", "delete nodes"),
+        ("controller", "create gpupools.gpu.deckhouse.io"),
+        ("controller", "patch validatingwebhookconfigurations/other"),
+        ("agent", "get secrets -n d8-gpu-operator"),
+        ("agent", "create pods -n d8-gpu-operator"),
+        ("agent", "patch nodes --subresource=status"),
+        ("agent", "create gpudevices.gpu.deckhouse.io"),
+        ("agent", "delete gpudevices.gpu.deckhouse.io"),
+        ("agent", "patch gpunodestates.gpu.deckhouse.io"),
+        ("agent", "list gpupools.gpu.deckhouse.io"),
+        ("agent", "delete nodefeatures.nfd.k8s-sigs.io -n d8-gpu-operator"),
+        ("agent", "create nodefeatures.nfd.k8s-sigs.io -n default"),
+        ("discovery", "patch nodes"),
+        ("discovery", "list pods"),
+        ("discovery", "list gpudevices.gpu.deckhouse.io"),
+    ],
+    ids=lambda each: each,
+)
+def test_what_is_not_needed_is_not_granted(installed: Installed, account: str, question: str) -> None:
+    who = f"system:serviceaccount:{NAMESPACE}:gpu-control-plane-{account}"
+    command = ["--kubeconfig", str(installed.cluster.kubeconfig), "auth", "can-i", *question.split(), f"--as={who}"]
+    done = subprocess.run([installed.program, *command], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "no", done.stdout + done.stderr
+
+
+async def _gone(client: Client, kind: type[GPUPool | GPUDevice], name: str) -> bool:
+    try:
+        await client.get(kind, name)
+    except NotFound:
+        return True
+    return False
+
+
+def _bus() -> dict[str, object]:
+    card = {"vendor": "10de", "device": "2335", "class": "0302", "address": "0000:18:00.0"}
+    return {"features": {"instances": {"gpu.bus": {"elements": [{"attributes": card}]}}}}
+
+
+def _orders(devices: Sequence[str]) -> list[dict[str, object]]:
+    resources = [{"name": "gpu.deckhouse.io/any", "units": 1}]
+    order = {"pool": "any", "resources": resources, "allocation": {"mode": "Exclusive"}}
+    return [{"inventoryID": device, **order} for device in devices]

@@ -1,0 +1,64 @@
+"""Values are documented, known to the schema, and refused with a readable sentence where they make no sense."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from helm.chart import CHART, Helm, Refused
+
+VALUES = CHART / "values.yaml"
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+NOT_OURS = "global"
+
+
+def test_the_schema_knows_exactly_the_values_there_are() -> None:
+    assert set(_paths(yaml.safe_load(VALUES.read_text()))) == set(_known(SCHEMA)) - {NOT_OURS}
+
+
+def test_every_value_is_explained() -> None:
+    lines = VALUES.read_text().splitlines()
+    for above, line in itertools.pairwise(lines):
+        name, _, value = line.strip().partition(": ")
+        if value and not line.lstrip().startswith("#") and name not in ("requests", "limits"):
+            assert above.lstrip().startswith("#"), f"nothing is said about {name}"
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"controler": {}}, r"additional properties 'controler' not allowed"),
+        ({"agent": {"hostPid": True}}, r"at '/agent': additional properties 'hostPid' not allowed"),
+        ({"controller": {"replicas": 0}}, r"at '/controller/replicas': minimum: got 0, want 1"),
+        ({"controller": {"replicas": "2"}}, r"at '/controller/replicas': got string, want integer"),
+        ({"controller": {"without": ["scheduler"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
+        ({"agent": {"hardware": "fake"}}, r"at '/agent/hardware': value must be one of 'real', 'simulated'"),
+        ({"agent": {"unpooled": "gpu"}}, r"at '/agent/unpooled': 'gpu' does not match pattern"),
+        ({"agent": {"driverRoots": []}}, r"at '/agent/driverRoots': minItems: got 0, want 1"),
+        ({"agent": {"maxUnavailable": "0%"}}, r"at '/agent/maxUnavailable'"),
+        ({"image": {"digest": "latest"}}, r"at '/image/digest': 'latest' does not match pattern"),
+        ({"image": {"repository": ""}}, r"at '/image/repository': minLength: got 0, want 1"),
+        ({"logLevel": "verbose"}, r"at '/logLevel': value must be one of 'debug', 'info', 'warning', 'error'"),
+        ({"webhook": {"timeoutSeconds": 60}}, r"at '/webhook/timeoutSeconds': maximum: got 60, want 30"),
+    ],
+    ids=str,
+)
+def test_values_without_sense_are_refused(helm: Helm, values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(Refused, match=sentence):
+        helm.template(values)
+
+
+def _paths(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        yield f"{prefix}{name}"
+        if isinstance(value, dict) and name not in ("resources", "nodeSelector"):
+            yield from _paths(value, f"{prefix}{name}.")
+
+
+def _known(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, part in schema.get("properties", {}).items():
+        yield f"{prefix}{name}"
+        yield from _known(part, f"{prefix}{name}.")
