@@ -140,13 +140,16 @@ class Kubelet:
         self.registered: list[wire.RegisterRequest] = []
         self.history: dict[str, list[Listed]] = defaultdict(list)
         self.plugins: dict[str, Plugin] = {}
-        self.ended: list[str] = []
-        """Resources whose stream the other side ended."""
         self._streams: set[asyncio.Task[None]] = set()
         self._server: grpc.aio.Server | None = None
 
     def known(self, resource: str = RESOURCE) -> Listed | None:
         return self.history[resource][-1] if self.history[resource] else None
+
+    @property
+    def listening(self) -> bool:
+        """Whether any stream is open."""
+        return bool(self._streams)
 
     def clean(self) -> None:
         """Delete every socket, as kubelets do before anything else."""
@@ -208,8 +211,6 @@ class Kubelet:
                 self.history[resource].append({device.ID: device.health for device in answer.devices})
                 if self.drops:
                     break
-            else:
-                self.ended.append(resource)
         except (grpc.aio.AioRpcError, asyncio.CancelledError):
             pass
         await plugin.channel.close()

@@ -74,7 +74,7 @@ async def test_a_withdrawn_resource_leaves_with_an_empty_list(folder: Path, kube
         await until(lambda: agent.states[RESOURCE].told)
         await agent.withdraw(RESOURCE)
         assert RESOURCE not in agent.states
-        await until(lambda: kubelet.ended == [RESOURCE])
+        await until(lambda: not kubelet.listening)
         assert kubelet.known() == {}
         assert sockets(folder) == []
 
@@ -95,9 +95,9 @@ async def test_at_shutdown_the_last_list_stands(folder: Path, kubelet: Kubelet) 
     agent = plugins(folder)
     async with serving(agent):
         await agent.announce(RESOURCE, devices("a"))
-        await until(lambda: agent.states[RESOURCE].told)
-    await until(lambda: kubelet.ended == [RESOURCE])
-    assert kubelet.known() == {"a": HEALTHY}
+        await until(lambda: kubelet.known() == {"a": HEALTHY})
+    await until(lambda: not kubelet.listening)
+    assert kubelet.history[RESOURCE] == [{"a": HEALTHY}], "an empty list would take the card from the kubelet's books"
 
 
 async def test_an_agent_that_starts_first_waits_for_the_kubelet(folder: Path, kubelet: Kubelet) -> None:
