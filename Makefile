@@ -23,8 +23,8 @@ down: setup ## Stop the local cluster and remove its data
 test: lint service-binaries chart-binaries ## Run every check and every test
 	@$(PYTEST) $(PARALLEL) tests
 
-test-fast: lint ## Run what needs no cluster (under a minute)
-	@$(PYTEST) $(PARALLEL) tests/unit tests/simulation
+test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavings than `make test` tries
+	@$(PYTEST) -n 2 --dist worksteal --interleavings 250 tests/unit tests/simulation
 
 test-integration: setup binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
