@@ -59,16 +59,18 @@ class Host:
         return tuple(sorted(entry.name for entry in folder.iterdir())) if folder.is_dir() else ()
 
     def _card(self, folder: Path) -> BusCard | None:
-        vendor = VENDORS.get(_hex(folder / "vendor")[-4:])
+        maker, device = _hex(folder / "vendor")[-4:], _hex(folder / "device")[-4:]
+        vendor = VENDORS.get(maker)
         class_ = _hex(folder / "class")[:4]
-        if vendor is None or class_ not in _CLASSES[vendor]:
+        # A card that is being pulled goes file by file: half of one is none.
+        if vendor is None or class_ not in _CLASSES[vendor] or not device:
             return None
         address = canonical_pci_address(folder.name)
         return BusCard(
             vendor=vendor,
             pci=PCI(
-                vendor=_hex(folder / "vendor")[-4:],
-                device=_hex(folder / "device")[-4:],
+                vendor=maker,
+                device=device,
                 class_=class_,
                 address=address,
             ),
