@@ -75,6 +75,12 @@ def test_a_machine_that_does_not_know_its_numa_nodes_leaves_them_out(room: Machi
     assert room.host.cards()[0].numa_node is None
 
 
+def test_a_card_that_is_being_pulled_is_none(room: MachineRoom) -> None:
+    room.plug("0000:18:00.0")
+    (room.host._devices / "0000:18:00.0" / "device").unlink()
+    assert room.host.cards() == ()
+
+
 def test_a_machine_without_a_bus_has_no_cards(tmp_path: Path) -> None:
     host = Host(tmp_path / "sys", tmp_path / "proc")
     assert (host.cards(), host.boot_id()) == ((), "")
