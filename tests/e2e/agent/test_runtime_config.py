@@ -65,7 +65,7 @@ def containerd() -> Path:
         return ensure_binaries(["containerd"]).path("containerd")
     found = Store(cache_folder(os.environ), this_platform()).find("containerd")
     if found is None:
-        pytest.skip("containerd is not in the cache of binaries; `make binaries` puts it there")
+        pytest.skip("containerd is not in the cache of binaries; `make node-binaries` puts it there")
     return found
 
 
