@@ -1,6 +1,7 @@
 """What a process with full caches and a leader's duties asks of the API server while nothing happens."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 from benchmarks.report import Measurement, at_most, progress
@@ -38,10 +39,11 @@ async def measure(kubeconfig: Path, seconds: float = 60.0) -> list[Measurement]:
     ]
 
 
-def _requests(metrics: Metrics) -> dict[tuple[str, str], float]:
-    return {
-        (sample.labels["verb"], sample.labels["resource"]): sample.value
-        for metric in metrics.registry.collect()
-        for sample in metric.samples
-        if sample.name == "kube_api_requests_total"
-    }
+def _requests(metrics: Metrics) -> Counter[tuple[str, str]]:
+    """Requests by verb and kind, whatever the answers were."""
+    counted: Counter[tuple[str, str]] = Counter()
+    for metric in metrics.registry.collect():
+        for sample in metric.samples:
+            if sample.name == "kube_api_requests_total":
+                counted[sample.labels["verb"], sample.labels["resource"]] += round(sample.value)
+    return counted

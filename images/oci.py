@@ -1,12 +1,11 @@
 """An OCI archive with several layers, that containerd imports, Docker loads and skopeo copies."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from gpu_control_plane.local.images import root_file_system
+from gpu_control_plane.local.images import add_blob, root_file_system, stable_json
 
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -36,7 +35,7 @@ def write_archive(
 ) -> str:
     """Write the archive; the image's digest, by which a registry would know it."""
     blobs: dict[str, bytes] = {}
-    layered = [_blob(blobs, _LAYER, layer.content) for layer in layers]
+    layered = [add_blob(blobs, _LAYER, layer.content) for layer in layers]
     configuration = {
         "created": created,
         "architecture": architecture,
@@ -45,33 +44,23 @@ def write_archive(
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.uncompressed}" for layer in layers]},
         "history": [{"created": created, "created_by": layer.holds} for layer in layers],
     }
-    described = _blob(blobs, _CONFIG, _json(configuration))
+    described = add_blob(blobs, _CONFIG, stable_json(configuration))
     manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": described, "layers": layered}
-    top = _blob(blobs, _MANIFEST, _json(manifest))
+    top = add_blob(blobs, _MANIFEST, stable_json(manifest))
     annotations = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
     platform = {"architecture": architecture, "os": "linux"}
     for_docker = [{"Config": _file(described), "RepoTags": [name], "Layers": [_file(layer) for layer in layered]}]
     files = {
-        "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
-        "index.json": _json(
+        "oci-layout": stable_json({"imageLayoutVersion": "1.0.0"}),
+        "index.json": stable_json(
             {"schemaVersion": 2, "manifests": [{**top, "annotations": annotations, "platform": platform}]}
         ),
-        "manifest.json": _json(for_docker),
+        "manifest.json": stable_json(for_docker),
         **{f"blobs/sha256/{digest}": content for digest, content in blobs.items()},
     }
     path.write_bytes(root_file_system(files))
     return str(top["digest"])
 
 
-def _blob(blobs: dict[str, bytes], kind: str, content: bytes) -> dict[str, object]:
-    digest = hashlib.sha256(content).hexdigest()
-    blobs[digest] = content
-    return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
-
-
 def _file(described: Mapping[str, object]) -> str:
     return f"blobs/{str(described['digest']).replace(':', '/')}"
-
-
-def _json(value: object) -> bytes:
-    return msgspec.json.encode(value, order="deterministic")

@@ -74,35 +74,36 @@ def write_archive(images: Sequence[Image], path: Path, platform: Platform | None
     blobs: dict[str, bytes] = {}
     manifests = []
     for image in images:
-        layer = _blob(blobs, "application/vnd.oci.image.layer.v1.tar", image.layer)
+        layer = add_blob(blobs, "application/vnd.oci.image.layer.v1.tar", image.layer)
         configuration = {
             "architecture": platform.arch,
             "os": platform.os,
             "config": {"Cmd": image.command, "Env": image.environ},
             "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
         }
-        config = _blob(blobs, "application/vnd.oci.image.config.v1+json", _json(configuration))
+        config = add_blob(blobs, "application/vnd.oci.image.config.v1+json", stable_json(configuration))
         kind = "application/vnd.oci.image.manifest.v1+json"
         manifest = {"schemaVersion": 2, "mediaType": kind, "config": config, "layers": [layer]}
         manifests.append(
-            {**_blob(blobs, kind, _json(manifest)), "annotations": {"io.containerd.image.name": image.name}}
+            {**add_blob(blobs, kind, stable_json(manifest)), "annotations": {"io.containerd.image.name": image.name}}
         )
     files = {
-        "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
-        "index.json": _json({"schemaVersion": 2, "manifests": manifests}),
+        "oci-layout": stable_json({"imageLayoutVersion": "1.0.0"}),
+        "index.json": stable_json({"schemaVersion": 2, "manifests": manifests}),
         **{f"blobs/sha256/{digest}": content for digest, content in blobs.items()},
     }
     path.write_bytes(root_file_system(files))
 
 
-def _blob(blobs: dict[str, bytes], kind: str, content: bytes) -> dict[str, object]:
+def add_blob(blobs: dict[str, bytes], kind: str, content: bytes) -> dict[str, object]:
     """Add a blob, and describe it."""
     digest = hashlib.sha256(content).hexdigest()
     blobs[digest] = content
     return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
 
 
-def _json(value: object) -> bytes:
+def stable_json(value: object) -> bytes:
+    """The same value is the same bytes."""
     return msgspec.json.encode(value, order="deterministic")
 
 
