@@ -1,12 +1,13 @@
-"""Writes what comes from the Python types: the CRDs and the reference page. `--check` only says what is stale."""
+"""Writes what comes from the Python types: the CRDs and the reference pages. `--check` only says what is stale."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gpu_control_plane.api import DEFINITIONS
+from gpu_control_plane.api import DEFINITIONS, nvidia
 from gpu_control_plane.api.install import manifest
+from gpu_control_plane.api.nvidia.reference import nvidia_reference
 from gpu_control_plane.api.reference import reference
 from gpu_control_plane.kube.crd import to_yaml
 
@@ -14,14 +15,16 @@ HEADER: Final = "Generated from the Python types, do not edit: make generate"
 
 CRDS: Final = Path(__file__).parent / "crds"
 PAGE: Final = Path("docs/api.md")
+NVIDIA_PAGE: Final = Path("docs/api-nvidia.md")
 
 
 def generated(root: Path) -> dict[Path, str]:
     """Every generated file and what it should hold."""
     crds = {
-        CRDS / f"{definition.resource.plural}.yaml": to_yaml(manifest(definition), HEADER) for definition in DEFINITIONS
+        CRDS / f"{definition.resource.plural}.yaml": to_yaml(manifest(definition), HEADER)
+        for definition in (*DEFINITIONS, *nvidia.DEFINITIONS)
     }
-    return crds | {root / PAGE: reference(DEFINITIONS, HEADER)}
+    return crds | {root / PAGE: reference(DEFINITIONS, HEADER), root / NVIDIA_PAGE: nvidia_reference(HEADER)}
 
 
 def stale(root: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 Each CRD carries the release that installed it. A newer release's CRD, or one that somebody else installed, is left
 as it is, and the answer says so. NodeFeature belongs to Node Feature Discovery: ours only fills the gap without it.
+ClusterPolicy and NVIDIADriver are NVIDIA's kinds: where its operator has brought them, they stay as they are.
 
 Run as `python -m gpu_control_plane.api.install`.
 """
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, Final
 import click
 
 from gpu_control_plane import __version__
-from gpu_control_plane.api import DEFINITIONS, nodefeature_definition
+from gpu_control_plane.api import DEFINITIONS, nodefeature_definition, nvidia
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.kube.client import Client
@@ -27,8 +28,9 @@ from gpu_control_plane.kube.objects import Condition, FieldManager, Object, Reso
 MANAGER: Final = FieldManager("gpu-control-plane-crds")
 
 NODE_FEATURE: Final = nodefeature_definition.DEFINITION
+INSTALLED: Final = (*DEFINITIONS, *nvidia.DEFINITIONS, NODE_FEATURE)
 GENERATED_MARK: Final = "controller-gen.kubebuilder.io/version"
-"""Found on the CRD that Node Feature Discovery ships, also when it was put over ours."""
+"""Found on the CRDs that Node Feature Discovery and NVIDIA ship, also when one was put over ours."""
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-.]?(dev|a|alpha|b|beta|rc)[-.]?(\d+))?")
 _PAUSE: Final = 0.05
@@ -83,7 +85,7 @@ async def install(
     `take_over` also replaces CRDs of the same name that somebody else installed, except Node Feature Discovery's.
     """
     outcomes = {}
-    for definition in (*DEFINITIONS, NODE_FEATURE):
+    for definition in INSTALLED:
         outcomes[definition.name] = await _apply(client, definition, version, take_over=take_over)
         await _established(client, definition.name, timeout)
     outcomes[f"namespace {NAMESPACE}"] = await _ensure_namespace(client)
@@ -127,23 +129,23 @@ def _left_alone(observed: CustomResourceDefinition | None, version: str, *, take
     """Why the CRD in the cluster must stay as it is, or None."""
     if observed is None:
         return None
-    installed = observed.metadata.annotations.get(Annotation.CRD_VERSION)
-    if installed is None or _order(installed) is None:
-        return (
-            None if take_over else "Another product installed it. Remove it, or install with take_over to replace it."
-        )
+    installed = observed.metadata.annotations.get(Annotation.CRD_VERSION, "")
     if (_order(installed) or ()) > (_order(version) or ()):
         return f"Release {installed} installed it, which is newer than {version}."
+    if (_order(installed) is None or not ours(observed)) and not take_over:
+        return "Another product installed it. Remove it, or install with take_over to replace it."
     return None
+
+
+def ours(observed: CustomResourceDefinition) -> bool:
+    """Whether we installed this CRD, and nobody has put another over it."""
+    marks = observed.metadata.annotations
+    return Annotation.CRD_VERSION in marks and GENERATED_MARK not in marks
 
 
 def _of_feature_discovery(observed: CustomResourceDefinition | None) -> str | None:
     """That the NodeFeature CRD in the cluster is Node Feature Discovery's own, or None."""
-    if observed is None:
-        return None
-    marks = observed.metadata.annotations
-    ours = Annotation.CRD_VERSION in marks and GENERATED_MARK not in marks
-    return None if ours else "Node Feature Discovery installed it."
+    return None if observed is None or ours(observed) else "Node Feature Discovery installed it."
 
 
 async def _ensure_namespace(client: Client) -> str:

@@ -1,12 +1,51 @@
-"""A Node as our controllers look at it: its name and its labels, and nothing of the status that changes all the time.
+"""A Node as our controllers look at it: its labels, whether pods may come to it, and what runs containers there.
 
-One view for all of them, so that one process watches Nodes once.
+One view for all of them, so that one process watches Nodes once. Of the status, which changes all the time, only what
+somebody decides on is kept.
 """
 
 from typing import ClassVar
 
+import msgspec
+
 from gpu_control_plane.kube.objects import Object, Resource
+
+
+class Taint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeInfo(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    container_runtime_version: str = ""
+    kernel_version: str = ""
+
+
+class NodeFlag(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A condition of a Node, without the times that each heartbeat changes."""
+
+    type: str
+    status: str
+
+
+class NodeStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    node_info: NodeInfo = NodeInfo()
+    conditions: tuple[NodeFlag, ...] = ()
 
 
 class Node(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "Node", "nodes", namespaced=False)
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kubelet answers and says that all is well."""
+        return any(flag.type == "Ready" and flag.status == "True" for flag in self.status.conditions)

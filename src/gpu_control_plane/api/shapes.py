@@ -10,7 +10,17 @@ import msgspec
 
 from gpu_control_plane.kube.fields import Rule, about
 
-_ACRONYMS: Final = {"id": "ID", "ids": "IDs", "mib": "MiB", "ttl": "TTL"}
+_ACRONYMS: Final = {
+    "id": "ID",
+    "ids": "IDs",
+    "mib": "MiB",
+    "ttl": "TTL",
+    "pid": "PID",
+    "uid": "UID",
+    "crd": "CRD",
+    "pci": "PCI",
+    "fs": "FS",
+}
 
 DNS_LABEL: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 PCI_ADDRESS: Final = r"^([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"

@@ -2,6 +2,7 @@
 
 A write that depends on what was read carries the resourceVersion it was read at; a write that owns fields is a
 server-side apply under the component's field manager. There is no plain update: it would silently overwrite others.
+An object that is wholly ours may be replaced, at the resourceVersion it was read at.
 """
 
 import functools
@@ -166,6 +167,22 @@ class Client:
             content_type="application/merge-patch+json",
         )
         return self._written(kind, answer)
+
+    async def replace[T: Object](
+        self, kind: type[T], name: str, body: object, *, resource_version: str, namespace: str | None = None
+    ) -> T:
+        """Put `body` in the object's place: what it does not name is gone. `Conflict` if it has changed since."""
+        document = _document(kind.resource, body, name=name, namespace=namespace, resource_version=resource_version)
+        answer = await self._write("PUT", "update", kind.resource, document, name=name, namespace=namespace)
+        return self._written(kind, answer)
+
+    async def post(
+        self, kind: type[Object], name: str, subresource: str, body: object, *, namespace: str | None = None
+    ) -> None:
+        """Ask for something by a subresource, such as a pod's eviction; the answer holds nothing of use."""
+        await self._write(
+            "POST", "create", kind.resource, body, name=name, namespace=namespace, subresource=subresource
+        )
 
     async def delete(
         self,

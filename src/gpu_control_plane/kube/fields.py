@@ -16,6 +16,10 @@ ATOMIC_MAP: Final[Mapping[str, Any]] = types.MappingProxyType({"x-kubernetes-map
 
 API_DEFAULT: Final = "api-default"
 """Marks, in `Meta.extra`, a field whose Python default is the API's."""
+REQUIRED: Final = "required"
+"""Marks a field that the API requires although readers can do without it."""
+NO_EFFECT: Final = "no-effect"
+"""Marks a field that is accepted and changes nothing."""
 
 
 class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -33,22 +37,27 @@ def about(
     description: str = "",
     *rules: Rule,
     default: bool = False,
+    required: bool = False,
+    effect: bool = True,
     keys: tuple[str, ...] = (),
     unique: bool = False,
     **schema: object,
 ) -> msgspec.Meta:
     """What the API says of a field beyond its Python type; goes into `Annotated`.
 
-    `default` publishes the Python default as the API's default, `keys` makes a list a map by those fields, `unique`
+    `default` publishes the Python default as the API's default, `required` lists a field with a default among the
+    required ones, `effect=False` says that it changes nothing, `keys` makes a list a map by those fields, `unique`
     makes it a set. Everything else is schema as it is written in a CRD (`maxLength=63`, `**PRESERVE_UNKNOWN`).
     """
+    if not effect:
+        description = f"{description} Accepted, without effect.".strip()
     if keys:
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
     if unique:
         schema |= {"x-kubernetes-list-type": "set"}
     extra: dict[str, object] = {rule.rule: rule for rule in rules}
-    if default:
-        extra[API_DEFAULT] = True
+    marks = {API_DEFAULT: default, REQUIRED: required, NO_EFFECT: not effect}
+    extra |= {mark: True for mark, set_here in marks.items() if set_here}
     return msgspec.Meta(description=description or None, extra_json_schema=schema or None, extra=extra or None)
 
 

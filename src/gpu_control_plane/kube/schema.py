@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as shape
 
-from gpu_control_plane.kube.fields import API_DEFAULT, PRESERVE_UNKNOWN, OpenEnum, Rule
+from gpu_control_plane.kube.fields import API_DEFAULT, PRESERVE_UNKNOWN, REQUIRED, OpenEnum, Rule
 from gpu_control_plane.kube.objects import Condition
 
 Schema = dict[str, Any]
@@ -30,13 +30,21 @@ class SchemaError(TypeError):
 
 
 def structural(kind: type[msgspec.Struct]) -> Schema:
-    """The structural OpenAPI v3 schema of a struct. Rules in a class attribute `cel` bind the struct as a whole."""
+    """The structural OpenAPI v3 schema of a struct.
+
+    Rules in a class attribute `cel` bind the struct as a whole; with `keeps_unknown` it keeps fields it does not name.
+    """
     return _Converter().convert(shape.type_info(kind), kind.__name__)
 
 
 def first_paragraph(thing: object) -> str:
     """The first paragraph of a docstring on one line: what tools show of a type."""
     return " ".join(inspect.cleandoc(thing.__doc__ or "").split("\n\n", 1)[0].split())
+
+
+def marked(field: shape.Field, mark: str) -> bool:
+    """Whether `about` has put this mark on a field."""
+    return isinstance(field.type, shape.Metadata) and mark in (field.type.extra or {})
 
 
 class _Converter:
@@ -95,14 +103,16 @@ class _Converter:
         schema: Schema = {"type": "object", "properties": properties}
         if description := first_paragraph(node.cls):
             schema["description"] = description
-        if required := [field.encode_name for field in node.fields if field.required]:
+        if required := [field.encode_name for field in node.fields if field.required or marked(field, REQUIRED)]:
             schema["required"] = required
+        if getattr(node.cls, "keeps_unknown", False):
+            schema |= PRESERVE_UNKNOWN
         _add_rules(schema, getattr(node.cls, "cel", ()))
         return schema
 
     def _field(self, field: shape.Field, path: str) -> Schema:
         schema = self.convert(field.type, path)
-        if not _has_api_default(field):
+        if not marked(field, API_DEFAULT):
             return schema
         if field.default is not msgspec.NODEFAULT:
             default = field.default
@@ -130,17 +140,13 @@ class _Converter:
         return {"type": "object", "additionalProperties": self.convert(node.value_type, f"{path}{{}}"), **bounds}
 
 
-def _has_api_default(field: shape.Field) -> bool:
-    return isinstance(field.type, shape.Metadata) and API_DEFAULT in (field.type.extra or {})
-
-
 def _api_default(value: object) -> object:
     """A default with the API defaults inside it written out: rules see it before its own parts are filled in."""
     if not isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
     node = shape.type_info(type(value))
     assert isinstance(node, shape.StructType)  # noqa: S101 - that is what a Struct's type is
-    fields = [field for field in node.fields if _has_api_default(field)]
+    fields = [field for field in node.fields if marked(field, API_DEFAULT)]
     return {field.encode_name: _api_default(getattr(value, field.name)) for field in fields}
 
 
@@ -192,7 +198,7 @@ def _enum_of(node: shape.Type) -> bool:
 
 def _meanings(kind: type[enum.Enum]) -> str | None:
     members = [member for member in kind if isinstance(member, OpenEnum) and member.meaning]
-    return " ".join(f"{member.value}: {member.meaning}" for member in members) or None
+    return " ".join(f"{member.value or '(empty)'}: {member.meaning}" for member in members) or None
 
 
 def _range(node: shape.IntType | shape.FloatType) -> Schema:

@@ -9,6 +9,7 @@ from gpu_control_plane import __version__
 from gpu_control_plane.api import DEFINITIONS
 from gpu_control_plane.api.install import (
     GENERATED_MARK,
+    INSTALLED,
     MANAGER,
     NODE_FEATURE,
     NotEstablished,
@@ -20,12 +21,10 @@ from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.kube import Client, FieldManager
 from gpu_control_plane.kube.crd import CustomResourceDefinition
-from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.local import Cluster
-from waiting import until_async
+from integration.api.crds import remove_crd
 
 FIRST = DEFINITIONS[0]
-INSTALLED = (*DEFINITIONS, NODE_FEATURE)
 SHARED_NAME = "widgets.gpu.deckhouse.io"
 
 
@@ -47,7 +46,7 @@ async def test_installing_again_changes_nothing(client: Client) -> None:
 
 
 async def test_the_first_installation_says_so(client: Client) -> None:
-    await _remove(client, FIRST.name)
+    await remove_crd(client, FIRST.name)
     assert (await install(client))[0] == f"{FIRST.name}: created"
 
 
@@ -76,16 +75,16 @@ async def test_a_crd_of_somebody_else_is_left_alone_unless_told(client: Client, 
 
 
 async def test_names_taken_by_another_kind_are_reported(client: Client) -> None:
-    await _remove(client, FIRST.name)
+    await remove_crd(client, FIRST.name)
     await client.apply(CustomResourceDefinition, SHARED_NAME, _squatter(), manager=FieldManager("tests"))
     with pytest.raises(NotEstablished, match=f"{FIRST.name} was applied, but the API server does not serve it"):
         await install(client, timeout=1.0)
-    await _remove(client, SHARED_NAME)
+    await remove_crd(client, SHARED_NAME)
     assert (await install(client))[0].startswith(FIRST.name)
 
 
 async def test_replicas_that_install_at_the_same_time_agree(client: Client) -> None:
-    await _remove(client, FIRST.name)
+    await remove_crd(client, FIRST.name)
     answers = await asyncio.gather(*(install(client) for _ in range(4)))
     assert all(answer[0].startswith(FIRST.name) for answer in answers)
     assert (await install(client))[0] == f"{FIRST.name}: up to date"
@@ -106,19 +105,6 @@ async def test_the_crd_of_node_feature_discovery_is_never_touched(client: Client
     assert await client.get(CustomResourceDefinition, NODE_FEATURE.name) == before
     ours: dict[str, str | None] = {GENERATED_MARK: None, Annotation.CRD_VERSION.value: __version__}
     await client.patch(CustomResourceDefinition, NODE_FEATURE.name, {"metadata": {"annotations": ours}})
-
-
-async def _remove(client: Client, name: str) -> None:
-    await client.delete(CustomResourceDefinition, name)
-    await until_async(lambda: _gone(client, name), saying=f"{name} is gone")
-
-
-async def _gone(client: Client, name: str) -> bool:
-    try:
-        await client.get(CustomResourceDefinition, name)
-    except NotFound:
-        return True
-    return False
 
 
 def _squatter() -> dict[str, object]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpu_control_plane.api import DEFINITIONS, generate
+from gpu_control_plane.api import DEFINITIONS, generate, nvidia
 from gpu_control_plane.api.names import Annotation
 
 ROOT = Path(__file__).parents[3]
@@ -16,7 +16,7 @@ def test_generated_files_are_up_to_date() -> None:
 
 
 def test_each_kind_has_a_file_marked_with_the_release() -> None:
-    for definition in DEFINITIONS:
+    for definition in (*DEFINITIONS, *nvidia.DEFINITIONS):
         crd = yaml.safe_load((generate.CRDS / f"{definition.resource.plural}.yaml").read_text())
         assert crd["metadata"]["name"] == definition.name
         assert crd["metadata"]["annotations"][Annotation.CRD_VERSION]
@@ -39,6 +39,13 @@ def test_a_check_names_what_is_stale_and_what_to_do(elsewhere: Path, capsys: pyt
         "Out of date with the Python types: crds/gpupools.yaml, crds/gpuwidgets.yaml. "
         "Run `make generate` and commit the result.\n"
     )
+
+
+@pytest.mark.parametrize("name", ["crds/clusterpolicies.yaml", "crds/nvidiadrivers.yaml", "docs/api-nvidia.md"])
+def test_nvidias_kinds_are_checked_too(elsewhere: Path, name: str) -> None:
+    generate.write(elsewhere)
+    (elsewhere / name).write_text("old")
+    assert generate.stale(elsewhere) == [elsewhere / name]
 
 
 def test_generating_mends_what_is_stale_and_nothing_else(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,6 +154,33 @@ def test_a_published_default_needs_a_value() -> None:
         field_of(Annotated[int, about(default=True)])
 
 
+def test_a_field_can_be_required_and_have_a_default() -> None:
+    kind = msgspec.defstruct("Thing", [("value", Annotated[str, about(default=True, required=True)], "a")])
+    schema = structural(kind)
+    assert schema["required"] == ["value"]
+    assert schema["properties"]["value"] == {"type": "string", "default": "a"}
+    assert msgspec.convert({}, kind) == kind()
+
+
+def test_a_field_without_effect_says_so() -> None:
+    field = field_of(Annotated[str, about("Colour of the shed.", effect=False)], "")
+    assert field["description"] == "Colour of the shed. Accepted, without effect."
+    assert field_of(Annotated[str, about(effect=False)], "")["description"] == "Accepted, without effect."
+
+
+def test_a_struct_that_keeps_unknown_fields_says_so_and_others_do_not() -> None:
+    class Loose(msgspec.Struct):
+        keeps_unknown: ClassVar[bool] = True
+
+        inner: Inner
+        again: tuple[Inner, ...] = ()
+
+    schema = structural(Loose)
+    assert schema["x-kubernetes-preserve-unknown-fields"] is True
+    assert list(schema["properties"]) == ["inner", "again"]
+    assert schema["properties"]["inner"] == INNER
+
+
 def test_a_list_with_keys_is_a_map() -> None:
     schema = field_of(Annotated[tuple[Condition, ...], about("State.", keys=("type",), maxItems=8)])
     assert (schema["x-kubernetes-list-type"], schema["x-kubernetes-list-map-keys"]) == ("map", ["type"])

@@ -1,0 +1,39 @@
+"""Uninstalling takes our CRDs away, and never a ClusterPolicy, an NVIDIADriver or the CRD of somebody else."""
+
+from collections.abc import Callable
+
+from gpu_control_plane.api.install import INSTALLED, install
+from gpu_control_plane.api.nvidia import DEFINITIONS, StoredClusterPolicy
+from gpu_control_plane.kube import Client, FieldManager, load_config
+from gpu_control_plane.kube.crd import CustomResourceDefinition
+from gpu_control_plane.local import Cluster
+from gpu_control_plane.uninstall import clean_up
+from integration.api.crds import crd_is_gone, foreign
+from unit.api.nvidia.stock import stock_policy
+from waiting import until_async
+
+
+async def test_policies_and_the_crds_of_others_stay(own_api_server: Callable[..., Cluster]) -> None:
+    policies, drivers = DEFINITIONS
+    async with Client(load_config(own_api_server().kubeconfig)) as client:
+        await install(client)
+        await client.create(StoredClusterPolicy, stock_policy())
+        await client.apply(CustomResourceDefinition, drivers.name, foreign(drivers), manager=FieldManager("helm"))
+
+        said = await _clean_up(client)
+        assert f"{policies.name} stays: cluster-policy would go with it. Delete what nobody needs first." in said
+        assert said[-1] == f"CRDs deleted: {len(INSTALLED) - 2}."
+        for name in (policies.name, drivers.name):
+            assert not (await client.get(CustomResourceDefinition, name)).deleting
+        assert not (await client.get(StoredClusterPolicy, "cluster-policy")).deleting
+
+        await client.delete(StoredClusterPolicy, "cluster-policy")
+        await _clean_up(client)
+        await until_async(lambda: crd_is_gone(client, policies.name), saying="our CRD without objects is gone")
+        assert not await crd_is_gone(client, drivers.name)
+
+
+async def _clean_up(client: Client) -> list[str]:
+    said: list[str] = []
+    await clean_up(client, feature_labels=False, crds=True, patience=0, tell=said.append)
+    return said
