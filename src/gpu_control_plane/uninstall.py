@@ -1,7 +1,7 @@
 """Takes away what controllers and agents have left in a cluster, once they have gone: nothing else would.
 
-GPUPools, GPUDevices and their approvals are people's data and stay, unless the CRDs are to go, too. Everything is safe
-to repeat.
+GPUPools, GPUDevices and their approvals are people's data and stay, unless the CRDs are to go, too. ClusterPolicies and
+NVIDIADrivers are never deleted: drivers run by them, perhaps another operator's. Everything is safe to repeat.
 
 Run as `python -m gpu_control_plane.uninstall`.
 """
@@ -16,18 +16,22 @@ from typing import ClassVar, Final
 import click
 
 from gpu_control_plane.agent.node.labelling import held
-from gpu_control_plane.api import DEFINITIONS, GPUPool
-from gpu_control_plane.api.install import GENERATED_MARK, NODE_FEATURE
-from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.api import GPUPool, nvidia
+from gpu_control_plane.api.install import INSTALLED, ours
+from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.finalizers import remove_finalizer
+from gpu_control_plane.operator.labelling.removal import clean_nodes
 from gpu_control_plane.pools.controller import FINALIZER
 
 _OURS: Final = "app.kubernetes.io/name=gpu-control-plane,app.kubernetes.io/component in (controller,agent,discovery)"
+_STACK: Final[Mapping[Resource, type[Object]]] = {
+    stored.resource: stored for stored in (nvidia.StoredClusterPolicy, nvidia.StoredNVIDIADriver)
+}
 _PAUSE: Final = 0.5
 _EXAMPLES: Final = """\b
 Examples:
@@ -75,8 +79,9 @@ async def clean_up(
     tell(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
     tell(f"Reports deleted: {await _delete_reports(client)}.")
     tell(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
+    tell(f"Nodes from which the software stack was taken off: {await clean_nodes(client)}.")
     if crds:
-        tell(f"CRDs deleted: {await _delete_crds(client)}.")
+        tell(f"CRDs deleted: {await _delete_crds(client, tell)}.")
 
 
 async def _await_end(client: Client, patience: float) -> int:
@@ -121,19 +126,28 @@ def _written_by_us(labels: Mapping[str, str], *, feature_labels: bool) -> set[st
     return {*features, *(labels.keys() & {str(Label.GPU_PRESENT)})}
 
 
-async def _delete_crds(client: Client) -> int:
+async def _delete_crds(client: Client, tell: Callable[[str], None]) -> int:
     """Only those that we installed: another product's kinds of the same name are its own."""
     count = 0
-    for definition in (*DEFINITIONS, NODE_FEATURE):
+    for definition in INSTALLED:
         try:
             found = await client.get(CustomResourceDefinition, definition.name)
         except NotFound:
             continue
-        marks = found.metadata.annotations
-        if Annotation.CRD_VERSION in marks and GENERATED_MARK not in marks:
-            await _delete(client, found)
-            count += 1
+        if not ours(found):
+            continue
+        if left := await _stack(client, definition.resource):
+            tell(f"{definition.name} stays: {', '.join(left)} would go with it. Delete what nobody needs first.")
+            continue
+        await _delete(client, found)
+        count += 1
     return count
+
+
+async def _stack(client: Client, resource: Resource) -> list[str]:
+    """Names of the ClusterPolicies or NVIDIADrivers there are; none for every other kind."""
+    stored = _STACK.get(resource)
+    return [thing.name for thing in await _all(client, stored)] if stored else []
 
 
 async def _all[T: Object](client: Client, kind: type[T], selection: Selection | None = None) -> list[T]:

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from gpu_control_plane.api import DEFINITIONS
-from gpu_control_plane.api.install import NODE_FEATURE
+from gpu_control_plane.api.install import INSTALLED
 from gpu_control_plane.api.nodefeature import feature_name
 from helm.chart import CHART, NAMESPACE, RELEASE, Manifest
 from helm.installed import Installed
+from unit.api.nvidia.stock import stock_policy
 
 VALUES = {"agent": {"labels": True}, "discovery": {"enabled": True}}
 KINDS = (
@@ -14,7 +14,8 @@ KINDS = (
     *("roles", "rolebindings", "clusterroles", "clusterrolebindings", "poddisruptionbudgets"),
     *("validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
 )
-CRDS = [definition.name for definition in (*DEFINITIONS, NODE_FEATURE)]
+CRDS = [definition.name for definition in INSTALLED]
+POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 POOLS = "/apis/gpu.deckhouse.io/v1alpha1/gpupools"
 REPORTS = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpu-control-plane"
@@ -58,6 +59,18 @@ def test_the_crds_go_if_that_is_wished(empty_cluster: Installed) -> None:
     for name in CRDS:
         empty_cluster.kubectl("wait", "--for=delete", f"crd/{name}", "--timeout=20s")
     assert empty_cluster.run_hook("cleanup", values).endswith("CRDs deleted: 0.\n")
+
+
+def test_a_cluster_policy_outlives_us(empty_cluster: Installed) -> None:
+    """Drivers run by it, perhaps another operator's: its CRD stays, whatever is wished."""
+    values = {"crds": {"removeOnUninstall": True}}
+    empty_cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    empty_cluster.run_hook("install-crds", values)
+    empty_cluster.request("POST", POLICIES, stock_policy())
+    said = empty_cluster.run_hook("cleanup", values)
+    assert "clusterpolicies.nvidia.com stays: cluster-policy would go with it." in said
+    assert f"CRDs deleted: {len(CRDS) - 1}." in said
+    assert empty_cluster.exists(f"{POLICIES}/cluster-policy")
 
 
 def _leave_traces(cluster: Installed) -> None:

@@ -1,22 +1,25 @@
 {{/*
 A job that Helm runs before or after the release, with an account and rights of its own, all of which go when it has
-succeeded. Called with a dict: root, name, when (Helm's hooks), command (a list), clusterRules and rules (YAML).
+succeeded. Called with a dict: root, name, when (Helm's hooks), command (a list), clusterRules and rules (YAML), and
+weight (0) where one job has to come after another.
 */}}
 {{- define "gpu-control-plane.hook" -}}
 {{- $root := .root -}}
 {{- $name := printf "gpu-control-plane-%s" .name -}}
 {{- $namespace := include "gpu-control-plane.namespace" $root -}}
+{{- $rights := add (.weight | default 0) -10 -}}
+{{- $bindings := add (.weight | default 0) -5 -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
   {{- include "gpu-control-plane.metadata" (list $root .name $name) | nindent 2 }}
-  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" -10) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" $rights) | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
   {{- include "gpu-control-plane.clusterMetadata" (list $root .name (printf "gpu-control-plane:%s" .name)) | nindent 2 }}
-  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" -10) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" $rights) | nindent 2 }}
 rules:
   {{- .clusterRules | trim | nindent 2 }}
 ---
@@ -24,7 +27,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
   {{- include "gpu-control-plane.clusterMetadata" (list $root .name (printf "gpu-control-plane:%s" .name)) | nindent 2 }}
-  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" -5) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" $bindings) | nindent 2 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "gpu-control-plane:{{ .name }}"}
 subjects:
   - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $namespace }}}
@@ -34,7 +37,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   {{- include "gpu-control-plane.metadata" (list $root $.name $name) | nindent 2 }}
-  {{- include "gpu-control-plane.hookAnnotations" (dict "when" $.when "weight" -10) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" $.when "weight" $rights) | nindent 2 }}
 rules:
   {{- . | trim | nindent 2 }}
 ---
@@ -42,7 +45,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
   {{- include "gpu-control-plane.metadata" (list $root $.name $name) | nindent 2 }}
-  {{- include "gpu-control-plane.hookAnnotations" (dict "when" $.when "weight" -5) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" $.when "weight" $bindings) | nindent 2 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}}
 subjects:
   - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $namespace }}}
@@ -52,7 +55,7 @@ apiVersion: batch/v1
 kind: Job
 metadata:
   {{- include "gpu-control-plane.metadata" (list $root .name $name) | nindent 2 }}
-  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" 0) | nindent 2 }}
+  {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" (.weight | default 0)) | nindent 2 }}
 spec:
   backoffLimit: 3
   activeDeadlineSeconds: 300

@@ -1,0 +1,49 @@
+"""Which image an operand runs. Pure.
+
+An image is named by its parts, by `image` alone, or by an environment variable of the operator's own process, in this
+order. Half a name is an error: a guess would pull something that nobody asked for.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gpu_control_plane.api.nvidia.fields import ImageParts
+
+_DIGEST: Final = "sha256:"
+_POLICIES: Final = frozenset({"Always", "Never", "IfNotPresent"})
+
+
+class NoImage(ValueError):
+    """No image can be named; the message says which part is missing."""
+
+
+def image_of(parts: ImageParts, *, fallback: str = "", what: str, environment: Mapping[str, str]) -> str:
+    """The full name of an image. `fallback` is the variable that names it when the spec does not."""
+    if not parts.repository and not parts.version:
+        if parts.image:
+            return parts.image
+        if named := environment.get(fallback, ""):
+            return named
+        variable = f", nor does the operator's environment variable {fallback}" if fallback else ""
+        raise NoImage(f"the spec names no image for {what}{variable}: set repository, image and version")
+    named_parts = {"repository": parts.repository, "image": parts.image, "version": parts.version}
+    if missing := [name for name, value in named_parts.items() if not value]:
+        raise NoImage(f"the image for {what} lacks {' and '.join(missing)}: set repository, image and version")
+    joint = "@" if parts.version.startswith(_DIGEST) else ":"
+    return f"{parts.repository}/{parts.image}{joint}{parts.version}"
+
+
+def for_system(image: str, tag: str) -> str:
+    """The image for one operating system, unless a digest already says exactly which one it is."""
+    return image if _DIGEST in image else f"{image}-{tag}"
+
+
+def precompiled(image: str, kernel: str, tag: str) -> str:
+    """The image whose modules were built for one kernel."""
+    if _DIGEST in image:
+        raise NoImage(f"{image} is a digest, but a precompiled driver needs an image for each kernel: give a version")
+    return f"{image}-{kernel}-{tag}"
+
+
+def pull_policy(word: str) -> str:
+    return word if word in _POLICIES else "IfNotPresent"

@@ -1,0 +1,219 @@
+"""Pods, DaemonSets and their revisions as the software stack sees them: only the fields that somebody decides on.
+
+One view of each for the whole operator, so that one process watches each kind once.
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import msgspec
+
+from gpu_control_plane.kube.objects import Object, OwnerReference, Resource
+
+REVISION_HASH = "controller-revision-hash"
+"""Label by which a DaemonSet's pod and a ControllerRevision say which template they are of."""
+
+
+class View(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Base of every part."""
+
+
+class EnvVar(View, frozen=True, kw_only=True):
+    name: str
+    value: str = ""
+
+
+class ContainerResources(View, frozen=True, kw_only=True):
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
+
+
+class Container(View, frozen=True, kw_only=True):
+    name: str = ""
+    image: str = ""
+    env: tuple[EnvVar, ...] = ()
+    resources: ContainerResources = ContainerResources()
+
+    @property
+    def asks_for(self) -> frozenset[str]:
+        """Names of the resources it wants, whether as a request or as a limit."""
+        return frozenset(self.resources.limits) | frozenset(self.resources.requests)
+
+
+class EmptyDir(View, frozen=True, kw_only=True):
+    medium: str = ""
+
+
+class Volume(View, frozen=True, kw_only=True):
+    name: str = ""
+    empty_dir: EmptyDir | None = None
+
+
+class ResourceClaim(View, frozen=True, kw_only=True):
+    """A pod's claim to devices, made by dynamic resource allocation."""
+
+    name: str = ""
+
+
+class Placement(View, frozen=True, kw_only=True):
+    """Of a pod's spec, where it is."""
+
+    node_name: str = ""
+
+
+class PodSpec(Placement, frozen=True, kw_only=True):
+    node_selector: dict[str, str] = {}
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+
+    @property
+    def all_containers(self) -> Iterable[Container]:
+        yield from self.init_containers
+        yield from self.containers
+
+
+class Waiting(View, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(View, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+    exit_code: int = 0
+
+
+class ContainerState(View, frozen=True, kw_only=True):
+    waiting: Waiting | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(View, frozen=True, kw_only=True):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not run, as the kubelet puts it, such as `ImagePullBackOff: no such image`; empty if it does."""
+        state = self.state
+        found = state.waiting or (state.terminated if state.terminated and state.terminated.exit_code else None)
+        return ": ".join(part for part in (found.reason, found.message) if part) if found else ""
+
+
+class PodCondition(View, frozen=True, kw_only=True):
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PodStatus(View, frozen=True, kw_only=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class OperandPod(Object, frozen=True):
+    """A pod by what has become of it: enough to say whether it works, and little enough to hold one for each node."""
+
+    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
+
+    spec: Placement = Placement()
+    status: PodStatus = PodStatus()
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """Who would replace it."""
+        return controller_of(self)
+
+    @property
+    def all_ready(self) -> bool:
+        """Whether it runs and each of its containers is ready."""
+        statuses = self.status.container_statuses
+        return self.status.phase == "Running" and bool(statuses) and all(status.ready for status in statuses)
+
+    @property
+    def trouble(self) -> str:
+        """The first thing that keeps it from running, with the container's name; empty when nothing does."""
+        for status in (*self.status.init_container_statuses, *self.status.container_statuses):
+            if status.trouble:
+                return f"{status.name}: {status.trouble}"
+        unscheduled = (
+            held for held in self.status.conditions if held.type == "PodScheduled" and held.status == "False"
+        )
+        return next((f"{held.reason}: {held.message}" for held in unscheduled), self.status.message)
+
+
+class Pod(OperandPod, frozen=True):
+    """A pod with what it asks for."""
+
+    spec: PodSpec = PodSpec()
+
+
+class Selector(View, frozen=True, kw_only=True):
+    match_labels: dict[str, str] = {}
+
+
+class TemplateMeta(View, frozen=True, kw_only=True):
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class PodTemplate(View, frozen=True, kw_only=True):
+    metadata: TemplateMeta = TemplateMeta()
+    spec: PodSpec = PodSpec()
+
+
+class UpdateStrategy(View, frozen=True, kw_only=True):
+    type: str = ""
+
+
+class DaemonSetSpec(View, frozen=True, kw_only=True):
+    selector: Selector = Selector()
+    template: PodTemplate = PodTemplate()
+    update_strategy: UpdateStrategy = UpdateStrategy()
+
+
+class DaemonSetStatus(View, frozen=True, kw_only=True):
+    observed_generation: int = 0
+    desired_number_scheduled: int = 0
+    current_number_scheduled: int = 0
+    updated_number_scheduled: int = 0
+    number_misscheduled: int = 0
+    number_ready: int = 0
+    number_available: int = 0
+    number_unavailable: int = 0
+
+
+class DaemonSet(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("apps", "v1", "DaemonSet", "daemonsets")
+
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
+
+
+class ControllerRevision(Object, frozen=True):
+    """A template that a DaemonSet has or had; the one with the highest number is in force."""
+
+    resource: ClassVar[Resource] = Resource("apps", "v1", "ControllerRevision", "controllerrevisions")
+
+    revision: int = 0
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        return controller_of(self)
+
+    @property
+    def hash(self) -> str:
+        return self.metadata.labels.get(REVISION_HASH, "")
+
+
+def controller_of(item: Object) -> OwnerReference | None:
+    return next((owner for owner in item.metadata.owner_references if owner.controller), None)
