@@ -20,11 +20,11 @@ demo: setup ## Run the main job on a real control plane with simulated GPU machi
 down: setup ## Stop the local cluster and remove its data
 	@$(RUN) kubectl-gpu down
 
-test: lint service-binaries chart-binaries ## Run every check and every test
+test: lint service-binaries chart-binaries monitoring-binaries ## Run every check and every test
 	@$(PYTEST) $(PARALLEL) tests
 
 test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavings than `make test` tries
-	@$(PYTEST) -n 2 --dist worksteal --interleavings 250 tests/unit tests/simulation
+	@$(PYTEST) -n 2 --dist worksteal --interleavings 250 --hypothesis-profile quick tests/unit tests/simulation
 
 test-integration: setup binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
@@ -34,6 +34,9 @@ test-e2e: setup service-binaries ## Run the tests with a real kubelet and real c
 
 test-helm: setup binaries chart-binaries ## Render, install and uninstall the Helm chart against a real API server
 	@$(PYTEST) $(PARALLEL) tests/helm
+
+test-monitoring: setup binaries chart-binaries monitoring-binaries ## Try alerts and dashboards with a real Prometheus
+	@$(PYTEST) $(PARALLEL) tests/monitoring
 
 # On a machine without a network, all comes from the bundle that `make airgapped` packed elsewhere.
 ifneq ($(wildcard build/airgapped/bundle.tar.xz),)
@@ -55,7 +58,7 @@ image-lock: setup ## Record the Debian packages of the image anew, as Debian ser
 	@$(RUN) python -m images lock
 
 bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (15 minutes)
-	@$(RUN) python -m benchmarks runtime pooling node
+	@$(RUN) python -m benchmarks runtime pooling node stack
 
 bench-scale: setup binaries ## Pool 500 nodes of eight cards
 	@$(RUN) python -m benchmarks pooling --nodes 500
@@ -67,10 +70,12 @@ lint: setup ## Check style, types, imports and generated files
 	@$(RUN) lint-imports
 	@$(RUN) python -m gpu_control_plane.api.generate --check
 	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate --check
+	@$(RUN) python -m monitoring.generate --check
 
-generate: setup ## Write the CRDs, the API reference and the gRPC messages anew from their sources
+generate: setup ## Write CRDs, references, gRPC messages, rules and dashboards anew from their sources
 	@$(RUN) python -m gpu_control_plane.api.generate
 	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate
+	@$(RUN) python -m monitoring.generate
 
 docs: generate ## Write the generated pages of the documentation anew
 
@@ -89,10 +94,14 @@ node-binaries: setup system-packages
 service-binaries: setup system-packages
 	@$(RUN) python -m gpu_control_plane.local --node --services
 
-# What the tests of the chart run: Helm, kubeconform, and the schemas of Kubernetes' kinds.
+# What the tests of the chart run: Helm, kubeconform, Node Feature Discovery, and the schemas of Kubernetes' kinds.
 chart-binaries: setup
 	@$(RUN) python -m gpu_control_plane.local --chart
 	@PYTHONPATH=tests $(RUN) python -m helm.schemas
+
+# What the tests of dashboards scrape; Prometheus itself is a package of the system.
+monitoring-binaries: setup system-packages
+	@$(RUN) python -m gpu_control_plane.local --monitoring
 
 system-packages:
 	@tools/system-packages
@@ -112,4 +121,4 @@ $(UV):
 
 .PHONY: help demo down test test-fast test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
-.PHONY: test-helm chart-binaries
+.PHONY: test-helm chart-binaries test-monitoring monitoring-binaries

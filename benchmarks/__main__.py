@@ -5,14 +5,14 @@ import sys
 
 import click
 
-from benchmarks import idle, node, pooling, sync, writes
+from benchmarks import idle, node, pooling, stack, sync, writes
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
 
 @click.group(chain=True, context_settings={"help_option_names": ["-h", "--help"]})
 def benchmarks() -> None:
-    """Measure the runtime, the flow, the node's agent, or all: `python -m benchmarks runtime pooling node`."""
+    """Measure the runtime, the flow, the node's agent, the stack: `python -m benchmarks runtime pooling node stack`."""
 
 
 @benchmarks.command()
@@ -45,6 +45,14 @@ def pooling_(nodes: int) -> bool:
 def node_(changes: int, calls: int, seconds: float) -> bool:
     """The agent on a real node with eight simulated cards. Needs Linux and root."""
     return publish("node", asyncio.run(node.measure(changes, calls, seconds)))
+
+
+@benchmarks.command("stack")
+@click.option("--nodes", default=1000, show_default=True, help="GPU nodes.")
+@click.option("--idle", "seconds", default=130.0, show_default=True, help="Seconds to watch the idle operator.")
+def stack_(nodes: int, seconds: float) -> bool:
+    """A ClusterPolicy on a fleet with pod life, from nothing to quiet."""
+    return publish("stack", asyncio.run(stack.measure(nodes, seconds)))
 
 
 @benchmarks.result_callback()

@@ -4,20 +4,27 @@ Run as `python -m gpu_control_plane.controller`.
 """
 
 import importlib
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
-_CONTROLLERS = {
+if TYPE_CHECKING:
+    from gpu_control_plane.kube import Runtime
+
+_OPERATOR: Final = "operator"
+_CONTROLLERS: Final = {
     "inventory": "gpu_control_plane.inventory.controller",
     "bootstrap": "gpu_control_plane.bootstrap.controller",
     "pools": "gpu_control_plane.pools.controller",
+    _OPERATOR: "gpu_control_plane.operator.controller",
 }
 _EXAMPLES = """\b
 Examples:
   python -m gpu_control_plane.controller                       all controllers, in a pod or with $KUBECONFIG
-  python -m gpu_control_plane.controller --without pools       all but one
+  python -m gpu_control_plane.controller --without operator    all but one
   python -m gpu_control_plane.controller --status-port 0       health and metrics on any free port
   python -m gpu_control_plane.controller --webhooks gpu-hooks  webhooks, too, behind the Service gpu-hooks
 """
@@ -27,6 +34,7 @@ Examples:
 @click.option("--without", multiple=True, type=click.Choice(list(_CONTROLLERS)), help="A controller to switch off.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
 @click.option("--namespace", default="d8-gpu-operator", show_default=True, help="Where the leader's lease is kept.")
+@click.option("--operand-namespace", help="Where drivers and other operands run.  [default: that of --namespace]")
 @click.option("--identity", help="Name of this replica in the lease.  [default: host name and process]")
 @click.option("--status-host", default="0.0.0.0", show_default=True, help="Address of /healthz, /readyz and /metrics.")  # noqa: S104 - the kubelet and Prometheus call from outside the pod
 @click.option("--status-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Their port.")
@@ -40,6 +48,7 @@ def command(
     without: tuple[str, ...],
     kubeconfig: Path | None,
     namespace: str,
+    operand_namespace: str | None,
     identity: str | None,
     status_host: str,
     status_port: int,
@@ -47,12 +56,20 @@ def command(
     webhook_port: int,
     log_level: str,
 ) -> int:
-    """Run the controllers of the GPU control plane until SIGTERM or SIGINT."""
-    from gpu_control_plane.kube import Runtime, main  # noqa: PLC0415 - `--help` answers without it
+    """Run the controllers of the GPU control plane until SIGTERM or SIGINT.
 
-    def build(runtime: Runtime) -> None:
+    Environment variables that end in _IMAGE, such as DRIVER_IMAGE, name images of operands that a ClusterPolicy does
+    not name.
+    """
+    from gpu_control_plane.kube import main  # noqa: PLC0415 - `--help` answers without it
+
+    def build(runtime: "Runtime") -> None:
         for name, module in _CONTROLLERS.items():
-            if name not in without:
+            if name in without:
+                continue
+            if name == _OPERATOR:
+                _build_operator(runtime, module, operand_namespace or namespace)
+            else:
                 importlib.import_module(module).build(runtime)
         if webhooks is not None:
             from gpu_control_plane.admission import controller as admission  # noqa: PLC0415
@@ -69,6 +86,12 @@ def command(
         status_host=status_host,
         status_port=status_port,
     )
+
+
+def _build_operator(runtime: "Runtime", module: str, namespace: str) -> None:
+    """The one controller that has to be told something."""
+    operator = importlib.import_module(module)
+    operator.build(runtime, operator.Options(namespace=namespace, images=operator.images_from(os.environ)))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """Brings the ClusterPolicy and the NVIDIADriver that somebody has described into a cluster that knows their kinds.
 
 Helm cannot: it looks kinds up before it runs the job that installs their CRDs, and would delete the objects, with the
-drivers that run by them, when a release goes. By server-side apply only the fields that are described are written,
-whoever made the object; one that is no longer described is taken away.
+drivers that run by them, when a release goes. An object that is there keeps its metadata, whoever made it, and its spec
+becomes the one that is described. Server-side apply would not do: it turns a section that has become empty into null.
 
 Run as `python -m gpu_control_plane.api.declare`.
 """
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -19,11 +19,9 @@ import msgspec
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
-from gpu_control_plane.kube.errors import KubeError, NotFound
-from gpu_control_plane.kube.objects import FieldManager
+from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 
-MANAGER: Final = FieldManager("gpu-control-plane-values")
-
+_ATTEMPTS: Final = 5
 _EXAMPLES: Final = """\b
 Examples:
   python -m gpu_control_plane.api.declare \\
@@ -67,7 +65,7 @@ class _Json(click.ParamType[Declared]):
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
 @click.argument("objects", metavar="OBJECT…", nargs=-1, required=True, type=_Json())
 def command(*, kubeconfig: Path | None, objects: tuple[Declared, ...]) -> None:
-    """Apply a ClusterPolicy or an NVIDIADriver, each given as JSON. Running it again is safe."""
+    """Bring ClusterPolicies and NVIDIADrivers, each given as JSON, into a cluster. Running it again is safe."""
 
     async def connect() -> list[str]:
         async with Client(load_config(kubeconfig)) as client:
@@ -82,29 +80,59 @@ def command(*, kubeconfig: Path | None, objects: tuple[Declared, ...]) -> None:
 
 
 async def declare(client: Client, objects: Sequence[Declared]) -> list[str]:
-    """Apply each of them, with a sentence about each."""
-    return [f"{wanted.kind} {wanted.name}: {await _apply(client, wanted)}" for wanted in objects]
+    """Bring each of them into the cluster, with a sentence about each."""
+    return [f"{wanted.kind} {wanted.name}: {await _bring(client, wanted)}" for wanted in objects]
 
 
-async def _apply(client: Client, wanted: Declared) -> str:
-    before = await _generation(client, wanted)
-    body = {"metadata": {"labels": wanted.metadata.labels}, "spec": wanted.spec}
+async def _bring(client: Client, wanted: Declared, attempts: int = _ATTEMPTS) -> str:
+    """Make one object be as it should. Looks again when somebody else was faster."""
     try:
-        applied = await client.apply(wanted.type, wanted.name, body, manager=MANAGER)
+        live = await _find(client, wanted)
+        if live is None:
+            await _create(client, wanted)
+            return "created"
+        written = await client.patch(
+            wanted.type, wanted.name, patch_of(live, wanted), resource_version=live.metadata.resource_version
+        )
+    except (AlreadyExists, Conflict):
+        if attempts == 1:
+            raise
+        return await _bring(client, wanted, attempts - 1)
+    return "up to date" if written.metadata.generation == live.metadata.generation else "updated"
+
+
+async def _find(client: Client, wanted: Declared) -> StoredClusterPolicy | StoredNVIDIADriver | None:
+    try:
+        return await client.get(wanted.type, wanted.name)
+    except NotFound:
+        return None
+
+
+async def _create(client: Client, wanted: Declared) -> None:
+    try:
+        await client.create(wanted.type, {"metadata": msgspec.to_builtins(wanted.metadata), "spec": wanted.spec})
     except NotFound as error:
         unknown = f"The cluster does not know {wanted.type.resource.qualified_name}"
         raise KubeError(f"{unknown}: install the CRDs first, as the chart does with crds.install.") from error
-    if before is None:
-        return "created"
-    return "up to date" if applied.metadata.generation == before else "updated"
 
 
-async def _generation(client: Client, wanted: Declared) -> int | None:
-    """Which generation there is; None for an object that is not there."""
-    try:
-        return (await client.get(wanted.type, wanted.name)).metadata.generation
-    except NotFound:
-        return None
+def patch_of(live: StoredClusterPolicy | StoredNVIDIADriver, wanted: Declared) -> dict[str, Any]:
+    """The merge patch that makes the spec exactly the wanted one, and adds labels."""
+    spec = msgspec.json.decode(live.spec, type=dict[str, Any])
+    return {"metadata": {"labels": wanted.metadata.labels}, "spec": _difference(spec, wanted.spec)}
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """A merge patch from one to the other: it removes by null."""
+    found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        held = before.get(name)
+        if isinstance(value, dict) and isinstance(held, dict):
+            if deeper := _difference(held, value):
+                found[name] = deeper
+        elif name not in before or held != value:
+            found[name] = value
+    return found
 
 
 if __name__ == "__main__":

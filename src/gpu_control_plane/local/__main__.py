@@ -1,7 +1,8 @@
-"""`python -m gpu_control_plane.local [--node [--services]] [--chart]`: have the programs in the cache, with progress.
+"""`python -m gpu_control_plane.local [--node [--services]] [--chart] [--monitoring]`: have programs in the cache.
 
 Those of a local cluster, with `--node` also those of a real node, where one can run, with `--services` those by which
-its pods reach services, too, with `--chart` also those that the tests of the Helm chart run.
+its pods reach services, too, with `--chart` also those that the tests of the Helm chart run, with `--monitoring`
+those of the tests of dashboards. Progress is told.
 """
 
 import sys
@@ -9,7 +10,7 @@ import sys
 from gpu_control_plane.local import Component, LocalError, ensure_binaries
 from gpu_control_plane.local.node.requirements import NodeImpossible, system_programs
 from gpu_control_plane.local.progress import Lines
-from gpu_control_plane.local.versions import NODE_PROGRAMS, SERVICE_PROGRAMS, TEST_RELEASES
+from gpu_control_plane.local.versions import MONITORING_RELEASES, NODE_PROGRAMS, SERVICE_PROGRAMS, TEST_RELEASES
 
 
 def main(arguments: list[str]) -> int:
@@ -23,6 +24,8 @@ def main(arguments: list[str]) -> int:
             progress.note(f"Leaving out the programs of a real node. {why}")
     if "--chart" in arguments:
         programs += [program for release in TEST_RELEASES for program in release.programs]
+    if "--monitoring" in arguments:
+        programs += [program for release in MONITORING_RELEASES for program in release.programs]
     try:
         ensure_binaries(programs, progress)
     except LocalError as error:

@@ -17,6 +17,7 @@ _QUESTIONS = {
     "containerd-shim-runc-v2": ["-v"],
     "helm": ["version", "--short"],
     "kubeconform": ["-v"],
+    "kube-state-metrics": ["version"],
 }
 
 

@@ -18,7 +18,18 @@ from gpu_control_plane.local.disk import free_bytes
 from gpu_control_plane.local.errors import BuildFailed, LocalError, NoSpace
 from gpu_control_plane.local.progress import Step, megabytes
 from gpu_control_plane.local.store import Store
-from gpu_control_plane.local.versions import CONTAINERD, COREDNS, ETCD, HELM, KUBECONFORM, KUBERNETES, KWOK, Release
+from gpu_control_plane.local.versions import (
+    CONTAINERD,
+    COREDNS,
+    ETCD,
+    HELM,
+    KUBE_STATE_METRICS,
+    KUBECONFORM,
+    KUBERNETES,
+    KWOK,
+    NFD,
+    Release,
+)
 
 GO_VARIABLE = "GPU_CONTROL_PLANE_GO"
 
@@ -28,6 +39,7 @@ _NO_ROOM = "no space left on device"
 _USUAL_PLACES = ("/usr/local/go/bin/go", "/opt/homebrew/bin/go", "/usr/lib/go/bin/go")
 _LAST_LINES = 15
 _CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
+_NFD_MODULE = "sigs.k8s.io/node-feature-discovery"
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -36,6 +48,9 @@ class Recipe(msgspec.Struct, frozen=True):
     packages: tuple[str, ...]
     room: int
     stamp: str | None = None
+    """The variable that holds the version."""
+    variables: dict[str, str] = {}
+    """Others that are set while linking, as the publisher does for its own builds."""
 
 
 RECIPES = {
@@ -56,6 +71,18 @@ RECIPES = {
     KUBECONFORM: Recipe(
         packages=("github.com/yannh/kubeconform/cmd/kubeconform",), room=200_000_000, stamp="main.version"
     ),
+    NFD: Recipe(
+        packages=tuple(f"{_NFD_MODULE}/cmd/{program}" for program in NFD.programs),
+        room=800_000_000,
+        stamp=f"{_NFD_MODULE}/pkg/version.version",
+        # Published images look for the host in /host-sys and so on. Without the slash that is in the working folder.
+        variables={f"{_NFD_MODULE}/pkg/utils/hostpath.pathPrefix": "host-"},
+    ),
+    KUBE_STATE_METRICS: Recipe(
+        packages=("k8s.io/kube-state-metrics/v2",),
+        room=1_000_000_000,
+        stamp="github.com/prometheus/common/version.Version",
+    ),
 }
 
 
@@ -73,10 +100,11 @@ def build(
     try:
         step.detail("fetching modules")
         total = len(go.run(["list", "-deps", *recipe.packages], step).splitlines())
-        stamp = f" -X {recipe.stamp}={release.version}" if recipe.stamp else ""
+        stamp = {recipe.stamp: release.version} if recipe.stamp else {}
+        linked = "".join(f" -X {name}={value}" for name, value in (stamp | recipe.variables).items())
         results = into / "programs"
         results.mkdir()
-        flags = ["-v", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w{stamp}"]
+        flags = ["-v", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w{linked}"]
         go.run(["build", *flags, "-o", f"{results}/", *recipe.packages], step, total)
     except _GoFailed as failed:
         raise _explain(failed, release, go, store) from None

@@ -13,9 +13,11 @@ from gpu_control_plane.local.versions import (
     COREDNS,
     ETCD,
     HELM,
+    KUBE_STATE_METRICS,
     KUBECONFORM,
     KUBERNETES,
     KWOK,
+    NFD,
     Release,
     release_of,
 )
@@ -119,6 +121,14 @@ def _kubeconform(program: str, platform: Platform, hosts: Origins) -> Artefact:
     return Artefact(f"{folder}/{archive}", f"{folder}/CHECKSUMS", Checksum.SUMS, {program: program})
 
 
+def _kube_state_metrics(_program: str, _platform: Platform, _hosts: Origins) -> None:
+    """Its publisher has container images only."""
+
+
+def _node_feature_discovery(_program: str, _platform: Platform, _hosts: Origins) -> None:
+    """Published as an image only."""
+
+
 _PUBLISHED: Final[dict[Release, Callable[[str, Platform, Origins], Artefact | None]]] = {
     KUBERNETES: _kubernetes,
     ETCD: _etcd,
@@ -127,4 +137,6 @@ _PUBLISHED: Final[dict[Release, Callable[[str, Platform, Origins], Artefact | No
     COREDNS: _coredns,
     HELM: _helm,
     KUBECONFORM: _kubeconform,
+    KUBE_STATE_METRICS: _kube_state_metrics,
+    NFD: _node_feature_discovery,
 }

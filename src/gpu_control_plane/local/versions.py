@@ -43,10 +43,14 @@ COREDNS = Release(name="coredns", version="v1.13.1", programs=("coredns",))
 
 HELM = Release(name="helm", version="v3.22.0", programs=("helm",))
 KUBECONFORM = Release(name="kubeconform", version="v0.8.0", programs=("kubeconform",))
+NFD = Release(name="node-feature-discovery", version="v0.19.0", programs=("nfd-master", "nfd-worker"))
+KUBE_STATE_METRICS = Release(name="kube-state-metrics", version="v2.15.0", programs=("kube-state-metrics",))
 
 RELEASES = (KUBERNETES, ETCD, KWOK, CONTAINERD, COREDNS)
-TEST_RELEASES = (HELM, KUBECONFORM)
+TEST_RELEASES = (HELM, KUBECONFORM, NFD)
 """What only the tests of the Helm chart run; no cluster needs them."""
+MONITORING_RELEASES = (KUBE_STATE_METRICS,)
+"""What only the tests of the dashboards run."""
 
 NODE_PROGRAMS = (*CONTAINERD.programs, "kubelet")
 """What only a real node needs, and only Linux has: nobody else is asked to fetch them."""
@@ -58,7 +62,7 @@ _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.\d+[-+.0-9A-Za-z]*")
 
 def release_of(program: str) -> Release:
     """The release a program belongs to."""
-    for release in (*RELEASES, *TEST_RELEASES):
+    for release in (*RELEASES, *TEST_RELEASES, *MONITORING_RELEASES):
         if program in release.programs:
             return release
     known = ", ".join(program for release in RELEASES for program in release.programs)

@@ -9,10 +9,12 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import PCI_LABELS, TRUE, NodeLabel
 from gpu_control_plane.kube.fields import OpenEnum
 
+_CARD_LABELS: Final = (*PCI_LABELS, Label.GPU_PRESENT.value)
 _MAJOR_ONLY: Final = frozenset({"ol", "rocky", "rhel"})
 
 
@@ -58,8 +60,8 @@ class NodeKind(msgspec.Struct, frozen=True):
 
 
 def has_card(labels: Mapping[str, str]) -> bool:
-    """Whether the PCI bus of the node shows a card."""
-    return any(labels.get(label) == TRUE for label in PCI_LABELS)
+    """Whether the PCI bus of the node shows a card, by NFD's word or by that of our own discovery."""
+    return any(labels.get(label) == TRUE for label in _CARD_LABELS)
 
 
 def gpu_present(labels: Mapping[str, str]) -> bool:

@@ -55,10 +55,41 @@ class ResourceClaim(View, frozen=True, kw_only=True):
     name: str = ""
 
 
+class NodeField(View, frozen=True, kw_only=True):
+    """A condition on a field of nodes; the only field there is, is the name."""
+
+    values: tuple[str, ...] = ()
+
+
+class NodeTerm(View, frozen=True, kw_only=True):
+    match_fields: tuple[NodeField, ...] = ()
+
+
+class NodeTerms(View, frozen=True, kw_only=True):
+    node_selector_terms: tuple[NodeTerm, ...] = ()
+
+
+class NodeAffinity(View, frozen=True, kw_only=True):
+    required: NodeTerms = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=NodeTerms())
+
+
+class Affinity(View, frozen=True, kw_only=True):
+    node_affinity: NodeAffinity = NodeAffinity()
+
+
 class Placement(View, frozen=True, kw_only=True):
     """Of a pod's spec, where it is."""
 
     node_name: str = ""
+    affinity: Affinity = Affinity()
+
+    @property
+    def meant_for(self) -> str:
+        """The node it is on, or the one that its DaemonSet made it for and no scheduler has sent it to yet."""
+        if self.node_name:
+            return self.node_name
+        terms = self.affinity.node_affinity.required.node_selector_terms
+        return next((name for term in terms for field in term.match_fields for name in field.values), "")
 
 
 class PodSpec(Placement, frozen=True, kw_only=True):

@@ -55,12 +55,14 @@ def test_the_driver_is_let_go_of_and_taken_up_again(scene: AgentScene) -> None:
     scene.stage.kubectl("label", "node", scene.node.name, f"{PAUSE}=paused-for-driver-upgrade")
     until(lambda: "quiesced" in scene.state()["status"])
     assert scene.state()["status"]["quiesced"]["reason"] == "paused-for-driver-upgrade"
+    paused = scene.state()["status"]["quiesced"]["since"]
     scene.wait_offered(TRAINING, 0)
     assert open_devices(scene.agent.pid, scene.devices) == []
     assert scene.cards_in("steady") == ["nvidia0", "nvidia1"]
     scene.stage.kubectl("label", "node", scene.node.name, f"{PAUSE}-")
     until(lambda: "quiesced" not in scene.state()["status"])
     scene.wait_offered(TRAINING, 2)
+    until(lambda: checked_at(scene, "driver") > paused)  # an upgrade waits for this
 
 
 def test_another_device_plugin_on_the_node_stops_issuing(scene: AgentScene) -> None:
@@ -70,6 +72,10 @@ def test_another_device_plugin_on_the_node_stops_issuing(scene: AgentScene) -> N
     scene.wait_offered(TRAINING, 0)
     until(lambda: conditions_of(scene).get("Degraded") == "ConflictingDevicePlugin")
     assert scene.cards_in("steady") == ["nvidia0", "nvidia1"]
+
+
+def checked_at(scene: AgentScene, step: str) -> str:
+    return next(held["at"] for held in scene.state()["status"]["validation"]["steps"] if held["name"] == step)
 
 
 def conditions_of(scene: AgentScene) -> dict[str, str]:

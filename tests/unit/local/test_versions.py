@@ -10,9 +10,12 @@ from gpu_control_plane.local.versions import (
     COREDNS,
     ETCD,
     HELM,
+    KUBE_STATE_METRICS,
     KUBECONFORM,
     KUBERNETES,
     KWOK,
+    MONITORING_RELEASES,
+    NFD,
     RELEASES,
     TEST_RELEASES,
     Release,
@@ -29,6 +32,8 @@ MODULES = {
     COREDNS: "github.com/coredns/coredns",
     HELM: "helm.sh/helm/v3",
     KUBECONFORM: "github.com/yannh/kubeconform",
+    NFD: "sigs.k8s.io/node-feature-discovery",
+    KUBE_STATE_METRICS: "k8s.io/kube-state-metrics/v2",
 }
 
 
@@ -51,7 +56,7 @@ def test_staging_modules_are_of_the_kubernetes_version() -> None:
 
 
 def test_every_release_can_be_built() -> None:
-    assert set(RECIPES) == {*RELEASES, *TEST_RELEASES} == set(MODULES)
+    assert set(RECIPES) == {*RELEASES, *TEST_RELEASES, *MONITORING_RELEASES} == set(MODULES)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +70,7 @@ def test_every_release_can_be_built() -> None:
         ("containerd-shim-runc-v2:\n  Version:  v2.4.2\n  Revision: \n  Go version: go1.26.8\n", "v2.4.2"),
         ("CoreDNS-1.13.1\nlinux/amd64, go1.26.8, \n", "v1.13.1"),
         ("v3.22.0+gabcdef0\n", "v3.22.0+gabcdef0"),
+        ("nfd-master v0.19.0\n", "v0.19.0"),
         ("command not found", None),
         ("", None),
     ],

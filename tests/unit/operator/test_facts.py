@@ -87,6 +87,10 @@ def test_each_way_of_naming_a_card_counts(label: str) -> None:
     assert not has_card({label: "false"})
 
 
+def test_our_own_discovery_is_believed_as_well() -> None:
+    assert has_card({"gpu.deckhouse.io/gpu.present": "true"})
+
+
 def test_other_labels_are_no_card() -> None:
     assert not has_card({})
     assert not has_card({"feature.node.kubernetes.io/pci-1002.present": "true"})

@@ -1,0 +1,226 @@
+"""`kubectl gpu migrate`: from NVIDIA's operator to this one, and back."""
+
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gpu_control_plane.cli.screen import Screen
+    from gpu_control_plane.kube import Client
+    from gpu_control_plane.operator.migration.values import Translation
+
+_EXAMPLES = """\b
+Examples:
+  helm get values -a gpu-operator -n gpu-operator | kubectl gpu migrate values - > values.yaml
+  kubectl gpu migrate plan                       what would change, without changing anything
+  kubectl gpu migrate plan -o json | jq .todo
+  kubectl gpu migrate take-over                  NVIDIA's operator stops, ours begins
+  kubectl gpu migrate give-back                  and back again
+"""
+
+_kubeconfig = click.option(
+    "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Which cluster.  [default: as kubectl has it]"
+)
+_context = click.option("--context", metavar="NAME", help="Which context of the kubeconfig.")
+_namespace = click.option(
+    "-n", "--namespace", metavar="NS", help="Where NVIDIA's operator runs.  [default: it is looked for]"
+)
+
+
+def _cluster[**P](function: Callable[P, None]) -> Callable[P, None]:
+    """Give a command the options that say which cluster is meant."""
+    return _kubeconfig(_context(function))
+
+
+@click.group("migrate", short_help="From NVIDIA's operator to this one, and back.", epilog=_EXAMPLES)
+def command() -> None:
+    """Move a cluster from NVIDIA's GPU operator to this one: its values, a plan, the change of hands, and the way back.
+
+    ClusterPolicy and NVIDIADriver objects stay as they are. Only `take-over` and `give-back` change anything.
+    """
+
+
+@command.command("values")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+def values(file: IO[str]) -> None:
+    """Turn values of NVIDIA's Helm chart into values of ours.
+
+    FILE is a values.yaml, or - for the output of `helm get values -a`. What it does not say is taken to be what
+    NVIDIA's chart has by itself. Keys that go nowhere are named on standard error.
+
+    \b
+    Examples:
+      kubectl gpu migrate values gpu-operator.yaml > values.yaml
+      helm get values -a gpu-operator -n gpu-operator | kubectl gpu migrate values -
+    """
+    import yaml  # noqa: PLC0415
+
+    from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.values import BadValues, translate  # noqa: PLC0415
+
+    try:
+        given = yaml.safe_load(file)
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{file.name} is no YAML: {error}") from error
+    if not isinstance(given, dict | None) or not all(isinstance(key, str) for key in given or {}):
+        raise click.ClickException(f"{file.name} holds no values: a map of names is needed, as in values.yaml.")
+    try:
+        made = translate(given or {})
+    except BadValues as error:
+        raise click.ClickException(f"{file.name}: {error}") from error
+    click.echo(_written(made), nl=False)
+    _tell(Screen(sys.stderr), made)
+
+
+@command.command("plan")
+@_cluster
+@_namespace
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def plan(*, kubeconfig: Path | None, context: str | None, namespace: str | None, output: str) -> None:
+    """Say what would change if this operator took over. Nothing is changed.
+
+    \b
+    Examples:
+      kubectl gpu migrate plan
+      kubectl gpu migrate plan -o json | jq '.daemonsets[] | select(.restart != "none")'
+    """
+    from gpu_control_plane.operator.migration.desired import desired  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.installation import read  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.plan import compare  # noqa: PLC0415
+
+    found = _run(kubeconfig, context, lambda client: read(client, namespace))
+    made = compare(found, desired(found))
+    if output == "json":
+        import msgspec  # noqa: PLC0415
+
+        click.echo(msgspec.json.format(msgspec.json.encode(made), indent=2))
+        return
+    from gpu_control_plane.cli.migration_plan import show_plan  # noqa: PLC0415
+    from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
+
+    show_plan(Screen(sys.stdout), made)
+
+
+@command.command("take-over")
+@_cluster
+@_namespace
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Also if this operator does not run: then nobody looks after the stack.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds its pods have to end."
+)
+def take_over(
+    *, kubeconfig: Path | None, context: str | None, namespace: str | None, yes: bool, force: bool, timeout: float
+) -> None:
+    """Stop NVIDIA's operator, so that this one begins.
+
+    Its Deployment is scaled to zero and its Lease deleted. Its DaemonSets and what they run stay; running pods keep
+    their cards. Running it again is safe.
+
+    \b
+    Examples:
+      kubectl gpu migrate plan && kubectl gpu migrate take-over
+      kubectl gpu migrate take-over --yes --namespace gpu-operator
+    """
+    from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
+    from gpu_control_plane.operator.migration import handover  # noqa: PLC0415
+
+    screen = Screen(sys.stdout)
+
+    async def work(client: "Client") -> handover.Outcome:
+        operator = await handover.find(client, namespace)
+        if not force and not await handover.ours_runs(client):
+            raise handover.HandoverError(
+                "This operator does not run here: nobody would look after the stack. Install it first, with "
+                "operator.enabled=true, or use --force."
+            )
+        if not yes:
+            click.confirm(f"Scale {operator.key} to zero and let this operator take over?", abort=True)
+        with Screen(sys.stderr).step(f"Waiting for the pods of {operator.key} to end") as step:
+            return await handover.take_over(client, operator, progress=step.detail, patience=timeout)
+
+    done = _run(kubeconfig, context, work)
+    before = f"; it had {done.replicas} {_replicas(done.replicas)}" if done.replicas else ""
+    screen.mark(OK, f"{done.namespace}/{done.name} is scaled to zero{before}.")
+    screen.mark(OK, "Its Lease was deleted." if done.lease_deleted else "It left no Lease.")
+    if done.rival is not None:
+        screen.mark(ATTENTION, f"Another one is still in charge: {done.rival.holder} in {done.rival.namespace}.")
+    screen.line(
+        "  This operator begins within seconds. Do not run `helm upgrade` or `helm uninstall` on NVIDIA's release:"
+    )
+    screen.line(
+        "  the first would start its operator again, the second would delete the ClusterPolicy and all operands."
+    )
+    screen.line()
+    for line in ("kubectl get clusterpolicy", "kubectl gpu migrate give-back"):
+        screen.line(f"  {screen.style(line, fg='cyan')}")
+
+
+@command.command("give-back")
+@_cluster
+@_namespace
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def give_back(*, kubeconfig: Path | None, context: str | None, namespace: str | None, yes: bool) -> None:
+    """Start NVIDIA's operator again, with as many replicas as it had. This one steps back by itself.
+
+    \b
+    Examples:
+      kubectl gpu migrate give-back
+    """
+    from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
+    from gpu_control_plane.operator.migration import handover  # noqa: PLC0415
+
+    async def work(client: "Client") -> handover.Outcome:
+        operator = await handover.find(client, namespace)
+        if not yes:
+            click.confirm(f"Start {operator.key} again and let it take over?", abort=True)
+        return await handover.give_back(client, operator)
+
+    done = _run(kubeconfig, context, work)
+    screen = Screen(sys.stdout)
+    screen.mark(OK, f"{done.namespace}/{done.name} has {done.replicas} {_replicas(done.replicas)} again.")
+    screen.line("  Once it holds its Lease this operator writes nothing more, and says so: OtherOperatorActive.")
+
+
+def _replicas(number: int) -> str:
+    return "replica" if number == 1 else "replicas"
+
+
+def _written(made: "Translation") -> str:
+    """Our values, and below them, as a comment, what nobody knows."""
+    import yaml  # noqa: PLC0415
+
+    parts = ["# Values for the chart gpu-control-plane, from those of NVIDIA's gpu-operator.\n"]
+    parts.append(yaml.safe_dump(made.values, sort_keys=False, allow_unicode=True, width=120))
+    if made.unknown:
+        rest = yaml.safe_dump({note.key: note.value for note in made.unknown}, sort_keys=True, width=110)
+        parts.append("\n# These values are not known, and have no effect:\n")
+        parts += [f"#   {line}\n" for line in rest.splitlines()]
+    return "".join(parts)
+
+
+def _tell(screen: "Screen", made: "Translation") -> None:
+    from gpu_control_plane.cli.screen import ATTENTION  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.chart_defaults import CHART  # noqa: PLC0415
+
+    for note in made.notes:
+        screen.mark(ATTENTION, f"{note.key}: {note.verdict}. {note.why}")
+    screen.note(
+        f"What the file does not say is taken from NVIDIA's chart {CHART}; `helm get values -a` says everything."
+    )
+
+
+def _run[T](kubeconfig: Path | None, context: str | None, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
+    """Do the work on the cluster that the options name."""
+    import asyncio  # noqa: PLC0415
+
+    from gpu_control_plane.kube import Client, load_config  # noqa: PLC0415
+
+    async def connected() -> T:
+        async with Client(load_config(kubeconfig, context=context)) as client:
+            return await work(client)
+
+    return asyncio.run(connected())

@@ -1,0 +1,177 @@
+"""Files that people and hosts give to a driver: repositories, certificates, parameters, licences, subscriptions. Pure.
+
+A ConfigMap that a spec names but nobody has made is an error: a driver without what was asked for would load, and
+nobody would know why it does not do as it was told.
+"""
+
+from typing import Final
+
+import msgspec
+
+from gpu_control_plane.api.names import GROUP
+from gpu_control_plane.operator.facts import Runtime, System
+from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
+from gpu_control_plane.operator.stack.driver.features import GDRCOPY, GDS
+from gpu_control_plane.operator.stack.driver.wish import DriverWish
+from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.shared import CONFIG_DIGEST, config_digest
+from gpu_control_plane.operator.stack.stage import CannotRender, Platform
+from gpu_control_plane.operator.stack.variants import Variant
+
+PARAMETERS_DIGEST: Final = f"{GROUP}/driver-parameters-digest"
+"""Annotation over the content of the ConfigMaps that a driver reads when it loads."""
+
+_TOPOLOGY: Final = "nvidia-topologyd.conf"
+_LICENCE: Final = "gridd.conf"
+_TOKEN: Final = "client_configuration_token.tok"  # noqa: S105 - the name of a file
+_SUSE: Final = frozenset({"sles", "sl-micro"})
+
+
+class Folders(msgspec.Struct, frozen=True):
+    """Where a family of operating systems keeps what package managers read."""
+
+    repositories: str
+    certificates: str
+
+
+class Files(msgspec.Struct, frozen=True):
+    """A ConfigMap whose keys become files of a folder; without a name there is none."""
+
+    volume: str
+    config_map: str
+    folder: str
+
+
+_DEBIAN: Final = Folders("/etc/apt/sources.list.d", "/usr/local/share/ca-certificates")
+_RED_HAT: Final = Folders("/etc/yum.repos.d", "/etc/pki/ca-trust/extracted/pem")
+_ZYPP: Final = Folders("/etc/zypp/repos.d", "/etc/pki/trust/anchors")
+FOLDERS: Final = {
+    **dict.fromkeys(("ubuntu", "debian"), _DEBIAN),
+    **dict.fromkeys(("centos", "rhel", "rhcos", "rocky", "ol"), _RED_HAT),
+    **dict.fromkeys(_SUSE, _ZYPP),
+}
+
+_RED_HAT_SUBSCRIPTION: Final = {
+    "subscription-keys": ("/etc/pki/entitlement", "/run/secrets/etc-pki-entitlement"),
+    "subscription-repositories": ("/etc/yum.repos.d/redhat.repo", "/run/secrets/redhat.repo"),
+    "subscription-settings": ("/etc/rhsm", "/run/secrets/rhsm"),
+}
+_SUSE_SUBSCRIPTION: Final = {
+    "subscription-credentials": ("/etc/zypp/credentials.d", "/etc/zypp/credentials.d"),
+    "subscription-settings": ("/etc/SUSEConnect", "/etc/SUSEConnect"),
+}
+
+
+def add_files(daemonset: DaemonSet, wish: DriverWish, system: System, platform: Platform) -> None:
+    """Everything that ConfigMaps and Secrets bring, and a new pod whenever one of the ConfigMaps is edited."""
+    parameters = Files("kernel-module-config", wish.parameters, "/drivers")
+    _each_key(daemonset, [daemonset.main], parameters, platform)
+    if not wish.precompiled:
+        _add_sources(daemonset, wish, system, platform)
+    _add_licence(daemonset, wish)
+    if wish.topology:
+        daemonset.add_volume("topology-config", configMap={"name": wish.topology, "items": [_item(_TOPOLOGY)]})
+        daemonset.main.mount("topology-config", f"/etc/nvidia/{_TOPOLOGY}", sub_path=_TOPOLOGY, read_only=True)
+    _follow(daemonset, wish, platform)
+
+
+def add_subscription(daemonset: DaemonSet, wish: DriverWish, place: Variant, platform: Platform) -> None:
+    """The host's subscription to its distribution, where packages cannot be had without one."""
+    system = place.system
+    if system is None or platform.openshift is not None:
+        return
+    if system.id == "rhel" and place.runtime is not Runtime.CRIO and not wish.repositories and not wish.precompiled:
+        _from_host(daemonset, _RED_HAT_SUBSCRIPTION)
+    elif system.id in _SUSE and wish.precompiled:
+        _from_host(daemonset, {"host-modules": ("/lib/modules", "/run/host/lib/modules")})
+    elif system.id in _SUSE:
+        _from_host(daemonset, _SUSE_SUBSCRIPTION)
+
+
+def add_secret_env(daemonset: DaemonSet, wish: DriverWish, platform: Platform) -> None:
+    """Variables out of a Secret. It is missed here only where the Secrets of the namespace are known."""
+    if not wish.secret_env:
+        return
+    if platform.secrets is not None and wish.secret_env not in platform.secrets:
+        raise CannotRender(
+            f"the Secret {wish.secret_env}, which secretEnv names, is not in namespace {platform.namespace}: create it"
+        )
+    daemonset.main.manifest.setdefault("envFrom", []).append({"secretRef": {"name": wish.secret_env}})
+
+
+def _add_sources(daemonset: DaemonSet, wish: DriverWish, system: System, platform: Platform) -> None:
+    """Where packages come from and whom to trust with them, for every container that builds modules."""
+    if not wish.repositories and not wish.certificates:
+        return
+    folders = FOLDERS.get(system.id)
+    if folders is None:
+        raise CannotRender(
+            f"it is not known where {system.id} keeps repositories and certificates:"
+            " remove repoConfig and certConfig, or use a precompiled driver"
+        )
+    for files in (
+        Files("repo-config", wish.repositories, folders.repositories),
+        Files("cert-config", wish.certificates, folders.certificates),
+    ):
+        _each_key(daemonset, _builders(daemonset), files, platform)
+
+
+def _add_licence(daemonset: DaemonSet, wish: DriverWish) -> None:
+    licence = wish.licence
+    if not licence.secret and not licence.config_map:
+        return
+    items = [_item(_LICENCE), *([_item(_TOKEN)] if licence.token else [])]
+    if licence.secret:
+        daemonset.add_volume("licensing-config", secret={"secretName": licence.secret, "items": items})
+    else:
+        daemonset.add_volume("licensing-config", configMap={"name": licence.config_map, "items": items})
+    main = daemonset.main
+    main.mount("licensing-config", f"/drivers/{_LICENCE}", sub_path=_LICENCE, read_only=True)
+    if licence.token:
+        main.mount("licensing-config", f"/drivers/ClientConfigToken/{_TOKEN}", sub_path=_TOKEN, read_only=True)
+
+
+def _follow(daemonset: DaemonSet, wish: DriverWish, platform: Platform) -> None:
+    """Edits of parameters, topology and licence load the driver anew; those of repositories only make a new pod."""
+    licence = "" if wish.licence.secret else wish.licence.config_map
+    read_at_load = [name for name in (wish.parameters, wish.topology, licence) if name]
+    sources = [] if wish.precompiled else [name for name in (wish.repositories, wish.certificates) if name]
+    annotations = daemonset.template["metadata"].setdefault("annotations", {})
+    if read_at_load:
+        annotations[PARAMETERS_DIGEST] = config_digest(platform, *read_at_load)
+    if read_at_load or sources:
+        annotations[CONFIG_DIGEST] = config_digest(platform, *read_at_load, *sources)
+
+
+def _each_key(daemonset: DaemonSet, containers: list[Container], files: Files, platform: Platform) -> None:
+    """Mount each key of a ConfigMap as a file, so that what else is in the folder stays."""
+    if not files.config_map:
+        return
+    held = platform.config_maps.get(files.config_map)
+    if held is None:
+        raise CannotRender(
+            f"the ConfigMap {files.config_map}, which is named for the driver, is not in namespace"
+            f" {platform.namespace}: create it"
+        )
+    keys = sorted(held)
+    if not keys:
+        return
+    daemonset.add_volume(files.volume, configMap={"name": files.config_map, "items": [_item(key) for key in keys]})
+    for container in containers:
+        for key in keys:
+            container.mount(files.volume, f"{files.folder}/{key}", sub_path=key, read_only=True)
+
+
+def _from_host(daemonset: DaemonSet, paths: dict[str, tuple[str, str]]) -> None:
+    for volume, (host, inside) in paths.items():
+        daemonset.add_volume(volume, hostPath={"path": host})
+        for container in _builders(daemonset):
+            container.mount(volume, inside, read_only=True)
+
+
+def _builders(daemonset: DaemonSet) -> list[Container]:
+    return [daemonset.main, *(daemonset.container(name) for name in (GDS, GDRCOPY) if daemonset.has(name))]
+
+
+def _item(key: str) -> Manifest:
+    return {"key": key, "path": key}

@@ -1,0 +1,77 @@
+"""What a driver needs on OpenShift: proxy, trusted certificates, and the Driver Toolkit in which it is built. Pure."""
+
+from typing import Final
+
+from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.driver.features import GDRCOPY, GDS
+from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.stage import OpenShift, Platform
+from gpu_control_plane.operator.stack.variants import Variant
+
+TOOLKIT: Final = "openshift-driver-toolkit-ctr"
+TRUSTED_CA: Final = "gpu-operator-trusted-ca"
+PROXY_VARIABLES: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
+
+_SHARED: Final = "shared-nvidia-driver-toolkit"
+_SHARED_PATH: Final = "/mnt/shared-nvidia-driver-toolkit"
+_BUNDLE: Final = "tls-ca-bundle.pem"
+_ENTRYPOINT: Final = "ocp_dtk_entrypoint"
+_STEPS: Final = {GDS: "nv-fs-ctr-run-with-dtk", GDRCOPY: "gdrcopy-ctr-run-with-dtk"}
+_LABEL: Final = "openshift.driver-toolkit"
+
+
+def add_openshift(daemonset: DaemonSet, place: Variant, platform: Platform) -> None:
+    """Fit a driver to OpenShift, or take away what only OpenShift needs."""
+    if platform.openshift is not None:
+        _add_cluster(daemonset, platform.openshift)
+    if platform.openshift is not None and place.ostree:
+        _build_in_toolkit(daemonset, place.ostree, platform.openshift)
+    else:
+        daemonset.drop(TOOLKIT)
+        daemonset.drop_volume(_SHARED)
+
+
+def trusted_ca(manifests: list[Manifest], openshift: OpenShift | None) -> list[Manifest]:
+    """Leave out the ConfigMap for the proxy's certificates where the proxy has none."""
+    wanted = openshift is not None and openshift.proxy_ca
+    return [held for held in manifests if wanted or held["metadata"]["name"] != TRUSTED_CA]
+
+
+def _add_cluster(daemonset: DaemonSet, openshift: OpenShift) -> None:
+    if openshift.version:
+        daemonset.main.set_env("OPENSHIFT_VERSION", openshift.version)
+    containers = [daemonset.container(held["name"]) for held in daemonset.pod["containers"]]
+    for container in containers:
+        for name, value in sorted(openshift.proxy.items()):
+            container.set_env(name.upper(), value)
+            container.set_env(name.lower(), value)
+    if openshift.proxy_ca:
+        items = [{"key": "ca-bundle.crt", "path": _BUNDLE}]
+        daemonset.add_volume(TRUSTED_CA, configMap={"name": TRUSTED_CA, "items": items})
+        for container in containers:
+            path = f"/etc/pki/ca-trust/extracted/pem/{_BUNDLE}"
+            container.mount(TRUSTED_CA, path, sub_path=_BUNDLE, read_only=True)
+
+
+def _build_in_toolkit(daemonset: DaemonSet, release: str, openshift: OpenShift) -> None:
+    """Let the toolkit's container build what the others load; without an image for the release it falls back."""
+    main, toolkit = daemonset.main, daemonset.container(TOOLKIT)
+    labels = {_LABEL: "true"}
+    toolkit.set_env("RHCOS_VERSION", release)
+    image = openshift.toolkit_images.get(release, "")
+    toolkit.manifest["image"] = image or main.manifest["image"]
+    if not image:
+        labels[f"{_LABEL}.rhcos-image-missing"] = "true"
+        main.set_env("RHCOS_VERSION", release)
+        for container in (main, toolkit):
+            container.set_env("RHCOS_IMAGE_MISSING", "true")
+    daemonset.label(labels)
+    daemonset.manifest["metadata"]["labels"][f"{_LABEL}.rhcos"] = release
+    main.manifest["command"], main.manifest["args"] = [_ENTRYPOINT], ["nv-ctr-run-with-dtk"]
+    main.mount(_SHARED, _SHARED_PATH)
+    for name, step in _STEPS.items():
+        if daemonset.has(name):
+            container = daemonset.container(name)
+            container.manifest["command"], container.manifest["args"] = [_ENTRYPOINT], [step]
+            container.mount(_SHARED, _SHARED_PATH)
+            toolkit.set_env("GDS_ENABLED" if name == GDS else "GDRCOPY_ENABLED", "true")

@@ -1,0 +1,137 @@
+"""The stack's objects as they are in the cluster: whole, so that a change by another hand is seen wherever it is.
+
+Each kind says which of its fields are content. What Kubernetes itself fills in is known to `defaults`.
+"""
+
+from typing import Any, ClassVar, Final
+
+from gpu_control_plane.kube.objects import Object, Resource
+from gpu_control_plane.operator.stack.manifest import Manifest
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+class Live(Object, frozen=True, kw_only=True):
+    """An object of the stack."""
+
+    content: ClassVar[tuple[str, ...]]
+    """Its fields besides type and metadata, as they are called in YAML."""
+
+    def body(self) -> Manifest:
+        """Its content as YAML has it."""
+        names = zip(self.__struct_encode_fields__, self.__struct_fields__, strict=True)
+        found = {name: getattr(self, field) for name, field in names if name in self.content}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class LiveServiceAccount(Live, frozen=True, kw_only=True):
+    """Others put Secrets into service accounts, so nothing but their existence and their labels is ours."""
+
+    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
+    content: ClassVar[tuple[str, ...]] = ()
+
+
+class LiveConfigMap(Live, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
+    content: ClassVar[tuple[str, ...]] = ("data", "binaryData", "immutable")
+
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+    immutable: bool | None = None
+
+
+class LiveService(Live, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "Service", "services")
+    content: ClassVar[tuple[str, ...]] = ("spec",)
+
+    spec: dict[str, Any] | None = None
+
+
+class LiveDaemonSet(Live, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource("apps", "v1", "DaemonSet", "daemonsets")
+    content: ClassVar[tuple[str, ...]] = ("spec",)
+
+    spec: dict[str, Any] | None = None
+
+
+class _Rules(Live, frozen=True, kw_only=True):
+    content: ClassVar[tuple[str, ...]] = ("rules",)
+
+    rules: list[Any] | None = None
+
+
+class LiveRole(_Rules, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource(_RBAC, "v1", "Role", "roles")
+
+
+class LiveClusterRole(_Rules, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
+
+
+class _Binding(Live, frozen=True, kw_only=True):
+    content: ClassVar[tuple[str, ...]] = ("roleRef", "subjects")
+
+    role_ref: dict[str, Any] | None = None
+    subjects: list[Any] | None = None
+
+
+class LiveRoleBinding(_Binding, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource(_RBAC, "v1", "RoleBinding", "rolebindings")
+
+
+class LiveClusterRoleBinding(_Binding, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+
+
+class LiveRuntimeClass(Live, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False)
+    content: ClassVar[tuple[str, ...]] = ("handler", "overhead", "scheduling")
+
+    handler: str | None = None
+    overhead: dict[str, Any] | None = None
+    scheduling: dict[str, Any] | None = None
+
+
+class LiveServiceMonitor(Live, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors")
+    content: ClassVar[tuple[str, ...]] = ("spec",)
+
+    spec: dict[str, Any] | None = None
+
+
+class LivePrometheusRule(Live, frozen=True, kw_only=True):
+    resource: ClassVar[Resource] = Resource("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules")
+    content: ClassVar[tuple[str, ...]] = ("spec",)
+
+    spec: dict[str, Any] | None = None
+
+
+class LiveSecurityContextConstraints(Live, frozen=True, kw_only=True):
+    """OpenShift's own; only what it exists for is compared."""
+
+    resource: ClassVar[Resource] = Resource(
+        "security.openshift.io",
+        "v1",
+        "SecurityContextConstraints",
+        "securitycontextconstraints",
+        namespaced=False,
+    )
+    content: ClassVar[tuple[str, ...]] = ("users",)
+
+    users: list[Any] | None = None
+
+
+EVERYWHERE: Final[tuple[type[Live], ...]] = (
+    LiveServiceAccount,
+    LiveConfigMap,
+    LiveService,
+    LiveDaemonSet,
+    LiveRole,
+    LiveClusterRole,
+    LiveRoleBinding,
+    LiveClusterRoleBinding,
+    LiveRuntimeClass,
+)
+"""Kinds that every cluster has."""
+SOMEWHERE: Final[tuple[type[Live], ...]] = (LiveServiceMonitor, LivePrometheusRule, LiveSecurityContextConstraints)
+"""Kinds that only some clusters have."""

@@ -1,0 +1,60 @@
+"""Kubernetes objects as YAML has them, and the folder of plain manifests from which all operands are made.
+
+Assets are complete and readable as they are; what depends on the policy is added by small transforms. A file with
+`openshift` in its name is for OpenShift only.
+"""
+
+import copy
+import functools
+from importlib import resources
+from typing import Any, Final
+
+import yaml
+
+from gpu_control_plane.kube.objects import OwnerReference
+
+Manifest = dict[str, Any]
+
+_ASSETS: Final = "gpu_control_plane.operator"
+_CLUSTER_WIDE: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "RuntimeClass", "SecurityContextConstraints"})
+
+
+def assets(state: str, *, openshift: bool = False) -> list[Manifest]:
+    """Copies of a state's manifests in the order of their file names."""
+    return [copy.deepcopy(document) for name, document in _read(state) if openshift or "openshift" not in name]
+
+
+def in_namespace(manifest: Manifest, namespace: str) -> None:
+    """Put an object, and the service accounts that it names, into a namespace.
+
+    A SecurityContextConstraints lists them under `users`, in an asset by their plain names.
+    """
+    if manifest["kind"] not in _CLUSTER_WIDE:
+        manifest["metadata"]["namespace"] = namespace
+    if manifest["kind"] == "SecurityContextConstraints":
+        manifest["users"] = [
+            user if ":" in user else f"system:serviceaccount:{namespace}:{user}" for user in manifest.get("users", ())
+        ]
+    for subject in manifest.get("subjects", ()):
+        if subject["kind"] == "ServiceAccount":
+            subject.setdefault("namespace", namespace)
+
+
+def owned_by(manifest: Manifest, owner: OwnerReference) -> None:
+    manifest["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": owner.api_version,
+            "kind": owner.kind,
+            "name": owner.name,
+            "uid": owner.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+
+
+@functools.cache
+def _read(state: str) -> tuple[tuple[str, Manifest], ...]:
+    folder = resources.files(_ASSETS) / "assets" / state
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
+    return tuple((file.name, yaml.safe_load(file.read_text())) for file in files)

@@ -1,0 +1,1 @@
+"""The operands of the stack, one module each."""

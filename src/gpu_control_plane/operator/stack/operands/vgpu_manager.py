@@ -1,0 +1,79 @@
+"""The vGPU manager: the host driver that gives virtual machines parts of cards.
+
+It is replaced only when its pod is deleted: a rolling update would take cards away from running virtual machines.
+"""
+
+from typing import Final
+
+import msgspec
+
+from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
+from gpu_control_plane.operator.images import for_system
+from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.driver.mounts import add_files
+from gpu_control_plane.operator.stack.driver.openshift import add_openshift
+from gpu_control_plane.operator.stack.driver.places import built_in_toolkit, by_release
+from gpu_control_plane.operator.stack.driver.wish import DriverWish
+from gpu_control_plane.operator.stack.driver_manager import driver_manager
+from gpu_control_plane.operator.stack.operands.driver import handed_over
+from gpu_control_plane.operator.stack.sandbox import deployed
+from gpu_control_plane.operator.stack.shared import operand
+from gpu_control_plane.operator.stack.stage import CannotRender, Platform, Stage
+from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.variants import Variant, by_system
+
+_APP: Final = "app"
+
+
+def _enabled(policy: ClusterPolicySpec) -> bool:
+    """NVIDIADrivers, where they are used, bring host drivers as well."""
+    return deployed(policy, policy.vgpu_manager) and not handed_over(policy)
+
+
+def _variants(stage: Stage, name: str) -> tuple[Variant, ...]:
+    """Systems; on OpenShift releases of CoreOS, under the names that they have had there all along."""
+    if built_in_toolkit(stage.openshift, stage.policy, stage.kinds, precompiled=False):
+        places = by_release(stage.kinds)
+        return tuple(msgspec.structs.replace(place, name=f"{name}-{place.ostree}") for place in places)
+    return by_system(stage, name)
+
+
+def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
+    section, system = stage.policy.vgpu_manager, variant.system
+    if system is None:
+        raise CannotRender("a vGPU manager cannot be chosen for nodes that do not say which operating system they have")
+    driver_manager(daemonset, section.driver_manager, stage, resources=section.resources)
+    operand(daemonset, section, stage, image="VGPU_MANAGER_IMAGE")
+    main = daemonset.main
+    main.manifest["image"] = for_system(_complete(main.manifest["image"]), system.tag)
+    config = section.kernel_module_config
+    wish = DriverWish(image=section, parameters=config.name if config else "")
+    add_files(daemonset, wish, system, stage.platform)
+    add_openshift(daemonset, variant, _without_certificates(stage.platform))
+    if variant.ostree:
+        daemonset.label({_APP: variant.name})
+        daemonset.manifest["spec"]["selector"]["matchLabels"][_APP] = variant.name
+
+
+def _complete(image: str) -> str:
+    """The stock policy names the image but neither where it is nor its version: nobody may pass it on to others."""
+    if ":" not in image.rpartition("/")[2]:
+        raise CannotRender(f"the vGPU manager's image {image} has no version: set repository, image and version")
+    return image
+
+
+def _without_certificates(platform: Platform) -> Platform:
+    """The ConfigMap with the proxy's certificates belongs to the driver and is not there without it."""
+    if platform.openshift is None:
+        return platform
+    return msgspec.structs.replace(platform, openshift=msgspec.structs.replace(platform.openshift, proxy_ca=False))
+
+
+STATE = State(
+    name="state-vgpu-manager",
+    enabled=_enabled,
+    transform=_transform,
+    variants=_variants,
+    env=lambda policy: policy.vgpu_manager.env,
+    orphan=handed_over,
+)

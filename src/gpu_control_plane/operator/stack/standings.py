@@ -1,0 +1,94 @@
+"""How every DaemonSet of the stack stands, read from caches of DaemonSets, their pods and the nodes."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import DEPLOY
+from gpu_control_plane.kube import Cache, Runtime, Selection
+from gpu_control_plane.operator.stack.readiness import ADDED, ADDED_ON_HOST, Standing, Toleration, nodes_for, standing
+from gpu_control_plane.operator.views import DaemonSet, OperandPod, controller_of
+
+_GATE: Final = "operator.stack/gate"
+_OWNER: Final = "operator.stack/owner"
+_UNREADY: Final = "operator.stack/unready"
+_POLICYS: Final = "operator.stack/policys"
+_HANDED_OVER: Final = ("nvidia-driver-daemonset", "nvidia-vgpu-manager-daemonset")
+
+
+class Standings:
+    """Answers from memory; `on_change` tells which DaemonSet may stand otherwise now."""
+
+    def __init__(self, runtime: Runtime, namespace: str) -> None:
+        self._namespace = namespace
+        self._nodes: Cache[Node] = runtime.cache(Node)
+        self.daemonsets: Cache[DaemonSet] = runtime.cache(DaemonSet, Selection(namespace=namespace))
+        self.pods: Cache[OperandPod] = runtime.cache(OperandPod, Selection(namespace=namespace))
+        self._nodes.index(_GATE, _gates)
+        self.pods.index(_OWNER, _owner)
+        self.pods.index(_POLICYS, lambda pod: (_POLICYS,) if of_the_policy(pod) else ())
+        self.pods.index(_UNREADY, lambda pod: () if pod.all_ready and not pod.deleting else _owner(pod))
+
+    def of(self, name: str, tolerations: tuple[Toleration, ...]) -> Standing:
+        """How the DaemonSet of this name stands."""
+        daemonset = self.daemonsets.get(name, self._namespace)
+        if daemonset is None:
+            return Standing(ready=False, message="it does not exist yet")
+        selector = daemonset.spec.template.spec.node_selector
+        expected = nodes_for(selector, tolerations, self._candidates(selector))
+        return standing(daemonset, expected, lambda: self._unready(daemonset, expected))
+
+    def selected(self, selector: dict[str, str]) -> set[str]:
+        """Names of the nodes with these labels, whether pods may come to them or not."""
+        return {node.name for node in self._candidates(selector) if selector.items() <= node.metadata.labels.items()}
+
+    def policy_drivers(self) -> bool:
+        """Whether drivers run that the ClusterPolicy has brought, even if it no longer looks after them."""
+        return self.pods.count(_POLICYS, _POLICYS) > 0
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """Call `tell()` when a DaemonSet's numbers or a pod's health have changed."""
+
+        def changed(old: Any, new: Any) -> None:
+            if old is None or new is None or old.status != new.status or old.deleting != new.deleting:
+                tell()
+
+        self.daemonsets.on_change(changed)
+        self.pods.on_change(changed)
+
+    def _candidates(self, selector: dict[str, str]) -> list[Node]:
+        """The nodes behind the gate label of an operand, which are far fewer than all."""
+        gate = next((f"{key}={value}" for key, value in selector.items() if key.startswith(DEPLOY)), None)
+        return self._nodes.under(_GATE, gate) if gate is not None else list(self._nodes)
+
+    def _unready(self, daemonset: DaemonSet, expected: list[str]) -> dict[str, OperandPod | None]:
+        uid = daemonset.metadata.uid
+        # A pod that goes makes room for the one that takes its place.
+        unready = sorted(self.pods.under(_UNREADY, uid), key=lambda pod: not pod.deleting)
+        found: dict[str, OperandPod | None] = {pod.spec.meant_for: pod for pod in unready if pod.spec.meant_for}
+        if self.pods.count(_OWNER, uid) < len(expected):
+            served = {pod.spec.meant_for for pod in self.pods.under(_OWNER, uid)}
+            found |= {node: None for node in expected if node not in served}
+        return found
+
+
+def of_the_policy(pod: OperandPod | None) -> bool:
+    """Whether it is a driver's pod that the ClusterPolicy has brought."""
+    return pod is not None and pod.metadata.labels.get("app", "").startswith(_HANDED_OVER)
+
+
+def tolerations_of(pod: dict[str, Any]) -> tuple[Toleration, ...]:
+    """The tolerations that the pods of a DaemonSet have: those of the manifest, and what Kubernetes adds."""
+    own = msgspec.convert(pod.get("tolerations", []), tuple[Toleration, ...])
+    return (*own, *ADDED, *(ADDED_ON_HOST if pod.get("hostNetwork") else ()))
+
+
+def _gates(node: Node) -> list[str]:
+    return [f"{key}={value}" for key, value in node.metadata.labels.items() if key.startswith(DEPLOY)]
+
+
+def _owner(pod: OperandPod) -> tuple[str, ...]:
+    owner = controller_of(pod)
+    return (owner.uid,) if owner is not None and owner.kind == "DaemonSet" else ()

@@ -1,0 +1,11 @@
+"""Takes nodes to a new driver, a few at a time: `build_upgrades` adds it to a process.
+
+Everything it knows is in labels and annotations of the Nodes, in NVIDIA's own words, so that an upgrade begun by
+NVIDIA's operator, or by a process that died, goes on. `step` says what comes next for one node, `rollout` whose turn
+it is, `controller` does it.
+"""
+
+from gpu_control_plane.operator.upgrade.campaigns import Campaign, Campaigns
+from gpu_control_plane.operator.upgrade.controller import Upgrades, build_upgrades
+
+__all__ = ["Campaign", "Campaigns", "Upgrades", "build_upgrades"]

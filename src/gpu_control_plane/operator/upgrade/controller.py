@@ -1,0 +1,291 @@
+"""Carries out what `step` and `rollout` say: one reconcile for each node, and one, alone, that gives turns.
+
+Every write of a Node carries the resourceVersion it was decided on. Nothing is kept that the Nodes do not say, so the
+process may die between any two writes and the next one goes on from what it finds.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
+from gpu_control_plane.api.nvidia.status import UpgradeReport
+from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
+from gpu_control_plane.kube.client import Selection
+from gpu_control_plane.kube.controller import Requeue
+from gpu_control_plane.kube.errors import Conflict, NotFound
+from gpu_control_plane.kube.followers import Followers
+from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.kube.together import together
+from gpu_control_plane.kube.watch import SLICE
+from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
+from gpu_control_plane.operator.upgrade.begun import Begun
+from gpu_control_plane.operator.upgrade.campaigns import Campaign, Campaigns
+from gpu_control_plane.operator.upgrade.events import tell, tell_refused
+from gpu_control_plane.operator.upgrade.evict import Evictions
+from gpu_control_plane.operator.upgrade.look import Look
+from gpu_control_plane.operator.upgrade.metrics import Count, UpgradeMetrics
+from gpu_control_plane.operator.upgrade.progress import report
+from gpu_control_plane.operator.upgrade.rollout import rollout
+from gpu_control_plane.operator.upgrade.step import step, switch_off
+from gpu_control_plane.operator.upgrade.view import IDLE, NEEDS_PODS, NodeView
+from gpu_control_plane.operator.views import DaemonSet, Pod
+
+_TURNS: Final = Key("turns")
+"""The one key under which turns are given."""
+_INTERVAL: Final = 0.2
+"""Seconds between two looks at all nodes, so that many changes at once cost one."""
+_SHARE: Final = 0.1
+"""The part of its time that a process may spend on looking at all nodes."""
+_MOST_STEPS: Final = 32
+_LISTING: Final = 20.0
+
+_log = structlog.get_logger(component="operator.upgrade")
+
+
+def build_upgrades(
+    runtime: Runtime, namespace: str, campaigns: Campaigns, now: Callable[[], float] = time.time
+) -> "Upgrades":
+    """Add driver upgrades to a process. Call `wake` whenever campaigns, or the permission to write, change."""
+    made = Upgrades(runtime, namespace, campaigns, now)
+    made.start()
+    return made
+
+
+class Upgrades:
+    """Driver upgrades of all campaigns. `on_report` is called with a campaign's name when its report has changed."""
+
+    def __init__(self, runtime: Runtime, namespace: str, campaigns: Campaigns, now: Callable[[], float]) -> None:
+        self._runtime = runtime
+        self._campaigns = campaigns
+        self._now = now
+        self._namespace = namespace
+        self._look = Look(runtime, namespace)
+        self._evictions = Evictions(runtime.client, now)
+        self._node_pods = Followers(runtime.unfenced_client, Pod)
+        self._metrics = UpgradeMetrics(runtime.metrics.registry)
+        self._known: tuple[Campaign, ...] | None = None
+        self._governing: dict[str, Campaign] = {}
+        self._writing = False
+        self._begun = Begun()
+        self._next_look = 0.0
+        self._reports: dict[str, UpgradeReport] = {}
+        self.on_report: Callable[[str], None] = lambda _name: None
+        self._steps = runtime.controller("upgrade-nodes", self._reconcile_node)
+        self._turns = runtime.controller("upgrade-turns", self._give_turns, workers=1)
+
+    def report(self, name: str) -> UpgradeReport | None:
+        """How far the campaign has come; None while it is off or has not been looked at."""
+        return self._reports.get(name)
+
+    def wake(self) -> None:
+        """Campaigns, or the permission to write, may have changed."""
+        if self._known is None:
+            return  # while caches fill, the answer would be wrong; the first reconcile asks when they are complete
+        before, wrote = self._governing, self._writing
+        self._read_campaigns()
+        after = self._governing
+        changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        for name in changed if wrote == self._writing else {node.name for node in self._look.nodes}:
+            self._steps.enqueue(Key(name))
+        self._turns.enqueue(_TURNS)
+
+    def start(self) -> None:
+        look = self._look
+        self._runtime.service(self._node_pods.run)
+        self._steps.watch(look.nodes, when=_node_changed)
+        self._steps.watch(look.daemonsets, look.nodes_of_daemonset, when=_template_changed)
+        self._steps.watch(look.revisions, look.nodes_of_revision)
+        self._steps.watch(look.states, when=_answer_changed)
+        self._turns.watch(look.nodes, _the_turns, when=_node_changed)
+        self._turns.watch(look.daemonsets, _the_turns, when=_template_changed)
+        self._turns.watch(look.revisions, _the_turns)
+        for pods in look.pods:
+            self._steps.watch(pods, _node_of)
+            self._turns.watch(pods, _the_turns)
+
+    async def _reconcile_node(self, key: Key) -> Requeue | None:
+        node = self._look.nodes.at(key)
+        if self._known is None:
+            self._read_campaigns()
+        if node is None or node.deleting:
+            self._let_go(key.name)
+            return None
+        if not self._writing:
+            return None
+        campaign = self._governing.get(key.name)
+        policy = campaign.active_policy if campaign is not None else None
+        if policy is None:
+            self._let_go(key.name)
+            await self._switch_off(node)
+            return None
+        return await self._advance(node, policy)
+
+    async def _advance(self, node: Node, policy: UpgradePolicy) -> Requeue | None:
+        """Step after step until there is something to wait for."""
+        for _ in range(_MOST_STEPS):
+            view = await self._view(node)
+            found = step(view, policy, self._now())
+            match found:
+                case Wait():
+                    return Requeue(max(found.until - self._now(), 0.0)) if found.until is not None else None
+                case Change():
+                    node = await self._write(node, view, found)
+                case Evict():
+                    await self._evict(node, found)
+                case Restart():
+                    await self._restart(node, found)
+        raise RuntimeError(f"the upgrade of {node.name} does not come to rest")
+
+    async def _view(self, node: Node) -> NodeView:
+        """The node now, with its pods in the states that need them. They are watched only as long as that."""
+        name = node.name
+        if UpgradeState(node.metadata.labels.get(NodeLabel.UPGRADE_STATE, "")) not in NEEDS_PODS:
+            self._node_pods.forget(name)
+            return self._look.view(node, self._evictions)
+        pods = self._node_pods.follow(
+            name, Selection(fields=f"spec.nodeName={name}"), lambda _old, _new: self._steps.enqueue(Key(name))
+        )
+        async with asyncio.timeout(_LISTING):
+            await pods.synced()
+        return self._look.view(node, self._evictions, tuple(pods))
+
+    async def _write(self, node: Node, view: NodeView, change: Change) -> Node:
+        version = node.metadata.resource_version
+        written = await self._runtime.client.patch(Node, node.name, change.patch(view), resource_version=version)
+        if change.state is not None:
+            self._evictions.forget(node.name)
+            _log.info("driver upgrade", node=node.name, state=change.state.value, why=change.note)
+        tell(self._runtime.events, node, change)
+        return written
+
+    async def _switch_off(self, node: Node) -> None:
+        view = self._look.view(node, self._evictions)
+        change = switch_off(view)
+        if change is not None:
+            await self._write(node, view, change)
+
+    async def _evict(self, node: Node, order: Evict) -> None:
+        tell(self._runtime.events, node, order)
+        await together(self._evict_one(node, pod) for pod in order.pods)
+
+    async def _evict_one(self, node: Node, pod: Pod) -> None:
+        refusal = await self._evictions.evict(node.name, pod)
+        if refusal is not None:
+            tell_refused(self._runtime.events, node, str(pod.key), refusal.why)
+
+    async def _restart(self, node: Node, order: Restart) -> None:
+        pod = order.pod
+        try:
+            await self._runtime.client.delete(Pod, pod.name, self._namespace, uid=pod.uid)
+        except (NotFound, Conflict):
+            pass  # it is gone, or another one has its name; the cache will say so
+        else:
+            tell(self._runtime.events, node, order)
+        self._evictions.left(node.name, pod.uid)
+
+    async def _give_turns(self, _key: Key) -> Requeue | None:
+        """Look at all nodes and let the next ones begin. Nobody else does, and never two of these at a time."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        if began < self._next_look:
+            return Requeue(self._next_look - began)
+        counts: dict[str, Count] = {}
+        for campaign in self._known if self._known is not None else self._read_campaigns():
+            policy = campaign.active_policy
+            if policy is not None:
+                counts[campaign.name] = await self._give_turns_in(campaign, policy)
+        self._metrics.show(counts)
+        for gone in self._reports.keys() - counts.keys():
+            del self._reports[gone]
+            self.on_report(gone)
+        self._next_look = began + max(_INTERVAL, (clock() - began) / _SHARE)
+        return None
+
+    async def _give_turns_in(self, campaign: Campaign, policy: UpgradePolicy) -> Count:
+        begun = await self._begun_unseen()
+        nodes: dict[str, Node] = {}
+        views: list[NodeView] = []
+        for number, name in enumerate(sorted(campaign.nodes), start=1):
+            node = self._look.nodes.get(name)
+            if node is not None and not node.deleting:
+                nodes[name] = node
+                views.append(self._look.view(node, self._evictions))
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+        found = rollout(policy, views, self._now(), begun)
+        if self._writing:
+            by_name = {view.name: view for view in views}
+            for name, first in found.begin.items():
+                await self._begin(nodes[name], by_name[name], first)
+        self._publish(campaign.name, report(policy, views, found.message, self._now()))
+        return Count(views, found.slots)
+
+    async def _begin(self, node: Node, view: NodeView, first: Change) -> None:
+        unseen = self._begun.unseen(self._look.nodes.get)
+        self._begun.doubt()
+        written = await self._write(node, view, first)
+        self._begun.restore(unseen, written)
+
+    async def _begun_unseen(self) -> set[str]:
+        """Nodes whose turn has begun without the cache showing it."""
+        if not self._begun.known:
+            idle = ",".join(sorted(state.value for state in IDLE if state))
+            under_way = f"{NodeLabel.UPGRADE_STATE},{NodeLabel.UPGRADE_STATE} notin ({idle})"
+            self._begun.learn(await self._runtime.client.list(Node, Selection(labels=under_way)))
+        return set(self._begun.unseen(self._look.nodes.get))
+
+    def _publish(self, name: str, found: UpgradeReport) -> None:
+        if self._reports.get(name) != found:
+            self._reports[name] = found
+            self.on_report(name)
+
+    def _read_campaigns(self) -> tuple[Campaign, ...]:
+        found = self._campaigns.all()
+        self._writing = self._campaigns.may_write() and found is not None
+        self._known = tuple(found or ())
+        self._governing = {node: campaign for campaign in self._known for node in campaign.nodes}
+        return self._known
+
+    def _let_go(self, name: str) -> None:
+        self._node_pods.forget(name)
+        self._evictions.forget(name)
+
+
+def _the_turns(_item: Object) -> Iterable[Key]:
+    return (_TURNS,)
+
+
+def _node_changed(old: Node | None, new: Node | None) -> bool:
+    return old is None or new is None or _of_interest(old) != _of_interest(new)
+
+
+def _of_interest(node: Node) -> tuple[object, ...]:
+    meta = node.metadata
+    return meta.labels, meta.annotations, node.spec.unschedulable, node.ready, node.deleting
+
+
+def _node_of(pod: Pod) -> Iterable[Key]:
+    return (Key(pod.spec.node_name),) if pod.spec.node_name else ()
+
+
+def _template_changed(old: DaemonSet | None, new: DaemonSet | None) -> bool:
+    """Of DaemonSets the template counts; their numbers change all the time."""
+    return old is None or new is None or old.spec.template != new.spec.template
+
+
+def _answer_changed(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
+    """Of what our agent says, whether it has let go and what it has checked."""
+    return (
+        old is None
+        or new is None
+        or old.status.quiesced != new.status.quiesced
+        or old.status.validation != new.status.validation
+        or old.status.driver != new.status.driver
+    )

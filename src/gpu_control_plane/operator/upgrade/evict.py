@@ -1,0 +1,69 @@
+"""Asks pods to leave, by the eviction API: it respects PodDisruptionBudgets, and says no where one is in the way.
+
+What was asked is remembered only to ask less often. A process that forgets it asks again, which does no harm.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from gpu_control_plane.kube.backoff import Backoff
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.errors import ApiError, Conflict, NotFound
+from gpu_control_plane.operator.upgrade.view import Refusal
+from gpu_control_plane.operator.views import Pod
+
+_PAUSE: Final = Backoff(first=5.0, most=60.0)
+
+
+class Evictions:
+    """Pods that have been asked to leave, by node, with their answers."""
+
+    def __init__(self, client: Client, now: Callable[[], float], rng: random.Random | None = None) -> None:
+        self._client = client
+        self._now = now
+        self._rng = rng or random.Random()
+        self._leaving: dict[str, set[str]] = {}
+        self._refusals: dict[str, dict[str, Refusal]] = {}
+        self._counts: dict[str, int] = {}
+
+    def leaving(self, node: str) -> frozenset[str]:
+        return frozenset(self._leaving.get(node, ()))
+
+    def refusals(self, node: str) -> dict[str, Refusal]:
+        return dict(self._refusals.get(node, {}))
+
+    def forget(self, node: str) -> None:
+        """The node has come to a state in which nobody has to leave."""
+        self._leaving.pop(node, None)
+        for uid in self._refusals.pop(node, {}):
+            self._counts.pop(uid, None)
+
+    async def evict(self, node: str, pod: Pod) -> Refusal | None:
+        """Ask once; the refusal if it was refused. A pod that is gone, or is another one by now, has left."""
+        meta = pod.metadata
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta.name, "namespace": meta.namespace},
+            "deleteOptions": {"preconditions": {"uid": meta.uid}},
+        }
+        try:
+            await self._client.post(Pod, meta.name, "eviction", body, namespace=meta.namespace)
+        except (NotFound, Conflict):
+            pass
+        except ApiError as error:
+            return self._refused(node, meta.uid, error)
+        self.left(node, meta.uid)
+        return None
+
+    def left(self, node: str, uid: str) -> None:
+        """The pod has been asked, and goes."""
+        self._refusals.get(node, {}).pop(uid, None)
+        self._leaving.setdefault(node, set()).add(uid)
+
+    def _refused(self, node: str, uid: str, error: ApiError) -> Refusal:
+        count = self._counts[uid] = self._counts.get(uid, 0) + 1
+        refusal = Refusal(self._now() + _PAUSE.delay(count, self._rng), error.message)
+        self._refusals.setdefault(node, {})[uid] = refusal
+        return refusal

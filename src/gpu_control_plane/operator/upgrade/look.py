@@ -1,0 +1,161 @@
+"""Takes the picture of a node from the caches: the only place that knows where its parts come from."""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from gpu_control_plane.api.gpunodestate import GPUNodeState, StepResult
+from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import TRUE, PodLabel
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.client import Selection
+from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.operator.upgrade.evict import Evictions
+from gpu_control_plane.operator.upgrade.view import Agent, DriverPod, NodeView, ValidatorPod
+from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, Pod, PodSpec, controller_of
+
+DRIVER_APP: Final = "nvidia-driver-daemonset"
+DRIVER_COMPONENT: Final = "nvidia-driver"
+VALIDATOR_APP: Final = "nvidia-operator-validator"
+DIGEST: Final = "DRIVER_CONFIG_DIGEST"
+_TOOLKIT_BUILD: Final = "openshift.driver-toolkit"
+_LABELS: Final = (
+    f"app in ({DRIVER_APP},{VALIDATOR_APP})",
+    f"{PodLabel.COMPONENT}={DRIVER_COMPONENT}",
+    f"{_TOOLKIT_BUILD}={TRUE}",
+)
+"""Which pods are drivers and validators: those with any of these. Other pods of the stack are not held."""
+_NODE, _OWNER = "upgrade-node", "upgrade-owner"
+_VERSION: Final = re.compile(r":(?P<version>[3-9]\d\d\.\d+(?:\.\d+)?)(?:-|$)")
+"""The tag of a driver image, where it begins with the driver's version."""
+
+
+class Look:
+    """The caches of an upgrade, and how a node is put together from them."""
+
+    def __init__(self, runtime: Runtime, namespace: str) -> None:
+        here = Selection(namespace=namespace)
+        self.nodes: Cache[Node] = runtime.cache(Node)
+        self.pods: tuple[Cache[Pod], ...] = tuple(
+            runtime.cache(Pod, Selection(namespace=namespace, labels=labels)) for labels in _LABELS
+        )
+        self.daemonsets: Cache[DaemonSet] = runtime.cache(DaemonSet, here)
+        self.revisions: Cache[ControllerRevision] = runtime.cache(ControllerRevision, here)
+        self.states: Cache[GPUNodeState] = runtime.cache(GPUNodeState)
+        self._pools: Cache[GPUPool] = runtime.cache(GPUPool)
+        self._namespace = namespace
+        for pods in self.pods:
+            pods.index(_NODE, lambda pod: (pod.spec.node_name,))
+            pods.index(_OWNER, lambda pod: _owner(pod) if is_driver(pod) else ())
+        self.revisions.index(_OWNER, _owner)
+
+    def nodes_of_daemonset(self, daemonset: DaemonSet) -> set[Key]:
+        """Nodes with driver pods of the DaemonSet."""
+        return self._nodes_of(daemonset.metadata.uid)
+
+    def nodes_of_revision(self, revision: ControllerRevision) -> set[Key]:
+        """Nodes with driver pods of the DaemonSet whose revision it is."""
+        return {key for owner in _owner(revision) for key in self._nodes_of(owner)}
+
+    def view(self, node: Node, evictions: Evictions, pods: tuple[Pod, ...] = ()) -> NodeView:
+        here = self._pods(_NODE, node.name)
+        leaving = evictions.leaving(node.name)
+        return NodeView(
+            name=node.name,
+            labels=node.metadata.labels,
+            annotations=node.metadata.annotations,
+            unschedulable=node.spec.unschedulable,
+            ready=node.ready,
+            drivers=tuple(self._driver(pod, leaving) for pod in here if is_driver(pod)),
+            validators=tuple(
+                ValidatorPod(name=pod.name, ready=pod.all_ready and not pod.deleting, trouble=pod.trouble)
+                for pod in here
+                if is_validator(pod)
+            ),
+            agent=agent_of(self.states.get(node.name), node_ready=node.ready),
+            pods=pods,
+            pool_resources=frozenset(name for pool in self._pools for name in pool.resource_names if pods),
+            leaving=leaving,
+            refusals=evictions.refusals(node.name),
+        )
+
+    def _nodes_of(self, owner: str) -> set[Key]:
+        return {Key(pod.spec.node_name) for pod in self._pods(_OWNER, owner) if pod.spec.node_name}
+
+    def _pods(self, index: str, value: str) -> list[Pod]:
+        """A pod may have several of the labels; it counts once."""
+        found = {pod.metadata.uid: pod for pods in self.pods for pod in pods.under(index, value)}
+        return list(found.values())
+
+    def _driver(self, pod: Pod, leaving: frozenset[str]) -> DriverPod:
+        owner = pod.controller
+        owned = owner is not None and owner.kind == DaemonSet.resource.kind
+        wanted = self.daemonsets.get(owner.name, self._namespace) if owner is not None and owned else None
+        revisions = self.revisions.under(_OWNER, owner.uid) if owner is not None and owned else []
+        newest = max(revisions, key=lambda revision: revision.revision, default=None)
+        statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        return DriverPod(
+            name=pod.name,
+            uid=pod.metadata.uid,
+            current=newest is None or pod.metadata.labels.get(REVISION_HASH) == newest.hash,
+            orphan=not owned,
+            ready=pod.all_ready,
+            restarts=max((status.restart_count for status in statuses if not status.ready), default=0),
+            leaving=pod.deleting or pod.metadata.uid in leaving,
+            digest=_digest(pod.spec),
+            wanted_digest=_digest(wanted.spec.template.spec) if wanted is not None else "",
+            version=_version(pod.spec),
+            created=_seconds(pod.metadata.creation_timestamp),
+            trouble=pod.trouble,
+        )
+
+
+def is_driver(pod: Object) -> bool:
+    labels = pod.metadata.labels
+    return (
+        labels.get("app") == DRIVER_APP
+        or labels.get(PodLabel.COMPONENT) == DRIVER_COMPONENT
+        or labels.get(_TOOLKIT_BUILD) == TRUE
+    )
+
+
+def is_validator(pod: Pod) -> bool:
+    return pod.metadata.labels.get("app") == VALIDATOR_APP
+
+
+def agent_of(state: GPUNodeState | None, *, node_ready: bool) -> Agent | None:
+    """What our agent says. It has said something at least once, else it is not on the node."""
+    if state is None or (state.status.validation is None and state.status.plugin is None):
+        return None
+    status, validation = state.status, state.status.validation
+    steps = validation.steps if validation is not None else ()
+    return Agent(
+        alive=node_ready,
+        quiesced=status.quiesced is not None,
+        driver=status.driver.version if status.driver is not None else "",
+        checked_driver=(validation.driver_version or "") if validation is not None else "",
+        passed={held.name: _seconds(held.at) for held in steps if held.result is StepResult.PASSED},
+        failed={held.name: held.message or "" for held in steps if held.result is StepResult.FAILED},
+    )
+
+
+def _owner(item: Object) -> Iterable[str]:
+    owner = controller_of(item)
+    return (owner.uid,) if owner is not None else ()
+
+
+def _digest(spec: PodSpec) -> str:
+    values = (env.value for container in spec.all_containers for env in container.env if env.name == DIGEST)
+    return next(values, "")
+
+
+def _version(spec: PodSpec) -> str:
+    found = (_VERSION.search(container.image) for container in spec.containers)
+    return next((match["version"] for match in found if match), "")
+
+
+def _seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment is not None else 0.0

@@ -1,0 +1,254 @@
+"""NVIDIADrivers on a real API server: their DaemonSets, conflicts, hand-over, drift and reports."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from fault_proxy import FaultProxy
+from gpu_control_plane.api.install import install
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import NodeLabel
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.kube import Client, Runtime, Selection, load_config
+from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
+from gpu_control_plane.operator.charge import Charge
+from gpu_control_plane.operator.drivers.controller import Drivers
+from gpu_control_plane.operator.drivers.reporter import DriverReporter
+from gpu_control_plane.operator.labelling.decide import OwnerWish
+from gpu_control_plane.operator.rival import RivalWatch
+from gpu_control_plane.operator.stack.apply import Writer
+from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveServiceAccount
+from gpu_control_plane.operator.stack.stage import Platform
+from gpu_control_plane.operator.stack.standings import Standings
+from gpu_control_plane.operator.views import DaemonSet
+from unit.api.nvidia.stock import stock_driver, stock_policy
+from unit.operator.drivers.fleet import node
+from waiting import until_async
+
+NAMESPACE = "default"
+HERE = Selection(namespace=NAMESPACE)
+CONTROL_PLANE = (Component.ETCD, Component.APISERVER)
+
+
+class Process:
+    """The part of a process that carries out NVIDIADrivers."""
+
+    def __init__(self, proxy: FaultProxy) -> None:
+        self.proxy = proxy
+        self.runtime = Runtime("test-drivers", config=proxy.config, elect=False, status_port=None)
+        charge = Charge(self.runtime, RivalWatch(self.runtime))
+        writer, standings = Writer(self.runtime, NAMESPACE), Standings(self.runtime, NAMESPACE)
+        self.drivers = Drivers(self.runtime, charge, writer, standings, self._platform)
+        self.reporter = DriverReporter(
+            self.runtime,
+            charge,
+            self.drivers,
+            standings,
+            namespace=NAMESPACE,
+            upgrade=lambda _name: None,
+            now=utc_now,
+        )
+
+    @staticmethod
+    def _platform() -> Platform:
+        return Platform(namespace=NAMESPACE)
+
+
+@asynccontextmanager
+async def process(client: Client) -> AsyncIterator[Process]:
+    async with FaultProxy.before(client.config) as proxy:
+        made = Process(proxy)
+        task = asyncio.create_task(made.runtime.run())
+        try:
+            yield made
+        finally:
+            made.runtime.stop()
+            await task
+
+
+@pytest.fixture(scope="module")
+def quiet_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """An API server on which there are no nodes but those of these tests."""
+    folder = tmp_path_factory.mktemp("drivers")
+    with Cluster(folder, ensure_binaries(CONTROL_PLANE), Settings(components=CONTROL_PLANE)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def quiet(quiet_server: Cluster) -> AsyncIterator[Client]:
+    """A client of it. Whatever a test made is removed behind it."""
+    async with Client(load_config(quiet_server.kubeconfig)) as client:
+        await install(client)
+        yield client
+        for kind in (StoredNVIDIADriver, StoredClusterPolicy, Node):
+            for item in await client.list(kind):
+                await client.delete(kind, item.name)
+        for item in await client.list(LiveDaemonSet, HERE):
+            await client.patch(LiveDaemonSet, item.name, {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
+            if not item.deleting:
+                await client.delete(LiveDaemonSet, item.name, NAMESPACE)
+
+
+async def add_driver(client: Client, name: str, **spec: Any) -> None:
+    manifest = stock_driver()
+    body = {**manifest, "metadata": {"name": name}, "spec": {**manifest["spec"], "default": False, **spec}}
+    await client.create(StoredNVIDIADriver, body)
+
+
+async def add_node(client: Client, name: str, **facts: Any) -> None:
+    await client.create(Node, {"metadata": {"name": name, "labels": node(name, **facts).metadata.labels}})
+
+
+async def add_policy(client: Client, *, crd: bool) -> None:
+    manifest = stock_policy()
+    manifest["spec"]["driver"]["useNvidiaDriverCRD"] = crd
+    await client.create(StoredClusterPolicy, manifest)
+
+
+async def daemonsets(client: Client, *, live: bool = True) -> list[DaemonSet]:
+    found = await client.list(DaemonSet, HERE)
+    return [item for item in found if not live or not item.deleting]
+
+
+async def serve(client: Client, daemonset: DaemonSet, desired: int) -> None:
+    """What the DaemonSet controller would say when all pods run."""
+    numbers = {
+        "observedGeneration": daemonset.metadata.generation,
+        "desiredNumberScheduled": desired,
+        "currentNumberScheduled": desired,
+        "updatedNumberScheduled": desired,
+        "numberAvailable": desired,
+        "numberReady": desired,
+        "numberMisscheduled": 0,
+    }
+    await client.patch(DaemonSet, daemonset.name, {"status": numbers}, namespace=NAMESPACE, subresource="status")
+
+
+async def reason(client: Client, name: str) -> tuple[str, str]:
+    """The state of an NVIDIADriver and the reason of its Error condition."""
+    status = (await client.get(StoredNVIDIADriver, name)).status
+    error = find(status.conditions, "Error")
+    return str(status.state), error.reason if error is not None else ""
+
+
+async def settles(client: Client, name: str, state: str, why: str) -> None:
+    async def so() -> bool:
+        return await reason(client, name) == (state, why)
+
+    await until_async(so, saying=f"{name} is {state}/{why}")
+
+
+async def there_are(client: Client, count: int, matching: Callable[[DaemonSet], bool] = lambda _item: True) -> None:
+    async def so() -> bool:
+        return sum(map(matching, await daemonsets(client))) == count
+
+    await until_async(so, saying=f"{count} DaemonSets")
+
+
+async def test_each_driver_gets_its_daemonsets_and_is_ready_when_they_run(quiet: Client) -> None:
+    await add_policy(quiet, crd=True)
+    await add_node(quiet, "a1", owner="a", labels={"pool": "a"})
+    await add_node(quiet, "a2", owner="a", system="rhel 9.4", labels={"pool": "a"})
+    await add_node(quiet, "b1", owner="b", labels={"pool": "b"})
+    await add_driver(quiet, "a", nodeSelector={"pool": "a"})
+    await add_driver(quiet, "b", nodeSelector={"pool": "b"}, version="580.1")
+    async with process(quiet) as made:
+        await there_are(quiet, 3)
+        await settles(quiet, "a", "notReady", "DriverNotReady")
+        for daemonset in await daemonsets(quiet):
+            await serve(quiet, daemonset, 1)
+        await settles(quiet, "a", "ready", "Ready")
+        await settles(quiet, "b", "ready", "Ready")
+        images = {item.spec.template.spec.containers[0].image for item in await daemonsets(quiet)}
+        assert images == {
+            "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04",
+            "nvcr.io/nvidia/driver:595.91.07-rhel9",
+            "nvcr.io/nvidia/driver:580.1-ubuntu24.04",
+        }
+        before = len(made.proxy.writes)
+        made.drivers.wake()
+        made.reporter.wake()
+        await asyncio.sleep(1.5)
+        assert [write for write in made.proxy.writes[before:] if "events" not in write.path] == []
+
+
+async def test_a_conflict_is_told_to_all_and_changes_nothing(quiet: Client) -> None:
+    await add_node(quiet, "n", owner="a", labels={"pool": "a"})
+    await add_driver(quiet, "a", nodeSelector={"pool": "a"})
+    async with process(quiet) as made:
+        await there_are(quiet, 1)
+        await add_driver(quiet, "c", nodeSelector={"pool": "a"})
+        for name in ("a", "c"):
+            await settles(quiet, name, "notReady", "ConflictingNodeSelector")
+        held = await quiet.get(Node, "n")
+        assert made.drivers.owner(held) is None
+        assert len(await daemonsets(quiet)) == 1
+        await quiet.patch(StoredNVIDIADriver, "c", {"spec": {"nodeSelector": {"pool": "c"}}})
+        await settles(quiet, "c", "ready", "Ready")
+        assert made.drivers.owner(held) == OwnerWish("a", upgrades=True)
+
+
+async def test_a_policy_that_brings_drivers_itself_disables_them_and_leaves_their_pods(quiet: Client) -> None:
+    await add_policy(quiet, crd=True)
+    await add_node(quiet, "n", owner="d")
+    await add_driver(quiet, "d", default=True)
+    async with process(quiet):
+        await there_are(quiet, 1)
+        await quiet.patch(StoredClusterPolicy, "cluster-policy", {"spec": {"driver": {"useNvidiaDriverCRD": False}}})
+        await settles(quiet, "d", "disabled", "Reconciled")
+        await there_are(quiet, 0)
+        (gone,) = await daemonsets(quiet, live=False)
+        assert gone.metadata.finalizers == ("orphan",)
+
+
+async def test_what_cannot_be_rendered_is_told_and_the_old_driver_stays(quiet: Client) -> None:
+    await add_node(quiet, "n", owner="d")
+    await add_driver(quiet, "d", default=True)
+    async with process(quiet):
+        await there_are(quiet, 1)
+        await quiet.patch(StoredNVIDIADriver, "d", {"spec": {"gds": {"enabled": True}}})
+        await settles(quiet, "d", "notReady", "ReconcileFailed")
+        (held,) = await daemonsets(quiet)
+        assert "nvidia-fs-ctr" not in {container.name for container in held.spec.template.spec.containers}
+
+
+async def test_another_hand_on_its_objects_is_undone(quiet: Client) -> None:
+    await add_node(quiet, "n", owner="d")
+    await add_driver(quiet, "d", default=True)
+    async with process(quiet):
+        await there_are(quiet, 1)
+        (held,) = await daemonsets(quiet)
+        patch = {"spec": {"template": {"spec": {"priorityClassName": "mine"}}}}
+        await quiet.patch(LiveDaemonSet, held.name, patch, namespace=NAMESPACE)
+        await quiet.delete(LiveServiceAccount, "nvidia-gpu-driver-d-ubuntu24.04", NAMESPACE)
+
+        async def mended() -> bool:
+            found = await quiet.get(LiveDaemonSet, held.name, NAMESPACE)
+            accounts = {item.name for item in await quiet.list(LiveServiceAccount, HERE)}
+            spec = msgspec.to_builtins(found.spec)
+            return (
+                spec["template"]["spec"]["priorityClassName"] == "system-node-critical"
+                and "nvidia-gpu-driver-d-ubuntu24.04" in accounts
+            )
+
+        await until_async(mended)
+
+
+async def test_a_driver_for_a_kernel_goes_when_its_last_node_has_moved_on(quiet: Client) -> None:
+    await add_node(quiet, "n", owner="d")
+    await add_driver(quiet, "d", default=True, usePrecompiled=True)
+    async with process(quiet):
+        await there_are(quiet, 1)
+        (old,) = await daemonsets(quiet)
+        await serve(quiet, old, 1)
+        await quiet.patch(Node, "n", {"metadata": {"labels": {NodeLabel.KERNEL.value: "6.8.0-99-generic"}}})
+        await there_are(quiet, 2)
+        await serve(quiet, old, 0)
+        await there_are(quiet, 1, lambda item: item.name != old.name)
+        await there_are(quiet, 1)

@@ -1,0 +1,268 @@
+"""Taking over from NVIDIA's operator and giving back, on a real API server. The tests play its pods."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpu_control_plane.api.install import install
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import LEASE, NodeLabel
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.cli.main import run
+from gpu_control_plane.kube import Client, Runtime
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.times import micro_time, utc_now
+from gpu_control_plane.local import Cluster
+from gpu_control_plane.operator.migration.desired import desired
+from gpu_control_plane.operator.migration.handover import HandoverError, find, give_back, take_over
+from gpu_control_plane.operator.migration.installation import BEFORE, OURS, Deployment, FullDaemonSet, ReplicaSet, read
+from gpu_control_plane.operator.migration.plan import Action, compare
+from gpu_control_plane.operator.migration.values import translate
+from gpu_control_plane.operator.rival import RivalWatch, TimedLease
+from gpu_control_plane.operator.views import Pod
+from integration.conftest import Namespace
+from waiting import until, until_async
+
+
+class NvidiasOperator:
+    """NVIDIA's operator as a cluster shows it: a Deployment, its ReplicaSet, a pod and the Lease that the pod holds."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.pod = f"gpu-operator-{secrets.token_hex(3)}"
+        self.labels = {"app": "gpu-operator", "app.kubernetes.io/component": "gpu-operator"}
+
+    async def start(self, replicas: int = 1, labels: dict[str, str] | None = None, *, lease: bool = True) -> None:
+        self.labels = labels or self.labels
+        images = [{"name": "DRIVER_MANAGER_IMAGE", "value": "r/manager:1"}]
+        container = {"name": "gpu-operator", "image": "r/gpu-operator:1", "env": images}
+        spec = {
+            "selector": {"matchLabels": self.labels},
+            "template": {"metadata": {"labels": self.labels}, "spec": {"containers": [container]}},
+        }
+        made = await self.client.create(
+            Deployment,
+            {"metadata": {"name": "gpu-operator", "labels": self.labels}, "spec": {**spec, "replicas": replicas}},
+            self.namespace,
+        )
+        owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": made.name, "uid": made.metadata.uid}
+        replica_set = await self.client.create(
+            ReplicaSet,
+            {"metadata": {"name": "gpu-operator-1", "ownerReferences": [owner | {"controller": True}]}, "spec": spec},
+            self.namespace,
+        )
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set.name}
+        owner |= {"uid": replica_set.metadata.uid}
+        metadata = {"name": self.pod, "labels": self.labels, "ownerReferences": [owner | {"controller": True}]}
+        await self.client.create(
+            Pod, {"metadata": metadata, "spec": {"containers": [{"name": "x", "image": "x"}]}}, self.namespace
+        )
+        if lease:
+            await held(self.client, LEASE, self.namespace, f"{self.pod}_1f2e")
+
+    async def deployment(self) -> Deployment:
+        return await self.client.get(Deployment, "gpu-operator", self.namespace)
+
+    async def end_pods(self) -> None:
+        """What the ReplicaSet's controller and the kubelet do once the Deployment has no replicas."""
+
+        async def scaled_down() -> bool:
+            return (await self.deployment()).replicas == 0
+
+        await until_async(scaled_down)
+        await self.client.delete(Pod, self.pod, self.namespace)
+
+    async def lease(self) -> TimedLease | None:
+        try:
+            return await self.client.get(TimedLease, LEASE, self.namespace)
+        except NotFound:
+            return None
+
+
+async def held(client: Client, name: str, namespace: str, holder: str, *, seconds_ago: float = 0) -> None:
+    renewed = micro_time(utc_now() - timedelta(seconds=seconds_ago))
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+    await client.create(TimedLease, {"metadata": {"name": name}, "spec": spec}, namespace)
+
+
+@pytest.fixture
+async def nvidias(client: Client, namespace: str) -> AsyncIterator[NvidiasOperator]:
+    """Gone after the test, since Leases and Deployments are looked for in the whole cluster."""
+    yield NvidiasOperator(client, namespace)
+    for kind, name in ((TimedLease, LEASE), (TimedLease, OURS), (Deployment, "gpu-operator")):
+        try:
+            await client.delete(kind, name, namespace)
+        except NotFound:
+            continue
+
+
+@pytest.fixture
+async def other_namespace(client: Client) -> str:
+    return (await client.create(Namespace, {"metadata": {"generateName": "other-"}})).name
+
+
+async def test_taking_over_stops_it_and_giving_back_restores_it(client: Client, nvidias: NvidiasOperator) -> None:
+    await nvidias.start(replicas=2)
+    seen: list[str] = []
+    taking = asyncio.create_task(take_over(client, await find(client, None), progress=seen.append))
+    await until(lambda: seen)
+    assert await nvidias.lease() is not None, "the Lease stays as long as a pod does"
+    await nvidias.end_pods()
+    done = await taking
+    assert (done.replicas, done.lease_deleted, done.rival) == (2, True, None)
+    assert await nvidias.lease() is None
+    stopped = await nvidias.deployment()
+    assert (stopped.replicas, stopped.metadata.annotations[BEFORE]) == (0, "2")
+    back = await give_back(client, await find(client, None))
+    woken = await nvidias.deployment()
+    assert back.replicas == woken.replicas == 2
+    assert BEFORE not in woken.metadata.annotations
+
+
+async def test_ours_is_in_charge_as_soon_as_the_take_over_is_done(client: Client, nvidias: NvidiasOperator) -> None:
+    """Not ten minutes later, as after a crash."""
+    await nvidias.start()
+    runtime = Runtime("test-handover", config=client.config, elect=False, status_port=None)
+    watch = RivalWatch(runtime)
+    running = asyncio.create_task(runtime.run())
+    try:
+        await until(lambda: watch.active() or running.done())
+        taking = asyncio.create_task(take_over(client, await find(client, None)))
+        await nvidias.end_pods()
+        await taking
+        await until(lambda: watch.active() is None, within=5)
+    finally:
+        runtime.stop()
+        await running
+
+
+async def test_a_take_over_that_was_interrupted_is_finished_by_the_next(
+    client: Client, nvidias: NvidiasOperator
+) -> None:
+    await nvidias.start(replicas=3)
+    with pytest.raises(HandoverError, match=nvidias.pod):
+        await take_over(client, await find(client, None), patience=0.5)
+    assert await nvidias.lease() is not None
+    await nvidias.end_pods()
+    done = await take_over(client, await find(client, None))
+    assert (done.replicas, done.lease_deleted) == (3, True)
+    again = await take_over(client, await find(client, None))
+    assert (again.replicas, again.lease_deleted) == (3, False)
+
+
+async def test_an_operator_with_other_labels_is_found_by_its_lease_and_later_by_its_note(
+    client: Client, nvidias: NvidiasOperator
+) -> None:
+    await nvidias.start(labels={"team": "gpu"})
+    found = await find(client, None)
+    assert (found.name, found.metadata.namespace) == ("gpu-operator", nvidias.namespace)
+    taking = asyncio.create_task(take_over(client, found))
+    await nvidias.end_pods()
+    await taking
+    assert (await find(client, None)).key == found.key
+
+
+async def test_the_lease_of_another_pod_is_left_alone(client: Client, nvidias: NvidiasOperator) -> None:
+    await nvidias.start(lease=False)
+    stranger = {"metadata": {"name": "stranger"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+    await client.create(Pod, stranger, nvidias.namespace)
+    await held(client, LEASE, nvidias.namespace, "stranger_1")
+    taking = asyncio.create_task(take_over(client, await find(client, nvidias.namespace)))
+    await nvidias.end_pods()
+    with pytest.raises(HandoverError, match="stranger holds the Lease"):
+        await taking
+    assert await nvidias.lease() is not None
+
+
+async def test_a_namespace_that_was_named_is_the_only_one_that_counts(
+    client: Client, nvidias: NvidiasOperator, other_namespace: str
+) -> None:
+    await nvidias.start()
+    with pytest.raises(HandoverError, match=f"not found in namespace {other_namespace}"):
+        await find(client, other_namespace)
+
+
+async def test_without_it_there_is_nothing_to_take_over(client: Client, namespace: str) -> None:
+    with pytest.raises(HandoverError, match="was not found"):
+        await find(client, namespace)
+
+
+async def command(api_server: Cluster, *arguments: str) -> int:
+    """The command line in a thread, since it has a loop of its own."""
+    return await asyncio.to_thread(run, ["migrate", *arguments, "--kubeconfig", str(api_server.kubeconfig)])
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+async def test_the_command_refuses_while_ours_does_not_run(
+    client: Client, api_server: Cluster, nvidias: NvidiasOperator, capfd: pytest.CaptureFixture[str], crashed: bool
+) -> None:
+    await nvidias.start()
+    if crashed:
+        await held(client, OURS, nvidias.namespace, "controller-1", seconds_ago=20)
+    assert await command(api_server, "take-over", "--yes") == 1
+    assert "This operator does not run here" in capfd.readouterr().err
+    assert (await nvidias.deployment()).replicas == 1
+
+
+async def test_the_command_says_what_it_did_and_the_way_back(
+    client: Client, api_server: Cluster, nvidias: NvidiasOperator, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await nvidias.start()
+    await held(client, OURS, nvidias.namespace, "controller-1")
+    taking = asyncio.create_task(command(api_server, "take-over", "--yes"))
+    await nvidias.end_pods()
+    assert await taking == 0
+    out = capfd.readouterr().out
+    assert f"✓ {nvidias.namespace}/gpu-operator is scaled to zero; it had 1 replica." in out
+    assert "✓ Its Lease was deleted." in out
+    assert "kubectl gpu migrate give-back" in out
+    assert await command(api_server, "give-back", "--yes") == 0
+    assert "has 1 replica again." in capfd.readouterr().out
+
+
+async def test_a_plan_is_made_from_what_runs(
+    client: Client, api_server: Cluster, nvidias: NvidiasOperator, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await install(client)
+    await nvidias.start()
+    name = f"policy-{secrets.token_hex(3)}"
+    spec = translate({}).values["clusterPolicy"]["spec"]
+    spec["driver"]["useOpenKernelModules"] = True
+    labels: dict[str, str] = {"feature.node.kubernetes.io/pci-10de.present": "true"}
+    labels |= {NodeLabel.OS_ID: "ubuntu", NodeLabel.OS_VERSION: "24.04", NodeLabel.KERNEL: "6.8.0-60-generic"}
+    try:
+        await client.create(StoredClusterPolicy, {"metadata": {"name": name}, "spec": spec})
+        await client.create(Node, {"metadata": {"name": name, "labels": labels}})
+        found = await read(client)
+        assert found.rival is not None
+        assert (found.rival.namespace, found.namespace) == (nvidias.namespace, nvidias.namespace)
+        assert found.ours is None
+        assert found.deployments[0].images == {"DRIVER_MANAGER_IMAGE": "r/manager:1"}
+        assert await command(api_server, "plan", "-o", "json") == 0
+        plan: dict[str, Any] = msgspec.json.decode(capfd.readouterr().out)
+        assert {note["path"] for note in plan["fields"]} == {"driver.useOpenKernelModules"}
+        assert any(change["key"] == "nvidia.com/gpu.present" and name in change["nodes"] for change in plan["labels"])
+        assert plan["holder"] == f"{nvidias.pod}_1f2e"
+        assert await command(api_server, "plan") == 0
+        assert f"NVIDIA's operator: {nvidias.namespace}/gpu-operator, 1 replica, in charge" in capfd.readouterr().out
+        wanted = desired(found)
+        assert wanted is not None
+        daemonsets = [one for one in wanted.manifests if one["kind"] == "DaemonSet"]
+        assert {change["name"] for change in plan["daemonsets"] if change["action"] == "created"} == {
+            one["metadata"]["name"] for one in daemonsets
+        }
+        for one in daemonsets:
+            await client.create(FullDaemonSet, one, nvidias.namespace)
+        later = compare(await read(client), wanted)
+        assert {change.action for change in later.daemonsets} == {Action.KEPT}, (
+            "the server's own defaults are no change"
+        )
+    finally:
+        await client.delete(StoredClusterPolicy, name)
+        await client.delete(Node, name)

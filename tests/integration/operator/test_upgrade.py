@@ -1,0 +1,226 @@
+"""Driver upgrades on a real API server: its evictions, its budgets, its conflicts."""
+
+import asyncio
+import itertools
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fault_proxy import Fault, FaultProxy, Request
+from gpu_control_plane.api.install import install
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, StackEvent, UpgradeState
+from gpu_control_plane.api.nvidia.upgradepolicy import PodDeletion, UpgradePolicy
+from gpu_control_plane.kube import Client, Runtime, Selection, load_config
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.events import Event
+from gpu_control_plane.kube.followers import Followers
+from gpu_control_plane.local import Cluster
+from gpu_control_plane.operator.upgrade import Upgrades
+from gpu_control_plane.operator.upgrade.view import NodeView
+from integration.operator.upgrade_stage import Stage, reconciles, state_of, writes
+from waiting import until, until_async
+
+S = UpgradeState
+POLICY = UpgradePolicy(
+    auto_upgrade=True,
+    max_parallel_upgrades=4,
+    max_unavailable="50%",
+    pod_deletion=PodDeletion(timeout_seconds=4),
+)
+GUARDED = {"guarded": "yes"}
+
+
+@pytest.fixture
+async def stage(client: Client, namespace: str) -> AsyncIterator[Stage]:
+    await install(client)
+    made = Stage(client, namespace)
+    yield made
+    for name in made.nodes:
+        await client.delete(Node, name)
+
+
+class Watch:
+    """Counts, at every change of a node, how many are under way."""
+
+    def __init__(self, nodes: Cache[Node], mine: list[str]) -> None:
+        self._nodes = nodes
+        self._mine = set(mine)
+        self.most = 0
+        nodes.on_change(self._look)
+
+    def _look(self, _old: Node | None, _new: Node | None) -> None:
+        views = [
+            NodeView(name=node.name, labels=node.metadata.labels) for node in self._nodes if node.name in self._mine
+        ]
+        self.most = max(self.most, sum(view.holds_turn for view in views))
+
+
+async def test_twenty_nodes_are_upgraded_by_an_operator_that_keeps_dying(stage: Stage, api_server: Cluster) -> None:
+    config = load_config(api_server.kubeconfig)
+    skipped = [await stage.add_node(f"skip-{number}", {NodeLabel.UPGRADE_SKIP: "true"}) for number in range(2)]
+    cordoned = [await stage.add_node(f"cordoned-{number}", cordoned=True) for number in range(2)]
+    guarded = [await stage.add_node(f"guarded-{number}") for number in range(2)]
+    checked = [await stage.add_node(f"agent-{number}") for number in range(2)]
+    plain = [await stage.add_node(f"plain-{number}") for number in range(12)]
+    for name in checked:
+        await stage.add_agent(name)
+    await stage.publish_driver()
+    await stage.refuse_evictions(GUARDED)
+    for name in stage.nodes:
+        await stage.add_workload(name, "train", GUARDED if name in guarded else {})
+        await stage.add_workload(name, "web", gpu=False)
+    stage.govern(POLICY)
+    await stage.live_once()
+    async with stage.life(), stage.operator(config):
+        await until_async(lambda: stage.all_in(S.DONE))
+    await stage.publish_driver()
+    followers = Followers(stage.client, Node)
+    watch = Watch(followers.follow("nodes"), stage.nodes)
+    expected = (
+        dict.fromkeys(skipped, S.REQUIRED)
+        | dict.fromkeys(guarded, S.FAILED)
+        | dict.fromkeys((*cordoned, *checked, *plain), S.DONE)
+    )
+
+    async def over() -> bool:
+        return await stage.states() == expected
+
+    async with stage.life(), _beside(followers), FaultProxy.before(config) as proxy:
+        # Every fourth write is carried out, but its answer never arrives.
+        proxy.plant(Fault(when=_every_fourth_write(), times=math.inf, lose_answer=True))
+        for _ in range(6):
+            async with stage.operator(proxy.config, orderly=False) as (runtime, _upgrades):
+                count = writes(runtime)
+                await until(lambda count=count: count() >= 12, within=60)  # type: ignore[misc]
+        async with stage.operator(config) as (runtime, upgrades):
+            await until_async(over, within=60, saying="not all nodes have come to their end")
+            await until(lambda: _numbers(upgrades) == (20, 16, 2, 2), saying="the report does not say so")
+            report = upgrades.report("")
+            await _stays_quiet(runtime, upgrades)
+    assert 1 <= watch.most <= 4
+    assert report is not None
+    assert {trouble.node for trouble in report.failed_nodes} == set(guarded)
+    assert "disruption budget" in report.failed_nodes[0].message
+    pods = await stage.pods()
+    for name in stage.nodes:
+        node = await stage.node(name)
+        touched = name not in (*skipped, *guarded)
+        assert (f"train-{name}" in pods) is not touched, name
+        assert f"web-{name}" in pods, name
+        driver = pods[f"driver-{name}"].metadata.labels["controller-revision-hash"]
+        assert driver == ("2" if touched else "1"), name
+        assert node.spec.unschedulable is (name in (*cordoned, *guarded)), name
+        assert NodeLabel.AGENT not in node.metadata.labels, name
+        assert (NodeAnnotation.FAILURE in node.metadata.annotations) is (name in guarded), name
+
+
+async def test_a_budget_that_gives_way_lets_the_upgrade_go_on(stage: Stage, api_server: Cluster) -> None:
+    name = await stage.add_node("one")
+    await stage.publish_driver()
+    await stage.refuse_evictions(GUARDED)
+    await stage.live_once()
+    await stage.publish_driver()
+    await stage.add_workload(name, "train", GUARDED)
+    stage.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
+    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)):
+        await until_async(lambda: stage.all_in(S.POD_DELETION_REQUIRED))
+        await until_async(lambda: _told(stage, name, "was not evicted"))
+        assert f"train-{name}" in await stage.pods()
+        await stage.allow_disruptions(1)
+        await until_async(lambda: stage.all_in(S.DONE))
+        await until_async(lambda: _told(stage, name, "The driver is upgraded"))
+    assert not (await stage.node(name)).spec.unschedulable
+
+
+async def test_switching_off_takes_everything_back(stage: Stage, api_server: Cluster) -> None:
+    under_way, waiting = await stage.add_node("a"), await stage.add_node("b")
+    await stage.publish_driver()
+    await stage.live_once()
+    await stage.publish_driver()
+    stage.stuck.add(under_way)
+    stage.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
+    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)) as (_runtime, upgrades):
+        await until_async(lambda: _is_in(stage, under_way, S.POD_RESTART_REQUIRED))
+        assert (await stage.node(under_way)).spec.unschedulable
+        stage.govern(UpgradePolicy(auto_upgrade=False))
+        upgrades.wake()
+        await until_async(lambda: stage.all_in(S.NONE))
+        await until(lambda: upgrades.report("") is None)
+    for name in (under_way, waiting):
+        node = await stage.node(name)
+        assert not node.spec.unschedulable
+        assert not [key for key in node.metadata.annotations if "driver-upgrade" in key]
+
+
+async def test_nothing_is_written_while_another_operator_is_in_charge(stage: Stage, api_server: Cluster) -> None:
+    await stage.add_node("a")
+    await stage.publish_driver()
+    await stage.live_once()
+    stage.govern(POLICY)
+    stage.wishes.writing = False
+    async with stage.operator(load_config(api_server.kubeconfig)) as (runtime, upgrades):
+        await until(lambda: upgrades.report("") is not None)
+        assert writes(runtime)() == 0
+        stage.wishes.writing = True
+        upgrades.wake()
+        await until_async(lambda: stage.all_in(S.DONE))
+
+
+async def test_an_upgrade_that_another_operator_began_goes_on(stage: Stage, api_server: Cluster) -> None:
+    """Labels and annotations as NVIDIA's operator leaves them when it goes in the middle."""
+    name = await stage.add_node("a", {NodeLabel.UPGRADE_STATE: S.POD_DELETION_REQUIRED.value})
+    await stage.client.patch(Node, name, {"spec": {"unschedulable": True}})
+    await stage.publish_driver()
+    await stage.live_once()
+    await stage.publish_driver()
+    await stage.add_workload(name, "train")
+    stage.govern(POLICY)
+    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)):
+        await until_async(lambda: stage.all_in(S.DONE))
+    pods = await stage.pods()
+    assert f"train-{name}" not in pods
+    assert pods[f"driver-{name}"].metadata.labels["controller-revision-hash"] == "2"
+    assert state_of(await stage.node(name)) is S.DONE
+    assert not (await stage.node(name)).spec.unschedulable
+
+
+async def _told(stage: Stage, node: str, words: str) -> bool:
+    """Whether an Event on the node says so."""
+    found = await stage.client.list(Event, Selection("default", fields=f"reason={StackEvent.DRIVER_UPGRADE}"))
+    return any(event.regarding and event.regarding.name == node and words in event.note for event in found)
+
+
+async def _is_in(stage: Stage, node: str, state: UpgradeState) -> bool:
+    return (await stage.states())[node] is state
+
+
+def _numbers(upgrades: Upgrades) -> tuple[int, int, int, int] | None:
+    found = upgrades.report("")
+    return (found.total, found.done, found.failed, found.skipped) if found is not None else None
+
+
+def _every_fourth_write() -> Callable[[Request], bool]:
+    seen = itertools.count(1)
+    return lambda request: request.is_write and "/events" not in request.path and next(seen) % 4 == 0
+
+
+async def _stays_quiet(runtime: Runtime, upgrades: Upgrades) -> None:
+    """What is done is not done again, however often somebody asks."""
+    count, looks = writes(runtime), reconciles(runtime)
+    before, looked = count(), looks()
+    upgrades.wake()
+    await until(lambda: looks() > looked)
+    assert count() == before
+
+
+@asynccontextmanager
+async def _beside(followers: Followers[Node]) -> AsyncIterator[None]:
+    task = asyncio.create_task(followers.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))

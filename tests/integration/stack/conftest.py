@@ -1,0 +1,36 @@
+"""One control plane with scheduler and pod life, and one operator, for all tests of the stack.
+
+Each test leaves the cluster empty. All run on one event loop, since the operator runs on it from the first to the last.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from gpu_control_plane.api.install import install_crds
+from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
+from gpu_control_plane.local.progress import Quiet
+from integration.stack.theatre import Theatre
+
+
+@pytest.fixture(scope="session")
+def lively_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("stack")
+    with Cluster(folder / "cluster", ensure_binaries([*Component]), Settings(), Quiet()) as cluster:
+        install_crds(cluster.kubeconfig)
+        yield cluster
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def house(lively_cluster: Cluster) -> AsyncIterator[Theatre]:
+    """The operator at work in an empty cluster."""
+    async with Theatre.open(lively_cluster) as theatre:
+        await theatre.start()
+        yield theatre
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def theatre(house: Theatre) -> AsyncIterator[Theatre]:
+    yield house
+    await house.clear()

@@ -1,0 +1,133 @@
+"""Whatever another hand does to an object of the stack is undone at once, and told."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from gpu_control_plane.api.nvidia.names import PodLabel, StackEvent
+from gpu_control_plane.operator.stack.live import (
+    Live,
+    LiveClusterRole,
+    LiveClusterRoleBinding,
+    LiveConfigMap,
+    LiveDaemonSet,
+    LiveRole,
+    LiveRoleBinding,
+    LiveRuntimeClass,
+    LiveService,
+    LiveServiceAccount,
+)
+from integration.stack.scenarios import MIG, stock
+from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
+from waiting import until_async
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+class Hand(NamedTuple):
+    """What somebody does to an object: a merge patch, or deletion without one."""
+
+    kind: type[Live]
+    name: str
+    patch: Mapping[str, Any] | None
+
+
+def _pod(name: str, **fields: Any) -> Hand:
+    return Hand(LiveDaemonSet, name, {"spec": {"template": {"spec": fields}}})
+
+
+def _container(**fields: Any) -> dict[str, Any]:
+    return {"name": "nvidia-mig-manager", "image": "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0", **fields}
+
+
+ON_ONE = (
+    _pod(MIG, containers=[_container(image="evil.example/miner:1")]),
+    _pod(MIG, containers=[_container(), {"name": "second", "image": "evil.example/miner:1"}]),
+    _pod(MIG, nodeSelector=None),
+    _pod(MIG, hostNetwork=True),
+    Hand(LiveDaemonSet, MIG, {"metadata": {"labels": {PodLabel.OPERAND: None}}}),
+)
+AT_ONCE = (
+    Hand(LiveDaemonSet, "gpu-feature-discovery", None),
+    Hand(LiveServiceAccount, "nvidia-driver", None),
+    Hand(LiveServiceAccount, "nvidia-dcgm-exporter", {"metadata": {"ownerReferences": None}}),
+    Hand(LiveRole, "nvidia-driver", {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}),
+    Hand(LiveRoleBinding, "nvidia-driver", None),
+    Hand(LiveClusterRole, "nvidia-driver", {"rules": []}),
+    Hand(LiveClusterRoleBinding, "nvidia-driver", {"subjects": []}),
+    Hand(LiveConfigMap, "default-mig-parted-config", {"data": {"config-default.yaml": "", "more": "text"}}),
+    Hand(LiveConfigMap, "nvidia-driver-startup-probe", None),
+    Hand(LiveConfigMap, "nvidia-mig-manager-entrypoint", {"metadata": {"labels": {PodLabel.OPERAND: None}}}),
+    Hand(LiveService, "nvidia-dcgm-exporter", {"spec": {"publishNotReadyAddresses": True, "selector": {"app": "no"}}}),
+    Hand(LiveService, "gpu-operator", None),
+    Hand(LiveRuntimeClass, "nvidia-cdi", {"overhead": {"podFixed": {"cpu": "1"}}}),
+    Hand(LiveRuntimeClass, "nvidia-legacy", None),
+)
+
+
+async def test_every_object_is_mended_and_the_repair_is_told(theatre: Theatre) -> None:
+    await theatre.nodes(gpu_node("drift-0"))
+    await theatre.policy(stock())
+    await theatre.state("ready")
+    await theatre.at_rest()
+    assert not await theatre.events(StackEvent.DRIFT_REPAIRED)
+    for hand in ON_ONE:
+        await _mended(theatre, hand)
+        await theatre.told(StackEvent.DRIFT_REPAIRED, f"DaemonSet/{MIG}")
+    await asyncio.gather(*(_mended(theatre, hand) for hand in AT_ONCE))
+    await theatre.told(StackEvent.DRIFT_REPAIRED, " more; all is as the policy says")
+    for hand in AT_ONCE[:3]:
+        await _mended(theatre, hand)
+        await theatre.told(StackEvent.DRIFT_REPAIRED, f"{hand.kind.resource.kind}/{hand.name}")
+    await theatre.state("ready")
+
+
+async def test_what_the_api_server_refuses_does_not_take_away_what_is_there(theatre: Theatre) -> None:
+    await theatre.nodes(gpu_node("bad-0"))
+    await theatre.policy(stock())
+    await theatre.state("ready")
+    before = (await theatre.daemonsets())["nvidia-dcgm-exporter"]
+    await theatre.patch_policy({"dcgmExporter": {"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}})
+    policy = await theatre.state("notReady")
+    told = {state.name: state.message for state in policy.status.states if state.state == "failed"}
+    assert set(told) == {"state-dcgm-exporter"}
+    assert "must be less than or equal to cpu limit" in told["state-dcgm-exporter"]
+    assert (await theatre.daemonsets())["nvidia-dcgm-exporter"] == before
+    await theatre.patch_policy({"dcgmExporter": {"resources": None}})
+    await theatre.state("ready")
+
+
+async def _mended(theatre: Theatre, hand: Hand) -> None:
+    """Do it, and wait until it is undone."""
+    namespace = NAMESPACE if hand.kind.resource.namespaced else None
+    before = await theatre.client.get(hand.kind, hand.name, namespace)
+    if hand.patch is None:
+        await theatre.client.delete(hand.kind, hand.name, namespace)
+    else:
+        changed = await theatre.client.patch(hand.kind, hand.name, hand.patch, namespace=namespace)
+        assert changed.metadata.resource_version != before.metadata.resource_version, f"{hand} does nothing"
+
+    async def undone() -> bool:
+        now = (await theatre.held(hand.kind)).get(hand.name)
+        return (
+            now is not None
+            and now.metadata.owner_references == before.metadata.owner_references
+            and now.metadata.labels == before.metadata.labels
+            and _alike(now.body(), before.body())
+        )
+
+    await until_async(undone, within=60, saying=f"{hand} stays")
+
+
+def _alike(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether nothing but what a new Service is given anew differs."""
+    given = ("clusterIP", "clusterIPs")
+    return all(
+        {key: value for key, value in side.items() if key not in given}
+        == {key: value for key, value in other.items() if key not in given}
+        if isinstance(side, dict) and isinstance(other, dict)
+        else side == other
+        for side, other in ((now.get(name), before.get(name)) for name in {*now, *before})
+    )

@@ -1,0 +1,177 @@
+"""Fleets: of several kinds, of many nodes, and of none."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import NodeLabel, StackCondition, StackReason
+from gpu_control_plane.api.nvidia.status import State
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.watch import ApiSource
+from gpu_control_plane.operator.views import DaemonSet
+from integration.stack.scenarios import DRIVER, MIG, MPS, SIX_ELEVEN, TOOLKIT, stock
+from integration.stack.theatre import Theatre, gpu_node
+from waiting import until, until_async
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+_UBUNTU, _OLD, _RHEL, _SLES = ("ubuntu", "24.04"), ("ubuntu", "22.04"), ("rhel", "9.4"), ("sles", "15-SP6")
+_CARD = "feature.node.kubernetes.io/pci-10de.present"
+
+
+async def test_each_node_of_a_mixed_fleet_has_the_driver_and_the_toolkit_that_suit_it(theatre: Theatre) -> None:
+    await theatre.nodes(
+        gpu_node("mix-a", system=_UBUNTU),
+        gpu_node("mix-b", system=_UBUNTU, kernel=SIX_ELEVEN),
+        gpu_node("mix-c", system=_OLD),
+        gpu_node("mix-d", system=_RHEL, runtime="cri-o://1.36.0"),
+    )
+    await theatre.policy(stock())
+    await theatre.state("ready")
+    assert await _drivers(theatre) == {
+        DRIVER: ("ubuntu24.04", {NodeLabel.OS_ID: "ubuntu", NodeLabel.OS_VERSION: "24.04"}),
+        f"{DRIVER}-ubuntu22.04": ("ubuntu22.04", {NodeLabel.OS_ID: "ubuntu", NodeLabel.OS_VERSION: "22.04"}),
+        f"{DRIVER}-rhel9": ("rhel9", {NodeLabel.OS_ID: "rhel", NodeLabel.OS_MAJOR: "9"}),
+    }
+    assert await _placed(theatre, TOOLKIT) == {
+        **{name: [TOOLKIT] for name in ("mix-a", "mix-b", "mix-c")},
+        "mix-d": [f"{TOOLKIT}-crio"],
+    }
+    before = await _pods(theatre)
+
+    await theatre.nodes(gpu_node("mix-e", system=_SLES))
+    await until_async(lambda: _serves(theatre, f"{DRIVER}-sles15-sp6"), within=60, saying="no driver for the newcomer")
+    await theatre.state("ready")
+    assert before.items() <= (await _pods(theatre)).items(), "running pods were replaced"
+    assert await _placed(theatre, DRIVER) == {
+        "mix-a": [DRIVER],
+        "mix-b": [DRIVER],
+        "mix-c": [f"{DRIVER}-ubuntu22.04"],
+        "mix-d": [f"{DRIVER}-rhel9"],
+        "mix-e": [f"{DRIVER}-sles15-sp6"],
+    }
+
+    # The nodes behind the plain name lose their cards: the others keep their DaemonSets and their pods.
+    for name in ("mix-a", "mix-b"):
+        await theatre.client.patch(Node, name, {"metadata": {"labels": {_CARD: "false"}}})
+    await until_async(lambda: _gone(theatre, DRIVER), within=60, saying="a DaemonSet without nodes stays")
+    await theatre.state("ready")
+    after = await _pods(theatre)
+    assert {
+        name: uid for name, uid in before.items() if not name.startswith(("mix-a", "mix-b"))
+    }.items() <= after.items()
+
+
+async def test_a_policy_is_never_ready_before_every_pod_runs(theatre: Theatre) -> None:
+    nodes = [f"many-{number}" for number in range(30)]
+    await theatre.nodes(*map(gpu_node, nodes))
+    await until_async(lambda: _up(theatre, nodes), within=60, saying="nodes do not come up")
+    async with _watched(theatre) as seen:
+        few = {section: {"enabled": False} for section in ("gfd", "dcgmExporter", "migManager")}
+        await theatre.policy(stock(**few))
+        await theatre.state("ready")
+    first = await _first_ready(theatre, seen, nodes=30)
+    assert all(node.metadata.labels[NodeLabel.PRESENT] == "true" for node in await theatre.client.list(Node))
+    ready = {state.name: (state.desired, state.ready) for state in first.status.states}
+    assert ready["state-driver"] == ready["state-device-plugin"] == (30, 30)
+
+
+async def test_nodes_that_have_their_labels_already_make_no_policy_ready(theatre: Theatre) -> None:
+    await theatre.nodes(gpu_node("again-0"), gpu_node("again-1"))
+    await theatre.policy(stock())
+    await theatre.state("ready")
+    await theatre.stop()
+    await theatre.client.delete(StoredClusterPolicy, "cluster-policy")
+    await theatre.sweep()
+    await until_async(theatre.empty, within=60, saying="operands stay behind")
+    assert (await theatre.node("again-0")).metadata.labels[NodeLabel.PRESENT] == "true"
+    async with _watched(theatre) as seen:
+        await theatre.policy(stock())
+        await theatre.start()
+        await theatre.state("ready")
+    await _first_ready(theatre, seen, nodes=2)
+
+
+async def test_a_cluster_without_cards_is_ready_and_says_why(theatre: Theatre) -> None:
+    bare = gpu_node("bare")
+    bare["metadata"]["labels"] = {"kubernetes.io/hostname": "bare"}
+    await theatre.nodes(bare)
+    await theatre.policy(stock())
+    await theatre.condition(StackCondition.READY, StackReason.NFD_LABELS_MISSING)
+    labels = {"feature.node.kubernetes.io/cpu-model.id": "1"}
+    await theatre.client.patch(Node, "bare", {"metadata": {"labels": labels}})
+    await theatre.condition(StackCondition.READY, StackReason.NO_GPU_NODES)
+    assert (await theatre.state("ready")).status.states
+    assert not await theatre.daemonsets()
+    assert NodeLabel.PRESENT not in (await theatre.node("bare")).metadata.labels
+
+
+@asynccontextmanager
+async def _watched(theatre: Theatre) -> AsyncIterator[list[StoredClusterPolicy]]:
+    """Everything that policies say from now on, until one is ready."""
+    seen: list[StoredClusterPolicy] = []
+    cache: Cache[StoredClusterPolicy] = Cache(StoredClusterPolicy, ApiSource(theatre.client, StoredClusterPolicy))
+    cache.on_change(lambda _old, new: seen.append(new) if new is not None else None)
+    watching = asyncio.create_task(cache.run())
+    await cache.synced()
+    yield seen
+    await until(lambda: any(policy.status.state is State.READY for policy in seen), within=60)
+    watching.cancel()
+    await asyncio.wait((watching,))
+
+
+async def _first_ready(theatre: Theatre, seen: list[StoredClusterPolicy], *, nodes: int) -> StoredClusterPolicy:
+    """The first time that a policy was ready; by then every DaemonSet had been at work for a while."""
+    assert len({policy.metadata.uid for policy in seen}) == 1
+    assert seen[0].status.state is None
+    first = next(policy for policy in seen if policy.status.state is State.READY)
+    for name, daemonset in (await theatre.daemonsets()).items():
+        numbers = daemonset.status
+        assert numbers.desired_number_scheduled == numbers.number_available == (0 if name in (MPS, MIG) else nodes)
+        assert int(daemonset.metadata.resource_version) < int(first.metadata.resource_version), name
+    return first
+
+
+async def _drivers(theatre: Theatre) -> dict[str, tuple[str, dict[str, str]]]:
+    """Of each driver DaemonSet, for which system its image is and what it selects besides its gate."""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    for name, daemonset in (await theatre.daemonsets()).items():
+        if name.startswith(DRIVER):
+            pod = daemonset.spec.template.spec
+            selector = {key: value for key, value in pod.node_selector.items() if not key.startswith("nvidia.com/")}
+            found[name] = pod.containers[0].image.rpartition("-")[2], selector
+    return found
+
+
+async def _placed(theatre: Theatre, prefix: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for pod in await theatre.pods():
+        if pod.controller and pod.controller.name.startswith(prefix):
+            found.setdefault(pod.spec.node_name, []).append(pod.controller.name)
+    return found
+
+
+async def _pods(theatre: Theatre) -> dict[str, str]:
+    """The UID of each pod, by node and name."""
+    found = {f"{pod.spec.node_name}/{pod.name}": pod.metadata.uid for pod in await theatre.pods()}
+    assert max(Counter(found.values()).values()) == 1
+    return found
+
+
+async def _serves(theatre: Theatre, name: str) -> bool:
+    found: DaemonSet | None = (await theatre.daemonsets()).get(name)
+    return found is not None and found.status.number_available == 1
+
+
+async def _gone(theatre: Theatre, name: str) -> bool:
+    return name not in await theatre.daemonsets()
+
+
+async def _up(theatre: Theatre, names: list[str]) -> bool:
+    found = await theatre.client.list(Node)
+    return {node.name for node in found if not node.spec.taints} >= set(names)

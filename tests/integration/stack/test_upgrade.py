@@ -1,0 +1,156 @@
+"""A new driver goes through a mixed fleet, and drivers change hands, with DaemonSet controller and pod life real."""
+
+from typing import Any, ClassVar
+
+import pytest
+
+from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
+from gpu_control_plane.api.nvidia.status import State
+from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
+from gpu_control_plane.kube import Object, Resource, Selection
+from gpu_control_plane.operator.stack.live import LiveServiceAccount
+from gpu_control_plane.operator.views import Pod
+from integration.stack.theatre import NAMESPACE, Theatre, gpu_node, merged, spec_of
+from unit.api.nvidia.stock import stock_driver, stock_policy
+from waiting import until_async
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SYSTEMS = (("ubuntu", "24.04"), ("ubuntu", "22.04"), ("rhel", "9.4"))
+KERNELS = ("6.8.0-60-generic", "5.15.0-130-generic")
+RUNTIMES = ("containerd://2.1.4", "cri-o://1.36.0")
+OLD, NEW = "595.91.07", "600.10.01"
+
+
+class ReplicaSet(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("apps", "v1", "ReplicaSet", "replicasets")
+
+
+def fleet() -> list[dict[str, Any]]:
+    """Three operating systems, two kernels and two runtimes, each with each."""
+    return [
+        gpu_node(f"n{one}{two}{three}", system=system, kernel=kernel, runtime=runtime)
+        for one, system in enumerate(SYSTEMS)
+        for two, kernel in enumerate(KERNELS)
+        for three, runtime in enumerate(RUNTIMES)
+    ]
+
+
+def upgradable(**policy: Any) -> dict[str, Any]:
+    return merged(
+        spec_of(stock_policy()),
+        driver={"version": OLD, "upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": 4, **policy}},
+    )
+
+
+def workload(node: str, limits: dict[str, int]) -> dict[str, Any]:
+    """Somebody's pods on a node, which their controller would replace."""
+    labels = {"app": f"work-{node}"}
+    container = {"name": "main", "image": "example.com/work", "resources": {"limits": limits} if limits else {}}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": [container]},
+    }
+    return {
+        "metadata": {"name": f"work-{node}", "namespace": "default"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+async def driver_pods(theatre: Theatre) -> dict[str, Pod]:
+    """The driver pod of each node."""
+    found = await theatre.client.list(
+        Pod, Selection(namespace=NAMESPACE, labels="app.kubernetes.io/component=nvidia-driver")
+    )
+    pods: dict[str, Pod] = {}
+    for pod in found:
+        if not pod.spec.node_name:
+            continue  # it waits until the one before it has gone
+        assert pod.spec.node_name not in pods, f"{pod.spec.node_name} has two driver pods"
+        pods[pod.spec.node_name] = pod
+    return pods
+
+
+def version(pod: Pod) -> str:
+    return pod.spec.containers[0].image.rpartition(":")[2].split("-", 1)[0]
+
+
+async def test_a_new_driver_goes_through_a_mixed_fleet(theatre: Theatre) -> None:
+    nodes = fleet()
+    nodes[5]["metadata"]["labels"][str(NodeLabel.UPGRADE_SKIP)] = "true"
+    skipped = nodes[5]["metadata"]["name"]
+    await theatre.nodes(*nodes)
+    await theatre.policy(upgradable(maxUnavailable="50%"))
+    await theatre.state("ready")
+    before = await driver_pods(theatre)
+    assert {version(pod) for pod in before.values()} == {OLD}
+    systems = {pod.spec.containers[0].image.rpartition("-")[2] for pod in before.values()}
+    assert systems == {"ubuntu24.04", "ubuntu22.04", "rhel9"}
+    await theatre.client.create(ReplicaSet, workload(skipped, {"nvidia.com/gpu": 1}), "default")
+    await theatre.patch_policy({"driver": {"version": NEW}})
+
+    async def through() -> bool:
+        pods = await driver_pods(theatre)
+        done = [node for node, pod in pods.items() if version(pod) == NEW]
+        states = {node["metadata"]["name"]: (await theatre.node(node["metadata"]["name"])) for node in nodes}
+        finished = [
+            name
+            for name, node in states.items()
+            if node.metadata.labels.get(NodeLabel.UPGRADE_STATE) == UpgradeState.DONE and not node.spec.unschedulable
+        ]
+        return len(done) == len(finished) == len(nodes) - 1
+
+    await until_async(through, within=120, saying="the new driver does not get through")
+    after = await driver_pods(theatre)
+    assert after[skipped].metadata.uid == before[skipped].metadata.uid
+    node = await theatre.node(skipped)
+    assert node.metadata.labels[NodeLabel.UPGRADE_STATE] == UpgradeState.REQUIRED
+    assert not node.spec.unschedulable
+
+    async def reported() -> bool:
+        upgrade = (await theatre.seen_policy()).status.upgrade
+        return upgrade is not None and (upgrade.done, upgrade.skipped, upgrade.failed) == (len(nodes) - 1, 1, 0)
+
+    await until_async(reported, within=30, saying="the upgrade is not reported")
+    await theatre.client.delete(ReplicaSet, f"work-{skipped}", "default")
+
+
+async def test_drivers_change_hands_without_a_restart_and_are_upgraded_when_asked(theatre: Theatre) -> None:
+    await theatre.nodes(*(gpu_node(f"n{number}") for number in range(3)))
+    await theatre.policy(upgradable())
+    await theatre.state("ready")
+    before = await driver_pods(theatre)
+    manifest = stock_driver()
+    manifest["spec"] |= {"version": NEW, "upgradePolicy": {"autoUpgrade": False}}
+    name = manifest["metadata"]["name"]
+    await theatre.client.create(StoredNVIDIADriver, manifest)
+    await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": True}})
+
+    async def handed_over() -> bool:
+        daemonsets = await theatre.daemonsets()
+        owned = [(await theatre.node(f"n{number}")).metadata.labels.get(NodeLabel.DRIVER_OWNER) for number in range(3)]
+        return "nvidia-driver-daemonset" not in daemonsets and owned == [name] * 3
+
+    await until_async(handed_over, within=60, saying="the policy keeps its drivers")
+    after = await driver_pods(theatre)
+    assert {node: pod.metadata.uid for node, pod in after.items()} == {
+        node: pod.metadata.uid for node, pod in before.items()
+    }
+    assert "nvidia-driver" in await theatre.held(LiveServiceAccount), "the pods that stay need their account"
+    await theatre.client.patch(StoredNVIDIADriver, name, {"spec": {"upgradePolicy": {"autoUpgrade": True}}})
+
+    async def upgraded() -> bool:
+        pods = await driver_pods(theatre)
+        driver = await theatre.client.get(StoredNVIDIADriver, name)
+        return {version(pod) for pod in pods.values()} == {NEW} and driver.status.state is State.READY
+
+    await until_async(upgraded, within=90, saying="the NVIDIADriver's driver does not come")
+    nodes = [await theatre.node(f"n{number}") for number in range(3)]
+    assert not any(node.spec.unschedulable for node in nodes)
+    assert not any(NodeAnnotation.FAILURE in node.metadata.annotations for node in nodes)
+    await theatre.state("ready")
+
+    async def swept() -> bool:
+        return "nvidia-driver" not in await theatre.held(LiveServiceAccount)
+
+    await until_async(swept, within=30, saying="the account of the policy's drivers stays behind")

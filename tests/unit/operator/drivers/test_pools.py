@@ -1,0 +1,75 @@
+"""How the nodes of an NVIDIADriver are divided."""
+
+from typing import Any
+
+import pytest
+
+from gpu_control_plane.operator.drivers.pools import kinds_of, left_out, nodes_of, pools
+from gpu_control_plane.operator.facts import Runtime
+from gpu_control_plane.operator.stack.stage import OpenShift, Platform
+from unit.operator.drivers.fleet import NAMESPACE, node, wish_of
+from unit.operator.stack.driver_scene import policy
+
+OPENSHIFT = OpenShift(version="4.18", toolkit_images={"418.94": "toolkit"})
+FLEET = [
+    node("u1"),
+    node("u2", kernel="6.8.0-61-generic"),
+    node("r1", system="rhel 9.4", kernel="5.14"),
+    node("r2", system="rhel 9.5", kernel="5.14"),
+    node("nameless", system=""),
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({}, ["rhel9", "ubuntu24.04"]),
+        ({"usePrecompiled": True}, ["5.14-rhel9", "6.8.0-60-generic-ubuntu24.04", "6.8.0-61-generic-ubuntu24.04"]),
+    ],
+)
+def test_there_is_a_pool_for_each_system_and_kernel_that_matters(spec: dict[str, Any], words: list[str]) -> None:
+    wish = wish_of(**spec)
+    found = pools(kinds_of(FLEET), wish, Platform(namespace=NAMESPACE), None)
+    assert [place.word for place in found] == words
+
+
+def test_pools_select_disjoint_nodes_and_leave_out_only_nameless_ones() -> None:
+    for spec in ({}, {"usePrecompiled": True}):
+        wish = wish_of(**spec)
+        found = pools(kinds_of(FLEET), wish, Platform(namespace=NAMESPACE), None)
+        served = [
+            held.name for place in found for held in FLEET if place.selector.items() <= held.metadata.labels.items()
+        ]
+        assert sorted(served) == ["r1", "r2", "u1", "u2"]
+        assert left_out(FLEET, wish) == ["nameless"]
+
+
+def test_a_precompiled_driver_needs_to_know_the_kernel() -> None:
+    wish = wish_of(usePrecompiled=True)
+    assert left_out([node("n", kernel="")], wish) == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("switch", "words"), [(None, ["417.94", "418.94"]), (True, ["417.94", "418.94"]), (False, ["rhcos4.18"])]
+)
+def test_openshift_has_a_pool_for_each_release_where_drivers_are_built_in_its_toolkit(
+    switch: bool | None, words: list[str]
+) -> None:
+    nodes = [
+        node(release, system="rhcos 4.18", ostree=release, runtime="cri-o://1") for release in ("418.94", "417.94")
+    ]
+    wish = wish_of()
+    spec = policy(None, operator={"use_ocp_driver_toolkit": switch})
+    found = pools(kinds_of(nodes), wish, Platform(namespace=NAMESPACE, openshift=OPENSHIFT), spec)
+    assert [place.word for place in found] == words
+    assert {place.runtime for place in found} == {Runtime.CRIO}
+
+
+def test_a_node_is_its_whose_name_it_carries() -> None:
+    nodes = [
+        node("mine", owner="d"),
+        node("other", owner="e"),
+        node("nobody"),
+        node("gone", owner="d", labels={"nvidia.com/gpu.present": "false"}),
+    ]
+    assert [held.name for held in nodes_of("d", nodes)] == ["mine"]

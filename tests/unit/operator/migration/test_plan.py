@@ -1,0 +1,206 @@
+"""What a take-over would change, decided on what was found and nothing else."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import NodeLabel
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.kube import ObjectMeta, OwnerReference
+from gpu_control_plane.operator.migration.desired import Wanted
+from gpu_control_plane.operator.migration.differences import differences
+from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation
+from gpu_control_plane.operator.migration.plan import Action, Plan, Restart, compare
+from gpu_control_plane.operator.migration.values import translate
+from gpu_control_plane.operator.rival import Rival
+from gpu_control_plane.operator.stack.defaults import filled_in
+
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+RIVAL = Rival("gpu-operator", "gpu-operator-1_a", NOW + timedelta(minutes=1))
+OURS = Rival("d8-gpu-operator", "controller-1", NOW + timedelta(minutes=1))
+
+
+def policy(values: dict[str, Any] | None = None, name: str = "cluster-policy", age: int = 0) -> StoredClusterPolicy:
+    spec = translate(values or {}).values["clusterPolicy"]["spec"]
+    return StoredClusterPolicy(
+        metadata=ObjectMeta(name=name, creation_timestamp=NOW - timedelta(days=age)),
+        spec=msgspec.Raw(msgspec.json.encode(spec)),
+    )
+
+
+def manifest(name: str, image: str = "r/x:1", strategy: str = "RollingUpdate") -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {
+            "updateStrategy": {"type": strategy},
+            "template": {"spec": {"containers": [{"name": "main", "image": image}]}},
+        },
+    }
+
+
+def daemonset(
+    name: str, image: str = "r/x:1", strategy: str = "RollingUpdate", owner: str = "ClusterPolicy"
+) -> FullDaemonSet:
+    reference = OwnerReference(api_version="nvidia.com/v1", kind=owner, name="x", uid="u", controller=True)
+    spec = filled_in(manifest(name, image, strategy), {})["spec"]
+    return FullDaemonSet(
+        metadata=ObjectMeta(name=name, owner_references=(reference,) if owner else ()),
+        spec=spec,
+        status={"desiredNumberScheduled": 4},
+    )
+
+
+def gpu_node(name: str, **labels: str) -> Node:
+    return Node(
+        metadata=ObjectMeta(name=name, labels={"feature.node.kubernetes.io/pci-10de.present": "true", **labels})
+    )
+
+
+def planned(wanted: list[dict[str, Any]] | None = None, **found: Any) -> Plan:
+    usual: dict[str, Any] = {"policies": (policy(),), "rival": RIVAL, "ours": OURS, "namespace": "d8-gpu-operator"}
+    return compare(Installation(**usual | found), Wanted(tuple(wanted)) if wanted is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("existing", "wanted", "action", "restart"),
+    [
+        (None, manifest("a"), Action.CREATED, Restart.NONE),
+        (daemonset("a"), manifest("a"), Action.KEPT, Restart.NONE),
+        (daemonset("a"), manifest("a", image="r/x:2"), Action.CHANGED, Restart.ROLLING),
+        (daemonset("a", strategy="OnDelete"), manifest("a"), Action.CHANGED, Restart.NONE),
+        (
+            daemonset("a", strategy="OnDelete"),
+            manifest("a", image="r/x:2", strategy="OnDelete"),
+            Action.CHANGED,
+            Restart.UPGRADE,
+        ),
+        (daemonset("a"), None, Action.REMOVED, Restart.NONE),
+        (daemonset("a", owner="NVIDIADriver"), None, Action.SEPARATE, Restart.NONE),
+    ],
+)
+def test_a_daemonset_is_made_changed_kept_or_removed(
+    existing: FullDaemonSet | None, wanted: dict[str, Any] | None, action: Action, restart: Restart
+) -> None:
+    plan = planned([wanted] if wanted else [], daemonsets=(existing,) if existing else ())
+    assert [(change.name, change.action, change.restart) for change in plan.daemonsets] == [("a", action, restart)]
+
+
+def test_a_daemonset_of_somebody_else_is_none_of_our_business() -> None:
+    assert planned([], daemonsets=(daemonset("a", owner=""), daemonset("b", owner="Deployment"))).daemonsets == ()
+
+
+def test_a_driver_restarts_only_by_hand_where_upgrades_are_off() -> None:
+    off = policy({"driver": {"upgradePolicy": {"autoUpgrade": False}}})
+    wanted, held = [manifest("a", "r/x:2", "OnDelete")], (daemonset("a", strategy="OnDelete"),)
+    by_hand = planned(wanted, daemonsets=held, policies=(off,))
+    assert by_hand.daemonsets[0].restart is Restart.BY_HAND
+    assert not any("autoUpgrade" in step for step in by_hand.todo)
+    assert any("autoUpgrade" in step for step in planned(wanted, daemonsets=held).todo)
+
+
+@pytest.mark.parametrize(("strategy", "restart"), [("OnDelete", Restart.UPGRADE), ("RollingUpdate", Restart.AT_ONCE)])
+def test_a_selector_cannot_change_so_the_daemonset_is_made_anew(strategy: str, restart: Restart) -> None:
+    wanted = manifest("a", image="r/x:2", strategy=strategy)
+    wanted["spec"]["selector"] = {"matchLabels": {"app": "b"}}
+    change = planned([wanted], daemonsets=(daemonset("a", strategy=strategy),)).daemonsets[0]
+    assert (change.action, change.restart) == (Action.RECREATED, restart)
+    assert "spec.selector.matchLabels.app" in change.differences
+
+
+def test_on_openshift_the_plan_says_that_it_does_not_know_all() -> None:
+    assert "OpenShift" in planned([], nodes=(gpu_node("a", **{"node.openshift.io/os_id": "rhcos"}),)).problems[0]
+
+
+def test_fields_that_change_nothing_are_named_with_their_object() -> None:
+    spec = msgspec.json.decode(policy().spec)
+    spec["driver"]["useOpenKernelModules"] = True
+    spec["driver"]["colour"] = "green"
+    odd = StoredClusterPolicy(metadata=ObjectMeta(name="p"), spec=msgspec.Raw(msgspec.json.encode(spec)))
+    assert [(note.object, note.path, note.verdict) for note in planned([], policies=(odd,)).fields] == [
+        ("ClusterPolicy/p", "driver.colour", "unknown"),
+        ("ClusterPolicy/p", "driver.useOpenKernelModules", "without effect"),
+    ]
+
+
+def test_label_changes_are_told_once_for_all_nodes_they_concern() -> None:
+    plan = planned([], nodes=(gpu_node("b"), gpu_node("a"), Node(metadata=ObjectMeta(name="plain"))))
+    present = next(change for change in plan.labels if change.key == NodeLabel.PRESENT)
+    assert (present.before, present.after, present.nodes) == (None, "true", ("a", "b"))
+    assert all("plain" not in change.nodes for change in plan.labels)
+
+
+def test_the_oldest_policy_is_the_one_in_force() -> None:
+    assert planned([], policies=(policy(name="a", age=1), policy(name="b", age=5))).policy == "b"
+
+
+def test_a_policy_that_cannot_be_read_is_a_problem_and_no_crash() -> None:
+    bad = StoredClusterPolicy(metadata=ObjectMeta(name="bad"), spec=msgspec.Raw(b'{"driver": 5}'))
+    plan = planned(None, policies=(bad,), nodes=(gpu_node("a"),))
+    assert not plan.compared
+    assert plan.problems[0].startswith("ClusterPolicy bad cannot be read: ")
+    assert (plan.labels, plan.fields) == ((), ())
+
+
+def test_a_policy_that_contradicts_itself_is_a_problem() -> None:
+    torn = policy({"cdi": {"enabled": False, "nriPluginEnabled": True}})
+    assert (
+        planned([], policies=(torn,)).problems[0].startswith("ClusterPolicy cluster-policy: cdi.nriPluginEnabled needs")
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "begins"),
+    [
+        ({"ours": None}, "Install this operator"),
+        ({"policies": ()}, "There is no ClusterPolicy"),
+        ({"namespace": "gpu-operator"}, "Set operator.namespace=gpu-operator"),
+        ({"nodes": (gpu_node("a", **{NodeLabel.UPGRADE_STATE: "drain-required"}),)}, "Wait for the driver upgrade"),
+        ({}, None),
+        ({"nodes": (gpu_node("a", **{NodeLabel.UPGRADE_STATE: "upgrade-done"}),)}, None),
+    ],
+)
+def test_what_has_to_be_done_first(found: dict[str, Any], begins: str | None) -> None:
+    todo = planned([], **found).todo
+    assert len(todo) == (1 if begins else 0)
+    assert not begins or todo[0].startswith(begins)
+
+
+def test_images_in_the_environment_of_the_other_operator_have_to_come_along() -> None:
+    variables = [{"name": "DRIVER_IMAGE", "value": "r/d:1"}, {"name": "WATCH_NAMESPACE", "value": ""}]
+    operator = Deployment(
+        metadata=ObjectMeta(name="gpu-operator", namespace="gpu-operator"),
+        spec={"replicas": 1, "template": {"spec": {"containers": [{"env": variables}]}}},
+    )
+    plan = planned([], deployments=(operator,))
+    assert plan.operators[0].images == {"DRIVER_IMAGE": "r/d:1"}
+    assert any("DRIVER_IMAGE" in step for step in plan.todo)
+
+
+@pytest.mark.parametrize(
+    ("desired", "existing", "paths"),
+    [
+        ({"a": 1}, {"a": 1, "b": 2}, []),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, ["a.b"]),
+        ({"a": ""}, {}, []),
+        ({"a": [1, 2]}, {"a": [1]}, ["a"]),
+        ({"env": [{"name": "X", "value": "1"}]}, {"env": [{"name": "X", "value": "2"}]}, ["env[X].value"]),
+        (
+            {"env": [{"name": "X", "value": "1"}]},
+            {"env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]},
+            ["env[Y]"],
+        ),
+        ({"env": [{"name": "X"}]}, {}, ["env[X].name"]),
+    ],
+)
+def test_only_what_would_really_change_is_a_difference(desired: Any, existing: Any, paths: list[str]) -> None:
+    assert list(differences(desired, existing)) == paths
+
+
+def test_a_plan_is_json_for_machines() -> None:
+    plan = msgspec.json.decode(msgspec.json.encode(planned([manifest("a")])))
+    assert plan["daemonsets"] == [{"name": "a", "action": "created", "restart": "none", "pods": 0, "differences": []}]

@@ -1,0 +1,45 @@
+"""Whatever a fleet is made of: each node gets each operand once, with the runtime class that its runtime needs."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_control_plane.operator.facts import NodeKind, Runtime, System
+from gpu_control_plane.operator.stack.operands import container_toolkit
+from unit.operator.stack.container_scene import OPENSHIFT, ROWS, daemonsets, env, stage
+
+RUNTIME = "gpu.deckhouse.io/container-runtime"
+NODES = st.builds(
+    NodeKind,
+    system=st.sampled_from([System("ubuntu", "24.04"), System("rhel", "9.4"), None]),
+    runtime=st.sampled_from(list(Runtime)),
+)
+CDI = st.builds(lambda cdi, nri: {"enabled": cdi, "nriPluginEnabled": nri}, st.booleans(), st.booleans())
+
+
+def _covers(selector: dict[str, str], runtime: Runtime) -> bool:
+    return selector.get(RUNTIME, runtime.value) == runtime.value
+
+
+@settings(deadline=None)  # the first one reads the assets
+@given(nodes=st.sets(NODES, min_size=1, max_size=5), cdi=CDI, openshift=st.booleans())
+def test_each_node_gets_each_operand_once(nodes: set[NodeKind], cdi: dict[str, Any], *, openshift: bool) -> None:
+    scene = stage(*nodes, openshift=OPENSHIFT if openshift else None, cdi=cdi)
+    for row in ROWS:
+        made = daemonsets(row.state, scene)
+        assert len({held.name for held in made}) == len(made)
+        for node in nodes:
+            runtime = Runtime.CRIO if openshift else node.runtime
+            (pod,) = [held for held in made if _covers(held.pod["nodeSelector"], runtime)]
+            by_class = row.sees_cards and not cdi["nriPluginEnabled"] and (cdi["enabled"] or runtime != Runtime.CRIO)
+            assert pod.pod.get("runtimeClassName") == ("nvidia" if by_class else None)
+
+
+@settings(deadline=None)  # the first one reads the assets
+@given(nodes=st.sets(NODES, min_size=1, max_size=5), cdi=CDI)
+def test_each_node_gets_the_toolkit_of_its_runtime(nodes: set[NodeKind], cdi: dict[str, Any]) -> None:
+    made = daemonsets(container_toolkit.STATE, stage(*nodes, cdi=cdi))
+    for node in nodes:
+        (pod,) = [held for held in made if held.pod["nodeSelector"][RUNTIME] == node.runtime.value]
+        assert env(pod)["RUNTIME"] == node.runtime.value

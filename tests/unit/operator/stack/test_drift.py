@@ -1,0 +1,255 @@
+"""What Kubernetes fills in is no drift; whatever somebody changes, removes or adds is."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_control_plane.operator.stack.drift import content_drifts, metadata_drifts
+from gpu_control_plane.operator.stack.manifest import Manifest
+from unit.operator.stack.drift_examples import SENT, answer, live, sent
+
+Path = tuple[str | int, ...]
+RICH = "rich DaemonSet"
+_MAIN: Path = ("spec", "template", "spec", "containers", 0)
+_FIRST: Path = ("spec", "template", "spec", "initContainers", 0)
+_POD: Path = ("spec", "template", "spec")
+_ALLOTTED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "nodePort")
+
+
+def at(manifest: Any, path: Path) -> Any:
+    for part in path:
+        manifest = manifest[part]
+    return manifest
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Every place that holds something that is no container of other things."""
+    if isinstance(value, dict | list) and value:
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from leaves(value[key], (*path, key))
+    else:
+        yield path
+
+
+def mappings(value: Any, path: Path = ()) -> Iterator[Path]:
+    if isinstance(value, dict):
+        yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from mappings(value[key], (*path, key))
+
+
+def content(manifest: Manifest) -> Manifest:
+    left_out = ("apiVersion", "kind", "metadata", "status")
+    return {name: value for name, value in manifest.items() if name not in left_out}
+
+
+def other(value: object) -> object:
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case str():
+            return f"{value}1"
+        case _:
+            return {"changed": "by hand"}
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_what_the_api_server_fills_in_is_no_drift(name: str) -> None:
+    assert not content_drifts(sent(name), live(answer(name)))
+
+
+@pytest.mark.parametrize("name", [name for name in SENT if name != "ServiceAccount"])
+def test_every_changed_value_is_drift(name: str) -> None:
+    whole = answer(name)
+    places = [path for path in leaves(content(whole)) if not set(_ALLOTTED) & set(path)]
+    assert places
+    for path in places:
+        changed = copy.deepcopy(whole)
+        at(changed, path[:-1])[path[-1]] = other(at(whole, path))
+        assert content_drifts(sent(name), live(changed)), path
+
+
+@pytest.mark.parametrize("name", [name for name in SENT if name != "ServiceAccount"])
+def test_every_value_of_ours_that_is_gone_is_drift(name: str) -> None:
+    whole, ours = answer(name), content(sent(name))
+    for path in leaves(ours):
+        if at(ours, path) in ("", [], {}) or (path[-1], at(ours, path)) in (("hostPID", False), ("readOnly", False)):
+            continue  # as good as nothing
+        changed = copy.deepcopy(whole)
+        del at(changed, path[:-1])[path[-1]]
+        assert content_drifts(sent(name), live(changed)), path
+
+
+@given(
+    name=st.sampled_from([name for name in SENT if "DaemonSet" in name]),
+    where=st.randoms(use_true_random=False),
+    key=st.one_of(
+        st.sampled_from(
+            [
+                "restartPolicy",
+                "hostPort",
+                "nodeName",
+                "command",
+                "type",
+                "protocol",
+                "scheme",
+                "apiVersion",
+                "defaultMode",
+            ]
+        ),
+        st.text(min_size=1),
+    ),
+    value=st.one_of(
+        st.sampled_from(["Always", "TCP", "HTTP", "v1", "File", "RollingUpdate", 1, 10, 30, 420]),
+        st.text(min_size=1),
+        st.integers(),
+        st.just(True),
+        st.dictionaries(st.text(), st.integers(), min_size=1),
+    ),
+)
+def test_every_added_field_of_a_daemonset_is_drift(name: str, where: Any, key: str, value: object) -> None:
+    changed = answer(name)
+    place = at(changed["spec"], where.choice(list(mappings(changed["spec"]))))
+    if key in place:
+        return
+    place[key] = value
+    assert content_drifts(sent(name), live(changed))
+
+
+@pytest.mark.parametrize(
+    ("path", "addition"),
+    [
+        ((*_MAIN, "env"), {"name": "LD_PRELOAD", "value": "/evil.so"}),
+        ((*_POD, "containers"), {"name": "miner", "image": "evil.example/miner:1"}),
+        ((*_POD, "volumes"), {"name": "more", "emptyDir": {}}),
+        ((*_MAIN, "volumeMounts"), {"name": "empty", "mountPath": "/more"}),
+    ],
+)
+def test_every_added_element_is_drift(path: Path, addition: Manifest) -> None:
+    changed = answer(RICH)
+    at(changed, path).append(addition)
+    assert content_drifts(sent(RICH), live(changed))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "drifts"),
+    [
+        ((*_FIRST, "restartPolicy"), "Always", True),  # a default of pods, but it makes a sidecar of an init container
+        ((*_MAIN, "ports", 0, "hostPort"), 9400, True),
+        ((*_POD, "automountServiceAccountToken"), None, True),  # off is not the same as nothing said
+        ((*_POD, "automountServiceAccountToken"), True, True),
+        ((*_POD, "hostNetwork"), False, False),
+        ((*_POD, "hostNetwork"), True, True),
+        ((*_POD, "tolerations"), [], False),
+        ((*_POD, "tolerations"), [{"operator": "Exists"}], True),
+        ((*_POD, "nodeSelector"), None, True),
+        ((*_POD, "securityContext"), {"runAsUser": 1}, True),
+        (("spec", "template", "metadata", "creationTimestamp"), None, False),
+        (("spec", "minReadySeconds"), 5, True),
+    ],
+)
+def test_places_matter(path: Path, value: object, drifts: bool) -> None:
+    changed = answer(RICH)
+    at(changed, path[:-1])[path[-1]] = value
+    assert content_drifts(sent(RICH), live(changed)) is drifts
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "same"),
+    [
+        ("0.5", "500m", True),
+        ("1", 1, True),
+        (1, "1000m", True),
+        ("1Gi", "1024Mi", True),
+        ("1G", "1Gi", False),
+        ("1k", "1000", True),
+        ("1e3", "1k", True),
+        ("100u", "0.1m", True),
+        ("500m", "501m", False),
+        ("nonsense", "nonsense", True),
+        ("nonsense", "1", False),
+    ],
+)
+def test_quantities_are_compared_as_numbers(ours: int | str, theirs: int | str, same: bool) -> None:
+    wanted, there = sent(RICH), answer(RICH)
+    at(wanted, _MAIN)["resources"] = {"limits": {"cpu": ours}}
+    at(there, _MAIN)["resources"] = {"limits": {"cpu": theirs}}
+    assert content_drifts(wanted, live(there)) is not same
+
+
+@pytest.mark.parametrize("held", [{"cpu": "1", "memory": "1Gi"}, {}, None])
+def test_a_quantity_too_many_or_too_few_is_drift(held: dict[str, str] | None) -> None:
+    wanted, there = sent(RICH), answer(RICH)
+    at(wanted, _MAIN)["resources"] = {"limits": {"cpu": "1"}}
+    at(there, _MAIN)["resources"] = {"limits": held}
+    assert content_drifts(wanted, live(there))
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("Service", ("spec", "ports", 0, "nodePort"), 30000),
+        ("Service", ("spec", "externalIPs"), ["192.0.2.1"]),
+        ("ConfigMap", ("binaryData",), {"a": "AAAA"}),
+        ("ConfigMap", ("immutable",), True),
+        ("RuntimeClass", ("overhead",), {"podFixed": {"cpu": "1"}}),
+        ("RoleBinding", ("subjects", 0, "namespace"), "kube-system"),
+    ],
+)
+def test_additions_to_other_kinds_are_drift(name: str, path: Path, value: object) -> None:
+    changed = answer(name)
+    at(changed, path[:-1])[path[-1]] = value
+    assert content_drifts(sent(name), live(changed))
+
+
+def test_what_others_keep_in_a_service_account_is_theirs() -> None:
+    changed = answer("ServiceAccount") | {"imagePullSecrets": [{"name": "theirs"}]}
+    assert not content_drifts(sent("ServiceAccount"), live(changed))
+
+
+OWNER = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "p", "uid": "1", "controller": True}
+
+
+def _unlabel(metadata: Manifest) -> None:
+    del metadata["labels"]["app"]
+
+
+def _relabel(metadata: Manifest) -> None:
+    metadata["labels"]["app"] = "another"
+
+
+def _annotate(metadata: Manifest) -> None:
+    metadata["annotations"]["ours"] = "another"
+
+
+def _disown(metadata: Manifest) -> None:
+    metadata["ownerReferences"] = []
+
+
+def _steal(metadata: Manifest) -> None:
+    metadata["ownerReferences"] = [{**OWNER, "uid": "2"}]
+
+
+def _add(metadata: Manifest) -> None:
+    metadata["labels"]["theirs"] = metadata["annotations"]["theirs"] = "yes"
+
+
+@pytest.mark.parametrize(
+    ("change", "drifts"),
+    [(_unlabel, True), (_relabel, True), (_annotate, True), (_disown, True), (_steal, True), (_add, False)],
+)
+def test_of_metadata_only_what_is_ours_counts(change: Callable[[Manifest], None], drifts: bool) -> None:
+    wanted = sent("ConfigMap")
+    wanted["metadata"] |= {"annotations": {"ours": "yes"}, "ownerReferences": [OWNER]}
+    there = answer("ConfigMap")
+    there["metadata"] |= copy.deepcopy(wanted["metadata"])
+    assert not metadata_drifts(wanted, live(there))
+    change(there["metadata"])
+    assert metadata_drifts(wanted, live(there)) is drifts

@@ -1,0 +1,221 @@
+"""When a DaemonSet counts as ready, where it is expected, and what is told of each node on which it does not work."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED
+from gpu_control_plane.operator.stack.readiness import Standing, Toleration, nodes_for, standing, trouble_of
+from gpu_control_plane.operator.stack.standings import tolerations_of
+from gpu_control_plane.operator.views import DaemonSet, OperandPod
+
+ALL_GOOD = {
+    "observedGeneration": 2,
+    "desiredNumberScheduled": 3,
+    "updatedNumberScheduled": 3,
+    "numberAvailable": 3,
+}
+NODES = ("a", "b", "c")
+
+
+def daemonset(**numbers: int) -> DaemonSet:
+    return msgspec.convert({"metadata": {"name": "x", "generation": 2}, "status": {**ALL_GOOD, **numbers}}, DaemonSet)
+
+
+def pod(status: Mapping[str, Any], **metadata: Any) -> OperandPod:
+    return msgspec.convert({"metadata": {"name": "x-1", **metadata}, "status": status}, OperandPod)
+
+
+def stands(daemonset: DaemonSet, *expected: str, unready: Mapping[str, OperandPod | None] | None = None) -> Standing:
+    return standing(daemonset, expected, lambda: unready or {})
+
+
+def node(name: str = "a", *taints: tuple[str, str], labels: Mapping[str, str] | None = None) -> Node:
+    held = [{"key": key, "effect": effect} for key, effect in taints]
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": dict({"gpu": "yes"} if labels is None else labels)},
+            "spec": {"taints": held},
+        },
+        Node,
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected", "ready", "word"),
+    [
+        ({}, NODES, True, ""),
+        ({}, (), True, ""),
+        ({"observedGeneration": 1}, NODES, False, "latest change"),
+        ({"observedGeneration": 0, "desiredNumberScheduled": 0}, NODES, False, "latest change"),
+        # A fresh DaemonSet has the numbers of one that is wanted nowhere.
+        (dict.fromkeys(("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable"), 0), NODES, False, "3"),
+        (dict.fromkeys(("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable"), 0), (), True, ""),
+        (dict.fromkeys(("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable"), 2), NODES, False, "1"),
+        ({"numberAvailable": 2}, NODES, False, "2 of 3"),
+        ({"updatedNumberScheduled": 1}, NODES, False, "2 pods are of an older version"),
+        # A node has just gone, and nobody has counted anew.
+        ({}, NODES[:2], True, ""),
+    ],
+)
+def test_when_a_daemonset_is_ready(numbers: dict[str, int], expected: tuple[str, ...], ready: bool, word: str) -> None:
+    found = stands(daemonset(**numbers), *expected)
+    assert found.ready is ready
+    assert word in found.message
+    assert bool(found.message) is not ready
+
+
+def test_the_pods_are_not_looked_at_while_the_numbers_are_good() -> None:
+    def never() -> dict[str, OperandPod | None]:
+        raise AssertionError
+
+    assert standing(daemonset(), NODES, never).ready
+
+
+def test_no_more_nodes_are_desired_than_are_told() -> None:
+    names = [f"n{number:03}" for number in range(100)]
+    found = stands(daemonset(desiredNumberScheduled=100), *names, unready=dict.fromkeys(names))
+    assert (found.desired, found.available) == (100, 3)
+    assert [trouble.node for trouble in found.troubles] == names[:MAX_NODES_NAMED]
+
+
+def _waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"name": "main", "ready": False, "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+_RUNNING = {"name": "main", "ready": True, "state": {}}
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "reason", "words"),
+    [
+        (
+            {"containerStatuses": [_waiting("ImagePullBackOff", "no such image: x")]},
+            {},
+            "ImagePullBackOff",
+            "main: no such image: x",
+        ),
+        (
+            {
+                "initContainerStatuses": [_waiting("CrashLoopBackOff")],
+                "containerStatuses": [_waiting("PodInitializing")],
+            },
+            {},
+            "CrashLoopBackOff",
+            "main",
+        ),
+        (
+            {
+                "containerStatuses": [
+                    {"name": "main", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+                ]
+            },
+            {},
+            "OOMKilled",
+            "main",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/3 nodes are available: 1 Insufficient cpu.",
+                    }
+                ],
+            },
+            {},
+            "Unschedulable",
+            "Insufficient cpu",
+        ),
+        ({"containerStatuses": [_RUNNING]}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "Terminating", "replaced"),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. And so on"},
+            {},
+            "Evicted",
+            "low on resource: memory",
+        ),
+        ({"phase": "Failed"}, {}, "PodFailed", "failed"),
+        (
+            {"initContainerStatuses": [{"name": "driver-validation", "ready": False}]},
+            {},
+            "NotReady",
+            "driver-validation has not finished",
+        ),
+        ({"phase": "Running", "containerStatuses": [{"name": "main"}]}, {}, "NotReady", "not all of its containers"),
+    ],
+)
+def test_why_a_pod_does_not_work(status: dict[str, Any], metadata: dict[str, Any], reason: str, words: str) -> None:
+    found = trouble_of("a", pod(status, **metadata))
+    assert (found.node, found.reason) == ("a", reason)
+    assert words in found.message
+    assert "x-1" in found.message
+
+
+def test_a_node_without_a_pod_is_told_so() -> None:
+    found = trouble_of("a", None)
+    assert (found.node, found.reason) == ("a", "PodMissing")
+
+
+def test_what_is_told_fits_into_a_status() -> None:
+    found = trouble_of("a", pod({"containerStatuses": [_waiting("ErrImagePull", "x" * 5000)]}))
+    assert len(found.message) <= 1024
+    assert len(found.reason) <= 64
+
+
+@pytest.mark.parametrize(
+    ("spec", "taints", "comes"),
+    [
+        ({}, [], True),
+        ({}, [("nvidia.com/gpu", "NoSchedule")], False),
+        ({}, [("nvidia.com/gpu", "PreferNoSchedule")], True),
+        ({"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}, [("nvidia.com/gpu", "NoSchedule")], True),
+        (
+            {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoExecute"}]},
+            [("nvidia.com/gpu", "NoSchedule")],
+            False,
+        ),
+        ({"tolerations": [{"key": "a", "operator": "Exists"}]}, [("a", "NoSchedule"), ("b", "NoSchedule")], False),
+        ({"tolerations": [{"operator": "Exists"}]}, [("a", "NoSchedule"), ("b", "NoExecute")], True),
+        ({"tolerations": [{"key": "a", "value": "no"}]}, [("a", "NoSchedule")], False),
+        # What Kubernetes itself adds to pods of DaemonSets.
+        ({}, [("node.kubernetes.io/unschedulable", "NoSchedule")], True),
+        ({}, [("node.kubernetes.io/disk-pressure", "NoSchedule")], True),
+        ({}, [("node.kubernetes.io/not-ready", "NoExecute")], True),
+        ({}, [("node.kubernetes.io/not-ready", "NoSchedule")], False),
+        ({}, [("node.kubernetes.io/out-of-service", "NoExecute")], False),
+        ({}, [("node.kubernetes.io/network-unavailable", "NoSchedule")], False),
+        ({"hostNetwork": True}, [("node.kubernetes.io/network-unavailable", "NoSchedule")], True),
+    ],
+)
+def test_to_which_nodes_pods_come(spec: dict[str, Any], taints: list[tuple[str, str]], comes: bool) -> None:
+    found = nodes_for({"gpu": "yes"}, tolerations_of(spec), [node("a", *taints)])
+    assert found == (["a"] if comes else [])
+
+
+def test_pods_come_only_to_nodes_with_all_the_labels() -> None:
+    nodes = [node("a", labels={"gpu": "yes", "os": "x"}), node("b", labels={"gpu": "yes"}), node("c", labels={})]
+    assert nodes_for({"gpu": "yes"}, (), nodes) == ["a", "b"]
+    assert nodes_for({"gpu": "yes", "os": "x"}, (), nodes) == ["a"]
+
+
+def test_a_toleration_with_a_value_bears_only_that_value() -> None:
+    taint = msgspec.convert(
+        {"spec": {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}}, Node
+    ).spec.taints
+    assert Toleration(key="a", value="b").bears(taint[0])
+    assert not Toleration(key="a", value="c").bears(taint[0])
+
+
+def test_a_pod_that_waits_for_the_scheduler_is_known_by_the_node_it_is_made_for() -> None:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-7"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    made = msgspec.convert({"spec": {"affinity": affinity}}, OperandPod)
+    assert made.spec.meant_for == "gpu-7"
+    assert msgspec.convert({"spec": {"affinity": affinity, "nodeName": "b"}}, OperandPod).spec.meant_for == "b"
+    assert OperandPod().spec.meant_for == ""

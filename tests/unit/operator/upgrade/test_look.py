@@ -1,0 +1,145 @@
+"""How the picture of a node is put together from what the API server holds."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from fault_proxy import plain_config
+from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.kube import Runtime
+from gpu_control_plane.operator.upgrade.evict import Evictions
+from gpu_control_plane.operator.upgrade.look import Look, agent_of
+from gpu_control_plane.operator.upgrade.view import DriverPod, NodeView
+from gpu_control_plane.operator.views import ControllerRevision, DaemonSet, Pod
+
+HERE = "gpu"
+OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "driver", "uid": "ds", "controller": True}
+LABELS = {"app": "nvidia-driver-daemonset", "controller-revision-hash": "new"}
+AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+def driver(labels: Mapping[str, str], *owners: Mapping[str, Any], **status: Any) -> Pod:
+    env = [{"name": "DRIVER_CONFIG_DIGEST", "value": "abc"}]
+    body = {
+        "metadata": {
+            "name": "driver-x",
+            "namespace": HERE,
+            "uid": "pod",
+            "labels": labels,
+            "ownerReferences": owners,
+            "creationTimestamp": AT,
+        },
+        "spec": {
+            "nodeName": "worker",
+            "containers": [{"name": "c", "image": "example.com/driver:580.95.05-ubuntu24.04", "env": env}],
+        },
+        "status": {"phase": "Running", "containerStatuses": [{"name": "c", "ready": True}], **status},
+    }
+    return msgspec.convert(body, Pod)
+
+
+def revision(number: int, word: str) -> ControllerRevision:
+    meta = {
+        "name": f"driver-{number}",
+        "namespace": HERE,
+        "labels": {"controller-revision-hash": word},
+        "ownerReferences": [OWNER],
+    }
+    return msgspec.convert({"metadata": meta, "revision": number}, ControllerRevision)
+
+
+def daemonset(digest: str) -> DaemonSet:
+    container = {"name": "c", "env": [{"name": "DRIVER_CONFIG_DIGEST", "value": digest}]}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    return msgspec.convert({"metadata": {"name": "driver", "namespace": HERE, "uid": "ds"}, "spec": spec}, DaemonSet)
+
+
+async def seen(*things: Pod | ControllerRevision | DaemonSet) -> NodeView:
+    """The node `worker` as it looks when these exist. A pod is held by each cache whose selector it matches."""
+    runtime = Runtime("test", config=plain_config("http://127.0.0.1:1"), elect=False, status_port=None)
+    look = Look(runtime, HERE)
+    for thing in things:
+        match thing:
+            case Pod():
+                look.pods[0]._store.put(thing)
+                look.pods[1]._store.put(thing)
+            case ControllerRevision():
+                look.revisions._store.put(thing)
+            case DaemonSet():
+                look.daemonsets._store.put(thing)
+    return look.view(msgspec.convert({"metadata": {"name": "worker"}}, Node), Evictions(runtime.client, lambda: 0.0))
+
+
+async def only(*things: Pod | ControllerRevision | DaemonSet) -> DriverPod:
+    (pod,) = (await seen(*things)).drivers
+    return pod
+
+
+async def test_a_driver_pod_is_told_once_with_what_its_image_and_environment_say() -> None:
+    pod = await only(driver(LABELS, OWNER), daemonset("abc"), revision(1, "new"))
+    assert pod == DriverPod(
+        name="driver-x",
+        uid="pod",
+        digest="abc",
+        wanted_digest="abc",
+        version="580.95.05",
+        created=AT.timestamp(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "revisions", "current"),
+    [
+        ("new", (revision(1, "old"), revision(2, "new")), True),
+        ("old", (revision(1, "old"), revision(2, "new")), False),
+        ("old", (revision(3, "old"), revision(2, "new")), True),
+        ("old", (), True),
+    ],
+    ids=["newest", "older", "rolled back", "no revision is known yet"],
+)
+async def test_a_pod_is_current_if_it_is_of_the_newest_revision(
+    word: str, revisions: tuple[ControllerRevision, ...], current: bool
+) -> None:
+    pod = await only(driver({**LABELS, "controller-revision-hash": word}, OWNER), *revisions)
+    assert pod.current is current
+
+
+async def test_a_pod_that_no_daemonset_owns_is_an_orphan() -> None:
+    assert (await only(driver(LABELS))).orphan
+    assert (await only(driver(LABELS, {**OWNER, "controller": False}))).orphan
+
+
+async def test_the_restarts_of_an_init_container_count_until_it_is_through() -> None:
+    init = [
+        {"name": "manager", "ready": False, "restartCount": 11, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    ]
+    pod = await only(driver(LABELS, OWNER, initContainerStatuses=init, containerStatuses=[{"name": "c"}]))
+    assert (pod.ready, pod.restarts, pod.trouble) == (False, 11, "manager: CrashLoopBackOff")
+    init[0] |= {"ready": True, "state": {}}
+    assert (await only(driver(LABELS, OWNER, initContainerStatuses=init))).restarts == 0
+
+
+async def test_validators_are_told_apart_from_drivers() -> None:
+    view = await seen(driver({"app": "nvidia-operator-validator"}, OWNER))
+    assert not view.drivers
+    assert [pod.ready for pod in view.validators] == [True]
+
+
+def test_an_agent_is_there_once_it_has_said_something() -> None:
+    silent = msgspec.convert({"metadata": {"name": "worker"}, "status": {"deviceCount": 8}}, GPUNodeState)
+    assert agent_of(silent, node_ready=True) is None
+    assert agent_of(None, node_ready=True) is None
+    steps = [
+        {"name": "driver", "result": "Passed", "at": AT},
+        {"name": "cuda", "result": "Failed", "message": "no kernel ran"},
+        {"name": "plugin", "result": "Skipped"},
+    ]
+    status = {"validation": {"driverVersion": "580.1", "steps": steps}, "quiesced": {"since": AT, "reason": "x"}}
+    agent = agent_of(msgspec.convert({"status": status}, GPUNodeState), node_ready=False)
+    assert agent is not None
+    assert (agent.alive, agent.quiesced, agent.checked_driver) == (False, True, "580.1")
+    assert (agent.passed, agent.failed) == ({"driver": AT.timestamp()}, {"cuda": "no kernel ran"})

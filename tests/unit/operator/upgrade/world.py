@@ -1,0 +1,343 @@
+"""A small model of a cluster whose drivers are upgraded: nodes as values with versions, and everybody else who acts.
+
+Writes are guarded by version as the API server guards them. The clock jumps; the kubelet, the DaemonSet controller,
+the validator and our agent do their part when its time has come. What must never happen is checked at every write.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
+from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
+from gpu_control_plane.kube.objects import Object, ObjectMeta
+from gpu_control_plane.operator.upgrade.actions import PAUSED
+from gpu_control_plane.operator.upgrade.pods import gpu_users
+from gpu_control_plane.operator.upgrade.slots import share
+from gpu_control_plane.operator.upgrade.view import Agent, DriverPod, NodeView, ValidatorPod
+from gpu_control_plane.operator.views import Pod
+from unit.operator.upgrade.nodes import NOW, gpu_pod
+
+BAD_TO_TOUCH = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.REQUIRED, UpgradeState.FAILED})
+NEVER = float("inf")
+
+
+class Conflict(Exception):
+    """The node has changed since."""
+
+
+class Habits(msgspec.Struct, frozen=True, kw_only=True):
+    """How a node behaves. Times are seconds; what takes for ever never happens."""
+
+    build: float = 90.0
+    """Until a new driver pod is ready."""
+    crashes: bool = False
+    grace: float = 20.0
+    """Until an evicted pod is gone."""
+    budget: float = 0.0
+    """From the first question on, evictions are refused for so long."""
+    check: float = 30.0
+    """Until the validator, or the agent's checks, are through."""
+    validator: bool = True
+    agent: bool = False
+    deaf: bool = False
+    """The agent does not let go."""
+    lost_at: UpgradeState | None = None
+    """In this state the machine goes, for ever."""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server knows of one node."""
+
+    name: str
+    version: int = 1
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    unschedulable: bool = False
+    ready: bool = True
+    driver: DriverPod | None = None
+    revision: int = 0
+    """Revision of its driver pod."""
+    validated: bool = True
+    quiesced: bool = False
+    checked_at: float = 0.0
+    pods: Mapping[str, Pod] = {}
+    habits: Habits = Habits()
+    refuses_until: float = 0.0
+
+    @property
+    def state(self) -> UpgradeState:
+        return UpgradeState(self.labels.get(NodeLabel.UPGRADE_STATE, ""))
+
+    @property
+    def as_object(self) -> Object:
+        return Object(metadata=ObjectMeta(name=self.name, resource_version=str(self.version)))
+
+    def view(self, revision: int, leaving: Iterable[str] = ()) -> NodeView:
+        asked = frozenset(leaving)
+        driver = self.driver
+        if driver is not None:
+            current, gone = self.revision == revision, driver.leaving or driver.uid in asked
+            driver = replace(driver, current=current, leaving=gone)
+        passed = {"driver": self.checked_at, "cuda": self.checked_at}
+        return NodeView(
+            name=self.name,
+            labels=self.labels,
+            annotations=self.annotations,
+            unschedulable=self.unschedulable,
+            ready=self.ready,
+            drivers=(driver,) if driver is not None else (),
+            validators=(ValidatorPod(name="validator", ready=self.validated),) if self.habits.validator else (),
+            agent=Agent(alive=self.ready, quiesced=self.quiesced, passed=passed) if self.habits.agent else None,
+            pods=tuple(self.pods.values()),
+            leaving=asked,
+        )
+
+
+class World:
+    """The truth, and those who act on it besides the operator."""
+
+    def __init__(self, policy: UpgradePolicy, machines: Iterable[tuple[str, Habits]], pods_each: int = 1) -> None:
+        self.policy = policy
+        self.clock = NOW
+        self.revision = 1
+        self.machines: dict[str, Machine] = {}
+        self.writes = 0
+        self.touched: set[str] = set()
+        """Nodes of which a pod was asked to leave, or the driver pod was deleted."""
+        self.ever_failed: set[str] = set()
+        self.most_out = 0
+        """The most nodes that were out of service when one more was taken out of it."""
+        self._versions = itertools.count(2)
+        self._pods = itertools.count(1)
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._accepted: list[tuple[str, str]] = []
+        self._views: dict[str, tuple[tuple[int, int], NodeView]] = {}
+        self._waits: dict[str, tuple[tuple[int, int, UpgradePolicy], float]] = {}
+        for name, habits in machines:
+            pods = [gpu_pod(f"train-{number}", node=name) for number in range(pods_each)]
+            self.machines[name] = Machine(
+                name=name,
+                driver=DriverPod(name=f"driver-{name}", uid=f"{name}-0", created=NOW),
+                revision=1,
+                pods={pod.metadata.uid: pod for pod in pods},
+                habits=habits,
+                checked_at=NOW,
+            )
+
+    # Deciding is pure: the same picture gives the same answer, until its time has come. That saves most of the work.
+
+    def view(self, machine: Machine) -> NodeView:
+        key = (machine.version, self.revision)
+        held = self._views.get(machine.name)
+        if held is None or held[0] != key:
+            held = self._views[machine.name] = (key, machine.view(self.revision))
+        return held[1]
+
+    def waits(self, machine: Machine) -> float | None:
+        """Until when such a node is known to wait."""
+        key, until = self._waits.get(machine.name, ((0, 0, self.policy), 0.0))
+        return until if key == (machine.version, self.revision, self.policy) and self.clock < until else None
+
+    def remember_wait(self, machine: Machine, until: float) -> None:
+        self._waits[machine.name] = (machine.version, self.revision, self.policy), until
+
+    # What the operator may do.
+
+    def patch(self, name: str, body: Mapping[str, Any], version: int) -> Machine:
+        machine = self.machines[name]
+        if machine.version != version:
+            raise Conflict(name)
+        self.writes += 1
+        metadata = body.get("metadata", {})
+        written = replace(
+            machine,
+            labels=_merged(machine.labels, metadata.get("labels", {})),
+            annotations=_merged(machine.annotations, metadata.get("annotations", {})),
+            unschedulable=bool(body.get("spec", {}).get("unschedulable", machine.unschedulable)),
+        )
+        self._check_turn(machine, written)
+        if written.state is UpgradeState.FAILED:
+            self.ever_failed.add(name)
+        self._put(written)
+        self._react(machine, written)
+        return self.machines[name]
+
+    def evict(self, name: str, uid: str) -> str | None:
+        """Why not, or None."""
+        machine = self.machines[name]
+        self.writes += 1
+        assert machine.state not in BAD_TO_TOUCH, f"a pod of {name} was touched in the state {machine.state!r}"
+        assert machine.unschedulable, f"pods leave {name} while others may come"
+        self.touched.add(name)
+        if machine.habits.budget and not machine.refuses_until:
+            machine = self._put(replace(machine, refuses_until=self.clock + machine.habits.budget))
+        if self.clock < machine.refuses_until:
+            return "it would violate the pod's disruption budget"
+        self._accepted.append((name, uid))
+        self.after(machine.habits.grace, lambda: self._pod_gone(name, uid))
+        return None
+
+    def delete_driver(self, name: str, uid: str) -> None:
+        machine = self.machines[name]
+        self.writes += 1
+        assert machine.state is UpgradeState.POD_RESTART_REQUIRED, (
+            f"the driver of {name} was deleted in {machine.state!r}"
+        )
+        self.touched.add(name)
+        driver = machine.driver
+        if driver is None or driver.uid != uid or driver.leaving:
+            return
+        assert driver.only_restarts or not gpu_users(machine.pods.values(), frozenset()), (
+            f"a pod of {name} uses the driver"
+        )
+        self._check_agent(machine)
+        self._put(replace(machine, driver=replace(driver, leaving=True, ready=False), validated=False))
+        self.after(5.0, lambda: self._driver_gone(name, uid))
+
+    # What others do.
+
+    def after(self, seconds: float, happening: Callable[[], None]) -> None:
+        if seconds < NEVER:
+            heapq.heappush(self._agenda, (self.clock + seconds, next(self._order), happening))
+
+    @property
+    def next_happening(self) -> float:
+        return self._agenda[0][0] if self._agenda else NEVER
+
+    def advance(self, moment: float) -> None:
+        while self._agenda and self._agenda[0][0] <= moment:
+            due, _, happening = heapq.heappop(self._agenda)
+            self.clock = max(self.clock, due)
+            happening()
+        self.clock = max(self.clock, moment)
+
+    def change(self, name: str, **fields: object) -> None:
+        """Something happens to the node without the operator."""
+        self._put(replace(self.machines[name], **fields))
+
+    def label(self, name: str, key: str, value: str | None) -> None:
+        self.change(name, labels=_merged(self.machines[name].labels, {key: value}))
+
+    def annotate(self, name: str, key: str, value: str | None) -> None:
+        self.change(name, annotations=_merged(self.machines[name].annotations, {key: value}))
+
+    def come_back(self, name: str, habits: Habits) -> None:
+        """A machine that was lost, or behaved badly, goes on where it stopped."""
+        self.change(name, ready=True, habits=habits, refuses_until=0.0)
+        for node, uid in self._accepted:
+            if node == name:
+                self.after(habits.grace, lambda uid=uid: self._pod_gone(name, uid))  # type: ignore[misc]
+        driver = self.machines[name].driver
+        if driver is None:
+            self.after(1.0, lambda: self._driver_made(name, f"{name}-{next(self._pods)}"))
+        elif driver.leaving:
+            self.after(5.0, lambda: self._driver_gone(name, driver.uid))
+        elif not driver.ready:
+            self.change(name, driver=replace(driver, restarts=0))
+            self.after(habits.build, lambda: self._driver_ready(name, driver.uid))
+        self.after(3.0, lambda: self._agent_answers(name))
+        self.after(habits.check, lambda: self._checked(name))
+
+    def publish_driver(self) -> None:
+        """The DaemonSet has another template."""
+        self.revision += 1
+        for machine in self.machines.values():
+            self._put(machine)
+
+    # How things come about.
+
+    def _put(self, machine: Machine) -> Machine:
+        held = self.machines[machine.name] = replace(machine, version=next(self._versions))
+        return held
+
+    def _react(self, before: Machine, after: Machine) -> None:
+        name, habits = after.name, after.habits
+        if habits.lost_at is not None and after.state is habits.lost_at:
+            self.change(name, ready=False)
+            return
+        paused = after.labels.get(NodeLabel.AGENT) == PAUSED
+        if paused != (before.labels.get(NodeLabel.AGENT) == PAUSED) and habits.agent and not habits.deaf:
+            self.after(3.0, lambda: self._agent_answers(name))
+
+    def _agent_answers(self, name: str) -> None:
+        machine = self.machines[name]
+        paused = machine.labels.get(NodeLabel.AGENT) == PAUSED
+        if machine.ready and machine.quiesced != paused:
+            self._put(replace(machine, quiesced=paused))
+            if not paused:
+                self.after(machine.habits.check, lambda: self._checked(name))
+
+    def _checked(self, name: str) -> None:
+        machine = self.machines[name]
+        if machine.ready and machine.driver is not None and machine.driver.ready:
+            self._put(replace(machine, checked_at=self.clock, validated=machine.habits.check < NEVER))
+
+    def _pod_gone(self, name: str, uid: str) -> None:
+        machine = self.machines[name]
+        if machine.ready:
+            self._put(replace(machine, pods={key: pod for key, pod in machine.pods.items() if key != uid}))
+
+    def _driver_gone(self, name: str, uid: str) -> None:
+        machine = self.machines[name]
+        if not machine.ready or machine.driver is None or machine.driver.uid != uid:
+            return
+        fresh = f"{name}-{next(self._pods)}"
+        self._put(replace(machine, driver=None))
+        self.after(1.0, lambda: self._driver_made(name, fresh))
+
+    def _driver_made(self, name: str, uid: str) -> None:
+        machine = self.machines[name]
+        if not machine.ready or machine.driver is not None:
+            return
+        pod = DriverPod(
+            name=f"driver-{name}",
+            uid=uid,
+            ready=False,
+            created=self.clock,
+            restarts=11 if machine.habits.crashes else 0,
+        )
+        self._put(replace(machine, driver=pod, revision=self.revision))
+        if not machine.habits.crashes:
+            self.after(machine.habits.build, lambda: self._driver_ready(name, uid))
+
+    def _driver_ready(self, name: str, uid: str) -> None:
+        machine = self.machines[name]
+        if machine.ready and machine.driver is not None and machine.driver.uid == uid and not machine.driver.leaving:
+            self._put(replace(machine, driver=replace(machine.driver, ready=True)))
+            self.after(machine.habits.check, lambda: self._checked(name))
+
+    # What must never happen.
+
+    def holding(self) -> int:
+        return sum(self.view(machine).holds_turn for machine in self.machines.values())
+
+    def _check_turn(self, before: Machine, after: Machine) -> None:
+        was, now = before.view(self.revision), after.view(self.revision)
+        if was.holds_turn or not now.holds_turn:
+            return
+        assert not was.skipped, f"{after.name} is to be left alone"
+        others = [machine for machine in self.machines.values() if machine.name != after.name]
+        busy = sum(self.view(machine).holds_turn for machine in others) + 1
+        parallel = self.policy.max_parallel_upgrades
+        assert not parallel or busy <= parallel, f"{busy} nodes under way, {parallel} allowed"
+        most = share(len(self.machines), self.policy.max_unavailable)
+        if not was.unavailable and most < len(self.machines):
+            out = sum(self.view(machine).unavailable for machine in others) + 1
+            self.most_out = max(self.most_out, out)
+            assert out <= most, f"{out} nodes out of service, {most} allowed"
+
+    def _check_agent(self, machine: Machine) -> None:
+        waited = self.clock - float(machine.annotations[NodeAnnotation.STEP_SINCE])
+        free = not machine.habits.agent or machine.quiesced or not machine.ready
+        assert free or waited >= 59, f"the agent of {machine.name} held the driver"
+
+
+def _merged(held: Mapping[str, str], news: Mapping[str, str | None]) -> dict[str, str]:
+    merged: dict[str, str | None] = {**held, **{str(key): value for key, value in news.items()}}
+    return {key: value for key, value in merged.items() if value is not None}
