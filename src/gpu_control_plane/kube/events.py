@@ -126,6 +126,9 @@ class EventRecorder:
             return
         else:
             self._series[happening] = _Series(first=now, last=now)
+            if kind is EventType.WARNING:
+                # Events expire within hours; the log tells the same, in the same words.
+                _log.warning("told", reason=str(reason), about=f"{about.resource.kind}/{about.key}", note=note)
         self._changed.set()
 
     async def run(self) -> None:

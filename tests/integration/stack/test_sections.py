@@ -7,7 +7,7 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube.errors import Invalid
 from gpu_control_plane.operator.stack.live import EVERYWHERE, LiveServiceAccount
 from gpu_control_plane.operator.stack.namespace import LABELS
-from integration.stack.scenarios import EXPORTER, stock
+from integration.stack.scenarios import DRIVER, EXPORTER, SIX_EIGHT, stock
 from integration.stack.theatre import NAMESPACE, Namespace, Theatre, gpu_node
 from waiting import until_async
 
@@ -36,6 +36,17 @@ async def test_switching_a_section_off_and_on_touches_nothing_else(theatre: Thea
     assert after.keys() == before.keys()
     assert {name: held for name, held in after.items() if name not in its}.items() <= before.items()
     assert not await theatre.events(StackEvent.DRIFT_REPAIRED)
+
+
+async def test_a_driver_that_is_to_come_precompiled_takes_the_place_of_the_one_before(theatre: Theatre) -> None:
+    await theatre.nodes(gpu_node("pre-0"))
+    await theatre.policy(stock())
+    await theatre.state("ready")
+    await theatre.patch_policy({"driver": {"usePrecompiled": True, "version": "595"}})
+    await theatre.state("ready")
+    drivers = [name for name in await theatre.daemonsets() if name.startswith(DRIVER)]
+    assert drivers == [f"{DRIVER}-{SIX_EIGHT}-ubuntu24.04"]
+    assert (await theatre.pod_of(drivers[0])).spec.node_name == "pre-0"
 
 
 async def test_unknown_fields_are_kept_and_named(theatre: Theatre) -> None:

@@ -25,8 +25,10 @@ from gpu_control_plane.api.nvidia.names import GROUP
 from gpu_control_plane.api.nvidia.status import StackStatus
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
 from gpu_control_plane.kube.crd import Column, Definition
-from gpu_control_plane.kube.fields import OpenEnum, about
+from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Object, Resource
+
+_NRI: Final = "has(self.cdi) && has(self.cdi.nriPluginEnabled) && self.cdi.nriPluginEnabled"
 
 
 class Workload(OpenEnum):
@@ -359,6 +361,17 @@ class HostPaths(Section, frozen=True, kw_only=True):
 
 class ClusterPolicySpec(Section, frozen=True, kw_only=True):
     """The software stack of all GPU nodes."""
+
+    cel: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"!({_NRI}) || !has(self.cdi.enabled) || self.cdi.enabled",
+            "cdi.nriPluginEnabled needs cdi.enabled: the NRI plugin hands out cards by CDI",
+        ),
+        Rule(
+            f"!({_NRI}) || !has(self.toolkit.enabled) || self.toolkit.enabled",
+            "cdi.nriPluginEnabled needs toolkit.enabled: the NRI plugin is a part of the toolkit",
+        ),
+    )
 
     operator: Annotated[OperatorSection, about("The operator itself.")]
     daemonsets: Annotated[DaemonSets, about("What all operands have in common.")]

@@ -1,0 +1,88 @@
+"""An alert: when it fires, what it tells people, and where else the product says the same.
+
+Each has a page in `docs/runbooks`, and either the reason of the Event that tells of the same thing or a sentence on
+why there is none. A test walks both, so that an alert, an Event and a page cannot drift apart.
+"""
+
+import enum
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpu_control_plane.kube.fields import OpenEnum
+
+RUNBOOKS: Final = "docs/runbooks"
+
+
+class Severity(enum.StrEnum):
+    """How soon somebody has to look."""
+
+    CRITICAL = "critical"
+    """Now: work is lost, or soon will be."""
+    WARNING = "warning"
+    """Today: something is out of service, and the rest goes on."""
+    INFO = "info"
+    """When there is time: nothing of ours is broken."""
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """The line of a log that tells of the same thing."""
+
+    module: str
+    """Which module writes it, such as `agent.node.watch`."""
+    event: str
+    """What it says."""
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule, with its ties to what the product writes elsewhere."""
+
+    name: str
+    expr: str
+    hold: str
+    """How long the expression has to be true, as Prometheus writes durations."""
+    severity: Severity
+    summary: str
+    description: str
+    """What it means and what to do first; the runbook has the rest."""
+    events: tuple[OpenEnum, ...] = ()
+    """Reasons of the Events that tell of the same thing."""
+    no_event: str = ""
+    """Why there is no Event, where there is none."""
+    log: LogLine | None = None
+
+    @property
+    def runbook(self) -> str:
+        return f"{RUNBOOKS}/{self.name}.md"
+
+    def rule(self) -> dict[str, Any]:
+        """As Prometheus reads it."""
+        return {
+            "alert": self.name,
+            "expr": self.expr,
+            "for": self.hold,
+            "labels": {"severity": self.severity.value},
+            "annotations": {
+                "summary": self.summary,
+                "description": self.description,
+                "runbook_url": self.runbook,
+            },
+        }
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Alerts on one subject; Prometheus judges them together."""
+
+    name: str
+    alerts: Sequence[Alert]
+
+
+def rules(groups: Sequence[Group]) -> dict[str, Any]:
+    """A file of rules."""
+    return {
+        "groups": [
+            {"name": f"gpu-control-plane.{group.name}", "rules": [alert.rule() for alert in group.alerts]}
+            for group in groups
+        ]
+    }

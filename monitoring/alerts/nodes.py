@@ -1,0 +1,102 @@
+"""Nodes: what keeps their cards from being handed out."""
+
+from typing import Final
+
+from monitoring.alert import Alert, Group, LogLine, Severity
+from monitoring.promql import WITHOUT_POOL
+
+from gpu_control_plane.api.names import EventReason, NodeCondition, Reason
+
+_CHECK_FAILED: Final = LogLine("agent.node.inspection", "a check failed")
+_SEE: Final = "kubectl describe gpunodestate {{ $labels.node }}"
+
+
+def _missing(condition: NodeCondition) -> str:
+    return f'max by (node) (gpu_bootstrap_condition{{condition="{condition}"}}) == 1'
+
+
+NODES: Final = Group(
+    "nodes",
+    (
+        Alert(
+            name="GPUDriverMissing",
+            expr=_missing(NodeCondition.DRIVER_MISSING),
+            hold="10m",
+            severity=Severity.WARNING,
+            summary="{{ $labels.node }} has cards and no working driver.",
+            description="None of the cards of {{ $labels.node }} can be used. The condition DriverMissing says whether "
+            f"there is no driver or it failed its check: {_SEE}",
+            events=(
+                EventReason.NOT_READY_FOR_POOLING,
+                Reason.DRIVER_NOT_FOUND,
+                Reason.VALIDATION_FAILED,
+                Reason.VALIDATOR_NOT_PASSED,
+            ),
+            log=_CHECK_FAILED,
+        ),
+        Alert(
+            name="GPUToolkitMissing",
+            expr=_missing(NodeCondition.TOOLKIT_MISSING),
+            hold="10m",
+            severity=Severity.WARNING,
+            summary="Containers on {{ $labels.node }} cannot be given a card.",
+            description="The driver of {{ $labels.node }} may work, but neither CDI nor a GPU runtime does. Usually "
+            f"CDI is off in the container runtime. {_SEE}",
+            events=(EventReason.NOT_READY_FOR_POOLING, Reason.TOOLKIT_NOT_FOUND, Reason.VALIDATION_FAILED),
+            log=_CHECK_FAILED,
+        ),
+        Alert(
+            name="GPUMonitoringMissing",
+            expr=_missing(NodeCondition.MONITORING_MISSING),
+            hold="30m",
+            severity=Severity.INFO,
+            summary="Nobody measures the cards of {{ $labels.node }}.",
+            description="The cards of {{ $labels.node }} work and are handed out, but alerts on heat, memory and error "
+            f"reports are blind there. {_SEE}",
+            events=(Reason.MONITORING_NOT_FOUND, Reason.MONITORING_NOT_READY),
+        ),
+        Alert(
+            name="GPUNodeDegraded",
+            expr=_missing(NodeCondition.DEGRADED),
+            hold="30m",
+            severity=Severity.WARNING,
+            summary="{{ $labels.node }} works, but not as it should.",
+            description="Something gets in the way on {{ $labels.node }}: another device plugin, an agent that does "
+            f"not work, or two programs that do the same. The condition Degraded says which: {_SEE}",
+            events=(
+                EventReason.CONFLICTING_DEVICE_PLUGIN,
+                Reason.AGENT_NOT_READY,
+                Reason.DRIVER_RELEASED,
+                Reason.DUPLICATE_SOURCE,
+            ),
+        ),
+        Alert(
+            name="GPUInventoryIncomplete",
+            expr=f'max by (node) (gpu_inventory_condition{{condition="{NodeCondition.INVENTORY_COMPLETE}"}}) == 0',
+            hold="10m",
+            severity=Severity.WARNING,
+            summary="Not all cards of {{ $labels.node }} are known.",
+            description="What the PCI bus of {{ $labels.node }} shows and what the node reports do not agree, so none "
+            f"of its cards is handed out anew. The condition InventoryComplete says why: {_SEE}",
+            events=(
+                Reason.CARDS_MISSING,
+                Reason.BUS_DISAGREES,
+                Reason.CARDS_ELSEWHERE,
+                Reason.NO_DEVICES_DISCOVERED,
+                Reason.NODE_FEATURE_MISSING,
+                Reason.NODE_FEATURE_INVALID,
+                Reason.NODE_GONE,
+            ),
+        ),
+        Alert(
+            name="GPUNodeWithoutPool",
+            expr=WITHOUT_POOL,
+            hold="1h",
+            severity=Severity.INFO,
+            summary="{{ $labels.node }} is ready, and none of its cards is in a pool.",
+            description="The cards of {{ $labels.node }} are of use to nobody until somebody decides about them. "
+            "status.pools.pending says what each waits for: approve them, or make a pool that selects them.",
+            no_event="nothing has gone wrong: a person has not decided yet, and status.pools.pending says so",
+        ),
+    ),
+)

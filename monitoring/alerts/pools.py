@@ -1,0 +1,35 @@
+"""Pools: what users of cards notice first."""
+
+from typing import Final
+
+from monitoring.alert import Alert, Group, Severity
+from monitoring.promql import pool
+
+from gpu_control_plane.api.gpupool import PoolPhase
+from gpu_control_plane.api.names import EventReason
+
+POOLS: Final = Group(
+    "pools",
+    (
+        Alert(
+            name="GPUPoolCapacityLow",
+            expr=f"{pool('available')} / {pool('total')} < 0.1",
+            hold="15m",
+            severity=Severity.WARNING,
+            summary="Less than a tenth of the pool {{ $labels.pool }} is free.",
+            description="Of the pool {{ $labels.pool }} {{ $value | humanizePercentage }} is free. New pods may have "
+            "to wait; each is told what for. Approve more cards, or look for pods that hold cards and do not use them.",
+            events=(EventReason.WAITING_FOR_CARDS,),
+        ),
+        Alert(
+            name="GPUPoolMisconfigured",
+            expr=f'max by (pool) (gpupool_phase{{phase="{PoolPhase.MISCONFIGURED}"}}) == 1',
+            hold="5m",
+            severity=Severity.WARNING,
+            summary="The pool {{ $labels.pool }} cannot be carried out.",
+            description="Nobody is given cards of the pool {{ $labels.pool }}. Its condition Configured says why and "
+            "what to do: kubectl describe gpupool {{ $labels.pool }}",
+            events=(EventReason.POOL_PHASE_CHANGED,),
+        ),
+    ),
+)

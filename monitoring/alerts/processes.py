@@ -1,0 +1,92 @@
+"""Our own processes: what cannot report itself, because it is what reports."""
+
+from typing import Final
+
+from monitoring.alert import Alert, Group, LogLine, Severity
+from monitoring.promql import AGENT, CONTROLLER, LEASE, NAMESPACE
+
+_IN: Final = f'namespace="{NAMESPACE}"'
+_DEAD: Final = "who is not there writes no Events; the kubelet's and the Deployment's own Events say why"
+
+PROCESSES: Final = Group(
+    "processes",
+    (
+        Alert(
+            name="GPUControllerDown",
+            expr=f'absent(up{{job="{CONTROLLER}"}} == 1)',
+            hold="5m",
+            severity=Severity.CRITICAL,
+            summary="No controller of the GPU control plane answers.",
+            description="Pods that run keep their cards, and nodes offer what they were told to; but no card joins or "
+            f"leaves a pool, and no fault is noticed beyond its node. kubectl -n {NAMESPACE} get pods",
+            no_event=_DEAD,
+        ),
+        Alert(
+            name="GPUControllerNotLeading",
+            expr=f'max(kube_leading{{job="{CONTROLLER}", lease="{LEASE}"}}) == 0',
+            hold="5m",
+            severity=Severity.CRITICAL,
+            summary="Controllers of the GPU control plane run, and none leads.",
+            description="No replica holds the lease, so nothing is written. Either the API server does not take the "
+            f"lease or a right is missing: kubectl -n {NAMESPACE} get lease {LEASE} -o yaml",
+            no_event="a replica that does not lead may not write; the lease and the log say who holds it",
+            log=LogLine("kube.leader", "cannot take the lease"),
+        ),
+        Alert(
+            name="GPUControllerReplicasMissing",
+            expr=f'kube_deployment_status_replicas_available{{{_IN}, deployment="{CONTROLLER}"}} '
+            f'< kube_deployment_spec_replicas{{{_IN}, deployment="{CONTROLLER}"}}',
+            hold="15m",
+            severity=Severity.WARNING,
+            summary="Only {{ $value }} replicas of the GPU control plane are available.",
+            description="The next failure may leave nobody to lead. "
+            f"kubectl -n {NAMESPACE} describe deployment {CONTROLLER}",
+            no_event=_DEAD,
+        ),
+        Alert(
+            name="GPUReconcilesFail",
+            expr="sum by (controller) "
+            f'(increase(kube_reconciles_total{{job="{CONTROLLER}", result="failed"}}[30m])) > 3',
+            hold="15m",
+            severity=Severity.WARNING,
+            summary="The controller {{ $labels.controller }} keeps failing.",
+            description="{{ $labels.controller }} tries again and again what does not work. Its log says what and why: "
+            f"kubectl -n {NAMESPACE} logs deployment/{CONTROLLER} | grep 'reconcile failed'",
+            no_event="what fails may be the writing itself; the log tells it once, then at every doubling",
+            log=LogLine("kube.controller", "reconcile failed"),
+        ),
+        Alert(
+            name="GPUWebhookCertificateExpires",
+            expr='min by (certificate) (kube_certificate_expires_timestamp_seconds{certificate="serving"}) '
+            "- time() < 14 * 86400",
+            hold="1h",
+            severity=Severity.WARNING,
+            summary="The certificate of the webhooks is not renewed.",
+            description="It ought to be renewed 30 days before it expires, and has less than 14 left. When it expires, "
+            "mistakes in GPUPools are told later, by their conditions. The log says what is in the way: "
+            f"kubectl -n {NAMESPACE} logs deployment/{CONTROLLER} | grep certificates",
+            no_event="it is an affair of the process, not of any object; the log tells it",
+            log=LogLine("kube.certificate_secret", "certificates not in step"),
+        ),
+        Alert(
+            name="GPUAgentDown",
+            expr=f'up{{job="{AGENT}"}} == 0',
+            hold="10m",
+            severity=Severity.WARNING,
+            summary="The agent on {{ $labels.node }} does not answer.",
+            description="Pods on {{ $labels.node }} keep their cards, and no new pod is given one there. "
+            f"kubectl -n {NAMESPACE} get pods -o wide --field-selector spec.nodeName={{{{ $labels.node }}}}",
+            no_event=_DEAD,
+        ),
+        Alert(
+            name="GPUAgentPodsMissing",
+            expr=f'kube_daemonset_status_number_unavailable{{{_IN}, daemonset="{AGENT}"}} > 0',
+            hold="15m",
+            severity=Severity.WARNING,
+            summary="{{ $value }} GPU nodes have no working agent.",
+            description="Prometheus cannot ask an agent that was never started, so this comes from Kubernetes. "
+            f"kubectl -n {NAMESPACE} get pods -o wide -l app.kubernetes.io/component=agent",
+            no_event=_DEAD,
+        ),
+    ),
+)

@@ -1,0 +1,220 @@
+"""`gpu-inventory`: the whole fleet on one page, from how many cards there are to what keeps them from working."""
+
+from typing import Final
+
+from monitoring.grafana import Dashboard, Look, Panel, Query, Row, Unit, Variable
+from monitoring.promql import CONTROLLER, WITHOUT_POOL, led, pool
+
+_POOL: Final = 'pool=~"$pool"'
+
+
+def _count(title: str, expr: str, about: str, *, zero: bool = False, red_from: float | None = None) -> Panel:
+    return Panel(
+        title=title,
+        queries=(Query(expr, title, zero=zero),),
+        unit=Unit.COUNT,
+        look=Look.NUMBER,
+        width=4,
+        height=4,
+        about=about,
+        red_from=red_from,
+    )
+
+
+FLEET: Final = Row(
+    "Fleet",
+    (
+        _count("Cards", "sum(max by (vendor, product) (gpu_inventory_devices))", "Cards that have a GPUDevice."),
+        _count("GPU nodes", "sum(max by (reason) (gpu_inventory_nodes))", "Nodes that have a GPUNodeState."),
+        _count("Cards in use", f"sum({pool('used')})", "Cards of pools that pods have."),
+        _count("Cards free", f"sum({pool('available')})", "Cards of pools that a pod could have now."),
+        _count("Cards in no pool", f"max {led('gpu_device_unassigned_total')}", "Of use to nobody until approved."),
+        _count(
+            "Cards out of service",
+            "count(max by (node, device) (gpu_device_faulted))",
+            "Cards with a fault.",
+            zero=True,
+            red_from=1,
+        ),
+        Panel(
+            title="Cards by model",
+            queries=(Query("max by (vendor, product) (gpu_inventory_devices)", "{{product}}"),),
+            unit=Unit.COUNT,
+            look=Look.STACKED,
+        ),
+        Panel(
+            title="Nodes by inventory",
+            queries=(Query("max by (reason) (gpu_inventory_nodes)", "{{reason}}"),),
+            unit=Unit.COUNT,
+            look=Look.STACKED,
+            about="By the reason of the condition InventoryComplete.",
+        ),
+        Panel(
+            title="Nodes by readiness",
+            queries=(Query("max by (reason) (gpu_bootstrap_nodes)", "{{reason}}"),),
+            unit=Unit.COUNT,
+            look=Look.STACKED,
+            about="By the reason of the condition ReadyForPooling.",
+        ),
+    ),
+)
+
+POOLS: Final = Row(
+    "Pools",
+    (
+        Panel(
+            title="Cards in use, by pool",
+            queries=(Query(pool("used", _POOL), "{{pool}}"),),
+            unit=Unit.COUNT,
+            look=Look.STACKED,
+        ),
+        Panel(
+            title="Share in use, by pool",
+            queries=(Query(f"{pool('used', _POOL)} / {pool('total', _POOL)}", "{{pool}}"),),
+            unit=Unit.SHARE,
+            about="Of the cards of the pool, whether they work or not.",
+        ),
+        Panel(
+            title="Pools",
+            queries=tuple(
+                Query(pool(capacity, _POOL), title)
+                for capacity, title in (
+                    ("total", "Cards"),
+                    ("used", "In use"),
+                    ("reserved", "Reserved"),
+                    ("available", "Free"),
+                    ("faulted", "Faulted"),
+                )
+            ),
+            unit=Unit.COUNT,
+            look=Look.TABLE,
+        ),
+    ),
+)
+
+TROUBLES: Final = Row(
+    "What needs a person",
+    (
+        Panel(
+            title="Which cards are out of service",
+            queries=(Query("max by (node, device, reason) (gpu_device_faulted)", "Cards"),),
+            unit=Unit.COUNT,
+            look=Look.TABLE,
+        ),
+        Panel(
+            title="Nodes on which something is missing",
+            queries=(Query("max by (node, condition) (gpu_bootstrap_condition)", "Nodes"),),
+            unit=Unit.COUNT,
+            look=Look.TABLE,
+            about="Only conditions that are trouble: what is well has no series.",
+        ),
+        Panel(
+            title="Nodes not all of whose cards are known",
+            queries=(Query('max by (node) (gpu_inventory_condition{condition="InventoryComplete"}) == 0', "Complete"),),
+            unit=Unit.COUNT,
+            look=Look.TABLE,
+        ),
+        Panel(
+            title="Nodes without a pool",
+            queries=(Query(WITHOUT_POOL, "Nodes"),),
+            unit=Unit.COUNT,
+            look=Look.TABLE,
+        ),
+        Panel(
+            title="Pools by phase",
+            queries=(Query(f"max by (pool, phase) (gpupool_phase{{{_POOL}}})", "Pools"),),
+            unit=Unit.COUNT,
+            look=Look.TABLE,
+        ),
+        Panel(
+            title="Cards found, exchanged and removed",
+            queries=(Query("sum by (reason) (increase(gpu_inventory_changes_total[$__rate_interval]))", "{{reason}}"),),
+            unit=Unit.COUNT,
+        ),
+    ),
+)
+
+STACK: Final = Row(
+    "Software stack",
+    (
+        Panel(
+            title="Nodes of each operand",
+            queries=(
+                Query(
+                    "max by (state, what) " + led("gpu_operator_state_nodes"),
+                    "{{state}} {{what}}",
+                ),
+            ),
+            unit=Unit.COUNT,
+            about="Those it should run on, and those it runs on. Only with a ClusterPolicy.",
+        ),
+        Panel(
+            title="Operands that are not ready",
+            queries=(Query(f"max by (state) {led('gpu_operator_state_ready')} == 0", "Ready"),),
+            unit=Unit.COUNT,
+            look=Look.TABLE,
+        ),
+        Panel(
+            title="Driver upgrades",
+            queries=tuple(
+                Query(f"max {led(f'gpu_operator_nodes_upgrades_{name}')}", title)
+                for name, title in (
+                    ("pending", "waiting"),
+                    ("in_progress", "under way"),
+                    ("done", "done"),
+                    ("failed", "failed"),
+                )
+            ),
+            unit=Unit.COUNT,
+            look=Look.STACKED,
+            about="Nodes, by how far the upgrade of their driver has come.",
+        ),
+    ),
+)
+
+OURSELVES: Final = Row(
+    "The controllers themselves",
+    (
+        Panel(
+            title="Reconciles",
+            queries=(
+                Query(
+                    "sum by (controller, result) "
+                    f'(rate(kube_reconciles_total{{job="{CONTROLLER}"}}[$__rate_interval]))',
+                    "{{controller}} {{result}}",
+                ),
+            ),
+            unit=Unit.PER_SECOND,
+        ),
+        Panel(
+            title="Time in the queue, 99th percentile",
+            queries=(
+                Query(
+                    "histogram_quantile(0.99, sum by (controller, le) "
+                    f'(rate(kube_queue_seconds_bucket{{job="{CONTROLLER}"}}[$__rate_interval])))',
+                    "{{controller}}",
+                ),
+            ),
+            unit=Unit.SECONDS,
+        ),
+        Panel(
+            title="Requests to the API server",
+            queries=(
+                Query(
+                    f'sum by (verb, code) (rate(kube_api_requests_total{{job="{CONTROLLER}"}}[$__rate_interval]))',
+                    "{{verb}} {{code}}",
+                ),
+            ),
+            unit=Unit.PER_SECOND,
+        ),
+    ),
+)
+
+INVENTORY: Final = Dashboard(
+    name="gpu-inventory",
+    title="GPU / Inventory",
+    about="Cards, nodes and pools of the cluster, and what needs a person.",
+    rows=(FLEET, POOLS, TROUBLES, STACK, OURSELVES),
+    variables=(Variable("pool", "gpupool_capacity_total", "pool", "Pool"),),
+    links=("gpu-node", "gpu-workloads"),
+)

@@ -1,0 +1,68 @@
+"""Writes what comes from the code of this folder: rules and dashboards for the chart, pages on metrics and alerts.
+
+`--check` only says what is stale.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import yaml
+from monitoring.alert import rules
+from monitoring.alert_page import alert_page
+from monitoring.alerts.groups import GROUPS
+from monitoring.dashboards.all import DASHBOARDS
+from monitoring.reference import page
+
+HEADER: Final = "Generated from monitoring/, do not edit: make generate"
+ROOT: Final = Path(__file__).parents[1]
+CHART: Final = ROOT / "charts/gpu-control-plane/monitoring"
+RULES: Final = CHART / "rules.yaml"
+PAGES: Final = ROOT / "docs"
+
+
+def generated() -> dict[Path, str]:
+    """Every generated file and what it should hold."""
+    boards = {
+        CHART / "dashboards" / f"{board.name}.json": json.dumps(board.json(), indent=1, ensure_ascii=False) + "\n"
+        for board in DASHBOARDS
+    }
+    text = yaml.safe_dump(rules(GROUPS), sort_keys=False, allow_unicode=True, width=10_000)
+    pages = {PAGES / "metrics.md": page(HEADER), PAGES / "alerts.md": alert_page(GROUPS, HEADER)}
+    return {RULES: f"# {HEADER}\n{text}", **pages, **boards}
+
+
+def stale() -> list[Path]:
+    """Generated files that differ from what the code says, and leftovers of dashboards that are gone."""
+    files = generated()
+    differing = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    return differing + [path for path in sorted(CHART.rglob("*.*")) if path.is_file() and path not in files]
+
+
+def write() -> list[Path]:
+    """Bring every generated file up to date; returns those that changed."""
+    changed, files = stale(), generated()
+    for path in changed:
+        if path not in files:
+            path.unlink()
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[path])
+    return changed
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    if "--check" in arguments:
+        names = ", ".join(str(path.relative_to(ROOT)) for path in stale())
+        if names:
+            sys.stderr.write(f"Out of date with the code: {names}. Run `make generate` and commit the result.\n")
+        return 1 if names else 0
+    for path in write():
+        sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,233 @@
+"""Dashboards as Grafana reads them, made from a few plain parts: rows of panels, each with its queries and its unit.
+
+Only what our dashboards need is here. Positions are worked out from left to right, so that adding a panel moves the
+others and nobody counts columns.
+"""
+
+import enum
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+_COLUMNS: Final = 24
+_SCHEMA: Final = 39
+_SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+
+
+class Unit(enum.StrEnum):
+    """Units under the names that Grafana has for them."""
+
+    COUNT = "short"
+    PERCENT = "percent"
+    """0 to 100."""
+    SHARE = "percentunit"
+    """0 to 1."""
+    MEBIBYTES = "mbytes"
+    BYTES_PER_SECOND = "binBps"
+    CELSIUS = "celsius"
+    WATTS = "watt"
+    JOULES = "joule"
+    HERTZ = "hertz"
+    SECONDS = "s"
+    PER_SECOND = "cps"
+    CODE = "none"
+    """A number that is a name, such as an XID."""
+
+
+class Look(enum.StrEnum):
+    """How a panel shows its data."""
+
+    LINES = "timeseries"
+    STACKED = "stacked"
+    NUMBER = "stat"
+    TABLE = "table"
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What is asked of Prometheus."""
+
+    expr: str
+    legend: str = ""
+    zero: bool = False
+    """Nothing found is a zero, for troubles that have series only while they last."""
+
+    @property
+    def asked(self) -> str:
+        return f"{self.expr} or vector(0)" if self.zero else self.expr
+
+
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """One picture."""
+
+    title: str
+    queries: tuple[Query, ...]
+    unit: Unit
+    look: Look = Look.LINES
+    width: int = 8
+    height: int = 7
+    about: str = ""
+    red_from: float | None = None
+    """From this value on the number is shown in red."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Panels under a heading."""
+
+    title: str
+    panels: Sequence[Panel]
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """A choice at the top: the values that a label has in a metric."""
+
+    name: str
+    metric: str
+    label: str
+    title: str
+    several: bool = True
+
+
+class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of panels."""
+
+    name: str
+    title: str
+    about: str
+    rows: Sequence[Row]
+    variables: Sequence[Variable] = ()
+    links: Sequence[str] = ()
+    """Names of dashboards to go on to."""
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        return tuple(panel for row in self.rows for panel in row.panels)
+
+    def json(self) -> dict[str, Any]:
+        """As Grafana imports it."""
+        return {
+            "uid": self.name,
+            "title": self.title,
+            "description": self.about,
+            "tags": ["gpu-control-plane"],
+            "schemaVersion": _SCHEMA,
+            "version": 1,
+            "editable": False,
+            "refresh": "30s",
+            "time": {"from": "now-6h", "to": "now"},
+            "timezone": "browser",
+            "graphTooltip": 1,
+            "annotations": {"list": []},
+            "links": [_link(name) for name in self.links],
+            "templating": {"list": [_data_source(), *map(_variable, self.variables)]},
+            "panels": _placed(self.rows),
+        }
+
+
+def _placed(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    top = 0
+    for row in rows:
+        place = {"x": 0, "y": top, "w": _COLUMNS, "h": 1}
+        made.append(
+            {"id": len(made) + 1, "type": "row", "title": row.title, "gridPos": place, "collapsed": False, "panels": []}
+        )
+        top += 1
+        left = line = 0
+        for panel in row.panels:
+            if left + panel.width > _COLUMNS:
+                left, top, line = 0, top + line, 0
+            made.append(_panel(panel, len(made) + 1, {"x": left, "y": top, "w": panel.width, "h": panel.height}))
+            left, line = left + panel.width, max(line, panel.height)
+        top += line
+    return made
+
+
+def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
+    stacked = panel.look is Look.STACKED
+    return {
+        "id": number,
+        "type": Look.LINES.value if stacked else panel.look.value,
+        "title": panel.title,
+        "description": panel.about,
+        "datasource": _SOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": _field(panel, stacked=stacked), "overrides": []},
+        "options": _options(panel.look),
+        "targets": [_target(panel, query, chr(ord("A") + index)) for index, query in enumerate(panel.queries)],
+        **({"transformations": _tidy(panel)} if panel.look is Look.TABLE else {}),
+    }
+
+
+def _field(panel: Panel, *, stacked: bool) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = [{"color": "green", "value": None}]
+    if panel.red_from is not None:
+        steps.append({"color": "red", "value": panel.red_from})
+    field: dict[str, Any] = {
+        "unit": panel.unit.value,
+        "thresholds": {"mode": "absolute", "steps": steps},
+        "color": {"mode": "thresholds" if panel.look is Look.NUMBER else "palette-classic"},
+    }
+    if panel.unit in (Unit.PERCENT, Unit.SHARE):
+        field |= {"min": 0, "max": 100 if panel.unit is Unit.PERCENT else 1}
+    if panel.look in (Look.LINES, Look.STACKED):
+        field["custom"] = {
+            "fillOpacity": 30 if stacked else 5,
+            "showPoints": "never",
+            "stacking": {"mode": "normal" if stacked else "none"},
+        }
+    return field
+
+
+def _options(look: Look) -> dict[str, Any]:
+    if look is Look.NUMBER:
+        return {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"}
+    if look is Look.TABLE:
+        return {"showHeader": True}
+    return {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi", "sort": "desc"}}
+
+
+def _target(panel: Panel, query: Query, ref: str) -> dict[str, Any]:
+    table = panel.look is Look.TABLE
+    return {
+        "refId": ref,
+        "datasource": _SOURCE,
+        "expr": query.asked,
+        "legendFormat": query.legend or "__auto",
+        **({"format": "table", "instant": True} if table else {"instant": panel.look is Look.NUMBER}),
+    }
+
+
+def _tidy(panel: Panel) -> list[dict[str, Any]]:
+    """One table of all queries, without the time, each column under the name of its query."""
+    names = {f"Value #{chr(ord('A') + index)}": query.legend for index, query in enumerate(panel.queries)}
+    if len(panel.queries) == 1:
+        names = {"Value": panel.queries[0].legend}
+    return [
+        {"id": "merge", "options": {}},
+        {"id": "organize", "options": {"excludeByName": {"Time": True}, "renameByName": names}},
+    ]
+
+
+def _variable(variable: Variable) -> dict[str, Any]:
+    return {
+        "name": variable.name,
+        "label": variable.title,
+        "type": "query",
+        "datasource": _SOURCE,
+        "query": {"query": f"label_values({variable.metric}, {variable.label})", "refId": variable.name},
+        "refresh": 2,
+        "sort": 1,
+        "multi": variable.several,
+        "includeAll": variable.several,
+        "allValue": ".*" if variable.several else None,
+        "current": {"text": "All", "value": "$__all"} if variable.several else {},
+    }
+
+
+def _data_source() -> dict[str, Any]:
+    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "current": {}}
+
+
+def _link(name: str) -> dict[str, Any]:
+    return {"title": name, "type": "link", "url": f"/d/{name}", "keepTime": True, "includeVars": True}

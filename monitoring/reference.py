@@ -1,0 +1,118 @@
+"""Every metric that our processes export, as they describe themselves.
+
+The controllers are put together as in the real process and nothing is started: whatever one of them registers is on
+the page, and nothing has to be listed a second time.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from gpu_control_plane.admission import controller as admission
+from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
+from gpu_control_plane.agent.node.metrics import NodeMetrics
+from gpu_control_plane.api.markdown import code, table, text
+from gpu_control_plane.bootstrap import controller as bootstrap
+from gpu_control_plane.inventory import controller as inventory
+from gpu_control_plane.kube import Runtime
+from gpu_control_plane.operator import controller as operator
+from gpu_control_plane.pools import controller as pools
+
+_INTRODUCTION: Final = """# Metrics
+
+Every metric of our processes, with its labels. The controller serves them on port 8080, the agent on port 9400, both
+under `/metrics`. What the cards themselves measure is on [a page of its own](metrics-cards.md). Alerts that are made
+of all this, and dashboards that show it, come with the chart: see [monitoring](monitoring.md).
+
+Metrics of the leader alone are marked: other replicas do not export them, show 0, or show what they counted last.
+"""
+
+_CHAPTERS: Final[Mapping[str, tuple[str, Callable[[Runtime], None]]]] = {
+    "Inventory": ("Cards and nodes.", inventory.build),
+    "Bootstrap": ("What is missing on nodes.", bootstrap.build),
+    "Pools": (
+        "Capacity, and what needs a person. `gpupool_capacity_*` and `gpu_device_*_total`: leader alone.",
+        pools.build,
+    ),
+    "Operator": ("The software stack and driver upgrades. Leader alone.", operator.build),
+    "Admission": (
+        "Webhooks.",
+        lambda runtime: admission.build(runtime, admission.Options(service="webhook", namespace="default")),
+    ),
+}
+_NOWHERE: Final = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "here",
+    "contexts": [{"name": "here", "context": {"cluster": "here", "user": "here"}}],
+    "clusters": [{"name": "here", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "here", "user": {}}],
+}
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A metric, as Prometheus knows it."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+
+def chapters() -> dict[str, tuple[Described, ...]]:
+    """The metrics of each part, by its title. What every process has is a part of its own."""
+    common = _of(lambda _runtime: None)
+    known = set(common)
+    found = {title: tuple(one for one in _of(build) if one not in known) for title, (_, build) in _CHAPTERS.items()}
+    return {"Runtime": common, **found, "Agent": _of_agent()}
+
+
+def page(header: str) -> str:
+    """The page of the documentation."""
+    about = {title: sentence for title, (sentence, _) in _CHAPTERS.items()}
+    about |= {
+        "Runtime": "What every process says about its talk with Kubernetes: the controller, and the agents.",
+        "Agent": "The agent of a node. Simulated nodes share one agent, without what concerns the kubelet.",
+    }
+    lines = [f"<!-- {header} -->\n", _INTRODUCTION]
+    for title, metrics in chapters().items():
+        lines += [f"## {title}\n", f"{about[title]}\n", *_rows(metrics)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _rows(metrics: tuple[Described, ...]) -> Iterator[str]:
+    rows = ((code(one.name), one.kind, code(*one.labels) if one.labels else "", text(one.help)) for one in metrics)
+    yield from table(("Metric", "Type", "Labels", "Meaning"), rows)
+
+
+def _of(build: Callable[[Runtime], None]) -> tuple[Described, ...]:
+    with tempfile.TemporaryDirectory() as folder:
+        kubeconfig = Path(folder) / "kubeconfig"
+        kubeconfig.write_text(json.dumps(_NOWHERE))
+        runtime = Runtime("page", kubeconfig=kubeconfig, status_port=None)
+    build(runtime)
+    return _described(runtime.metrics.registry)
+
+
+def _of_agent() -> tuple[Described, ...]:
+    registry = CollectorRegistry()
+    NodeMetrics(registry)
+    PluginMetrics(registry)
+    return _described(registry)
+
+
+def _described(registry: CollectorRegistry) -> tuple[Described, ...]:
+    held = dict.fromkeys(registry._collector_to_names)  # noqa: SLF001 - the library has no list of what is registered
+    return tuple(_describe(metric) for metric in held if isinstance(metric, MetricWrapperBase))
+
+
+def _describe(metric: MetricWrapperBase) -> Described:
+    (family,) = metric.describe()
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    return Described(name, family.type, tuple(metric._labelnames), family.documentation)  # noqa: SLF001 - as above

@@ -1,0 +1,140 @@
+"""What happens in the demo that dashboards are tried on: a bit of everything, troubles among it."""
+
+from typing import Any, ClassVar, Final
+
+import msgspec
+from examples.workloads import Deployment, deployment
+from monitoring.promql import CONTROLLER
+
+from gpu_control_plane.agent.backends.hardware import break_memory, new_machine, report_xid
+from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card
+from gpu_control_plane.api import GPUDevice, GPUPool
+from gpu_control_plane.api.examples import h200
+from gpu_control_plane.api.gpunodestate import Injection, Toolkit
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nodefeature import (
+    NAMESPACE,
+    NODE_LABEL,
+    NodeFacts,
+    NodeFeature,
+    feature_name,
+    node_feature,
+)
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.kube import Client, FieldManager, Object, Resource, Selection
+from integration.kinds import Pod
+from waiting import until_async
+
+NODES: Final = {"h200-1": ("H200-141", 4), "h200-2": ("H200-141", 2), "l40s-1": ("L40S", 2)}
+POOLS: Final[dict[str, dict[str, Any]]] = {
+    "training": {
+        "deviceSelector": {"include": {"products": ["*H200*"]}, "nodeSelector": {"matchLabels": {"pooled": "yes"}}},
+        "assignment": {"requireAnnotation": False},
+    },
+    "inference": {
+        "deviceSelector": {"include": {"products": ["*L40S*"]}},
+        "assignment": {"requireAnnotation": False},
+    },
+}
+RIVAL: Final = {"metadata": {"name": "rival"}, "spec": {"resource": {"name": "gpu.deckhouse.io/training"}}}
+"""A younger pool that wants the name of another."""
+NAMESPACES: Final = ("team-a", "team-b")
+_OFF: Final = {"enabled": False}
+_POLICY: Final[dict[str, Any]] = {
+    "operator": {},
+    "daemonsets": {},
+    "driver": _OFF,
+    "toolkit": _OFF,
+    "devicePlugin": _OFF,
+    "dcgm": _OFF,
+    "nodeStatusExporter": _OFF,
+    "migManager": _OFF,
+    "gfd": {"repository": "registry.example", "image": "gfd", "version": "v1"},
+    "validator": {"repository": "registry.example", "image": "validator", "version": "v1"},
+    "dcgmExporter": {"enabled": True},
+}
+"""One operand runs, one cannot: it has no image."""
+_DEPLOYMENT: Final = {"metadata": {"name": CONTROLLER}, **deployment("stand-in", "none", 0)}
+"""The controller is a process here; kube-state-metrics has to see its Deployment all the same."""
+_US: Final = FieldManager("test")
+
+
+class Namespace(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+
+
+class ServiceAccount(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
+
+
+async def play(client: Client) -> None:
+    """All of it, in order; returns when it has happened."""
+    for name, (profile, cards) in NODES.items():
+        await add_nodes(client, [name], new_machine(profile, cards))
+    await client.patch(Node, "h200-1", {"metadata": {"labels": {"pooled": "yes"}}})
+    for namespace in NAMESPACES:
+        await client.create(Namespace, {"metadata": {"name": namespace}})
+    await client.create(StoredClusterPolicy, {"metadata": {"name": "cluster-policy"}, "spec": _POLICY})
+    await client.create(Deployment, _DEPLOYMENT, NAMESPACE)
+    await _a_node_without_driver(client)
+    await _a_node_that_does_not_report(client)
+    for name, spec in POOLS.items():
+        await client.create(GPUPool, {"metadata": {"name": name}, "spec": spec})
+    await _cards_in(client, "training", 4)
+    await _cards_in(client, "inference", 2)
+    await client.create(GPUPool, RIVAL)
+    await until_async(lambda: _takes_pods(client))
+    await _pod(client, "train-0", "team-a", "training", 3)
+    await _pod(client, "chat-0", "team-b", "inference", 1)
+    await _pod(client, "train-1", "team-b", "training", 8)
+    await until_async(lambda: _used(client, 4), within=40, saying="four cards in use")
+    free = next(device for device in await client.list(GPUDevice, _on("h200-1")) if not device.status.used_by)
+    await edit_card(client, free.name, lambda machine, address: report_xid(machine, address, 13))
+    await edit_card(client, free.name, lambda machine, address: report_xid(machine, address, 79))
+    await edit_card(client, free.name, break_memory)
+
+
+def _on(node: str) -> Selection:
+    return Selection(fields=f"spec.nodeName={node}")
+
+
+async def _a_node_without_driver(client: Client) -> None:
+    name = "no-driver"
+    await client.create(Node, {"metadata": {"name": name}})
+    facts = NodeFacts(bus_cards=1, toolkit=Toolkit(injection=Injection.CDI))
+    spec = node_feature(name, facts, (h200(name, 0, 1),))
+    body = {"metadata": {"labels": {NODE_LABEL: name}}, "spec": msgspec.to_builtins(spec)}
+    await client.apply(NodeFeature, feature_name(name), body, manager=_US, namespace=NAMESPACE)
+
+
+async def _a_node_that_does_not_report(client: Client) -> None:
+    """It has shown more cards on its bus than it reports."""
+    name = "half-known"
+    await client.create(Node, {"metadata": {"name": name}})
+    spec = node_feature(name, NodeFacts(bus_cards=2), (h200(name, 0, 1),))
+    body = {"metadata": {"labels": {NODE_LABEL: name}}, "spec": msgspec.to_builtins(spec)}
+    await client.apply(NodeFeature, feature_name(name), body, manager=_US, namespace=NAMESPACE)
+
+
+async def _pod(client: Client, name: str, namespace: str, pool: str, cards: int) -> None:
+    container = {"name": "main", "image": "any", "resources": {"limits": {f"gpu.deckhouse.io/{pool}": str(cards)}}}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    await client.create(Pod, {"metadata": {"name": name}, "spec": spec}, namespace)
+
+
+async def _takes_pods(client: Client) -> bool:
+    """Pods are refused until the controller-manager has made the service accounts they run as."""
+    accounts = await client.list(ServiceAccount, Selection(fields="metadata.name=default"))
+    return {account.metadata.namespace for account in accounts} >= set(NAMESPACES)
+
+
+async def _cards_in(client: Client, pool: str, count: int) -> None:
+    async def there() -> bool:
+        found = await client.get(GPUPool, pool)
+        return found.status.units is not None and found.status.units.available == count
+
+    await until_async(there, within=40, saying=f"{count} cards on offer in {pool}")
+
+
+async def _used(client: Client, count: int) -> bool:
+    return sum(bool(device.status.used_by) for device in await client.list(GPUDevice)) == count

@@ -1,0 +1,58 @@
+"""A situation in which an alert has to fire, or a neighbouring one in which it must not; and what they are made of."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+type Series = Mapping[str, str]
+"""Values of each series, one a minute, as promtool writes them: `0x10` is eleven zeros, `0+5x10` grows by five."""
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """An alert as it reaches people."""
+
+    labels: Mapping[str, str]
+    shown: str = ""
+    """The value, as the text of the alert shows it."""
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured, and what must come of it after so many minutes."""
+
+    alert: str
+    name: str
+    series: Series
+    after: int
+    fires: tuple[Fired, ...] = ()
+    early: int | None = None
+    """A minute at which it is true already and has not lasted long enough; half of that time if it began at once."""
+
+
+LEADER: Final = {
+    'kube_leading{lease="gpu-control-plane",instance="c1",job="gpu-control-plane-controller"}': "1x300",
+    'kube_leading{lease="gpu-control-plane",instance="c2",job="gpu-control-plane-controller"}': "0x300",
+}
+"""`c1` leads. `c2` has led before, and shows what it saw last."""
+
+
+def led(metric: str, **labels: str) -> str:
+    return f"{metric}{{{_labels({'instance': 'c1', **labels})}}}"
+
+
+def stale(metric: str, **labels: str) -> str:
+    """What the former leader still shows."""
+    return f"{metric}{{{_labels({'instance': 'c2', **labels})}}}"
+
+
+def lasting(alert: str, series: str, *, long: int, short: int, fired: Fired, value: str = "1") -> tuple[Situation, ...]:
+    """Fires when it lasts, and not yet before."""
+    held = {**LEADER, series: f"{value}x{long}"}
+    return (
+        Situation(alert=alert, name="it lasts", series=held, after=long, fires=(fired,)),
+        Situation(alert=alert, name="it may pass", series=held, after=short),
+    )
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{value}"' for name, value in labels.items())

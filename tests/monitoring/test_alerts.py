@@ -1,0 +1,122 @@
+"""Each alert, the Event and the log line about the same thing, and its runbook belong together."""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+from monitoring.alert import RUNBOOKS, Alert
+from monitoring.alerts.groups import ALERTS, GROUPS
+
+from gpu_control_plane.api import DEFINITIONS, names, nvidia
+from gpu_control_plane.api.names import EventReason, Reason
+from gpu_control_plane.api.nvidia import names as stack
+from gpu_control_plane.api.nvidia.names import StackEvent
+from gpu_control_plane.kube.fields import OpenEnum
+
+ROOT: Final = Path(__file__).parents[2]
+SOURCES: Final = "\n".join(path.read_text() for path in (ROOT / "src/gpu_control_plane").rglob("*.py"))
+SECTIONS: Final = ("Cause", "Check", "Cure")
+OF_KUBERNETES: Final = {
+    *("node", "nodes", "pods", "deployment", "daemonset", "lease", "secret", "events"),
+    *("nodefeature", "servicemonitor"),
+}
+"""Kinds of others that runbooks look at."""
+KINDS: Final = OF_KUBERNETES | {
+    word
+    for each in (*DEFINITIONS, *nvidia.DEFINITIONS)
+    for word in (each.resource.plural, each.resource.kind.lower(), *each.short_names)
+}
+KEYS: Final = {
+    member.value
+    for vocabulary in (names.Annotation, names.Label, stack.NodeLabel, stack.NodeAnnotation, stack.PodLabel)
+    for member in vocabulary
+}
+
+every_alert = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+
+
+@every_alert
+def test_an_event_tells_the_same_or_there_is_a_reason_why_not(alert: Alert) -> None:
+    assert bool(alert.events) != bool(alert.no_event)
+    assert all(isinstance(reason, EventReason | StackEvent | Reason) for reason in alert.events)
+
+
+@every_alert
+def test_the_reasons_are_really_written(alert: Alert) -> None:
+    for reason in alert.events:
+        assert _mentions(reason), f"nobody writes {reason}"
+
+
+@every_alert
+def test_the_log_line_is_really_written(alert: Alert) -> None:
+    if alert.log is not None:
+        module = importlib.import_module(f"gpu_control_plane.{alert.log.module}")
+        assert f'"{alert.log.event}"' in inspect.getsource(module)
+
+
+@every_alert
+def test_the_runbook_says_cause_check_and_cure(alert: Alert) -> None:
+    page = _runbook(alert)
+    assert page.startswith(f"# {alert.name}\n")
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == list(SECTIONS)
+    assert all(_section(page, title).strip() for title in SECTIONS)
+    assert "kubectl " in _section(page, "Check").split("```")[1]
+
+
+@every_alert
+def test_the_runbook_names_the_events_and_the_log_line(alert: Alert) -> None:
+    page = _runbook(alert)
+    assert all(f"`{reason.value}`" in page for reason in alert.events)
+    assert ("No Event: " in page) is not bool(alert.events)
+    assert alert.log is None or f"`{alert.log.event}`" in page
+
+
+@every_alert
+def test_commands_of_the_runbook_look_at_what_exists(alert: Alert) -> None:
+    page = _runbook(alert)
+    for kind in re.findall(r"kubectl (?:-n \S+ )?(?:get|describe|label|annotate) ([a-z]+)", page):
+        assert kind in KINDS, kind
+    for key in re.findall(r"\b(?:gpu\.deckhouse\.io|nvidia\.com)/[\w.-]*\w", page):
+        assert key in KEYS or key == "nvidia.com/gpu" or key.startswith("nvidia.com/gpu.deploy"), key
+
+
+@every_alert
+def test_links_of_the_runbook_lead_somewhere(alert: Alert) -> None:
+    folder = ROOT / RUNBOOKS
+    for target in re.findall(r"\]\(([^)#]+)", _runbook(alert)):
+        assert (folder / target).exists(), target
+
+
+@every_alert
+def test_the_text_is_for_people(alert: Alert) -> None:
+    assert alert.summary.endswith(".")
+    assert alert.description
+    assert len(alert.summary) < 120
+    used = set(re.findall(r"\$labels\.(\w+)", alert.summary + alert.description))
+    kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", alert.expr)))) or {"node"}
+    assert used <= kept, "a label that the expression does not keep would be shown empty"
+
+
+def test_there_is_no_runbook_without_its_alert() -> None:
+    assert {path.stem for path in (ROOT / RUNBOOKS).glob("*.md")} == {alert.name for alert in ALERTS}
+
+
+def test_names_are_used_once() -> None:
+    assert len({alert.name for alert in ALERTS}) == len(ALERTS)
+    assert len({group.name for group in GROUPS}) == len(GROUPS)
+
+
+def _mentions(reason: OpenEnum) -> bool:
+    """Whether code beyond its definition uses this reason."""
+    return f"{type(reason).__name__}.{reason.name}" in SOURCES
+
+
+def _runbook(alert: Alert) -> str:
+    return (ROOT / alert.runbook).read_text()
+
+
+def _section(page: str, title: str) -> str:
+    return page.split(f"## {title}\n")[1].split("\n## ", maxsplit=1)[0]

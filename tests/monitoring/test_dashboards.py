@@ -1,0 +1,80 @@
+"""Dashboards are what Grafana can import, and read as they should."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from monitoring.dashboards.all import DASHBOARDS
+from monitoring.generate import CHART
+from monitoring.grafana import Dashboard, Look
+
+every_board = pytest.mark.parametrize("board", DASHBOARDS, ids=lambda board: board.name)
+
+
+def test_there_are_the_three_that_were_promised() -> None:
+    assert [board.name for board in DASHBOARDS] == ["gpu-inventory", "gpu-node", "gpu-workloads"]
+
+
+@every_board
+def test_panels_cover_each_other_nowhere(board: Dashboard) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in _file(board)["panels"]:
+        cells = set(_cells(panel["gridPos"]))
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    assert max(column for column, _ in taken) < 24
+
+
+@every_board
+def test_every_panel_has_its_own_number_and_title(board: Dashboard) -> None:
+    panels = _file(board)["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    titles = [panel.title for panel in board.panels]
+    assert len(set(titles)) == len(titles)
+
+
+@every_board
+def test_only_choices_that_exist_are_used(board: Dashboard) -> None:
+    known = {variable.name for variable in board.variables} | {"__rate_interval", "__range"}
+    for panel in board.panels:
+        for query in panel.queries:
+            assert set(re.findall(r"\$(\w+)", query.expr)) <= known
+
+
+@every_board
+def test_several_lines_of_a_picture_can_be_told_apart(board: Dashboard) -> None:
+    for panel in board.panels:
+        legends = [query.legend for query in panel.queries]
+        assert all(legends), panel.title
+        assert len(set(legends)) == len(legends), panel.title
+
+
+@every_board
+def test_tables_show_no_times(board: Dashboard) -> None:
+    for made, panel in zip(_pictures(board), board.panels, strict=True):
+        if panel.look is Look.TABLE:
+            assert made["transformations"][1]["options"]["excludeByName"] == {"Time": True}
+            assert all(target["format"] == "table" for target in made["targets"])
+
+
+@every_board
+def test_links_lead_to_other_dashboards(board: Dashboard) -> None:
+    assert set(board.links) == {other.name for other in DASHBOARDS} - {board.name}
+
+
+def _file(board: Dashboard) -> dict[str, Any]:
+    """As it is in the chart."""
+    found: dict[str, Any] = json.loads((CHART / "dashboards" / f"{board.name}.json").read_text())
+    return found
+
+
+def _pictures(board: Dashboard) -> list[dict[str, Any]]:
+    return [panel for panel in _file(board)["panels"] if panel["type"] != "row"]
+
+
+def _cells(place: dict[str, int]) -> Iterator[tuple[int, int]]:
+    for column in range(place["x"], place["x"] + place["w"]):
+        for line in range(place["y"], place["y"] + place["h"]):
+            yield column, line
