@@ -5,6 +5,7 @@ is what the cluster itself needs. KWOK plays kubelet; DaemonSet controller, sche
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import msgspec
+import structlog
 
 from benchmarks.processes import Process, running
 from benchmarks.report import Measurement, at_least, at_most, progress
@@ -51,6 +53,7 @@ class Namespace(Object, frozen=True):
 
 
 async def measure(nodes: int, idle: float) -> list[Measurement]:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     async with _cluster(nodes) as (_, client):
         raw_rate = await _raw_patches(client)
         labelled_rate = await _labelling_rate(client)

@@ -12,6 +12,8 @@ from gpu_control_plane.local.versions import KUBERNETES
 
 CHART: Final = Path(__file__).parents[2] / "charts" / "gpu-control-plane"
 NAMESPACE: Final = "d8-gpu-operator"
+OPERANDS: Final = "operands"
+"""A namespace for operands, where they have one of their own."""
 RELEASE: Final = "gpu"
 
 type Manifest = dict[str, Any]
@@ -42,6 +44,17 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
         "agent": {"nodeSelector": {"gpu": "yes"}, "kubeletRoot": "/data/kubelet", "priorityClassName": ""},
         "crds": {"takeOver": True, "removeOnUninstall": True},
     },
+    "without-operator": {"operator": {"enabled": False}, "controller": {"without": ["pools", "bootstrap"]}},
+    "stack": {
+        "operator": {
+            "namespace": OPERANDS,
+            "images": {"VALIDATOR_IMAGE": "registry.example/validator:v1", "DRIVER_IMAGE": "registry.example/driver"},
+        },
+        "clusterPolicy": {"create": True, "spec": {"driver": {"enabled": False, "useNvidiaDriverCRD": True}}},
+        "nvidiaDriver": {"create": True, "name": "all", "spec": {"default": True, "image": "driver"}},
+    },
+    "policy-only": {"clusterPolicy": {"create": True, "name": "mine", "spec": {"dcgm": {"enabled": True}}}},
+    "driver-only": {"nvidiaDriver": {"create": True, "spec": {"default": True, "image": "driver"}}},
     "bare": {"crds": {"install": False}, "cleanup": {"enabled": False}, "webhook": {"enabled": False}},
 }
 """What people are likely to choose; together they reach every branch of the templates."""
@@ -80,7 +93,7 @@ class Helm:
         return self._renders[key]
 
     def objects(self, values: Mapping[str, Any] | None = None) -> "Objects":
-        return Objects(yaml.safe_load_all(self.template(values)))
+        return Objects(yaml.load_all(self.template(values), yaml.CSafeLoader))
 
 
 class Objects:
@@ -112,6 +125,7 @@ def container(pod: Manifest) -> Manifest:
 
 
 def command_of(pod: Manifest) -> list[str]:
-    """How the one container of a pod is started."""
+    """How the one container of a pod is started. As the kubelet does, $$ is read as $; variables are left."""
     program = container(pod)
-    return msgspec.convert([*program["command"], *program.get("args", [])], list[str])
+    words = msgspec.convert([*program["command"], *program.get("args", [])], list[str])
+    return [word.replace("$$", "$") for word in words]

@@ -9,14 +9,14 @@ import pytest
 
 from gpu_control_plane.local import Binaries, Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
-from gpu_control_plane.local.versions import TEST_RELEASES
-from helm.chart import NAMESPACE, Helm
+from gpu_control_plane.local.versions import HELM, KUBECONFORM
+from helm.chart import NAMESPACE, OPERANDS, Helm
 from helm.installed import Installed
 
 
 @pytest.fixture(scope="session")
 def tools() -> Binaries:
-    return ensure_binaries([program for release in TEST_RELEASES for program in release.programs])
+    return ensure_binaries([*HELM.programs, *KUBECONFORM.programs])
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def cannot(why: str) -> None:
 @pytest.fixture(scope="session")
 def installed(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """A cluster with the release in it, for tests that leave it as it is."""
-    with _cluster(helm, tmp_path_factory.mktemp("installed")) as made:
+    with cluster_for(helm, tmp_path_factory.mktemp("installed")) as made:
         made.add_nodes()
         made.install({"agent": {"labels": True}, "discovery": {"enabled": True}})
         yield made
@@ -48,21 +48,22 @@ def installed(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture
 def empty_cluster(helm: Helm, tmp_path: Path) -> Iterator[Installed]:
     """A cluster without the release, and with nodes for it."""
-    with _cluster(helm, tmp_path) as made:
+    with cluster_for(helm, tmp_path) as made:
         made.add_nodes()
         yield made
 
 
 @pytest.fixture(scope="session")
 def api_server(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """An API server with the namespace and nothing else in it: dry runs leave no trace."""
-    with _cluster(helm, tmp_path_factory.mktemp("bare"), Component.ETCD, Component.APISERVER) as made:
-        made.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    """An API server with the namespaces and nothing else in it: dry runs leave no trace."""
+    with cluster_for(helm, tmp_path_factory.mktemp("bare"), Component.ETCD, Component.APISERVER) as made:
+        for namespace in (NAMESPACE, OPERANDS):
+            made.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         yield made
 
 
 @contextmanager
-def _cluster(helm: Helm, folder: Path, *parts: Component) -> Iterator[Installed]:
+def cluster_for(helm: Helm, folder: Path, *parts: Component) -> Iterator[Installed]:
     components = parts or tuple(Component)
     binaries = ensure_binaries([*components, "kubectl"])
     with Cluster(folder / "cluster", binaries, Settings(components=components), Quiet()) as cluster:

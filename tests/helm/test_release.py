@@ -41,6 +41,11 @@ def test_a_release_comes_and_goes(empty_cluster: Installed) -> None:
     assert _leftovers(cluster) == []
     assert _labels(cluster, "node-a").keys() & {"gpu.deckhouse.io/gpu.present", "nvidia.com/gpu.count"} == set()
     assert _labels(cluster, "node-a")["nvidia.com/gpu.deploy.driver"] == "true"
+    # Where our operator was in charge, they are ours; the job may see that nobody else is.
+    ours = {"gpu.deckhouse.io/container-runtime": "containerd"}
+    cluster.request("PATCH", "/api/v1/nodes/node-a", {"metadata": {"labels": ours}}, MERGE)
+    assert "Nodes from which the software stack was taken off: 1." in cluster.run_hook("cleanup", VALUES)
+    assert _labels(cluster, "node-a").keys() & {*ours, "nvidia.com/gpu.deploy.driver"} == set()
     assert cluster.request("GET", REPORTS)["items"] == []
     # People's data stays, and can be deleted although nobody is there any more to let it go.
     assert "finalizers" not in cluster.request("GET", f"{POOLS}/training")["metadata"]

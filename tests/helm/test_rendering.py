@@ -13,7 +13,7 @@ from images.recipe import NAME
 import gpu_control_plane
 from gpu_control_plane import uninstall
 from gpu_control_plane.agent.__main__ import agent
-from gpu_control_plane.api import install
+from gpu_control_plane.api import declare, install
 from gpu_control_plane.controller import command as controller
 from gpu_control_plane.local.errors import BuildFailed
 from helm.chart import CHART, NAMESPACE, VALUE_SETS, Helm, Refused, command_of, container
@@ -23,6 +23,7 @@ from helm.schemas import CRDS, PATTERN, VERSIONS, kubernetes_schemas, our_schema
 PROGRAMS = {
     "gpu_control_plane.controller": controller,
     "gpu_control_plane.agent": agent,
+    "gpu_control_plane.api.declare": declare.command,
     "gpu_control_plane.api.install": install.command,
     "gpu_control_plane.uninstall": uninstall.command,
 }
@@ -157,9 +158,10 @@ def test_every_right_has_its_reason() -> None:
 
 @every_value_set
 def test_everything_is_labelled_and_in_its_place(helm: Helm, values: dict[str, Any]) -> None:
+    operands = values.get("operator", {}).get("namespace", NAMESPACE)
     for each in helm.objects(values).all:
         assert each["metadata"]["labels"]["app.kubernetes.io/name"] == "gpu-control-plane"
-        assert each["metadata"].get("namespace", NAMESPACE) in (NAMESPACE, "default")
+        assert each["metadata"].get("namespace", NAMESPACE) in (NAMESPACE, "default", operands)
 
 
 def test_another_namespace_is_refused_with_what_to_do(helm: Helm) -> None:

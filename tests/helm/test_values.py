@@ -35,6 +35,18 @@ def test_every_value_is_explained() -> None:
         ({"controller": {"replicas": 0}}, r"at '/controller/replicas': minimum: got 0, want 1"),
         ({"controller": {"replicas": "2"}}, r"at '/controller/replicas': got string, want integer"),
         ({"controller": {"without": ["scheduler"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
+        ({"controller": {"without": ["operator"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
+        (
+            {"operator": {"images": {"DRIVER": "x"}}},
+            r"at '/operator/images': additional properties 'DRIVER' not allowed",
+        ),
+        ({"operator": {"namespace": "Operands"}}, r"at '/operator/namespace': 'Operands' does not match pattern"),
+        ({"clusterPolicy": {"driver": {}}}, r"at '/clusterPolicy': additional properties 'driver' not allowed"),
+        ({"nvidiaDriver": {"name": ""}}, r"at '/nvidiaDriver/name': '' does not match pattern"),
+        (
+            {"operator": {"enabled": False}, "clusterPolicy": {"create": True}},
+            r"clusterPolicy\.create and nvidiaDriver\.create need operator\.enabled",
+        ),
         ({"agent": {"hardware": "fake"}}, r"at '/agent/hardware': value must be one of 'real', 'simulated'"),
         ({"agent": {"unpooled": "gpu"}}, r"at '/agent/unpooled': 'gpu' does not match pattern"),
         ({"agent": {"driverRoots": []}}, r"at '/agent/driverRoots': minItems: got 0, want 1"),

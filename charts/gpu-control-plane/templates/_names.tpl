@@ -40,6 +40,11 @@ labels:
 namespace: {{ include "gpu-control-plane.namespace" (index . 0) }}
 {{- end }}
 
+{{/* The namespace of the operands. */}}
+{{- define "gpu-control-plane.operandNamespace" -}}
+{{ .Values.operator.namespace | default (include "gpu-control-plane.namespace" .) }}
+{{- end }}
+
 {{/* As whom the API server knows a component. Called with (list . "component"). */}}
 {{- define "gpu-control-plane.user" -}}
 system:serviceaccount:{{ include "gpu-control-plane.namespace" (index . 0) }}:gpu-control-plane-{{ index . 1 }}

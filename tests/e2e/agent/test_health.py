@@ -75,7 +75,8 @@ def test_another_device_plugin_on_the_node_stops_issuing(scene: AgentScene) -> N
 
 
 def checked_at(scene: AgentScene, step: str) -> str:
-    return next(held["at"] for held in scene.state()["status"]["validation"]["steps"] if held["name"] == step)
+    steps = scene.state()["status"]["validation"]["steps"]
+    return str(next(held["at"] for held in steps if held["name"] == step))
 
 
 def conditions_of(scene: AgentScene) -> dict[str, str]:

@@ -25,6 +25,8 @@ VALUES: dict[str, Any] = {
     "controller": {"replicas": 1},
     "agent": {"hardware": "simulated", "labels": True},
 }
+NOTHING = {name: {"enabled": False} for name in ("driver", "toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd")}
+"""A policy that lets nothing run on the node."""
 POOL = """
 apiVersion: gpu.deckhouse.io/v1alpha1
 kind: GPUPool
@@ -54,8 +56,8 @@ class Release:
         wait = ("--namespace", NAMESPACE, "--wait", "--timeout", "150s")
         return self._helm.run(*arguments, *wait, values=values, kubeconfig=self.stage.cluster.kubeconfig)
 
-    def install(self) -> None:
-        self.run("install", RELEASE, str(CHART), "--create-namespace", values=VALUES)
+    def install(self, values: dict[str, Any] | None = None) -> None:
+        self.run("install", RELEASE, str(CHART), "--create-namespace", values={**VALUES, **(values or {})})
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         selector = f"app.kubernetes.io/component={component}"
@@ -142,8 +144,11 @@ def test_an_uninstall_leaves_nothing_but_what_people_made(stage: Stage, release:
 
 
 def test_it_can_be_installed_again_and_finds_everything(stage: Stage, release: Release) -> None:
-    release.install()
+    """Together with a ClusterPolicy this time, which a job makes and the controller answers."""
+    release.install({"clusterPolicy": {"create": True, "spec": NOTHING}})
     until(lambda: allocatable(stage) == "1", within=60)
+    status = ("get", "clusterpolicy", "cluster-policy", "-o", "jsonpath={.status.namespace}")
+    until(lambda: stage.kubectl(*status) == NAMESPACE, within=60)
     stage.delete_pod("trainer")
     stage.run_pod("second", limits={TRAINING: 1})
     assert "nvidia0" in stage.exec("second", "ls", "/dev").split()
