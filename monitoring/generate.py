@@ -16,6 +16,8 @@ from monitoring.alerts.groups import GROUPS
 from monitoring.dashboards.all import DASHBOARDS
 from monitoring.reference import page
 
+from gpu_control_plane.api.generate import bring_up_to_date, out_of_date
+
 HEADER: Final = "Generated from monitoring/, do not edit: make generate"
 ROOT: Final = Path(__file__).parents[1]
 CHART: Final = ROOT / "charts/gpu-control-plane/monitoring"
@@ -36,21 +38,12 @@ def generated() -> dict[Path, str]:
 
 def stale() -> list[Path]:
     """Generated files that differ from what the code says, and leftovers of dashboards that are gone."""
-    files = generated()
-    differing = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-    return differing + [path for path in sorted(CHART.rglob("*.*")) if path.is_file() and path not in files]
+    return out_of_date(generated(), (path for path in CHART.rglob("*.*") if path.is_file()))
 
 
 def write() -> list[Path]:
     """Bring every generated file up to date; returns those that changed."""
-    changed, files = stale(), generated()
-    for path in changed:
-        if path not in files:
-            path.unlink()
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(files[path])
-    return changed
+    return bring_up_to_date(generated(), stale())
 
 
 def main(arguments: Sequence[str] = ()) -> int:

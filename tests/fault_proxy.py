@@ -80,7 +80,9 @@ class FaultProxy:
     @classmethod
     @asynccontextmanager
     async def before(cls, upstream: Config) -> AsyncIterator[Self]:
-        async with aiohttp.ClientSession(upstream.server, auto_decompress=False) as session:
+        # Watches of a process that was killed stay open for a while: with a limit, those of its successors would wait.
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(upstream.server, auto_decompress=False, connector=connector) as session:
             proxy = cls(session, upstream)
             app = web.Application(client_max_size=2**24)
             app.router.add_route("*", "/{path:.*}", proxy._handle)

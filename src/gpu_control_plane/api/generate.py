@@ -1,7 +1,7 @@
 """Writes what comes from the Python types: the CRDs and the reference pages. `--check` only says what is stale."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,21 +29,29 @@ def generated(root: Path) -> dict[Path, str]:
 
 def stale(root: Path) -> list[Path]:
     """Generated files that differ from what the types say, and leftovers of kinds that are gone."""
-    files = generated(root)
-    differing = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-    return differing + [path for path in sorted(CRDS.glob("*.yaml")) if path not in files]
+    return out_of_date(generated(root), CRDS.glob("*.yaml"))
 
 
 def write(root: Path) -> list[Path]:
     """Bring every generated file up to date; returns those that changed."""
-    changed, files = stale(root), generated(root)
-    for path in changed:
+    return bring_up_to_date(generated(root), stale(root))
+
+
+def out_of_date(files: Mapping[Path, str], there: Iterable[Path]) -> list[Path]:
+    """Files that do not hold what they should, and those that are there although nothing generates them."""
+    differing = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    return differing + [path for path in sorted(there) if path not in files]
+
+
+def bring_up_to_date(files: Mapping[Path, str], paths: list[Path]) -> list[Path]:
+    """Write these of the files; one that nothing generates goes."""
+    for path in paths:
         if path not in files:
             path.unlink()
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(files[path])
-    return changed
+    return paths
 
 
 def main(arguments: Sequence[str] = ()) -> int:

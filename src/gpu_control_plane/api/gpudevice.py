@@ -153,6 +153,13 @@ class Telemetry(Part, frozen=True, kw_only=True):
     at: Annotated[datetime, about("When these were read.")]
 
 
+class BurnIn(Part, frozen=True, kw_only=True):
+    """Which card the condition BurnedIn is about."""
+
+    uuid: Annotated[str, about("The card it is about: another one in its place is tested anew.", maxLength=96)]
+    ended_at: Annotated[datetime | None, about("When the test ended; absent while there was none.")] = None
+
+
 class Change(Part, frozen=True, kw_only=True):
     """Something that happened to the card."""
 
@@ -178,9 +185,11 @@ class DeviceStatus(Part, frozen=True, kw_only=True):
         ),
     ] = ()
     telemetry: Annotated[Telemetry | None, about("Last readings worth telling; metrics hold the rest.")] = None
+    burn_in: Annotated[BurnIn | None, about("Which card the condition BurnedIn is about.")] = None
     history: Annotated[tuple[Change, ...], about("The latest changes, newest first.", maxItems=MAX_HISTORY)] = ()
     conditions: Annotated[
-        tuple[Condition, ...], about("Healthy: whether the card works.", keys=("type",), maxItems=16)
+        tuple[Condition, ...],
+        about("Healthy: whether the card works. BurnedIn: whether it was tested.", keys=("type",), maxItems=16),
     ] = ()
 
 

@@ -22,7 +22,10 @@ class Annotation(OpenEnum):
         "On a GPUDevice: the approval. The value is the pool the card may join; without it the card leaves its pool.",
     )
     HOLD = f"{GROUP}/hold", "On a GPUDevice: keeps automatic approval away from the card. The value says why."
-    CLEAR_FAULT = f"{GROUP}/clear-fault", "On a GPUDevice: a person's word that a faulted card has been mended."
+    CLEAR_FAULT = (
+        f"{GROUP}/clear-fault",
+        "On a GPUDevice: a person's word that a faulted card, or one that failed burn-in, has been mended.",
+    )
     RESERVATION = f"{GROUP}/reservation", "On a Pod: the token under which units were reserved for it."
     CRD_VERSION = f"{GROUP}/crd-version", "On a CRD: the release that installed it; an older one leaves it alone."
 
@@ -40,12 +43,21 @@ class Label(OpenEnum):
         f"{GROUP}/gpu.present",
         "On a Node: `true` where discovery sees a card on the PCI bus, so that the agent runs there.",
     )
+    ENABLED = f"{GROUP}/enabled", "On a Node: `false` keeps our programs away, unless the chart names another label."
+
+
+GPU_LABELS: Final = (
+    *(f"feature.node.kubernetes.io/pci-{device}.present" for device in ("10de", "0302_10de", "0300_10de")),
+    Label.GPU_PRESENT.value,
+)
+"""Labels of a Node, `true` on one of which brings the agent to it: Node Feature Discovery's, or that of our own."""
 
 
 class DeviceCondition(OpenEnum):
     """Conditions of a GPUDevice."""
 
     HEALTHY = "Healthy", "The card answers and shows no sign of a hardware fault."
+    BURNED_IN = "BurnedIn", "The card may be pooled: burn-in has not found fault with it. Only where burn-in is on."
 
 
 class NodeCondition(OpenEnum):
@@ -79,6 +91,11 @@ class Reason(OpenEnum):
     NODE_FEATURE_MISSING = "NodeFeatureMissing", "InventoryComplete: the node has not reported yet."
     NODE_FEATURE_INVALID = "NodeFeatureInvalid", "InventoryComplete: what the node reports makes no sense."
     CARDS_MISSING = "CardsMissing", "InventoryComplete: the PCI bus shows cards that the node does not report."
+    BUS_DISAGREES = (
+        "BusDisagrees",
+        "InventoryComplete: Node Feature Discovery and the node's agent see different cards on the PCI bus.",
+    )
+    CARDS_ELSEWHERE = "CardsElsewhere", "InventoryComplete: another node reports the same cards."
     NODE_GONE = "NodeGone", "InventoryComplete, Vanished: the Node does not exist."
     DRIVER_FOUND = "DriverFound", "DriverMissing: the driver is there."
     DRIVER_NOT_FOUND = "DriverNotFound", "DriverMissing: the node reports no driver."
@@ -86,15 +103,30 @@ class Reason(OpenEnum):
     TOOLKIT_NOT_FOUND = "ToolkitNotFound", "ToolkitMissing: the node reports no way to give a card to a container."
     MONITORING_FOUND = "MonitoringFound", "MonitoringMissing: metrics of the cards are exported."
     MONITORING_NOT_FOUND = "MonitoringNotFound", "MonitoringMissing: the node reports no exporter."
+    MONITORING_NOT_READY = "MonitoringNotReady", "MonitoringMissing: the exporter has not worked for a while."
+    FEATURE_LABELS_FOUND = "FeatureLabelsFound", "GFDReady: the labels are there and true."
+    FEATURE_LABELS_MISSING = "FeatureLabelsMissing", "GFDReady: the Node has no labels about its cards."
+    FEATURE_LABELS_STALE = "FeatureLabelsStale", "GFDReady: the labels say something else than the node reports."
+    GFD_NOT_READY = "GFDNotReady", "GFDReady: what writes the labels has not worked for a while."
     VALIDATION_FAILED = "ValidationFailed", "DriverMissing, ToolkitMissing, ReadyForPooling: a check failed."
+    VALIDATOR_NOT_PASSED = (
+        "ValidatorNotPassed",
+        "DriverMissing, ToolkitMissing, ReadyForPooling: the validator's pod does not get past a step.",
+    )
     INVENTORY_INCOMPLETE = "InventoryIncomplete", "ReadyForPooling: not all cards of the node are known."
     DRIVER_NOT_READY = "DriverNotReady", "ReadyForPooling: the driver is absent or does not work."
     TOOLKIT_NOT_READY = "ToolkitNotReady", "ReadyForPooling: containers cannot be given a card."
+    AGENT_NOT_READY = "AgentNotReady", "Degraded, ReadyForPooling: the agent has not worked for a while."
     READY = "Ready", "ReadyForPooling: the cards of the node may join pools."
     CONFLICTING_DEVICE_PLUGIN = (
         "ConflictingDevicePlugin",
         "Degraded, ReadyForPooling: another device plugin serves the node's cards.",
     )
+    DRIVER_RELEASED = (
+        "DriverReleased",
+        "Degraded, ReadyForPooling: the agent has let go of the driver, for an upgrade say.",
+    )
+    DUPLICATE_SOURCE = "DuplicateSource", "Degraded: two programs do the same for the node."
     UNDISTURBED = "Undisturbed", "Degraded: nothing is wrong."
     NAME_COLLISION = "NameCollision", "Configured: an older pool has the same resource name."
     UNSUPPORTED_MODE = "UnsupportedMode", "Configured: this release does not carry out the pool's mode."
@@ -103,6 +135,14 @@ class Reason(OpenEnum):
     NO_CARDS = "NoCards", "Ready: no card is in the pool."
     NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
+    BURN_IN_WAITING = "Waiting", "BurnedIn: the card will be tested; the message says what it waits for."
+    BURNING_IN = "BurningIn", "BurnedIn: the card is being tested."
+    BURN_IN_PASSED = "Passed", "BurnedIn: the card was tested, and nothing was wrong."
+    IN_SERVICE = "InService", "BurnedIn: the card was in a pool before burn-in was switched on, and was not tested."
+    MEMORY_ERRORS = "MemoryErrors", "BurnedIn: the card's memory did not keep what was written to it."
+    COMPUTE_ERRORS = "ComputeErrors", "BurnedIn: the card computed something wrong."
+    TOO_HOT = "TooHot", "BurnedIn: the card got too hot under load."
+    BURN_IN_FAILED = "Failed", "BurnedIn: the test could not be finished; the message says why."
     OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "Another operator looks after this kind; nothing is written."
 
 
@@ -112,13 +152,19 @@ class EventReason(OpenEnum):
     DEVICE_DETECTED = "GPUDeviceDetected", "A card has appeared."
     DEVICE_REMOVED = "GPUDeviceRemoved", "A card has left its node."
     DEVICE_REPLACED = "GPUDeviceReplaced", "Another card is at the same address; the approval was dropped."
-    NODE_FORGOTTEN = "GPUNodeForgotten", "A Node has been gone for the grace period; its cards are forgotten."
+    DEVICE_MOVED = "GPUDeviceMoved", "A card is at another address of its node; its approval went with it."
+    NODE_FORGOTTEN = (
+        "GPUNodeForgotten",
+        "A Node has been gone for the grace period, or has another name; its cards are forgotten.",
+    )
     READY_FOR_POOLING = "ReadyForPooling", "The cards of a node may join pools."
     NOT_READY_FOR_POOLING = "NotReadyForPooling", "The cards of a node may no longer join pools; the note says why."
     DEVICE_ASSIGNED = "GPUDeviceAssigned", "A card has joined a pool."
     DEVICE_RELEASED = "GPUDeviceReleased", "A card has left its pool and is free."
     DEVICE_FAULTED = "GPUDeviceFaulted", "A card has a hardware fault and is out of service."
     DEVICE_RECOVERED = "GPUDeviceRecovered", "A card works again."
+    BURN_IN_PASSED = "GPUBurnInPassed", "A new card was tested, and nothing was wrong."
+    BURN_IN_FAILED = "GPUBurnInFailed", "A new card did not pass its test and joins no pool; the note says why."
     APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
     ORDER_NOT_CARRIED_OUT = (
         "GPUOrderNotCarriedOut",

@@ -1,19 +1,28 @@
-"""Bootstrap as a controller: one GPUNodeState in, its conditions out. One write for each change, for all of them."""
+"""Bootstrap as a controller: a GPUNodeState, its Node and its pods in, conditions out. One write for each change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from gpu_control_plane.api import GPUNodeState
+from gpu_control_plane.api.node import Node
 from gpu_control_plane.bootstrap.decide import decide
-from gpu_control_plane.bootstrap.events import tell_readiness
-from gpu_control_plane.bootstrap.metrics import BootstrapMetrics
-from gpu_control_plane.kube import Condition, Key, Runtime
+from gpu_control_plane.bootstrap.events import tell_changes
+from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics
+from gpu_control_plane.bootstrap.operands import OURS, Operand
+from gpu_control_plane.bootstrap.snapshot import NOTHING, Remembered, Settings, Snapshot
+from gpu_control_plane.bootstrap.views import NVIDIA_PODS, OUR_PODS, OperandPod
+from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime
 from gpu_control_plane.kube.times import utc_now
 
 MANAGER: Final = "gpu-bootstrap"
+
+_DEFAULTS: Final = Settings()
+_BY_NODE: Final = "node"
+_BY_OPERAND: Final = "operand"
+_LABEL_PREFIX: Final = "nvidia.com/"
 
 
 class _Conditions(msgspec.Struct):
@@ -26,29 +35,80 @@ class _Body(msgspec.Struct):
     status: _Conditions
 
 
-def build(runtime: Runtime, *, now: Callable[[], datetime] = utc_now) -> None:
+def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[], datetime] = utc_now) -> None:
     """Add bootstrap to a process."""
     states = runtime.cache(GPUNodeState)
-    BootstrapMetrics(runtime.metrics.registry).follow(states)
+    nodes = runtime.cache(Node)
+    ours = runtime.cache(OperandPod, OUR_PODS)
+    theirs = runtime.cache(OperandPod, NVIDIA_PODS)
+    for pods in (ours, theirs):
+        pods.index(_BY_NODE, lambda pod: (pod.spec.node_name,))
+    ours.index(_BY_OPERAND, lambda pod: (pod.operand,) if pod.operand is not None and not pod.over else ())
+    metrics = BootstrapMetrics(runtime.metrics.registry)
+    metrics.follow(states)
     hand = runtime.applier(MANAGER)
+    remembered: dict[str, Remembered] = {}
 
-    async def reconcile(key: Key) -> None:
+    def expected() -> frozenset[Operand]:
+        return frozenset(operand for operand in OURS.values() if ours.count(_BY_OPERAND, operand))
+
+    def look(state: GPUNodeState) -> Snapshot:
+        return Snapshot(
+            state=state,
+            node=nodes.get(state.name),
+            pods=(*ours.under(_BY_NODE, state.name), *theirs.under(_BY_NODE, state.name)),
+            expected=expected(),
+            remembered=remembered.get(state.name, NOTHING),
+            now=now(),
+        )
+
+    async def reconcile(key: Key) -> Requeue | None:
         state = states.at(key)
         if state is None or state.deleting:
-            return
-        conditions = decide(state, now())
-        if not conditions:
-            return
-        written = await hand.apply(
-            GPUNodeState, state.name, _Body(_Conditions(conditions)), state, subresource="status"
-        )
+            remembered.pop(key.name, None)
+            return None
+        decision = decide(look(state), settings)
+        remembered[state.name] = decision.remember
+        if not decision.conditions:
+            return None
+        with metrics.handling(CONDITIONS):
+            body = _Body(_Conditions(decision.conditions))
+            written = await hand.apply(GPUNodeState, state.name, body, state, subresource="status")
         if written is not state:
-            tell_readiness(runtime.events, state, written)
+            tell_changes(runtime.events, state, written)
+        return Requeue(after=decision.again_in.total_seconds()) if decision.again_in is not None else None
 
-    runtime.controller("bootstrap", reconcile).watch(states, when=_matters)
+    def known(pod: OperandPod) -> Iterable[Key]:
+        """Pods of nodes without cards are nobody's concern."""
+        return (Key(pod.spec.node_name),) if states.get(pod.spec.node_name) is not None else ()
+
+    controller = runtime.controller("bootstrap", reconcile)
+    controller.watch(states, when=_state_matters)
+    controller.watch(nodes, when=_node_matters)
+    controller.watch(ours, known, _pod_matters)
+    controller.watch(theirs, known, _pod_matters)
+
+    def all_of_them() -> None:
+        for state in states:
+            controller.enqueue(state.key)
+
+    _on_other(ours, expected, all_of_them)
 
 
-def _matters(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
+def _on_other(pods: Cache[OperandPod], look: Callable[[], frozenset[Operand]], call: Callable[[], None]) -> None:
+    """Call when the first pod of a program has come, or the last has gone: that concerns nodes without one."""
+    held = look()
+
+    def changed(_old: OperandPod | None, _new: OperandPod | None) -> None:
+        nonlocal held
+        before, held = held, look()
+        if before != held:
+            call()
+
+    pods.on_change(changed)
+
+
+def _state_matters(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
     """Everything but the orders and most of the plugin's answers, which are most of the traffic."""
     if old is None or new is None:
         return True
@@ -57,5 +117,23 @@ def _matters(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
 
 def _read(state: GPUNodeState) -> tuple[object, ...]:
     status = state.status
-    conflicts = status.plugin.conflicts if status.plugin is not None else ()
-    return status.driver, status.toolkit, status.monitoring, status.validation, status.conditions, conflicts
+    plugin = (status.plugin.conflicts, True) if status.plugin is not None else ((), False)
+    software = status.driver, status.toolkit, status.monitoring, status.validation, status.devices
+    return *software, status.conditions, status.quiesced, plugin
+
+
+def _node_matters(old: Node | None, new: Node | None) -> bool:
+    """Nodes report all the time; their labels about cards and whether they are ready change rarely."""
+    if old is None or new is None:
+        return new is not None
+    return old.ready != new.ready or _labels(old) != _labels(new)
+
+
+def _labels(node: Node) -> dict[str, str]:
+    return {name: value for name, value in node.metadata.labels.items() if name.startswith(_LABEL_PREFIX)}
+
+
+def _pod_matters(old: OperandPod | None, new: OperandPod | None) -> bool:
+    if old is None or new is None:
+        return True
+    return (old.spec, old.status, old.deleting) != (new.spec, new.status, new.deleting)

@@ -1,107 +1,113 @@
 """Whether the cards of a node may join pools, and what is missing if not.
 
 What the node reports counts, and a check that failed counts more. A node that was not checked is not held up by it:
-where no validator runs there would never be a ready node. Missing metrics are shown but hold nothing up either: cards
-work without them. Whether the kubelet is well is not asked: that comes and goes, and the scheduler looks after it.
+where no validator runs there would never be a ready node. Missing metrics and labels are shown but hold nothing up
+either: cards work without them. Whether the kubelet is well is not asked: that comes and goes, and the scheduler looks
+after it.
 """
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api import GPUNodeState
-from gpu_control_plane.api.gpunodestate import NodeStateStatus, StepResult, ValidationStep
 from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.bootstrap.disturbances import Disturbance, disturbances
+from gpu_control_plane.bootstrap.findings import Finding, about_step, failed_step
+from gpu_control_plane.bootstrap.functions import STALE, feature_labels, monitoring
+from gpu_control_plane.bootstrap.operands import Operand
+from gpu_control_plane.bootstrap.snapshot import Remembered, Settings, Snapshot
+from gpu_control_plane.bootstrap.software import CUDA, driver, stuck_validator, toolkit
+from gpu_control_plane.bootstrap.standing import Standings, standings
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.conditions import TRUE, condition, find
 
-DRIVER: Final = "driver"
-TOOLKIT: Final = "toolkit"
-CUDA: Final = "cuda"
+_DEFAULTS: Final = Settings()
+_LONGEST: Final = 2048
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One condition in the making."""
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The conditions of a node, when to look again, and what to remember until then."""
 
-    kind: NodeCondition
-    status: bool
-    reason: Reason
-    message: str
+    conditions: tuple[Condition, ...] = ()
+    again_in: timedelta | None = None
+    remember: Remembered = Remembered()
 
 
-def decide(state: GPUNodeState, now: datetime) -> tuple[Condition, ...]:
+def decide(seen: Snapshot, settings: Settings = _DEFAULTS) -> Decision:
     """The conditions of a node; none before inventory has spoken of it."""
-    held = state.status.conditions
-    complete = find(held, NodeCondition.INVENTORY_COMPLETE)
+    complete = find(seen.held, NodeCondition.INVENTORY_COMPLETE)
     if complete is None:
-        return ()
-    driver, toolkit, monitoring = _driver(state.status), _toolkit(state.status), _monitoring(state.status)
-    degraded = _degraded(state.status)
-    ready = _ready(state.status, complete, driver, toolkit, degraded)
-    findings = (driver, toolkit, monitoring, degraded, ready)
-    return tuple(
-        condition(held, one.kind.value, one.status, one.reason.value, one.message, now=now) for one in findings
+        return Decision()
+    programs = standings(seen, settings)
+    software = driver(seen, programs), toolkit(seen, programs)
+    labels = feature_labels(seen, programs, settings)
+    troubles = disturbances(seen, programs)
+    findings = (
+        *software,
+        monitoring(seen, programs),
+        labels.finding,
+        _degraded(troubles),
+        _ready(seen, programs, complete, software, troubles),
+    )
+    doubts = programs.doubts | ({STALE} if labels.doubted else frozenset())
+    remember = Remembered(
+        had=frozenset(standing.operand for standing in programs.of.values() if standing.pod is not None),
+        noticed={doubt: seen.remembered.noticed.get(doubt, seen.now) for doubt in doubts},
+    )
+    deadlines = [programs.again_at] if programs.again_at is not None else []
+    if labels.doubted:
+        deadlines.append(remember.noticed[STALE] + settings.loss_after)
+    return Decision(
+        conditions=tuple(_condition(seen, one) for one in findings),
+        again_in=max(min(deadlines) - seen.now, timedelta()) if deadlines else None,
+        remember=remember,
     )
 
 
-def _driver(status: NodeStateStatus) -> Finding:
-    kind = NodeCondition.DRIVER_MISSING
-    if status.driver is None:
-        return Finding(kind, True, Reason.DRIVER_NOT_FOUND, "The node reports no GPU driver. Install one.")
-    if failed := _failed(status, DRIVER):
-        return Finding(kind, True, Reason.VALIDATION_FAILED, _about(failed))
-    return Finding(kind, False, Reason.DRIVER_FOUND, f"Driver {status.driver.version} is loaded.")
-
-
-def _toolkit(status: NodeStateStatus) -> Finding:
-    kind = NodeCondition.TOOLKIT_MISSING
-    if status.toolkit is None:
-        message = "The node reports neither CDI nor a GPU runtime. Switch CDI on in its container runtime."
-        return Finding(kind, True, Reason.TOOLKIT_NOT_FOUND, message)
-    if failed := _failed(status, TOOLKIT):
-        return Finding(kind, True, Reason.VALIDATION_FAILED, _about(failed))
-    return Finding(kind, False, Reason.TOOLKIT_FOUND, f"Containers are given cards by {status.toolkit.injection}.")
-
-
-def _monitoring(status: NodeStateStatus) -> Finding:
-    kind = NodeCondition.MONITORING_MISSING
-    if status.monitoring is None:
-        return Finding(kind, True, Reason.MONITORING_NOT_FOUND, "The node reports no exporter of metrics.")
-    return Finding(kind, False, Reason.MONITORING_FOUND, f"Metrics come from {status.monitoring.source}.")
-
-
-def _degraded(status: NodeStateStatus) -> Finding:
+def _degraded(troubles: list[Disturbance]) -> Finding:
     kind = NodeCondition.DEGRADED
-    rivals = status.plugin.conflicts if status.plugin is not None else ()
-    if rivals:
-        message = f"Another device plugin serves cards of this node: {', '.join(rivals)}. Remove it from the node."
-        return Finding(kind, True, Reason.CONFLICTING_DEVICE_PLUGIN, message)
-    return Finding(kind, False, Reason.UNDISTURBED, "The agent alone serves the cards of the node.")
+    if not troubles:
+        return Finding(kind, False, Reason.UNDISTURBED, "The agent alone serves the cards of the node.")
+    return Finding(kind, True, troubles[0].reason, " ".join(trouble.message for trouble in troubles))
 
 
 def _ready(
-    status: NodeStateStatus, complete: Condition, driver: Finding, toolkit: Finding, degraded: Finding
+    seen: Snapshot,
+    programs: Standings,
+    complete: Condition,
+    software: tuple[Finding, Finding],
+    troubles: list[Disturbance],
 ) -> Finding:
     """The first obstacle, in the order in which a person would clear them."""
     kind = NodeCondition.READY_FOR_POOLING
     if complete.status != TRUE:
         return Finding(kind, False, Reason.INVENTORY_INCOMPLETE, complete.message)
-    if driver.status:
-        return Finding(kind, False, Reason.DRIVER_NOT_READY, driver.message)
-    if toolkit.status:
-        return Finding(kind, False, Reason.TOOLKIT_NOT_READY, toolkit.message)
-    if failed := _failed(status, CUDA):
-        return Finding(kind, False, Reason.VALIDATION_FAILED, _about(failed))
-    if degraded.status:
-        return Finding(kind, False, degraded.reason, degraded.message)
+    for reason, message in _obstacles(seen, programs, software, troubles):
+        return Finding(kind, False, reason, message)
     return Finding(kind, True, Reason.READY, "The cards of the node may join pools.")
 
 
-def _failed(status: NodeStateStatus, name: str) -> ValidationStep | None:
-    steps = status.validation.steps if status.validation is not None else ()
-    return next((step for step in steps if step.name == name and step.result is StepResult.FAILED), None)
+def _obstacles(
+    seen: Snapshot, programs: Standings, software: tuple[Finding, Finding], troubles: list[Disturbance]
+) -> Iterator[tuple[Reason, str]]:
+    """Without its agent what the node reports may be old, so that comes first; a rival is removed last."""
+    blocking = [trouble for trouble in troubles if trouble.blocks]
+    yield from ((trouble.reason, trouble.message) for trouble in blocking if trouble.reason is Reason.AGENT_NOT_READY)
+    for found, reason in zip(software, (Reason.DRIVER_NOT_READY, Reason.TOOLKIT_NOT_READY), strict=True):
+        if found.status:
+            yield reason, found.message
+    if failed := failed_step(seen.state.status, CUDA):
+        yield Reason.VALIDATION_FAILED, about_step(failed)
+    if stuck := stuck_validator(programs, CUDA):
+        yield Reason.VALIDATOR_NOT_PASSED, stuck
+    yield from ((trouble.reason, trouble.message) for trouble in blocking)
+    if seen.state.status.plugin is None and (rival := programs.get(Operand.NVIDIA_PLUGIN)) is not None:
+        message = f"The cards of the node are served by the {rival.operand} pod, so no pool can have them."
+        yield Reason.CONFLICTING_DEVICE_PLUGIN, message
 
 
-def _about(step: ValidationStep) -> str:
-    return f"The check of {step.name} failed: {step.message or 'no reason was given'}"
+def _condition(seen: Snapshot, one: Finding) -> Condition:
+    message = one.message[:_LONGEST]
+    return condition(seen.held, one.kind.value, one.status, one.reason.value, message, now=seen.now)

@@ -1,18 +1,39 @@
-"""What people are told when a node becomes ready for pools, or no longer is."""
+"""What people are told when a condition of a node changes: one Event for each change of a status."""
+
+from typing import Final
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.names import EventReason, NodeCondition
-from gpu_control_plane.kube import EventRecorder
-from gpu_control_plane.kube.conditions import TRUE, find
+from gpu_control_plane.kube import Condition, EventRecorder
+from gpu_control_plane.kube.conditions import FALSE, TRUE, find
+
+GOOD: Final = {
+    NodeCondition.DRIVER_MISSING: FALSE,
+    NodeCondition.TOOLKIT_MISSING: FALSE,
+    NodeCondition.MONITORING_MISSING: FALSE,
+    NodeCondition.GFD_READY: TRUE,
+    NodeCondition.DEGRADED: FALSE,
+    NodeCondition.READY_FOR_POOLING: TRUE,
+}
+"""Bootstrap's conditions, and the status of each with which all is well."""
 
 
-def tell_readiness(recorder: EventRecorder, old: GPUNodeState, new: GPUNodeState) -> None:
-    """Tell of the change between two versions of a node's object, if readiness is part of it."""
-    was = find(old.status.conditions, NodeCondition.READY_FOR_POOLING)
-    now = find(new.status.conditions, NodeCondition.READY_FOR_POOLING)
-    if now is None or (was is not None and was.status == now.status):
-        return
-    if now.status == TRUE:
-        recorder.normal(new, EventReason.READY_FOR_POOLING, now.message)
-    else:
-        recorder.warning(new, EventReason.NOT_READY_FOR_POOLING, now.message)
+def tell_changes(recorder: EventRecorder, old: GPUNodeState, new: GPUNodeState) -> None:
+    """Tell what changed between two versions of a node's object.
+
+    A new node tells only whether it is ready: the message names what is missing, and the rest is in the conditions.
+    """
+    for kind, good in GOOD.items():
+        was, now = find(old.status.conditions, kind), find(new.status.conditions, kind)
+        if now is None or (was is not None and was.status == now.status):
+            continue
+        if was is None and kind is not NodeCondition.READY_FOR_POOLING:
+            continue
+        say = recorder.normal if now.status == good else recorder.warning
+        say(new, _reason(kind, now), now.message)
+
+
+def _reason(kind: NodeCondition, now: Condition) -> str:
+    if kind is not NodeCondition.READY_FOR_POOLING:
+        return now.reason
+    return EventReason.READY_FOR_POOLING if now.status == TRUE else EventReason.NOT_READY_FOR_POOLING

@@ -1,13 +1,17 @@
-"""What bootstrap reports in numbers: how many nodes are ready, and the names of those where something is missing."""
+"""What bootstrap reports in numbers: how far each node is, and the names of those where something is missing."""
 
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import find, is_true
+from gpu_control_plane.kube.errors import Conflict
 
 TROUBLES: Final = (
     NodeCondition.DRIVER_MISSING,
@@ -15,6 +19,20 @@ TROUBLES: Final = (
     NodeCondition.MONITORING_MISSING,
     NodeCondition.DEGRADED,
 )
+CONDITIONS: Final = "conditions"
+"""The one handler."""
+
+
+class Phase(enum.StrEnum):
+    """How far a node is on its way to work."""
+
+    DISCOVERING = "Discovering"
+    """Not all of its cards are known."""
+    VALIDATING = "Validating"
+    """Something stands between its cards and pools."""
+    MONITORING = "Monitoring"
+    """Its cards may join pools, but nobody exports their metrics."""
+    READY = "Ready"
 
 
 class BootstrapMetrics:
@@ -25,15 +43,39 @@ class BootstrapMetrics:
             ("reason",),
             registry=registry,
         )
+        self.phase = Gauge(
+            "gpu_bootstrap_node_phase",
+            "1 for the phase each GPU node is in: Discovering, Validating, Monitoring or Ready.",
+            ("node", "phase"),
+            registry=registry,
+        )
         self.condition = Gauge(
             "gpu_bootstrap_condition",
             "1 for each node on which something is missing; no series where all is well.",
             ("node", "condition"),
             registry=registry,
         )
+        self.errors = Counter(
+            "gpu_bootstrap_handler_errors_total",
+            "Attempts that failed, by handler: conditions.",
+            ("handler",),
+            registry=registry,
+        )
+        self.errors.labels(CONDITIONS)
 
     def follow(self, states: Cache[GPUNodeState]) -> None:
         states.on_change(self._changed)
+
+    @contextmanager
+    def handling(self, handler: str) -> Iterator[None]:
+        """Count what fails in the block. That somebody else was faster is no failure."""
+        try:
+            yield
+        except Conflict:
+            raise
+        except Exception:
+            self.errors.labels(handler).inc()
+            raise
 
     def _changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         was, now = _reason(old), _reason(new)
@@ -42,13 +84,34 @@ class BootstrapMetrics:
                 self.nodes.labels(was).dec()
             if now is not None:
                 self.nodes.labels(now).inc()
+        self._follow_phase(old, new)
         for trouble in TROUBLES:
             if new is not None and is_true(new.status.conditions, trouble):
                 self.condition.labels(new.name, trouble).set(1)
             elif old is not None and is_true(old.status.conditions, trouble):
                 self.condition.remove(old.name, trouble)
 
+    def _follow_phase(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
+        was, now = _phase(old), _phase(new)
+        if was == now:
+            return
+        if old is not None and was is not None:
+            self.phase.remove(old.name, was)
+        if new is not None and now is not None:
+            self.phase.labels(new.name, now).set(1)
+
 
 def _reason(state: GPUNodeState | None) -> str | None:
     held = find(state.status.conditions, NodeCondition.READY_FOR_POOLING) if state is not None else None
     return held.reason if held is not None else None
+
+
+def _phase(state: GPUNodeState | None) -> Phase | None:
+    if state is None:
+        return None
+    held = state.status.conditions
+    if not is_true(held, NodeCondition.INVENTORY_COMPLETE):
+        return Phase.DISCOVERING
+    if not is_true(held, NodeCondition.READY_FOR_POOLING):
+        return Phase.VALIDATING
+    return Phase.MONITORING if is_true(held, NodeCondition.MONITORING_MISSING) else Phase.READY

@@ -18,6 +18,7 @@ from gpu_control_plane.inventory.events import tell
 from gpu_control_plane.inventory.metrics import InventoryMetrics
 from gpu_control_plane.inventory.plan import (
     CardWork,
+    CarryOver,
     CreateNodeState,
     DeleteDevice,
     DeleteFeature,
@@ -89,7 +90,7 @@ class Actor:
         try:
             async with asyncio.TaskGroup() as group:
                 for work in plan.cards:
-                    group.create_task(self._card(work, echoes, failures))
+                    group.create_task(self._chain(work, echoes, failures))
             if failures:
                 raise min(failures, key=_urgency)
             for action in plan.node:
@@ -98,28 +99,37 @@ class Actor:
         finally:
             await _heard(echoes)
 
-    async def _card(self, work: CardWork, echoes: list[_Echo], failures: list[KubeError]) -> None:
-        latest = work.observed
+    async def _chain(self, work: CardWork, echoes: list[_Echo], failures: list[KubeError]) -> None:
         try:
-            for action in work.actions:
-                async with self._slots:
-                    if isinstance(action, DeleteDevice):
-                        echoes.append(await self._remove(action))
-                        continue
-                    guard = latest.metadata.resource_version if latest is not None else None
-                    written = await self._change_card(action, guard)
-                    echoes.append(partial(self._devices.of, written))
-                    latest = written if work.observed is not None else None
+            for step in work.steps:
+                await self._card(step, echoes)
         except KubeError as error:
             failures.append(error)
 
-    async def _change_card(self, action: DropApproval | WriteDevice | WriteHardware, guard: str | None) -> GPUDevice:
+    async def _card(self, work: CardWork, echoes: list[_Echo]) -> None:
+        latest = work.observed
+        for action in work.actions:
+            async with self._slots:
+                if isinstance(action, DeleteDevice):
+                    echoes.append(await self._remove(action))
+                    continue
+                chained = work.observed is not None or isinstance(action, CarryOver)
+                guard = latest.metadata.resource_version if latest is not None and chained else None
+                latest = await self._change_card(action, guard)
+                echoes.append(partial(self._devices.of, latest))
+
+    async def _change_card(
+        self, action: DropApproval | CarryOver | WriteDevice | WriteHardware, guard: str | None
+    ) -> GPUDevice:
         """One write about a card; with `guard` only if the object still has that version."""
         match action:
             case DropApproval(device=device):
                 gone: dict[str, object] = {"metadata": {"annotations": {Annotation.ASSIGNMENT.value: None}}}
                 version = guard or device.metadata.resource_version
                 return await self._client.patch(GPUDevice, device.name, gone, resource_version=version)
+            case CarryOver(name=name, annotations=annotations, labels=said):
+                marks: dict[str, object] = {"metadata": {"annotations": annotations, "labels": said}}
+                return await self._client.patch(GPUDevice, name, marks, resource_version=guard)
             case WriteDevice(name=name, spec=spec, labels=labels):
                 body = _DeviceBody(_Labels(labels), spec)
                 return await self._client.apply(GPUDevice, name, body, manager=MANAGER, resource_version=guard)

@@ -1,7 +1,7 @@
 """Inventory as a controller: what wakes it, what it looks at, and that it does what was decided.
 
-Keyed by node. The agents' NodeFeatures and the Nodes come in; GPUDevices and GPUNodeStates go out, and are watched
-so that what somebody else does to them is repaired.
+Keyed by node. The agents' NodeFeatures, what others see on the PCI bus, and the Nodes come in; GPUDevices and
+GPUNodeStates go out, and are watched so that what somebody else does to them is repaired.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,21 +11,24 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.names import GPU_LABELS, Label
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
 from gpu_control_plane.inventory import gate
 from gpu_control_plane.inventory.act import Actor
-from gpu_control_plane.inventory.decide import Settings, Snapshot, decide
+from gpu_control_plane.inventory.decide import decide
 from gpu_control_plane.inventory.echoes import Echoes
-from gpu_control_plane.inventory.metrics import InventoryMetrics
+from gpu_control_plane.inventory.metrics import CARDS, InventoryMetrics
+from gpu_control_plane.inventory.nfd import SecondOpinion
 from gpu_control_plane.inventory.node_status import own_share
 from gpu_control_plane.inventory.report import Report, Unreadable, read_report
+from gpu_control_plane.inventory.snapshot import Settings, Snapshot
+from gpu_control_plane.inventory.surroundings import AGENT_PODS, BY_NODE, BY_UUID, AgentPod, Surroundings, uuids
 from gpu_control_plane.kube import Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.errors import Invalid
 from gpu_control_plane.kube.times import utc_now
 
-_PREFIX: Final = feature_name("")
-_BY_NODE: Final = "node"
+_PREFIXES: Final = (feature_name(""), discovery_name(""))
 _DEFAULTS: Final = Settings()
 
 
@@ -35,7 +38,10 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     nodes = runtime.cache(Node)
     devices = runtime.cache(GPUDevice)
     states = runtime.cache(GPUNodeState)
-    devices.index(_BY_NODE, lambda device: (device.spec.node_name,))
+    agents = runtime.cache(AgentPod, AGENT_PODS)
+    agents.index(BY_NODE, lambda pod: (pod.spec.node_name,))
+    devices.index(BY_NODE, lambda device: (device.spec.node_name,))
+    devices.index(BY_UUID, uuids)
     metrics = InventoryMetrics(runtime.metrics.registry)
     metrics.follow(devices, states)
     actor = Actor(
@@ -47,44 +53,63 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         states=Echoes(states),
         writes_at_once=settings.writes_at_once,
     )
+    doubts: dict[str, datetime] = {}
 
     def look(node: str) -> Snapshot:
         feature = features.get(feature_name(node), NAMESPACE)
+        found = nodes.get(node)
+        report = read_report(node, feature) if feature is not None else None
+        known = tuple(devices.under(BY_NODE, node))
         return Snapshot(
             node=node,
-            node_exists=nodes.get(node) is not None,
+            node_exists=found is not None,
+            node_ready=found is not None and found.ready,
+            labelled=found is not None and _is_labelled(found),
+            agent_since=around.agent_since(node),
             feature=feature,
-            report=read_report(node, feature) if feature is not None else None,
-            devices=tuple(devices.under(_BY_NODE, node)),
+            report=report,
+            witnesses=around.witnesses(node),
+            elsewhere=around.elsewhere(node, known, report),
+            doubted_since=doubts.get(node),
+            devices=known,
             state=states.get(node),
             now=now(),
         )
 
     async def reconcile(key: Key) -> Requeue | None:
+        await opinion.ready()
         seen = look(key.name)
         plan = decide(seen, settings)
-        try:
-            await actor.carry_out(plan)
-        except Invalid as refused:
-            if not isinstance(seen.report, Report):
-                raise
-            # Values that the API does not allow came from the report: that is what the node is told.
-            seen = msgspec.structs.replace(look(key.name), report=Unreadable(str(refused)))
-            plan = decide(seen, settings)
-            await actor.carry_out(plan)
+        with metrics.handling(CARDS):
+            try:
+                await actor.carry_out(plan)
+            except Invalid as refused:
+                if not isinstance(seen.report, Report):
+                    raise
+                # Values that the API does not allow came from the report: that is what the node is told.
+                seen = msgspec.structs.replace(look(key.name), report=Unreadable(str(refused)))
+                plan = decide(seen, settings)
+                await actor.carry_out(plan)
+        if plan.doubt:
+            doubts.setdefault(key.name, seen.now)
+        else:
+            doubts.pop(key.name, None)
         return Requeue(after=plan.again_in.total_seconds()) if plan.again_in is not None else None
 
     controller = runtime.controller("inventory", reconcile)
+    opinion = SecondOpinion(runtime, settings.nfd_namespace, controller.enqueue)
+    around = Surroundings(features, nodes, devices, agents, opinion)
     controller.watch(features, _node_of_feature, _feature_matters)
-    controller.watch(nodes, when=_node_matters)
-    controller.watch(devices, lambda device: (Key(device.spec.node_name),), _device_matters)
+    controller.watch(nodes, around.rivals, _node_matters)
+    controller.watch(devices, around.concerned, _device_matters)
     controller.watch(states, when=_state_matters)
-    gate.build(runtime)
+    controller.watch(agents, _node_of_agent, _agent_matters)
+    gate.build(runtime, metrics)
 
 
 def _node_of_feature(feature: NodeFeature) -> Iterable[Key]:
-    """The node whose agent published this; nobody's where the name is not of our making."""
-    return (Key(feature.name.removeprefix(_PREFIX)),) if feature.name.startswith(_PREFIX) else ()
+    """The node that this is about; nobody's where the name is not of our making."""
+    return tuple(Key(feature.name.removeprefix(prefix)) for prefix in _PREFIXES if feature.name.startswith(prefix))
 
 
 def _feature_matters(old: NodeFeature | None, new: NodeFeature | None) -> bool:
@@ -94,8 +119,28 @@ def _feature_matters(old: NodeFeature | None, new: NodeFeature | None) -> bool:
 
 
 def _node_matters(old: Node | None, new: Node | None) -> bool:
-    """Nodes report all the time; whether they exist changes rarely."""
-    return old is None or new is None
+    """Nodes report all the time; whether they exist, answer and have cards changes rarely."""
+    if old is None or new is None:
+        return True
+    return _seen_of(old) != _seen_of(new)
+
+
+def _seen_of(node: Node) -> tuple[str, bool, bool]:
+    return node.metadata.uid, node.ready, _is_labelled(node)
+
+
+def _is_labelled(node: Node) -> bool:
+    labels = node.metadata.labels
+    return labels.get(Label.ENABLED) != "false" and any(labels.get(label) == "true" for label in GPU_LABELS)
+
+
+def _node_of_agent(pod: AgentPod) -> Iterable[Key]:
+    return (Key(pod.spec.node_name),) if pod.spec.node_name else ()
+
+
+def _agent_matters(old: AgentPod | None, new: AgentPod | None) -> bool:
+    """That it is there; how it is doing is bootstrap's."""
+    return old is None or new is None or old.spec != new.spec
 
 
 def _device_matters(old: GPUDevice | None, new: GPUDevice | None) -> bool:

@@ -5,66 +5,33 @@ the card is not among it. An empty bus is more often a broken report than an emp
 may come back: both count as proof only when they have lasted for the grace period.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
 
-from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
-from gpu_control_plane.api.gpudevice import DeviceSpec, Hardware
+from gpu_control_plane.api import GPUDevice
+from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import NodeStateStatus
-from gpu_control_plane.api.names import Annotation, NodeCondition
+from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature
-from gpu_control_plane.inventory import events, node_status
-from gpu_control_plane.inventory.labels import device_labels
-from gpu_control_plane.inventory.node_status import Verdict
+from gpu_control_plane.inventory import events, node_status, verdicts
+from gpu_control_plane.inventory.bus import compare
+from gpu_control_plane.inventory.cards import plan_cards, removal
 from gpu_control_plane.inventory.plan import (
-    CardAction,
     CardWork,
     CreateNodeState,
     DeleteDevice,
     DeleteFeature,
     DeleteNodeState,
-    DropApproval,
     NodeAction,
     Plan,
-    WriteDevice,
-    WriteHardware,
     WriteNodeStatus,
 )
 from gpu_control_plane.inventory.report import Report, Unreadable
-from gpu_control_plane.inventory.sameness import is_another_card, what_is_known
-from gpu_control_plane.kube import ObjectMeta
+from gpu_control_plane.inventory.snapshot import Elsewhere, Settings, Snapshot
+from gpu_control_plane.inventory.verdicts import Verdict
 from gpu_control_plane.kube.conditions import find
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    node_grace_period: timedelta = timedelta(minutes=10)
-    """How long a Node may be gone before its cards, and with them their approvals, are forgotten."""
-    writes_at_once: int = 32
-    """Writes under way at the same time, over all nodes."""
-
-
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a decision about a node rests on."""
-
-    node: str
-    node_exists: bool
-    feature: NodeFeature | None
-    report: Report | Unreadable | None
-    """What the feature says; None where there is no feature."""
-    devices: tuple[GPUDevice, ...]
-    state: GPUNodeState | None
-    now: datetime
-
-    @property
-    def known(self) -> dict[str, GPUDevice]:
-        """The cards that have an object, by address. What is being deleted is no longer known."""
-        return {device.spec.pci_address: device for device in self.devices if not device.deleting}
-
-    @property
-    def about(self) -> GPUNodeState:
-        """What to speak of when the node is meant."""
-        return self.state or GPUNodeState(metadata=ObjectMeta(name=self.node))
 
 
 def decide(seen: Snapshot, settings: Settings) -> Plan:
@@ -73,39 +40,91 @@ def decide(seen: Snapshot, settings: Settings) -> Plan:
         return _without_node(seen, settings)
     match seen.report:
         case Report(facts=facts) as report if facts.bus_cards:
-            return _with_cards(seen, report)
+            return _with_cards(seen, report, settings)
         case Report() as report:
             return _with_empty_bus(seen, report, settings)
         case Unreadable(why=why):
-            return _keep(seen, node_status.invalid(why))
+            return _keep(seen, verdicts.invalid(why))
         case _:
-            return _keep(seen, node_status.NODE_FEATURE_MISSING) if seen.state or seen.known else Plan()
+            return _without_report(seen, settings)
 
 
-def _with_cards(seen: Snapshot, report: Report) -> Plan:
-    known = seen.known
-    reported = {card.pci.address: card for card in report.cards}
-    absent = [address for address in sorted(known) if address not in reported]
-    leaving = absent if report.complete else []
-    work = [_card(seen, card) for card in report.cards]
-    work += [_removal(seen, known[address]) for address in leaving]
-    verdict = node_status.all_known(report) if report.complete else node_status.cards_missing(report, absent)
-    cards = {address: device.status.hardware for address, device in known.items() if address not in leaving}
-    cards |= {address: _hardware(known.get(address), card) for address, card in reported.items()}
-    return Plan(cards=_only_work(work), node=_node(seen, cards, report.facts, verdict))
+class _Judgement(msgspec.Struct, frozen=True):
+    """A verdict, and how long it is held back."""
+
+    verdict: Verdict
+    left: timedelta | None = None
+
+
+def _with_cards(seen: Snapshot, report: Report, settings: Settings) -> Plan:
+    cards = plan_cards(seen, report)
+    judged = _judge(seen, report, settings)
+    return Plan(
+        cards=cards.work,
+        node=_node(seen, cards.after, report.facts, judged.verdict),
+        again_in=judged.left,
+        doubt=judged.left is not None,
+    )
+
+
+def _judge(seen: Snapshot, report: Report, settings: Settings) -> _Judgement:
+    """Whether the cards of the node are all known, the surest doubt first."""
+    compared = compare(report, seen.known, seen.witnesses)
+    if compared.short > 0:
+        bus, reported = report.facts.bus_cards, len(report.cards)
+        return _Judgement(verdicts.cards_missing(seen.node, bus, reported, compared.missing))
+    if (claimed := _claimed_by_another(seen, report)) is not None:
+        return _Judgement(claimed)
+    good = verdicts.all_known(len(report.cards) + len(compared.ignored), compared.ignored)
+    if not compared.differences:
+        return _Judgement(good)
+    left = (seen.doubted_since or seen.now) + settings.bus_patience - seen.now
+    if left > timedelta() and not _told(seen, Reason.BUS_DISAGREES):
+        return _Judgement(good, left)
+    return _Judgement(verdicts.bus_disagrees(seen.node, compared.differences))
+
+
+def _claimed_by_another(seen: Snapshot, report: Report) -> Verdict | None:
+    """The verdict if another node reports cards of this one, and its word is better: a kubelet that answers counts
+    more than one that does not, and else whoever had the card first is believed."""
+    claims: dict[str, Elsewhere] = {}
+    for card in report.cards:
+        other = seen.elsewhere.get(card.uuid) if card.uuid is not None else None
+        if other is None or not other.exists:
+            continue
+        if (other.ready and not seen.node_ready) or (other.ready == seen.node_ready and other.senior):
+            claims[f"{card.uuid} at {card.pci.address}"] = other
+    if not claims:
+        return None
+    other = next(iter(claims.values()))
+    return verdicts.elsewhere(seen.node, claims, other.node)
 
 
 def _with_empty_bus(seen: Snapshot, report: Report, settings: Settings) -> Plan:
     known = seen.known
     if not known:
-        return Plan(node=_node(seen, {}, report.facts, node_status.no_cards(known=False)))
+        return Plan(node=_node(seen, {}, report.facts, verdicts.no_cards(known=False)))
     left = _grace_left(seen, settings)
     if left > timedelta():
-        return _keep(seen, node_status.no_cards(known=True), report.facts, again_in=left)
+        return _keep(seen, verdicts.no_cards(known=True), report.facts, again_in=left)
     return Plan(
-        cards=tuple(_removal(seen, device) for device in known.values()),
-        node=_node(seen, {}, report.facts, node_status.no_cards(known=False)),
+        cards=tuple(removal(seen, device) for device in known.values()),
+        node=_node(seen, {}, report.facts, verdicts.no_cards(known=False)),
     )
+
+
+def _without_report(seen: Snapshot, settings: Settings) -> Plan:
+    """A node whose agent does not get as far as a report has an object that says so. One that is not said to have a
+    card, and never showed one, needs none."""
+    said = verdicts.silent(seen.node, seen.witnesses.cards)
+    if seen.known or (seen.state is not None and seen.labelled):
+        return _keep(seen, said)
+    if seen.state is not None:
+        return Plan() if seen.state.deleting else Plan(node=(DeleteNodeState(seen.state),))
+    if seen.agent_since is None or not seen.labelled:
+        return Plan()
+    left = seen.agent_since + settings.report_patience - seen.now
+    return Plan(again_in=left) if left > timedelta() else _keep(seen, said)
 
 
 def _without_node(seen: Snapshot, settings: Settings) -> Plan:
@@ -114,13 +133,27 @@ def _without_node(seen: Snapshot, settings: Settings) -> Plan:
     if seen.state is None and not seen.known:
         left = _age_left(seen.feature, seen.now, settings)
         return Plan(again_in=left) if feature and left > timedelta() else Plan(node=feature)
+    heir = _heir(seen)
     left = _grace_left(seen, settings)
-    if left > timedelta():
-        return _keep(seen, node_status.NODE_GONE, again_in=left)
+    if left > timedelta() and heir is None:
+        return _keep(seen, verdicts.NODE_GONE, again_in=left)
     going = seen.state is not None and not seen.state.deleting
-    last = (DeleteNodeState(seen.about, events.forgotten(seen.node, len(seen.known))),) if going else ()
+    told = events.forgotten(seen.node, len(seen.known), heir)
+    last = (DeleteNodeState(seen.about, told),) if going else ()
     cards = (CardWork(actions=(DeleteDevice(device, seen.about),)) for device in seen.known.values())
     return Plan(cards=tuple(cards), node=(*feature, *last))
+
+
+def _heir(seen: Snapshot) -> str | None:
+    """The node that has every card of this one, which is gone: it was renamed, and nothing is waited for."""
+    others = {_other(seen, device) for device in seen.known.values()}
+    return next(iter(others)) if len(others) == 1 else None
+
+
+def _other(seen: Snapshot, device: GPUDevice) -> str | None:
+    hardware = device.status.hardware
+    other = seen.elsewhere.get(hardware.uuid) if hardware is not None and hardware.uuid is not None else None
+    return other.node if other is not None and other.exists else None
 
 
 def _keep(seen: Snapshot, verdict: Verdict, facts: NodeFacts | None = None, again_in: timedelta | None = None) -> Plan:
@@ -141,49 +174,14 @@ def _age_left(feature: NodeFeature | None, now: datetime, settings: Settings) ->
     return (born or now) + settings.node_grace_period - now
 
 
-def _card(seen: Snapshot, card: Hardware) -> CardWork:
-    """The writes for a card that is there.
-
-    An exchanged card loses the approval before anything else: until the new hardware is written the exchange is
-    noticed again, whatever happens in between. Labels come before hardware, since selectors approve by them.
-    """
-    name = inventory_id(seen.node, card.pci.address)
-    device = next((held for held in seen.devices if held.name == name), None)
-    if device is not None and device.deleting:
-        return CardWork(actions=())
-    known = device.status.hardware if device is not None else None
-    exchanged = is_another_card(known, card)
-    hardware = _hardware(device, card)
-    labels = device_labels(seen.node, hardware)
-    actions: list[CardAction] = []
-    approval = device.metadata.annotations.get(Annotation.ASSIGNMENT) if device is not None else None
-    if exchanged and device is not None and approval is not None:
-        actions.append(DropApproval(device))
-    if device is None or any(device.metadata.labels.get(label) != value for label, value in labels.items()):
-        actions.append(WriteDevice(name, DeviceSpec(node_name=seen.node, pci_address=card.pci.address), labels))
-    if known is None:
-        actions.append(WriteHardware(name, hardware, events.detected(hardware, seen.node)))
-    elif hardware != known:
-        actions.append(WriteHardware(name, hardware, events.replaced(known, card, approval) if exchanged else None))
-    return CardWork(actions=tuple(actions), observed=device if exchanged else None)
-
-
-def _hardware(device: GPUDevice | None, card: Hardware) -> Hardware:
-    known = device.status.hardware if device is not None else None
-    return card if is_another_card(known, card) else what_is_known(known, card)
-
-
-def _removal(seen: Snapshot, device: GPUDevice) -> CardWork:
-    approval = device.metadata.annotations.get(Annotation.ASSIGNMENT)
-    return CardWork(actions=(DeleteDevice(device, seen.about, events.removed(device, approval)),))
-
-
-def _only_work(work: list[CardWork]) -> tuple[CardWork, ...]:
-    return tuple(one for one in work if one.actions)
+def _told(seen: Snapshot, reason: Reason) -> bool:
+    """Whether the node is already said to be incomplete for this reason."""
+    held = find(seen.state.status.conditions, NodeCondition.INVENTORY_COMPLETE) if seen.state is not None else None
+    return held is not None and held.reason == reason
 
 
 def _node(
-    seen: Snapshot, cards: dict[str, Hardware | None], facts: NodeFacts | None, verdict: Verdict
+    seen: Snapshot, cards: Mapping[str, Hardware | None], facts: NodeFacts | None, verdict: Verdict
 ) -> tuple[NodeAction, ...]:
     """The writes for the object of the node. One that is being deleted is made anew once it is gone."""
     state = seen.state

@@ -27,15 +27,25 @@ def replaced(known: Hardware, card: Hardware, approval: str | None) -> Tell:
     return Tell(EventReason.DEVICE_REPLACED, note, warning=True)
 
 
-def removed(device: GPUDevice, approval: str | None) -> Tell:
+def moved(card: Hardware, origin: GPUDevice, approval: str | None) -> Tell:
+    kept = f" It stays approved for the pool {approval}." if approval else ""
+    note = f"{_name(card)} has moved from {origin.spec.pci_address} to {card.pci.address}.{kept}"
+    return Tell(EventReason.DEVICE_MOVED, note)
+
+
+def removed(device: GPUDevice, approval: str | None, now_in: str | None) -> Tell:
     product = device.status.hardware.product if device.status.hardware else "the card"
     pool = f" It was approved for the pool {approval}." if approval else ""
+    where = f" The node {now_in} has it now: approve it there." if now_in else ""
     return Tell(
-        EventReason.DEVICE_REMOVED, f"{product} at {device.spec.pci_address} is no longer on the PCI bus.{pool}"
+        EventReason.DEVICE_REMOVED, f"{product} at {device.spec.pci_address} is no longer on the PCI bus.{pool}{where}"
     )
 
 
-def forgotten(node: str, cards: int) -> Tell:
+def forgotten(node: str, cards: int, now_in: str | None = None) -> Tell:
+    if now_in:
+        why = f"The Node {node} is gone, and {now_in} has its {cards} cards: approve them there."
+        return Tell(EventReason.NODE_FORGOTTEN, why)
     return Tell(EventReason.NODE_FORGOTTEN, f"The Node {node} has not come back. Its {cards} cards are forgotten.")
 
 

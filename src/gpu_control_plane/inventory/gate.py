@@ -13,6 +13,7 @@ import structlog
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NODE_LABEL, NodeFeature, discovery_name, read_bus
+from gpu_control_plane.inventory.metrics import GATE, InventoryMetrics
 from gpu_control_plane.kube import Key, Runtime, Selection
 
 _PREFIX: Final = discovery_name("")
@@ -32,7 +33,7 @@ def wanted_label(node: str, feature: NodeFeature) -> str | None:
     return _PRESENT if read_bus(feature) else None
 
 
-def build(runtime: Runtime) -> None:
+def build(runtime: Runtime, metrics: InventoryMetrics) -> None:
     """Add the gate to a process."""
     features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
     nodes = runtime.cache(Node)
@@ -48,7 +49,9 @@ def build(runtime: Runtime) -> None:
             return
         if _held(node) != label:
             _log.info("labelling a node", node=node.name, present=label)
-            await runtime.client.patch(Node, node.name, {"metadata": {"labels": {str(Label.GPU_PRESENT): label}}})
+            body: dict[str, object] = {"metadata": {"labels": {str(Label.GPU_PRESENT): label}}}
+            with metrics.handling(GATE):
+                await runtime.client.patch(Node, node.name, body)
 
     controller = runtime.controller("gate", reconcile)
     controller.watch(features, _node_of_feature)

@@ -1,8 +1,12 @@
 """What inventory reports in numbers.
 
-Series grow with models and troubles, never with the number of healthy nodes. Counts follow the caches, so every
-replica reports the same, and a scrape of 40,000 cards costs nothing.
+Counts follow the caches, so every replica reports the same, and a scrape of 40,000 cards costs nothing. A node has
+series of its own while it has cards, and they go with it.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -10,14 +14,30 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import TRUE, find
+from gpu_control_plane.kube.errors import Conflict
 
-_UNKNOWN = "unknown"
+CARDS: Final = "cards"
+GATE: Final = "gate"
+
+_UNKNOWN: Final = "unknown"
+_CONDITIONS: Final = (NodeCondition.INVENTORY_COMPLETE, NodeCondition.VANISHED)
 
 
 class InventoryMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.devices = Gauge(
             "gpu_inventory_devices", "Cards that have a GPUDevice, by model.", ("vendor", "product"), registry=registry
+        )
+        self.per_node = _Tally(
+            Gauge("gpu_inventory_devices_total", "Cards of each node.", ("node",), registry=registry)
+        )
+        self.per_state = _Tally(
+            Gauge(
+                "gpu_inventory_devices_state",
+                "Cards of each node by state: Unassigned, Reserved, Assigned, Faulted; `unknown` before they have one.",
+                ("node", "state"),
+                registry=registry,
+            )
         )
         self.nodes = Gauge(
             "gpu_inventory_nodes",
@@ -27,35 +47,82 @@ class InventoryMetrics:
         )
         self.condition = Gauge(
             "gpu_inventory_condition",
-            "0 for each node and condition that does not hold; no series where all is well.",
+            "1 for each condition of a node that is true, 0 for each that is not.",
             ("node", "condition"),
             registry=registry,
         )
         self.changes = Counter(
             "gpu_inventory_changes_total",
-            "Cards that were detected, replaced or removed, by the reason of the Event about it.",
+            "Cards that were detected, moved, replaced or removed, by the reason of the Event about it.",
             ("reason",),
             registry=registry,
         )
+        self.errors = Counter(
+            "gpu_inventory_handler_errors_total",
+            "Attempts that failed, by handler: cards or gate.",
+            ("handler",),
+            registry=registry,
+        )
+        for handler in (CARDS, GATE):
+            self.errors.labels(handler)
 
     def follow(self, devices: Cache[GPUDevice], states: Cache[GPUNodeState]) -> None:
         devices.on_change(self._device_changed)
         states.on_change(self._state_changed)
 
+    @contextmanager
+    def handling(self, handler: str) -> Iterator[None]:
+        """Count what fails in the block. That somebody else was faster is no failure."""
+        try:
+            yield
+        except Conflict:
+            raise
+        except Exception:
+            self.errors.labels(handler).inc()
+            raise
+
     def _device_changed(self, old: GPUDevice | None, new: GPUDevice | None) -> None:
         was, now = _model(old), _model(new)
         if was != now:
             _move(self.devices, was, now)
+        self.per_node.move(_place(old), _place(new))
+        self.per_state.move(_state(old), _state(new))
 
     def _state_changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         was, now = _reason(old), _reason(new)
         if was != now:
             _move(self.nodes, was, now)
-        if _incomplete(new):
-            assert new is not None  # noqa: S101 - what is not there is not incomplete
-            self.condition.labels(new.name, NodeCondition.INVENTORY_COMPLETE).set(0)
-        elif old is not None and _incomplete(old):
-            self.condition.remove(old.name, NodeCondition.INVENTORY_COMPLETE)
+        for kind in _CONDITIONS:
+            before, after = _status(old, kind), _status(new, kind)
+            if new is not None and after is not None:
+                self.condition.labels(new.name, kind).set(after)
+            elif old is not None and before is not None:
+                self.condition.remove(old.name, kind)
+
+
+class _Tally:
+    """A gauge that counts things by their labels. A count that comes to nothing has no series."""
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        self._counts: dict[tuple[str, ...], int] = {}
+
+    def move(self, was: tuple[str, ...] | None, now: tuple[str, ...] | None) -> None:
+        if was == now:
+            return
+        if was is not None:
+            self._add(was, -1)
+        if now is not None:
+            self._add(now, 1)
+
+    def _add(self, labels: tuple[str, ...], change: int) -> None:
+        count = self._counts.get(labels, 0) + change
+        if count:
+            self._counts[labels] = count
+            self._gauge.labels(*labels).set(count)
+        else:
+            del self._counts[labels]
+            self._gauge.remove(*labels)
 
 
 def _move(gauge: Gauge, was: tuple[str, ...] | None, now: tuple[str, ...] | None) -> None:
@@ -72,6 +139,16 @@ def _model(device: GPUDevice | None) -> tuple[str, str] | None:
     return (str(card.vendor), card.product) if card is not None else (_UNKNOWN, _UNKNOWN)
 
 
+def _place(device: GPUDevice | None) -> tuple[str] | None:
+    return (device.spec.node_name,) if device is not None else None
+
+
+def _state(device: GPUDevice | None) -> tuple[str, str] | None:
+    if device is None:
+        return None
+    return device.spec.node_name, str(device.status.state) if device.status.state is not None else _UNKNOWN
+
+
 def _reason(state: GPUNodeState | None) -> tuple[str] | None:
     if state is None:
         return None
@@ -79,6 +156,6 @@ def _reason(state: GPUNodeState | None) -> tuple[str] | None:
     return (held.reason,) if held is not None else (_UNKNOWN,)
 
 
-def _incomplete(state: GPUNodeState | None) -> bool:
-    held = find(state.status.conditions, NodeCondition.INVENTORY_COMPLETE) if state is not None else None
-    return held is not None and held.status != TRUE
+def _status(state: GPUNodeState | None, kind: NodeCondition) -> int | None:
+    held = find(state.status.conditions, kind) if state is not None else None
+    return int(held.status == TRUE) if held is not None else None

@@ -1,5 +1,6 @@
 """What a decision asks for: single writes, each safe to repeat, in an order that survives a crash after any of them."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import msgspec
@@ -15,6 +16,14 @@ class DropApproval(msgspec.Struct, frozen=True):
     """Take the approval off a card, provided that nobody has changed the object since."""
 
     device: GPUDevice
+
+
+class CarryOver(msgspec.Struct, frozen=True):
+    """Give a card what a person had said of it at its old place, and take away what was said of another card there."""
+
+    name: str
+    annotations: dict[str, str | None]
+    labels: dict[str, str]
 
 
 class WriteDevice(msgspec.Struct, frozen=True):
@@ -64,7 +73,7 @@ class DeleteFeature(msgspec.Struct, frozen=True):
     feature: NodeFeature
 
 
-CardAction = DropApproval | WriteDevice | WriteHardware | DeleteDevice
+CardAction = DropApproval | CarryOver | WriteDevice | WriteHardware | DeleteDevice
 NodeAction = CreateNodeState | WriteNodeStatus | DeleteNodeState | DeleteFeature
 
 
@@ -77,6 +86,16 @@ class CardWork(msgspec.Struct, frozen=True):
 
     actions: tuple[CardAction, ...]
     observed: GPUDevice | None = None
+    then: "CardWork | None" = None
+    """Work on another object, which holds what this one needs: it must not begin before this one is done."""
+
+    @property
+    def steps(self) -> Iterator["CardWork"]:
+        """This work and what follows it, in order."""
+        step: CardWork | None = self
+        while step is not None:
+            yield step
+            step = step.then
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -85,6 +104,8 @@ class Plan(msgspec.Struct, frozen=True):
     cards: tuple[CardWork, ...] = ()
     node: tuple[NodeAction, ...] = ()
     again_in: timedelta | None = None
+    doubt: bool = False
+    """Something is wrong that may be right in a moment: it is told if it lasts."""
 
     @property
     def settled(self) -> bool:

@@ -3,12 +3,23 @@
 A report is believed as a whole or not at all: where a part of it makes no sense, the rest proves nothing either.
 """
 
+from collections import Counter
+
 import msgspec
 
-from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import MAX_CARDS
 from gpu_control_plane.api.identity import canonical_pci_address
-from gpu_control_plane.api.nodefeature import NODE, NODE_LABEL, NodeFacts, NodeFeature, read_cards, read_facts
+from gpu_control_plane.api.nodefeature import (
+    BUS,
+    NODE,
+    NODE_LABEL,
+    NodeFacts,
+    NodeFeature,
+    read_bus,
+    read_cards,
+    read_facts,
+)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -16,6 +27,8 @@ class Report(msgspec.Struct, frozen=True):
 
     cards: tuple[Hardware, ...]
     facts: NodeFacts
+    bus: tuple[PCI, ...] | None = None
+    """The cards that the agent sees on the PCI bus, where it says more than their number."""
 
     @property
     def complete(self) -> bool:
@@ -34,9 +47,17 @@ def read_report(node: str, feature: NodeFeature) -> Report | Unreadable:
     try:
         _is_about(node, feature)
         cards = tuple(sorted(map(_with_canonical_address, read_cards(feature)), key=lambda card: card.pci.address))
-        return _plausible(Report(cards, read_facts(feature)))
+        return _plausible(Report(cards, read_facts(feature), read_places(feature)))
     except ValueError as error:
         return Unreadable(str(error))
+
+
+def read_places(feature: NodeFeature | None) -> tuple[PCI, ...] | None:
+    """The cards on the PCI bus with their addresses; None where it is not said, `ValueError` for nonsense."""
+    if feature is None or BUS not in feature.spec.features.instances:
+        return None
+    found = (_with_canonical(card) for card in read_bus(feature))
+    return tuple(sorted(found, key=lambda card: card.address))
 
 
 def _is_about(node: str, feature: NodeFeature) -> None:
@@ -49,10 +70,13 @@ def _is_about(node: str, feature: NodeFeature) -> None:
 
 
 def _with_canonical_address(card: Hardware) -> Hardware:
-    address = canonical_pci_address(card.pci.address)
-    if address == card.pci.address:
-        return card
-    return msgspec.structs.replace(card, pci=msgspec.structs.replace(card.pci, address=address))
+    pci = _with_canonical(card.pci)
+    return card if pci is card.pci else msgspec.structs.replace(card, pci=pci)
+
+
+def _with_canonical(card: PCI) -> PCI:
+    address = canonical_pci_address(card.address)
+    return card if address == card.address else msgspec.structs.replace(card, address=address)
 
 
 def _plausible(report: Report) -> Report:
@@ -63,4 +87,7 @@ def _plausible(report: Report) -> Report:
         raise ValueError(f"{len(addresses)} cards are reported, but the PCI bus shows {report.facts.bus_cards}")
     if len(addresses) > MAX_CARDS:
         raise ValueError(f"{len(addresses)} cards are reported, and a node may have {MAX_CARDS}")
+    identities = Counter(card.uuid for card in report.cards if card.uuid)
+    if twins := sorted(uuid for uuid, count in identities.items() if count > 1):
+        raise ValueError(f"two cards are said to be {twins[0]}")
     return report

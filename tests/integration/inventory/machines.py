@@ -31,6 +31,7 @@ from waiting import until, until_async
 
 AGENT = FieldManager("test-agent")
 DEFAULTS = inventory.Settings()
+PATIENCE = bootstrap.Settings()
 FACTS = NodeFacts(
     bus_cards=0,
     driver=Driver(version="580.159.04"),
@@ -49,8 +50,15 @@ class Machine:
     def cards(self, count: int) -> tuple[Hardware, ...]:
         return tuple(h200(self.name, index, count) for index in range(count))
 
-    async def register(self) -> None:
-        await self.client.create(Node, {"metadata": {"name": self.name}})
+    async def register(self, *, ready: bool = False, labels: dict[str, str] | None = None) -> None:
+        await self.client.create(Node, {"metadata": {"name": self.name, "labels": labels or {}}})
+        if ready:
+            await self.answer()
+
+    async def answer(self) -> None:
+        """Its kubelet says that all is well."""
+        flags = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        await self.client.patch(Node, self.name, flags, subresource="status")
 
     async def unregister(self) -> None:
         await self.client.delete(Node, self.name)
@@ -114,6 +122,16 @@ class Machine:
         await until_async(all_told, saying=f"Events {reasons} about {self.name}")
         return told
 
+    async def counted_by_nfd(self, namespace: str, count: int) -> None:
+        """The worker of Node Feature Discovery counts so many cards, among other devices."""
+        card = {"attributes": {"vendor": "10de", "device": "2335", "class": "0302"}}
+        other = {"attributes": {"vendor": "8086", "device": "1533", "class": "0200"}}
+        body = {
+            "metadata": {"labels": {NODE_LABEL: self.name}},
+            "spec": {"features": {"instances": {"pci.device": {"elements": [other, *[card] * count]}}}},
+        }
+        await self.client.apply(NodeFeature, self.name, body, manager=AGENT, namespace=namespace)
+
     def writes(self, proxy: FaultProxy) -> list[Request]:
         """What was written about this machine, Events left out."""
         return [request for request in proxy.writes if self.name in request.path and "/events" not in request.path]
@@ -121,12 +139,19 @@ class Machine:
 
 @asynccontextmanager
 async def controllers(
-    proxy: FaultProxy, settings: inventory.Settings = DEFAULTS, *, orderly: bool = True
+    proxy: FaultProxy,
+    settings: inventory.Settings = DEFAULTS,
+    patience: bootstrap.Settings = PATIENCE,
+    *,
+    beside: Callable[[Runtime], None] = lambda _runtime: None,
+    orderly: bool = True,
 ) -> AsyncIterator[Runtime]:
-    """Inventory and bootstrap at work. Without `orderly` they end as in a crash: in the middle of whatever they do."""
+    """Inventory and bootstrap at work, and what `beside` adds. Without `orderly` they end as in a crash: in the middle
+    of whatever they do."""
     runtime = Runtime("test-inventory", config=proxy.config, elect=False, status_port=None)
     inventory.build(runtime, settings)
-    bootstrap.build(runtime)
+    bootstrap.build(runtime, patience)
+    beside(runtime)
     task = asyncio.create_task(runtime.run())
     try:
         await until(lambda: reconciles(runtime)() > 0 or task.done())

@@ -116,7 +116,7 @@ async def test_a_card_is_removed_when_the_bus_no_longer_shows_it(client: Client,
         assert len(await machine.devices()) == 3
         held = await machine.condition(COMPLETE)
         assert held is not None
-        assert f"Missing: {pci_address(2)}." in held.message
+        assert f"Missing: {pci_address(2)} (NVIDIA H200)." in held.message
         await machine.report(machine.cards(3)[:2])
         await machine.until_said(COMPLETE, Reason.INVENTORY_SYNCED)
         assert set(await machine.devices()) == {pci_address(0), pci_address(1)}

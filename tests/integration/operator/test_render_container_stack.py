@@ -2,19 +2,16 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import ApiError
-from gpu_control_plane.kube.transport import Call
-from gpu_control_plane.operator.stack.live import EVERYWHERE
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.render import render_state
 from gpu_control_plane.operator.stack.stage import Platform, Stage
+from integration.operator.strict import accept
 from unit.operator.stack.container_scene import CDI_OFF, CONTAINERD, CRIO, DOCKER, NRI, STATES, policy
 
-RESOURCES = {kind.resource.kind: kind.resource for kind in EVERYWHERE}
 COMMON: dict[str, Any] = {
     "imagePullPolicy": "Always",
     "imagePullSecrets": ["registry"],
@@ -65,24 +62,11 @@ def _objects(namespace: str, sections: dict[str, Any]) -> list[Manifest]:
     return [manifest for state in rendered for manifest in state.manifests]
 
 
-async def _accept(client: Client, manifest: Manifest, namespace: str) -> None:
-    resource = RESOURCES[manifest["kind"]]
-    call = Call(
-        method="POST",
-        path=resource.path(namespace if resource.namespaced else None),
-        verb="create",
-        resource=resource.qualified_name,
-        params={"fieldValidation": "Strict", "dryRun": "All"},
-        body=msgspec.json.encode(manifest),
-    )
-    await client.transport.send(call)
-
-
 @pytest.mark.parametrize("sections", POLICIES.values(), ids=POLICIES)
 async def test_every_object_is_accepted_strictly(client: Client, namespace: str, sections: dict[str, Any]) -> None:
     made = _objects(namespace, sections)
     for manifest in made:
-        await _accept(client, manifest, namespace)
+        await accept(client, manifest, namespace)
     names = {manifest["metadata"]["name"] for manifest in made if manifest["kind"] == "DaemonSet"}
     toolkit = "nvidia-container-toolkit-daemonset"
     assert {toolkit, f"{toolkit}-crio", f"{toolkit}-docker", "nvidia-operator-validator", "nvidia-mig-manager"} <= names
@@ -92,4 +76,4 @@ async def test_a_field_that_does_not_exist_would_be_refused(client: Client, name
     manifest = next(held for held in _objects(namespace, {}) if held["kind"] == "DaemonSet")
     manifest["spec"]["template"]["spec"]["hostPid"] = True
     with pytest.raises(ApiError, match="hostPid"):
-        await _accept(client, manifest, namespace)
+        await accept(client, manifest, namespace)

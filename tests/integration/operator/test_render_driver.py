@@ -2,20 +2,16 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import ApiError
-from gpu_control_plane.kube.transport import Call
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.stack.live import EVERYWHERE
-from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.stage import OpenShift, Platform
+from integration.operator.strict import accept
 from unit.operator.drivers.fleet import driver, node
 from unit.operator.stack.driver_scene import COREOS, OLD_UBUNTU, RHEL, SLES, UBUNTU, policy, rendered
 
-RESOURCES = {kind.resource.kind: kind.resource for kind in EVERYWHERE}
 EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": ["registry"],
     "resources": {"limits": {"memory": "1Gi", "cpu": 2}, "requests": {"cpu": "100m"}},
@@ -40,22 +36,6 @@ TOOLKIT: dict[str, Any] = {"operator": {"use_ocp_driver_toolkit": True}, **ADD_O
 OPENSHIFT = OpenShift(version="4.18", proxy={"NO_PROXY": "x"}, proxy_ca=True, toolkit_images={COREOS.ostree: "x@y"})
 
 
-async def _accept(client: Client, manifest: Manifest, namespace: str) -> None:
-    resource = RESOURCES.get(manifest["kind"])
-    if resource is None:
-        return
-    manifest["metadata"].pop("namespace", None)
-    call = Call(
-        method="POST",
-        path=resource.path(namespace if resource.namespaced else None),
-        verb="create",
-        resource=resource.qualified_name,
-        params={"fieldValidation": "Strict", "dryRun": "All"},
-        body=msgspec.json.encode(manifest),
-    )
-    await client.transport.send(call)
-
-
 @pytest.mark.parametrize(
     ("sections", "openshift", "count"),
     [
@@ -74,7 +54,7 @@ async def test_every_object_is_accepted_strictly(
     made = rendered(policy(**sections), *kinds, openshift=openshift, config_maps=files)
     assert not made.problem
     for manifest in made.manifests:
-        await _accept(client, manifest, namespace)
+        await accept(client, manifest, namespace)
     assert sum(manifest["kind"] == "DaemonSet" for manifest in made.manifests) == count
 
 
@@ -94,11 +74,11 @@ async def test_every_object_of_an_nvidiadriver_is_accepted_strictly(
     made = render_driver(driver("demo", **spec), nodes, Platform(namespace=namespace), None)
     assert sum(manifest["kind"] == "DaemonSet" for manifest in made) == 2
     for manifest in made:
-        await _accept(client, manifest, namespace)
+        await accept(client, manifest, namespace)
 
 
 async def test_a_field_that_does_not_exist_would_be_refused(client: Client, namespace: str) -> None:
     manifest = next(held for held in rendered(policy()).manifests if held["kind"] == "DaemonSet")
     manifest["spec"]["template"]["spec"]["hostPid"] = True
     with pytest.raises(ApiError, match="hostPid"):
-        await _accept(client, manifest, namespace)
+        await accept(client, manifest, namespace)

@@ -1,100 +1,114 @@
-"""When a node is ready for pools, and which obstacle is named when it is not."""
+"""The words of the conditions: what is wrong, and what to type next."""
 
-from datetime import timedelta
-
-import msgspec
 import pytest
 
-from gpu_control_plane.api import GPUNodeState
-from gpu_control_plane.api.examples import NOON, node_state
-from gpu_control_plane.api.gpunodestate import Plugin, StepResult, Validation, ValidationStep
-from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.bootstrap.decide import decide
-from gpu_control_plane.kube import Condition
+from gpu_control_plane.bootstrap.operands import Operand
+from gpu_control_plane.bootstrap.snapshot import Remembered, Snapshot
 from gpu_control_plane.kube.conditions import find
+from unit.bootstrap.scene import AGENT, LABELLING_AGENT, LONG_AGO, checked, node, pod, seen, state, without
 
-LATER = NOON + timedelta(hours=1)
-
-
-def changed(**status: object) -> GPUNodeState:
-    """A node in order but for these fields of its status."""
-    state = node_state(cards=1)
-    return msgspec.structs.replace(state, status=msgspec.structs.replace(state.status, **status))
-
-
-def checked(name: str, result: StepResult) -> Validation:
-    return Validation(steps=(ValidationStep(name=name, result=result, message="it does not answer"),))
-
-
-INCOMPLETE = Condition(
-    type=NodeCondition.INVENTORY_COMPLETE.value,
-    status="False",
-    reason=Reason.CARDS_MISSING.value,
-    message="One is missing.",
-    last_transition_time=NOON,
+D, T, M, L, X, R = (
+    NodeCondition.DRIVER_MISSING,
+    NodeCondition.TOOLKIT_MISSING,
+    NodeCondition.MONITORING_MISSING,
+    NodeCondition.GFD_READY,
+    NodeCondition.DEGRADED,
+    NodeCondition.READY_FOR_POOLING,
 )
+OP = Operand
+BARE = state(driver=None, toolkit=None, monitoring=None)
+GONE = Remembered(noticed={"gone: agent": LONG_AGO})
 
 
-SHARED = Plugin(observed_generation=1, conflicts=("nvidia.com/gpu",))
+def broken(operand: Operand, **changes: object) -> Snapshot:
+    return seen(pods=(pod(operand, ready=False, **changes),))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("state", "ready", "reason"),
+    ("snapshot", "kind", "words"),
     [
-        (changed(), True, Reason.READY),
-        (changed(validation=None), True, Reason.READY),
-        (changed(validation=checked("driver", StepResult.RUNNING)), True, Reason.READY),
-        (changed(validation=checked("plugin", StepResult.FAILED)), True, Reason.READY),
-        (changed(monitoring=None), True, Reason.READY),
-        (changed(conditions=(INCOMPLETE,)), False, Reason.INVENTORY_INCOMPLETE),
-        (changed(driver=None), False, Reason.DRIVER_NOT_READY),
-        (changed(validation=checked("driver", StepResult.FAILED)), False, Reason.DRIVER_NOT_READY),
-        (changed(toolkit=None), False, Reason.TOOLKIT_NOT_READY),
-        (changed(validation=checked("toolkit", StepResult.FAILED)), False, Reason.TOOLKIT_NOT_READY),
-        (changed(validation=checked("cuda", StepResult.FAILED)), False, Reason.VALIDATION_FAILED),
-        (changed(driver=None, toolkit=None), False, Reason.DRIVER_NOT_READY),
-        (changed(plugin=SHARED), False, Reason.CONFLICTING_DEVICE_PLUGIN),
+        (seen(state=BARE), D, ("Install it on the machine", "`nvidia-smi` must answer on worker-3")),
+        (seen(state=BARE), T, ("That needs the driver: install that first.",)),
+        (seen(state=BARE), M, ("The agent exports them once there is a driver.",)),
+        (seen(state=BARE, pods=(AGENT, pod(OP.NVIDIA_DRIVER))), D, ("nvidia-driver-daemonset-x1 is to bring it",)),
+        (
+            seen(state=BARE, pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, restarts=3))),
+            D,
+            ("crashes again and again", "`kubectl -n gpu-operator logs nvidia-driver-daemonset-x1 --all-containers"),
+        ),
+        (seen(state=state(toolkit=None)), T, ("`python -m gpu_control_plane.agent.runtimes inspect` on worker-3",)),
+        (seen(state=state(validation=checked("cuda"))), R, ("The check of cuda failed: it does not answer",)),
+        (
+            seen(pods=(LABELLING_AGENT, pod(OP.NVIDIA_VALIDATOR, ready=False, step="driver-validation"))),
+            D,
+            ("step driver", "`kubectl -n gpu-operator logs nvidia-operator-validator-x1 -c driver-validation`"),
+        ),
+        (broken(OP.AGENT), R, ("pods keep their cards", "`kubectl -n d8-gpu-operator describe pod agent-x1`")),
+        (broken(OP.AGENT, waiting="ErrImagePull"), R, ("cannot get its image",)),
+        (broken(OP.AGENT, waiting="ImagePullBackOff"), R, ("cannot get its image",)),
+        (broken(OP.AGENT, restarts=4), R, ("`kubectl -n d8-gpu-operator logs agent-x1 --all-containers --previous`",)),
+        (broken(OP.AGENT, unscheduled=True), R, ("cannot be scheduled",)),
+        (seen(pods=(), remembered=GONE), R, ("No agent pod runs", "describe daemonset gpu-control-plane-agent")),
+        (
+            seen(pods=(), remembered=GONE, node=node({})),
+            R,
+            (
+                "none of the labels that bring the agent",
+                "`kubectl label node worker-3 gpu.deckhouse.io/gpu.present=true`",
+            ),
+        ),
+        (
+            seen(pods=(), remembered=GONE, node=node({"gpu.deckhouse.io/enabled": "false"})),
+            R,
+            ("A label keeps it away", "`kubectl label node worker-3 gpu.deckhouse.io/enabled-`"),
+        ),
+        (
+            seen(state=state(monitoring=None), pods=(AGENT, pod(OP.EXPORTER, ready=False))),
+            M,
+            ("Nothing exports metrics.", "`kubectl -n d8-gpu-operator describe pod dcgm-exporter-x1`"),
+        ),
+        (seen(pods=(AGENT,), node=node(without("gpu.product"))), L, ("Pools do not need them.", "`agent.labels=true`")),
+        (
+            seen(node=node(without(gpu_count="3"))),
+            L,
+            ("nvidia.com/gpu.count says 3, the node reports 2.", "`kubectl -n d8-gpu-operator logs agent-x1`"),
+        ),
+        (
+            seen(pods=(LABELLING_AGENT, pod(OP.NVIDIA_EXPORTER), pod(OP.GFD))),
+            X,
+            (
+                "metrics of the node: the agent and nvidia-dcgm-exporter in gpu-operator.",
+                "labels of the Node: the agent and gpu-feature-discovery in d8-gpu-operator.",
+            ),
+        ),
+        (
+            seen(pods=(LABELLING_AGENT, pod(OP.NVIDIA_PLUGIN))),
+            X,
+            (
+                "the agent and nvidia-device-plugin-daemonset in gpu-operator",
+                "`kubectl label node worker-3 nvidia.com/gpu.deploy.device-plugin=false --overwrite`",
+            ),
+        ),
     ],
 )
-def test_the_first_obstacle_is_named(state: GPUNodeState, ready: bool, reason: Reason) -> None:
-    held = _held(state, NodeCondition.READY_FOR_POOLING)
-    assert (held.status, held.reason) == (str(ready), reason)
-
-
-@pytest.mark.parametrize(
-    ("state", "kind", "missing"),
-    [
-        (changed(), NodeCondition.DRIVER_MISSING, False),
-        (changed(driver=None), NodeCondition.DRIVER_MISSING, True),
-        (changed(validation=checked("driver", StepResult.FAILED)), NodeCondition.DRIVER_MISSING, True),
-        (changed(), NodeCondition.TOOLKIT_MISSING, False),
-        (changed(toolkit=None), NodeCondition.TOOLKIT_MISSING, True),
-        (changed(), NodeCondition.MONITORING_MISSING, False),
-        (changed(monitoring=None), NodeCondition.MONITORING_MISSING, True),
-        (changed(), NodeCondition.DEGRADED, False),
-        (changed(plugin=SHARED), NodeCondition.DEGRADED, True),
-    ],
-)
-def test_what_is_missing_is_said(state: GPUNodeState, kind: NodeCondition, missing: bool) -> None:
-    assert _held(state, kind).status == str(missing)
-
-
-def test_the_words_of_a_failed_check_reach_the_reader() -> None:
-    held = _held(changed(validation=checked("cuda", StepResult.FAILED)), NodeCondition.READY_FOR_POOLING)
-    assert held.message == "The check of cuda failed: it does not answer"
-
-
-def test_nothing_is_said_before_inventory_has_spoken() -> None:
-    assert decide(changed(conditions=()), LATER) == ()
-
-
-def test_deciding_again_changes_nothing() -> None:
-    first = decide(changed(), LATER)
-    state = changed(conditions=(*node_state().status.conditions[:1], *first))
-    assert decide(state, LATER + timedelta(hours=1)) == first
-
-
-def _held(state: GPUNodeState, kind: NodeCondition) -> Condition:
-    held = find(decide(state, LATER), kind)
+def test_a_message_says_what_is_wrong_and_what_to_do(
+    snapshot: Snapshot, kind: NodeCondition, words: tuple[str, ...]
+) -> None:
+    held = find(decide(snapshot).conditions, kind)
     assert held is not None
-    return held
+    for phrase in words:
+        assert phrase in held.message
+
+
+def test_the_trouble_of_a_pod_is_told_in_words_that_stay_the_same() -> None:
+    """A pod that crashes or cannot get its image goes through several reasons all the time: each would be a write."""
+    for reasons in (("ErrImagePull", "ImagePullBackOff"), ("CrashLoopBackOff", "")):
+        said = {
+            message
+            for reason in reasons
+            if (held := find(decide(broken(OP.AGENT, waiting=reason, restarts=5)).conditions, R)) is not None
+            for message in (held.message,)
+        }
+        assert len(said) == 1

@@ -134,7 +134,10 @@ def test_fewer_cards_than_the_bus_shows_prove_nothing(world: World) -> None:
     held = complete(world)
     assert (held.status, held.reason) == ("False", Reason.CARDS_MISSING)
     assert held.message == (
-        f"The PCI bus shows 2 cards, the node reports 1. Missing: {pci_address(1)}. See the log of its agent."
+        f"The PCI bus shows 2 cards, the node reports 1. Missing: {pci_address(1)} (NVIDIA H200). "
+        f"`lspci -nnk -s {pci_address(1)}` and `dmesg | grep -i nvrm` on {NODE} say what the driver makes of it; a "
+        "restart of the node often helps. To go on without it: "
+        "`kubectl label gpudevice worker-3-0000-2a-00-0 gpu.deckhouse.io/ignore=true`."
     )
 
 

@@ -49,6 +49,12 @@ class MachineHistory(RuleBasedStateMachine):
     def pull(self, slot: int) -> None:
         self.slots.pop(slot, None)
 
+    @rule(slot=slots, free=slots)
+    def move(self, slot: int, free: int) -> None:
+        """A card is put into another slot, if that is free."""
+        if slot in self.slots and free not in self.slots:
+            self.slots[free] = self.slots.pop(slot)
+
     @rule(there=st.booleans())
     def change_driver(self, there: bool) -> None:
         self.driver = there
@@ -96,7 +102,7 @@ class MachineHistory(RuleBasedStateMachine):
         assert broken.objects == whole.objects
         self.world = broken
         for device in before.values():
-            self._judge(device)
+            self._judge(device, before)
 
     @invariant()
     def a_settled_node_asks_for_nothing(self) -> None:
@@ -104,17 +110,20 @@ class MachineHistory(RuleBasedStateMachine):
         settled.settle()
         assert settled.plan().settled
 
-    def _judge(self, device: GPUDevice) -> None:
+    def _judge(self, device: GPUDevice, before: dict[str, GPUDevice]) -> None:
         """What became of a card, against the evidence that there was."""
         after = self.world.devices.get(device.name)
         if after is None:
             assert self._was_gone(device), f"{device.name} was deleted without proof"
             return
-        if Annotation.ASSIGNMENT not in device.metadata.annotations:
-            assert Annotation.ASSIGNMENT not in after.metadata.annotations
-            return
         kept = Annotation.ASSIGNMENT in after.metadata.annotations
-        assert kept != self._was_exchanged(device), f"{device.name}: approval {'kept' if kept else 'dropped'}"
+        if self._was_exchanged(device):
+            origins = (one for one in before.values() if one is not device and _uuid(one) == _uuid(after))
+            approved = any(Annotation.ASSIGNMENT in one.metadata.annotations for one in origins)
+            assert approved or not kept, f"{device.name}: a card has an approval that was not its own"
+            return
+        had = Annotation.ASSIGNMENT in device.metadata.annotations
+        assert kept == had, f"{device.name}: approval {'given' if kept else 'dropped'}"
 
     def _was_gone(self, device: GPUDevice) -> bool:
         since, report = self.nothing_there_since, self.world.look().report
@@ -122,6 +131,8 @@ class MachineHistory(RuleBasedStateMachine):
             return self.world.time - since >= SETTINGS.node_grace_period
         if not isinstance(report, Report):
             return False
+        if _uuid(device) in {one.uuid for one in report.cards if one.uuid}:
+            return True
         addresses = {one.pci.address for one in report.cards}
         return report.complete and device.spec.pci_address not in addresses
 
@@ -160,6 +171,10 @@ class MachineHistory(RuleBasedStateMachine):
         if self.slots:
             known = {device.spec.pci_address: device.status.hardware for device in self.world.devices.values()}
             assert known == {pci_address(slot): self._card(slot) for slot in self.slots}
+
+
+def _uuid(device: GPUDevice) -> str | None:
+    return device.status.hardware.uuid if device.status.hardware is not None else None
 
 
 TestMachineHistory = MachineHistory.TestCase

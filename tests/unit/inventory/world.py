@@ -7,13 +7,15 @@ import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.examples import h200
-from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import Driver, Injection, Toolkit
-from gpu_control_plane.api.names import Annotation
-from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, feature_name, node_feature
-from gpu_control_plane.inventory.decide import Settings, Snapshot, decide
+from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, bus_feature, feature_name, node_feature
+from gpu_control_plane.inventory.bus import Witnesses
+from gpu_control_plane.inventory.decide import decide
 from gpu_control_plane.inventory.plan import (
     CardAction,
+    CarryOver,
     CreateNodeState,
     DeleteDevice,
     DeleteFeature,
@@ -26,6 +28,7 @@ from gpu_control_plane.inventory.plan import (
     WriteNodeStatus,
 )
 from gpu_control_plane.inventory.report import read_report
+from gpu_control_plane.inventory.snapshot import Elsewhere, Settings, Snapshot
 from gpu_control_plane.kube import ObjectMeta
 
 NODE = "worker-3"
@@ -50,20 +53,39 @@ class World:
     def __init__(self) -> None:
         self.time = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
         self.node_exists = True
+        self.node_ready = True
+        self.labelled = False
+        self.agent_since: datetime | None = None
+        self.witnesses = Witnesses()
+        self.elsewhere: dict[str, Elsewhere] = {}
+        self.doubted_since: datetime | None = None
         self.feature: NodeFeature | None = None
         self.devices: dict[str, GPUDevice] = {}
         self.state: GPUNodeState | None = None
         self.told: list[str] = []
 
-    def report(self, *cards: Hardware, bus: int | None = None, facts: NodeFacts = FACTS) -> None:
+    def report(
+        self,
+        *cards: Hardware,
+        bus: int | None = None,
+        facts: NodeFacts = FACTS,
+        places: tuple[PCI, ...] | None = None,
+    ) -> None:
+        """The agent speaks; with `places` it says where on the bus it sees cards, too."""
         facts = msgspec.structs.replace(facts, bus_cards=len(cards) if bus is None else bus)
         born = self.feature.metadata.creation_timestamp if self.feature else self.time
         meta = ObjectMeta(name=feature_name(NODE), creation_timestamp=born)
-        self.feature = NodeFeature(metadata=meta, spec=node_feature(NODE, facts, cards))
+        spec = node_feature(NODE, facts, cards)
+        if places is not None:
+            spec.features.instances.update(bus_feature(places).features.instances)
+        self.feature = NodeFeature(metadata=meta, spec=spec)
 
     def approve(self, address: str, pool: str = "training") -> None:
         device = self.at(address)
         self._annotate(device.name, {**device.metadata.annotations, Annotation.ASSIGNMENT.value: pool})
+
+    def ignore(self, address: str) -> None:
+        self._label(self.at(address).name, {Label.IGNORE.value: "true"})
 
     def approval(self, address: str) -> str | None:
         return self.at(address).metadata.annotations.get(Annotation.ASSIGNMENT)
@@ -79,6 +101,12 @@ class World:
         return Snapshot(
             node=NODE,
             node_exists=self.node_exists,
+            node_ready=self.node_ready,
+            labelled=self.labelled,
+            agent_since=self.agent_since,
+            witnesses=self.witnesses,
+            elsewhere=self.elsewhere,
+            doubted_since=self.doubted_since,
             feature=self.feature,
             report=read_report(NODE, self.feature) if self.feature is not None else None,
             devices=tuple(self.devices.values()),
@@ -93,6 +121,7 @@ class World:
         """Reconcile until nothing is left to do now; the last plan may ask to be called again later."""
         for _ in range(5):
             plan = self.plan()
+            self.doubted_since = (self.doubted_since or self.time) if plan.doubt else None
             if plan.settled:
                 return plan
             for action in actions(plan):
@@ -106,10 +135,14 @@ class World:
             case DropApproval(device=device):
                 kept = {k: v for k, v in device.metadata.annotations.items() if k != Annotation.ASSIGNMENT}
                 self._annotate(device.name, kept)
+            case CarryOver(name=name, annotations=annotations, labels=said):
+                meta = self.devices[name].metadata
+                carried = {**meta.annotations, **annotations}
+                self._annotate(name, {key: value for key, value in carried.items() if value is not None})
+                self._label(name, said)
             case WriteDevice(name=name, spec=spec, labels=labels):
-                held = self.devices.get(name) or GPUDevice(metadata=ObjectMeta(name=name, uid=name), spec=spec)
-                meta = msgspec.structs.replace(held.metadata, labels={**held.metadata.labels, **labels})
-                self.devices[name] = msgspec.structs.replace(held, metadata=meta)
+                self.devices.setdefault(name, GPUDevice(metadata=ObjectMeta(name=name, uid=name), spec=spec))
+                self._label(name, labels)
             case WriteHardware(name=name, hardware=hardware):
                 held = self.devices[name]
                 status = msgspec.structs.replace(held.status, hardware=hardware)
@@ -136,6 +169,11 @@ class World:
     def objects(self) -> tuple[object, ...]:
         return self.devices, self.state, self.feature
 
+    def _label(self, name: str, labels: dict[str, str]) -> None:
+        held = self.devices[name]
+        meta = msgspec.structs.replace(held.metadata, labels={**held.metadata.labels, **labels})
+        self.devices[name] = msgspec.structs.replace(held, metadata=meta)
+
     def _annotate(self, name: str, annotations: dict[str, str]) -> None:
         held = self.devices[name]
         meta = msgspec.structs.replace(held.metadata, annotations=annotations)
@@ -145,5 +183,6 @@ class World:
 def actions(plan: Plan) -> Iterator[CardAction | NodeAction]:
     """A plan as one of the orders in which it may be carried out."""
     for work in plan.cards:
-        yield from work.actions
+        for step in work.steps:
+            yield from step.actions
     yield from plan.node

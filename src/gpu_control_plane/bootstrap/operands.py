@@ -1,0 +1,50 @@
+"""The programs of a GPU node that run as pods, and what each of them is there for.
+
+Ours come from the chart, NVIDIA's from a ClusterPolicy or from NVIDIA's own operator. Where two of them do the same, a
+node is degraded; which of them run is configuration and none of our business here.
+"""
+
+import enum
+from typing import Final
+
+
+class Operand(enum.StrEnum):
+    """A program, by the name people know it by."""
+
+    AGENT = "agent"
+    GFD = "gpu-feature-discovery"
+    DCGM = "dcgm"
+    EXPORTER = "dcgm-exporter"
+    VALIDATOR = "validator"
+    NVIDIA_DRIVER = "nvidia-driver-daemonset"
+    NVIDIA_TOOLKIT = "nvidia-container-toolkit-daemonset"
+    NVIDIA_PLUGIN = "nvidia-device-plugin-daemonset"
+    NVIDIA_GFD = "NVIDIA's gpu-feature-discovery"
+    NVIDIA_DCGM = "nvidia-dcgm"
+    NVIDIA_EXPORTER = "nvidia-dcgm-exporter"
+    NVIDIA_VALIDATOR = "nvidia-operator-validator"
+
+
+OURS: Final = {
+    operand.value: operand
+    for operand in (Operand.AGENT, Operand.GFD, Operand.DCGM, Operand.EXPORTER, Operand.VALIDATOR)
+}
+"""By the label `app.kubernetes.io/component` of the chart's pods."""
+NVIDIA: Final = {
+    "nvidia-driver-daemonset": Operand.NVIDIA_DRIVER,
+    "nvidia-container-toolkit-daemonset": Operand.NVIDIA_TOOLKIT,
+    "nvidia-device-plugin-daemonset": Operand.NVIDIA_PLUGIN,
+    "gpu-feature-discovery": Operand.NVIDIA_GFD,
+    "nvidia-dcgm": Operand.NVIDIA_DCGM,
+    "nvidia-dcgm-exporter": Operand.NVIDIA_EXPORTER,
+    "nvidia-operator-validator": Operand.NVIDIA_VALIDATOR,
+}
+"""By the label `app` of NVIDIA's pods."""
+
+LABELLERS: Final = (Operand.GFD, Operand.NVIDIA_GFD)
+EXPORTERS: Final = (Operand.EXPORTER, Operand.NVIDIA_EXPORTER)
+HOST_ENGINES: Final = {Operand.EXPORTER: Operand.DCGM, Operand.NVIDIA_EXPORTER: Operand.NVIDIA_DCGM}
+"""What an exporter asks for its readings, where that is a pod of its own."""
+VALIDATORS: Final = (Operand.VALIDATOR, Operand.NVIDIA_VALIDATOR)
+LABELLING_OPTION: Final = "--labels"
+"""The option that makes the agent a labeller."""

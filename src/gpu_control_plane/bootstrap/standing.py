@@ -1,0 +1,127 @@
+"""Whether a program of a node works, with patience: a pod that restarts is not lost, one that stays away is.
+
+Times come from the pods themselves, so that a controller that was down meanwhile comes to the same end. What was said
+to be lost stays so until it has worked for a while; that is read off the conditions, not remembered.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from gpu_control_plane.api.names import Reason
+from gpu_control_plane.bootstrap.operands import EXPORTERS, HOST_ENGINES, LABELLERS, VALIDATORS, Operand
+from gpu_control_plane.bootstrap.snapshot import Settings, Snapshot
+from gpu_control_plane.bootstrap.views import OperandPod
+
+MARKS: Final[Mapping[Operand, Reason]] = {
+    Operand.AGENT: Reason.AGENT_NOT_READY,
+    **dict.fromkeys((*EXPORTERS, *HOST_ENGINES.values()), Reason.MONITORING_NOT_READY),
+    **dict.fromkeys(LABELLERS, Reason.GFD_NOT_READY),
+    **dict.fromkeys(VALIDATORS, Reason.VALIDATOR_NOT_PASSED),
+}
+"""The reason in a condition by which it can be seen that the loss of a program has been told."""
+
+_UNPULLABLE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a program of a node is doing."""
+
+    operand: Operand
+    pod: OperandPod | None = None
+    lost: bool = False
+    """Away for so long that conditions say so."""
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong, what to do, and nothing that changes from one try to the next."""
+        if self.pod is None:
+            return f"No {self.operand} pod runs on the node."
+        where, name = self.pod.metadata.namespace or "default", self.pod.name
+        look = f"kubectl -n {where} describe pod {name}"
+        statuses = (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)
+        waiting = {status.state.waiting.reason for status in statuses if status.state.waiting is not None}
+        if waiting & _UNPULLABLE:
+            why = "cannot get its image"
+        elif self.pod.unscheduled:
+            why = "cannot be scheduled"
+        elif any(status.restart_count for status in statuses):
+            why, look = "crashes again and again", f"kubectl -n {where} logs {name} --all-containers --previous"
+        else:
+            why = "does not become ready"
+        return f"The {self.operand} pod {name} {why}. See why: `{look}`."
+
+
+class Standings(msgspec.Struct, frozen=True, kw_only=True):
+    """All programs of a node that are there, or should be."""
+
+    of: Mapping[Operand, Standing]
+    doubts: frozenset[str] = frozenset()
+    again_at: datetime | None = None
+    """When one of them may count differently although nothing changes."""
+
+    def get(self, operand: Operand) -> Standing | None:
+        return self.of.get(operand)
+
+    def among(self, operands: Iterable[Operand]) -> list[Standing]:
+        return [self.of[operand] for operand in operands if operand in self.of]
+
+    def lost(self, operand: Operand) -> bool:
+        held = self.of.get(operand)
+        return held is not None and held.lost
+
+
+def standings(seen: Snapshot, settings: Settings) -> Standings:
+    """How each program of the node stands."""
+    pods = _by_operand(seen.pods)
+    known = seen.remembered.had | {operand for operand in Operand if _gone(operand) in seen.remembered.noticed}
+    found: dict[Operand, Standing] = {}
+    doubts: set[str] = set()
+    deadlines: list[datetime] = []
+    for operand in Operand:
+        pod, missed = pods.get(operand), operand in seen.expected
+        if pod is None and not missed and operand not in known:
+            continue
+        since = _since(seen, operand, pod)
+        told = operand in MARKS and any(held.reason == MARKS[operand] for held in seen.held)
+        back = pod is not None and pod.ready
+        limit = since + (settings.return_after if back else settings.loss_after)
+        passed = seen.now >= limit
+        if pod is None and not missed and passed:
+            continue
+        if pod is None:
+            doubts.add(_gone(operand))
+        if not _reachable(seen):
+            found[operand] = Standing(operand=operand, pod=pod, lost=told)
+            continue
+        lost = (told and not passed) if back else (told or passed)
+        found[operand] = Standing(operand=operand, pod=pod, lost=lost)
+        if not passed and (lost if back else not lost):
+            deadlines.append(limit)
+    return Standings(of=found, doubts=frozenset(doubts), again_at=min(deadlines, default=None))
+
+
+def _by_operand(pods: Iterable[OperandPod]) -> dict[Operand, OperandPod]:
+    """The pod that counts of each program: during an update there are two."""
+    found: dict[Operand, OperandPod] = {}
+    for pod in sorted(pods, key=lambda pod: (not pod.ready, pod.name)):
+        if pod.operand is not None and not pod.over:
+            found.setdefault(pod.operand, pod)
+    return found
+
+
+def _since(seen: Snapshot, operand: Operand, pod: OperandPod | None) -> datetime:
+    if pod is not None:
+        return pod.since or seen.now
+    return seen.remembered.noticed.get(_gone(operand), seen.now)
+
+
+def _gone(operand: Operand) -> str:
+    return f"gone: {operand}"
+
+
+def _reachable(seen: Snapshot) -> bool:
+    """While its kubelet does not answer, every pod of a node looks as if it were not ready."""
+    return seen.node is None or seen.node.ready

@@ -1,0 +1,116 @@
+"""The writes for the cards of a node: those that are there, those that moved, those that left."""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from gpu_control_plane.api import GPUDevice, inventory_id
+from gpu_control_plane.api.gpudevice import DeviceSpec, Hardware
+from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.inventory import events
+from gpu_control_plane.inventory.labels import device_labels
+from gpu_control_plane.inventory.moves import carry_over, in_order, origins
+from gpu_control_plane.inventory.plan import (
+    CardAction,
+    CardWork,
+    DeleteDevice,
+    DropApproval,
+    WriteDevice,
+    WriteHardware,
+)
+from gpu_control_plane.inventory.report import Report
+from gpu_control_plane.inventory.sameness import is_another_card, what_is_known
+from gpu_control_plane.inventory.snapshot import Snapshot
+
+
+class Cards(msgspec.Struct, frozen=True):
+    """What there is to do, and the cards that the node has after it."""
+
+    work: tuple[CardWork, ...]
+    after: Mapping[str, Hardware | None]
+
+
+def plan_cards(seen: Snapshot, report: Report) -> Cards:
+    """A card leaves when the whole bus is reported without it, or when it is reported at another place."""
+    known = seen.known
+    reported = {card.pci.address: card for card in report.cards}
+    came_from = origins(known, reported)
+    leaving = _leaving(known, reported, report)
+    works = {address: _card(seen, card, came_from.get(address)) for address, card in reported.items()}
+    uuids = {card.uuid for card in report.cards if card.uuid}
+    works |= {address: removal(seen, known[address], uuids) for address in leaving}
+    after = {address: device.status.hardware for address, device in known.items() if address not in leaving}
+    after |= {address: _hardware(known.get(address), card) for address, card in reported.items()}
+    return Cards(in_order(works, came_from), after)
+
+
+def removal(seen: Snapshot, device: GPUDevice, here: Collection[str] = ()) -> CardWork:
+    """Forget a card that left. `here` are the UUIDs on the node: one that has only moved tells so at its new place."""
+    hardware = device.status.hardware
+    uuid = hardware.uuid if hardware is not None else None
+    if uuid is not None and uuid in here:
+        return CardWork(actions=(DeleteDevice(device, seen.about),))
+    other = seen.elsewhere.get(uuid) if uuid is not None else None
+    approval = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+    tell = events.removed(device, approval, other.node if other is not None else None)
+    return CardWork(actions=(DeleteDevice(device, seen.about, tell),))
+
+
+def _leaving(known: Mapping[str, GPUDevice], reported: Mapping[str, Hardware], report: Report) -> set[str]:
+    absent = known.keys() - reported.keys()
+    if report.complete:
+        return absent
+    on_bus = {card.address for card in report.bus} if report.bus is not None else absent
+    uuids = {card.uuid for card in reported.values() if card.uuid}
+    return {address for address in absent if address not in on_bus or _uuid(known[address]) in uuids}
+
+
+def _card(seen: Snapshot, card: Hardware, origin: GPUDevice | None) -> CardWork:
+    """The writes for a card that is there.
+
+    An exchanged card loses the approval before anything else: until the new hardware is written the exchange is
+    noticed again, whatever happens in between. Labels come before hardware, since selectors approve by them. A moved
+    card gets what was said of it before its hardware, too, since that ends the move.
+    """
+    name = inventory_id(seen.node, card.pci.address)
+    device = next((held for held in seen.devices if held.name == name), None)
+    if device is not None and device.deleting:
+        return CardWork(actions=())
+    known = device.status.hardware if device is not None else None
+    exchanged = is_another_card(known, card)
+    hardware = _hardware(device, card)
+    labels = device_labels(seen.node, hardware)
+    actions: list[CardAction] = []
+    approval = device.metadata.annotations.get(Annotation.ASSIGNMENT) if device is not None else None
+    marks = carry_over(name, device, origin) if origin is not None else None
+    if marks is not None and device is not None:
+        actions.append(marks)
+    elif exchanged and device is not None and approval is not None and origin is None:
+        actions.append(DropApproval(device))
+    if device is None or any(device.metadata.labels.get(label) != value for label, value in labels.items()):
+        actions.append(WriteDevice(name, DeviceSpec(node_name=seen.node, pci_address=card.pci.address), labels))
+    if marks is not None and device is None:
+        actions.append(marks)
+    if hardware != known:
+        actions.append(WriteHardware(name, hardware, _tell(seen.node, known, card, approval, origin)))
+    guarded = exchanged or (device is not None and marks is not None)
+    return CardWork(actions=tuple(actions), observed=device if guarded else None)
+
+
+def _tell(
+    node: str, known: Hardware | None, card: Hardware, approval: str | None, origin: GPUDevice | None
+) -> events.Tell | None:
+    if origin is not None:
+        return events.moved(card, origin, origin.metadata.annotations.get(Annotation.ASSIGNMENT))
+    if known is None:
+        return events.detected(card, node)
+    return events.replaced(known, card, approval) if is_another_card(known, card) else None
+
+
+def _hardware(device: GPUDevice | None, card: Hardware) -> Hardware:
+    known = device.status.hardware if device is not None else None
+    return card if is_another_card(known, card) else what_is_known(known, card)
+
+
+def _uuid(device: GPUDevice) -> str | None:
+    return device.status.hardware.uuid if device.status.hardware is not None else None

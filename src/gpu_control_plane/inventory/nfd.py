@@ -1,0 +1,134 @@
+"""What Node Feature Discovery counts on the PCI bus of a node, for a second opinion.
+
+Its worker publishes a NodeFeature with the name of the node, in a namespace of its own. Nothing is asked of it: where
+it does not run, or may not be read, there is no second opinion.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, Final
+
+import msgspec
+import structlog
+
+from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature
+from gpu_control_plane.kube import Key, Object, Resource, Runtime, Selection
+from gpu_control_plane.kube.errors import ApiError
+from gpu_control_plane.kube.followers import Followers
+
+NVIDIA: Final = "10de"
+_CLASSES: Final = frozenset({"0300", "0302"})
+_FIRST_LOOK: Final = 10.0
+"""Seconds to wait for it at the start: deciding without it and then with it would be two answers for one."""
+_NO_ANSWER: Final = 2.0
+"""Seconds after which a refusal is taken for an answer."""
+_NAME: Final = "nfd"
+
+_log = structlog.get_logger(component="inventory.nfd")
+
+
+class Device(msgspec.Struct, frozen=True, gc=False):
+    vendor: str = ""
+    device: str = ""
+    class_: str = msgspec.field(name="class", default="")
+
+
+class Element(msgspec.Struct, frozen=True, gc=False):
+    attributes: Device = Device()
+
+
+class Devices(msgspec.Struct, frozen=True, gc=False):
+    """The devices on a bus. Hundreds of others hang on it; only cards are kept."""
+
+    elements: tuple[Element, ...] = ()
+
+    def __post_init__(self) -> None:
+        cards = tuple(one for one in self.elements if _is_card(one.attributes))
+        msgspec.structs.force_setattr(self, "elements", cards)
+
+
+class Instances(msgspec.Struct, frozen=True, gc=False):
+    pci: Devices | None = msgspec.field(name="pci.device", default=None)
+
+
+class Features(msgspec.Struct, frozen=True, gc=False):
+    instances: Instances = Instances()
+
+
+class Spec(msgspec.Struct, frozen=True, gc=False):
+    features: Features = Features()
+
+
+class DiscoveredNode(Object, frozen=True):
+    """A NodeFeature without anything but its cards."""
+
+    resource: ClassVar[Resource] = NodeFeature.resource
+
+    spec: Spec = Spec()
+
+    @property
+    def node(self) -> str | None:
+        """The node whose worker published this; None for what others publish about a node."""
+        return self.name if self.metadata.labels.get(NODE_LABEL) == self.name else None
+
+    @property
+    def counts(self) -> Mapping[str, int] | None:
+        """Cards by model, such as `10de:2335`; None where it says nothing about the bus."""
+        devices = self.spec.features.instances.pci
+        if devices is None:
+            return None
+        return Counter(f"{one.attributes.vendor}:{one.attributes.device}" for one in devices.elements)
+
+
+class SecondOpinion:
+    """Follows Node Feature Discovery for as long as the process lives."""
+
+    def __init__(self, runtime: Runtime, namespace: str | None, on_change: Callable[[Key], None]) -> None:
+        self._followers = Followers(runtime.unfenced_client, DiscoveredNode)
+        self._cache = self._followers.follow(_NAME, Selection(namespace=namespace))
+        self._cache.index(_NAME, _of_node)
+        self._cache.on_change(lambda old, new: _pass_on(on_change, old, new))
+        self._asked = False
+        runtime.service(self._followers.run)
+
+    async def ready(self) -> None:
+        """Wait for the first picture, once, and not for long; where it may not be read, hardly at all."""
+        if self._asked or self._cache.is_synced:
+            return
+        for seconds in (_NO_ANSWER, _FIRST_LOOK - _NO_ANSWER):
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._cache.synced()
+                    break
+            except TimeoutError:
+                if isinstance(self._cache.trouble, ApiError):
+                    break
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Nobody waits again; the first of those who waited tells why there is nothing."""
+        if not self._asked and not self._cache.is_synced:
+            _log.warning("decided without Node Feature Discovery", why=str(self._cache.trouble or "it is slow"))
+        self._asked = True
+
+    def of(self, node: str) -> Mapping[str, int] | None:
+        """What it counts on the bus of a node; None where it has no opinion."""
+        found = (one.counts for one in self._cache.under(_NAME, node))
+        return next((counts for counts in found if counts is not None), None)
+
+
+def _is_card(device: Device) -> bool:
+    return device.vendor == NVIDIA and device.class_ in _CLASSES
+
+
+def _of_node(feature: DiscoveredNode) -> Iterable[str]:
+    return (feature.node,) if feature.node is not None else ()
+
+
+def _pass_on(on_change: Callable[[Key], None], old: DiscoveredNode | None, new: DiscoveredNode | None) -> None:
+    """A NodeFeature changes with many things; only the cards in it matter."""
+    if (old.counts if old else None) == (new.counts if new else None):
+        return
+    for node in {one.node for one in (old, new) if one is not None and one.node is not None}:
+        on_change(Key(node))

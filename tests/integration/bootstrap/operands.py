@@ -1,0 +1,73 @@
+"""Pods of a GPU node's programs on an API server without a kubelet: the test says how they are."""
+
+from datetime import datetime
+from typing import ClassVar
+
+from gpu_control_plane.api.nodefeature import NAMESPACE
+from gpu_control_plane.kube import Client, Object, Resource
+from gpu_control_plane.kube.errors import AlreadyExists
+from gpu_control_plane.kube.times import utc_now
+from integration.kinds import Pod
+
+OURS = "gpu-control-plane"
+
+
+class ServiceAccount(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
+
+
+async def allow_pods(client: Client, namespace: str = NAMESPACE) -> None:
+    """What the controller-manager would do, which does not run here."""
+    try:
+        await client.create(ServiceAccount, {"metadata": {"name": "default"}}, namespace)
+    except AlreadyExists:
+        return
+
+
+class Operands:
+    """The pods of one node."""
+
+    def __init__(self, client: Client, node: str) -> None:
+        self._client = client
+        self._node = node
+        self._running: set[str] = set()
+
+    def name(self, component: str) -> str:
+        return f"{component}-{self._node}"
+
+    async def start(self, component: str, *args: str, app: str | None = None, since: datetime | None = None) -> None:
+        """A pod of our chart that is ready, or with `app` one of NVIDIA's."""
+        await self.create(component, *args, app=app)
+        await self.is_ready(component, True, since=since)
+
+    async def create(self, component: str, *args: str, app: str | None = None) -> None:
+        """A pod of which somebody else says how it is."""
+        labels = {"app": app} if app else {"app.kubernetes.io/name": OURS, "app.kubernetes.io/component": component}
+        spec = {
+            "nodeName": self._node,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": "any", "args": list(args)}],
+        }
+        body = {"metadata": {"name": self.name(component), "labels": labels}, "spec": spec}
+        await self._client.create(Pod, body, NAMESPACE)
+        self._running.add(component)
+
+    async def is_ready(self, component: str, ready: bool, since: datetime | None = None) -> None:
+        moment = (since or utc_now()).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": moment}],
+        }
+        name = self.name(component)
+        await self._client.patch(Pod, name, {"status": status}, namespace=NAMESPACE, subresource="status")
+
+    async def stop(self, component: str) -> None:
+        self._running.discard(component)
+        await self._client.delete(Pod, self.name(component), NAMESPACE)
+
+    async def stop_all(self) -> None:
+        """Leave nothing behind: a program that runs anywhere is missed elsewhere."""
+        for component in sorted(self._running):
+            await self.stop(component)

@@ -1,0 +1,127 @@
+"""The controller is away while nodes join, cards vanish and drivers break. Back again it needs one look at each, and as
+few writes as the API allows; so does a whole rack that joins at once.
+"""
+
+import asyncio
+from collections import Counter
+
+import msgspec
+
+from fault_proxy import FaultProxy
+from gpu_control_plane.api.examples import h200, pci_address
+from gpu_control_plane.api.names import Annotation, NodeCondition, Reason
+from gpu_control_plane.api.nodefeature import NodeFacts
+from gpu_control_plane.kube import Client
+from integration.inventory.machines import Machine, controllers
+from waiting import until_async
+
+COMPLETE = NodeCondition.INVENTORY_COMPLETE
+READY = NodeCondition.READY_FOR_POOLING
+RACK = 50
+
+
+def settled(machine: Machine) -> dict[str, int]:
+    """The fewest writes that a new node costs, by resource: objects and statuses are written apart."""
+    cards = len(machine.cards(2))
+    return {"gpudevices": cards, "gpudevices/status": cards, "gpunodestates": 1, "gpunodestates/status": 2}
+
+
+def tally(machine: Machine, proxy: FaultProxy, since: int = 0) -> dict[str, int]:
+    """Writes about a machine by resource and subresource, from its `since`th on."""
+    paths = (request.path.split("/") for request in machine.writes(proxy)[since:])
+    return dict(Counter("/".join((path[4], *path[6:])) for path in paths))
+
+
+async def brothers(client: Client, machine: Machine, *names: str) -> list[Machine]:
+    made = [Machine(client, f"{name}-{machine.name}") for name in names]
+    for one in made:
+        await one.register(ready=True)
+    return made
+
+
+async def test_what_happened_meanwhile_is_made_good_with_the_fewest_writes(client: Client, machine: Machine) -> None:
+    names = ("new", "pulled", "bare", "swapped", "moved", "gone")
+    new, pulled, bare, swapped, moved, gone = await brothers(client, machine, *names)
+    all_of_them = (pulled, bare, swapped, moved, gone)
+    async with FaultProxy.before(client.config) as proxy:
+        async with controllers(proxy):
+            for one in all_of_them:
+                await one.report(one.cards(2))
+            for one in all_of_them:
+                await one.until_said(READY, Reason.READY)
+                assert tally(one, proxy) == settled(one)
+            await moved.approve(1)
+            await swapped.approve(1)
+        before = {one.name: len(one.writes(proxy)) for one in all_of_them}
+
+        # The controller is down.
+        await new.report(new.cards(2))
+        await pulled.report(pulled.cards(2)[:1])
+        broken = (msgspec.structs.replace(card, uuid=None, memory_mib=None, mig=None) for card in bare.cards(2))
+        await bare.report(broken, facts=NodeFacts(bus_cards=2))
+        other = msgspec.structs.replace(h200(swapped.name, 1, 2), uuid="GPU-other")
+        await swapped.report((h200(swapped.name, 0, 2), other))
+        card = h200(moved.name, 1, 2)
+        elsewhere = msgspec.structs.replace(card, pci=msgspec.structs.replace(card.pci, address=pci_address(5)))
+        await moved.report((h200(moved.name, 0, 2), elsewhere))
+        await gone.unregister()
+
+        async with controllers(proxy):
+            await new.until_said(READY, Reason.READY)
+            await bare.until_said(READY, Reason.DRIVER_NOT_READY)
+            await gone.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+            await until_async(lambda: _has(pulled, {pci_address(0)}))
+            await until_async(lambda: _has(moved, {pci_address(0), pci_address(5)}))
+            await until_async(lambda: _is(swapped, 1, "GPU-other"))
+            await _at_rest(proxy)
+            assert tally(new, proxy) == settled(new)
+            since = {one.name: tally(one, proxy, before[one.name]) for one in all_of_them}
+        # Nothing is looked at twice for the same reason: once more, and not a single write.
+        writes = len(proxy.writes)
+        async with controllers(proxy):
+            await _at_rest(proxy)
+        assert [request.path for request in proxy.writes[writes:] if "/events" not in request.path] == []
+
+    assert since[pulled.name] == {"gpudevices": 1, "gpunodestates/status": 1}
+    assert since[bare.name] == {"gpunodestates/status": 2}
+    assert since[swapped.name] == {"gpudevices": 1, "gpudevices/status": 1, "gpunodestates/status": 1}
+    # The new place, what was said of the card, what it is; the old place goes.
+    assert since[moved.name] == {"gpudevices": 3, "gpudevices/status": 1, "gpunodestates/status": 1}
+    assert since[gone.name] == {"gpunodestates/status": 2}
+    devices = await moved.devices()
+    assert devices[pci_address(5)].metadata.annotations[Annotation.ASSIGNMENT] == "training"
+    assert Annotation.ASSIGNMENT not in (await swapped.device(1)).metadata.annotations
+
+
+async def test_a_rack_that_joins_at_once_costs_each_node_no_more_than_one_alone(
+    client: Client, machine: Machine
+) -> None:
+    rack = await brothers(client, machine, *(f"n{number}" for number in range(RACK)))
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy):
+        await asyncio.gather(*(one.report(one.cards(2)) for one in rack))
+        for one in rack:
+            await one.until_said(READY, Reason.READY)
+        await _at_rest(proxy)
+        counts = Counter(str(tally(one, proxy)) for one in rack)
+    assert counts == {str(settled(machine)): RACK}
+
+
+async def _has(machine: Machine, addresses: set[str]) -> bool:
+    state = await machine.state()
+    listed = {device.pci_address for device in state.status.devices} if state is not None else set()
+    return set(await machine.devices()) == listed == addresses
+
+
+async def _is(machine: Machine, index: int, uuid: str) -> bool:
+    state = await machine.state()
+    return state is not None and state.status.devices[index].uuid == uuid
+
+
+async def _at_rest(proxy: FaultProxy) -> None:
+    """No write for a second, Events left out."""
+    for _ in range(20):
+        before = sum("/events" not in request.path for request in proxy.writes)
+        await asyncio.sleep(1)  # the quiet itself
+        if sum("/events" not in request.path for request in proxy.writes) == before:
+            return
+    raise AssertionError("the controllers never come to rest")

@@ -1,0 +1,94 @@
+"""Simulated machines with their agents, a real scheduler and pods that come and go: conditions follow them."""
+
+from datetime import timedelta
+
+from gpu_control_plane import bootstrap, inventory
+from gpu_control_plane.agent.backends.hardware import lose, pull
+from gpu_control_plane.agent.fleet.machines import edit_card
+from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.api.nodefeature import NAMESPACE
+from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.pools.controller import build as build_pools
+from integration.bootstrap.operands import Operands, allow_pods
+from integration.flow.stage import Stage, pool_of
+from integration.inventory.machines import DEFAULTS, Machine, controllers
+from integration.kinds import Pod
+from waiting import until_async
+
+HASTY = inventory.Settings(bus_patience=timedelta())
+QUICK = bootstrap.Settings(loss_after=timedelta(seconds=4), return_after=timedelta(seconds=1))
+NODES = ("node-a", "node-b", "node-c")
+
+
+async def said(scene: Stage, node: str, kind: NodeCondition) -> str | None:
+    state = (await scene.states()).get(node)
+    held = find(state.status.conditions, kind) if state is not None else None
+    return held.reason if held is not None else None
+
+
+async def until_said(scene: Stage, node: str, kind: NodeCondition, reason: Reason) -> None:
+    async def holds() -> bool:
+        return await said(scene, node, kind) == reason
+
+    await until_async(holds, within=40, saying=f"{kind}: {reason} on {node}")
+
+
+async def test_a_fleet_is_ready_and_a_node_without_its_agent_is_not(scene: Stage) -> None:
+    ready = NodeCondition.READY_FOR_POOLING
+    await allow_pods(scene.client)
+    await scene.add_nodes(*NODES)
+    async with controllers(scene.proxy, DEFAULTS, QUICK):
+        for node in NODES:
+            await until_said(scene, node, ready, Reason.READY)
+        agents = {node: Operands(scene.client, node) for node in NODES}
+        for agent in agents.values():
+            await agent.create("agent")
+
+        async def running() -> bool:
+            names = (agents[node].name("agent") for node in NODES)
+            pods = [await scene.client.get(Pod, name, NAMESPACE) for name in names]
+            return all(pod.status.phase == "Running" for pod in pods)
+
+        await until_async(running, within=40, saying="KWOK runs the pods")
+        await agents["node-b"].stop("agent")
+        await until_said(scene, "node-b", ready, Reason.AGENT_NOT_READY)
+        assert [await said(scene, node, ready) for node in ("node-a", "node-c")] == [Reason.READY] * 2
+        await agents["node-b"].create("agent")
+        await until_said(scene, "node-b", ready, Reason.READY)
+
+        # A card that falls off the bus is a matter of health; one that is pulled is forgotten. The node stays ready.
+        await edit_card(scene.client, "node-c-0000-18-00-0", lose)
+        await edit_card(scene.client, "node-a-0000-18-00-0", pull)
+
+        async def pulled() -> bool:
+            state = (await scene.states())["node-a"]
+            return state.status.device_count == 1 and "node-a-0000-18-00-0" not in await scene.devices()
+
+        await until_async(pulled, within=40)
+        assert await said(scene, "node-a", NodeCondition.INVENTORY_COMPLETE) == Reason.INVENTORY_SYNCED
+        assert await said(scene, "node-a", ready) == Reason.READY
+
+
+async def test_nothing_is_issued_of_a_node_whose_inventory_is_incomplete(scene: Stage) -> None:
+    """Node Feature Discovery counts a card more than the agent of node-b shows: a pool that takes all it can get takes
+    the cards of node-a, and those of node-b once both agree."""
+    disputed = Machine(scene.client, "node-b")
+    await disputed.counted_by_nfd("default", 3)
+    await scene.add_pool("training", assignment={"requireAnnotation": False})
+    await scene.add_nodes("node-a", "node-b")
+
+    async def taken(node: str) -> list[str | None]:
+        return [pool_of(one) for one in (await scene.devices()).values() if one.spec.node_name == node]
+
+    async def all_of(node: str) -> bool:
+        return await taken(node) == ["training"] * 2
+
+    async with controllers(scene.proxy, HASTY, QUICK, beside=build_pools):
+        await until_async(lambda: all_of("node-a"), within=40)
+        await until_said(scene, "node-b", NodeCondition.INVENTORY_COMPLETE, Reason.BUS_DISAGREES)
+        await scene.devices_known(4)
+        state = (await scene.states())["node-b"]
+        assert await taken("node-b") == [None, None]
+        assert state.spec.assignments == ()
+        await disputed.counted_by_nfd("default", 2)
+        await until_async(lambda: all_of("node-b"), within=40)

@@ -1,0 +1,157 @@
+"""Who a card and a node are, on a real API server: second opinions on the bus, moved cards, nodes with new names."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import msgspec
+
+from fault_proxy import Fault, FaultProxy
+from gpu_control_plane.api import inventory_id
+from gpu_control_plane.api.examples import pci_address
+from gpu_control_plane.api.gpudevice import GPUDevice, Hardware
+from gpu_control_plane.api.names import Annotation, EventReason, Label, NodeCondition, Reason
+from gpu_control_plane.api.nodefeature import (
+    NAMESPACE,
+    NODE_LABEL,
+    NodeFeature,
+    bus_feature,
+    discovery_name,
+    node_feature,
+)
+from gpu_control_plane.inventory import Settings
+from gpu_control_plane.kube import Client
+from integration.bootstrap.operands import Operands, allow_pods
+from integration.inventory.machines import AGENT, FACTS, Machine, controllers
+from waiting import until_async
+
+COMPLETE = NodeCondition.INVENTORY_COMPLETE
+READY = NodeCondition.READY_FOR_POOLING
+HASTY = Settings(bus_patience=timedelta(seconds=0.5), report_patience=timedelta(seconds=0))
+
+
+def moved(card: Hardware, index: int) -> Hardware:
+    return msgspec.structs.replace(card, pci=msgspec.structs.replace(card.pci, address=pci_address(index)))
+
+
+async def message(machine: Machine) -> str:
+    held = await machine.condition(COMPLETE)
+    return held.message if held is not None else ""
+
+
+async def test_node_feature_discovery_in_a_namespace_of_its_own_is_heard(
+    client: Client, machine: Machine, namespace: str
+) -> None:
+    await machine.counted_by_nfd(namespace, 3)
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy, HASTY):
+        await machine.report(machine.cards(2))
+        await machine.until_said(COMPLETE, Reason.BUS_DISAGREES)
+        await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+        assert "it counts 3 of 10de:2335, the agent 2" in await message(machine)
+        await machine.counted_by_nfd(namespace, 2)
+        await machine.until_said(READY, Reason.READY)
+
+
+async def test_discovery_of_our_own_says_where_the_missing_card_is(client: Client, machine: Machine) -> None:
+    places = bus_feature(tuple(card.pci for card in machine.cards(2)))
+    body = {"metadata": {"labels": {NODE_LABEL: machine.name}}, "spec": msgspec.to_builtins(places)}
+    await client.apply(NodeFeature, discovery_name(machine.name), body, manager=AGENT, namespace=NAMESPACE)
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy):
+        await machine.report(machine.cards(2)[:1], bus=2)
+        await machine.until_said(COMPLETE, Reason.CARDS_MISSING)
+        assert f"Missing: {pci_address(1)} (10de:2335)." in await message(machine)
+
+
+async def test_a_card_out_of_service_may_be_missing(client: Client, machine: Machine) -> None:
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy):
+        await machine.report(machine.cards(2))
+        await machine.until_said(READY, Reason.READY)
+        await machine.report(machine.cards(2)[:1], bus=2)
+        await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+        name = inventory_id(machine.name, pci_address(1))
+        await client.patch(GPUDevice, name, {"metadata": {"labels": {Label.IGNORE.value: "true"}}})
+        await machine.until_said(READY, Reason.READY)
+        assert len(await machine.devices()) == 2
+
+
+async def test_approvals_move_with_their_cards(client: Client, machine: Machine) -> None:
+    """A card is put in front of two others: all of them get the address of the next."""
+    first, second = machine.cards(2)
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy):
+        await machine.report((first, second))
+        await machine.until_said(READY, Reason.READY)
+        await machine.approve(0, "for-first")
+        await machine.approve(1, "for-second")
+        new = msgspec.structs.replace(first, uuid="GPU-new")
+        await machine.report((new, moved(first, 1), moved(second, 2)))
+        await machine.until_events(EventReason.DEVICE_MOVED, EventReason.DEVICE_REPLACED)
+        await until_async(lambda: _known(machine, (0, 1, 2)))
+        devices = await machine.devices()
+    approvals = {at: device.metadata.annotations.get(Annotation.ASSIGNMENT) for at, device in devices.items()}
+    assert approvals == {pci_address(0): None, pci_address(1): "for-first", pci_address(2): "for-second"}
+
+
+async def test_a_renamed_node_leaves_nothing_under_its_old_name(client: Client, machine: Machine) -> None:
+    """Its cards come back under the new one at once, and are approved anew: only a person knows that it is the same."""
+    renamed = Machine(client, f"renamed-{machine.name}")
+    async with FaultProxy.before(client.config) as proxy:
+        async with controllers(proxy):
+            await machine.report(machine.cards(2))
+            await machine.until_said(READY, Reason.READY)
+            await machine.approve(0)
+        await renamed.register()
+        await renamed.publish(node_feature(renamed.name, msgspec.structs.replace(FACTS, bus_cards=2), machine.cards(2)))
+        async with controllers(proxy):
+            # Neither kubelet answers: whoever had the cards first is believed, until the other's does.
+            await renamed.until_said(COMPLETE, Reason.CARDS_ELSEWHERE)
+            await renamed.answer()
+            await renamed.until_said(READY, Reason.READY)
+            # The old Node is still there: it is told, and nothing of it is handed out.
+            await machine.until_said(COMPLETE, Reason.CARDS_ELSEWHERE)
+            assert f"`kubectl delete node {machine.name}`" in await message(machine)
+            assert len(await machine.devices()) == 2
+            await machine.unregister()
+            await until_async(lambda: _forgotten(machine), saying="the old name is forgotten")
+            await renamed.until_said(READY, Reason.READY)
+    assert await machine.devices() == {}
+    assert all(Annotation.ASSIGNMENT not in one.metadata.annotations for one in (await renamed.devices()).values())
+    (told,) = await _notes(machine)
+    assert f"{renamed.name} has its 2 cards" in told
+
+
+async def test_without_the_right_to_read_it_there_is_no_second_opinion(client: Client, machine: Machine) -> None:
+    async with FaultProxy.before(client.config) as proxy:
+        everywhere = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures"
+        proxy.plant(Fault(when=lambda r: r.path == everywhere, status=403, reason="Forbidden", times=10_000))
+        async with controllers(proxy):
+            await machine.report(machine.cards(1))
+            await machine.until_said(READY, Reason.READY)
+
+
+async def test_a_node_whose_agent_never_speaks_can_be_seen(client: Client, machine: Machine) -> None:
+    silent = Machine(client, f"silent-{machine.name}")
+    await silent.register(labels={Label.GPU_PRESENT.value: "true"})
+    await allow_pods(client)
+    agent = Operands(client, silent.name)
+    await agent.create("agent")
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy, HASTY):
+        await silent.until_said(COMPLETE, Reason.NODE_FEATURE_MISSING)
+        await silent.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+        assert f"--field-selector spec.nodeName={silent.name}" in await message(silent)
+        await silent.report(silent.cards(1))
+        await silent.until_said(READY, Reason.READY)
+    await agent.stop_all()
+    assert await machine.state() is None
+
+
+async def _known(machine: Machine, indices: Iterable[int]) -> bool:
+    return set(await machine.devices()) == {pci_address(index) for index in indices}
+
+
+async def _forgotten(machine: Machine) -> bool:
+    return await machine.state() is None
+
+
+async def _notes(machine: Machine) -> set[str]:
+    """What was told; an Event on its way when a process ends may be written a second time."""
+    told = await machine.until_events(EventReason.NODE_FORGOTTEN)
+    return {event.note for event in told if event.reason == EventReason.NODE_FORGOTTEN}

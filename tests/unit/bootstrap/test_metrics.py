@@ -1,0 +1,64 @@
+"""Series follow the nodes: one phase each, names of those in trouble, and nothing of those that are gone."""
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from gpu_control_plane.api import GPUNodeState
+from gpu_control_plane.api.examples import NOON, node_state
+from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics, Phase
+from gpu_control_plane.kube import Condition
+from gpu_control_plane.kube.errors import Conflict
+from unit.inventory.test_metrics import series
+
+
+def told(**conditions: bool) -> GPUNodeState:
+    """A node with these conditions."""
+    held = tuple(
+        Condition(type=kind, status=str(status), reason="Told", last_transition_time=NOON)
+        for kind, status in conditions.items()
+    )
+    state = node_state("worker-1")
+    return msgspec.structs.replace(state, status=msgspec.structs.replace(state.status, conditions=held))
+
+
+@pytest.mark.parametrize(
+    ("state", "phase"),
+    [
+        (told(), Phase.DISCOVERING),
+        (told(InventoryComplete=False, ReadyForPooling=False), Phase.DISCOVERING),
+        (told(InventoryComplete=True, DriverMissing=True, ReadyForPooling=False), Phase.VALIDATING),
+        (told(InventoryComplete=True, Degraded=True, ReadyForPooling=False), Phase.VALIDATING),
+        (told(InventoryComplete=True, MonitoringMissing=True, ReadyForPooling=True), Phase.MONITORING),
+        (told(InventoryComplete=True, MonitoringMissing=False, ReadyForPooling=True), Phase.READY),
+        (told(InventoryComplete=True, GFDReady=False, ReadyForPooling=True), Phase.READY),
+    ],
+)
+def test_a_node_has_one_phase(state: GPUNodeState, phase: Phase) -> None:
+    registry = CollectorRegistry()
+    metrics = BootstrapMetrics(registry)
+    metrics._changed(None, told(InventoryComplete=True, ReadyForPooling=True))
+    metrics._changed(told(InventoryComplete=True, ReadyForPooling=True), state)
+    assert series(registry, "gpu_bootstrap_node_phase") == {("worker-1", phase): 1}
+    metrics._changed(state, None)
+    assert series(registry, "gpu_bootstrap_node_phase") == {}
+
+
+def test_missing_software_names_its_node_until_it_is_there() -> None:
+    registry = CollectorRegistry()
+    metrics = BootstrapMetrics(registry)
+    bad, good = told(DriverMissing=True, Degraded=False), told(DriverMissing=False, ReadyForPooling=True)
+    metrics._changed(None, bad)
+    assert series(registry, "gpu_bootstrap_condition") == {("worker-1", "DriverMissing"): 1}
+    metrics._changed(bad, good)
+    assert series(registry, "gpu_bootstrap_condition") == {}
+    assert series(registry, "gpu_bootstrap_nodes") == {("Told",): 1}
+
+
+def test_failures_are_counted_and_conflicts_are_none() -> None:
+    registry = CollectorRegistry()
+    metrics = BootstrapMetrics(registry)
+    for error in (OSError("broken"), Conflict(409, "Conflict", "somebody was faster")):
+        with pytest.raises(type(error)), metrics.handling(CONDITIONS):
+            raise error
+    assert series(registry, "gpu_bootstrap_handler_errors_total") == {("conditions",): 1}

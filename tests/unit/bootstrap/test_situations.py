@@ -1,0 +1,288 @@
+"""Situations of a node, and what its conditions say of each: the rules of bootstrap as one table.
+
+Every row tells what is unusual about the node, and which conditions are not as they should be, with their reasons.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from gpu_control_plane.api.examples import NOON
+from gpu_control_plane.api.gpunodestate import Monitoring, MonitoringSource, Plugin, Quiesced, StepResult
+from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.bootstrap.decide import decide
+from gpu_control_plane.bootstrap.events import GOOD
+from gpu_control_plane.bootstrap.operands import Operand
+from gpu_control_plane.bootstrap.snapshot import Remembered, Snapshot
+from unit.bootstrap.scene import (
+    AGENT,
+    COMPLETE,
+    JUST_NOW,
+    LABELLING_AGENT,
+    LONG_AGO,
+    checked,
+    condition,
+    node,
+    pod,
+    seen,
+    state,
+    without,
+)
+
+D, T, M, L, X, R = (
+    NodeCondition.DRIVER_MISSING,
+    NodeCondition.TOOLKIT_MISSING,
+    NodeCondition.MONITORING_MISSING,
+    NodeCondition.GFD_READY,
+    NodeCondition.DEGRADED,
+    NodeCondition.READY_FOR_POOLING,
+)
+OP = Operand
+TWO_AGENTS: Final = frozenset({OP.AGENT})
+BARE: Final = {"driver": None, "toolkit": None, "monitoring": None}
+NO_EXPORTER: Final = state(monitoring=None)
+INCOMPLETE: Final = condition(NodeCondition.INVENTORY_COMPLETE, False, Reason.CARDS_MISSING, "One is missing.")
+AWAY: Final = Remembered(noticed={"gone: agent": LONG_AGO})
+SLIPPING: Final = Remembered(noticed={"gone: agent": JUST_NOW})
+AGENT_LOST: Final = {X: Reason.AGENT_NOT_READY, R: Reason.AGENT_NOT_READY, M: Reason.MONITORING_NOT_READY}
+TOLD_LOST: Final = (
+    COMPLETE,
+    condition(X, True, Reason.AGENT_NOT_READY),
+    condition(R, False, Reason.AGENT_NOT_READY),
+    condition(M, True, Reason.MONITORING_NOT_READY),
+)
+LABELS_TOLD: Final = (COMPLETE, condition(L, True, Reason.FEATURE_LABELS_FOUND))
+
+
+def nvidia(operand: Operand, **changes: object) -> Snapshot:
+    """The node with a pod of NVIDIA's stack beside the agent."""
+    return seen(pods=(LABELLING_AGENT, pod(operand, **changes)))  # type: ignore[arg-type]
+
+
+def validating(operand: Operand, **changes: object) -> Snapshot:
+    """The node with an agent that checks nothing, and a validator's pod instead."""
+    pods = (LABELLING_AGENT, pod(operand, **changes))  # type: ignore[arg-type]
+    return seen(state=state(validation=None), pods=pods)
+
+
+def dcgm(*pods: object) -> Snapshot:
+    """The node with an agent that exports nothing, and these instead."""
+    return seen(state=NO_EXPORTER, pods=(LABELLING_AGENT, *pods))
+
+
+SITUATIONS: Final = {
+    # All is well.
+    "all in order": (seen(), {}),
+    "agent run by hand, no pods anywhere": (seen(pods=(), expected=frozenset()), {}),
+    "never checked": (seen(state=state(validation=None)), {}),
+    "checks still running": (seen(state=state(validation=checked("driver", StepResult.RUNNING))), {}),
+    "checks switched off": (seen(state=state(validation=checked("cuda", StepResult.SKIPPED))), {}),
+    "plugin check failed: not an obstacle": (seen(state=state(validation=checked("plugin"))), {}),
+    "kubelet away, pods look unready": (seen(node=node(ready=False), pods=(pod(OP.AGENT, ready=False),)), {}),
+    # Inventory.
+    "inventory incomplete": (seen(state=state(conditions=(INCOMPLETE,))), {R: Reason.INVENTORY_INCOMPLETE}),
+    "inventory incomplete and no driver": (
+        seen(state=state(conditions=(INCOMPLETE,), **BARE)),
+        {R: Reason.INVENTORY_INCOMPLETE, D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND}
+        | {M: Reason.MONITORING_NOT_FOUND},
+    ),
+    # Driver and toolkit, each by itself.
+    "no driver": (
+        seen(state=state(**BARE)),
+        {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
+        | {R: Reason.DRIVER_NOT_READY},
+    ),
+    "driver there, broken": (
+        seen(state=state(validation=checked("driver"))),
+        {D: Reason.VALIDATION_FAILED, R: Reason.DRIVER_NOT_READY},
+    ),
+    "driver fine, no toolkit": (
+        seen(state=state(toolkit=None)),
+        {T: Reason.TOOLKIT_NOT_FOUND, R: Reason.TOOLKIT_NOT_READY},
+    ),
+    "driver fine, toolkit broken": (
+        seen(state=state(validation=checked("toolkit"))),
+        {T: Reason.VALIDATION_FAILED, R: Reason.TOOLKIT_NOT_READY},
+    ),
+    "toolkit fine, no driver": (
+        seen(state=state(driver=None)),
+        {D: Reason.DRIVER_NOT_FOUND, R: Reason.DRIVER_NOT_READY},
+    ),
+    "kernel failed on a card": (seen(state=state(validation=checked("cuda"))), {R: Reason.VALIDATION_FAILED}),
+    "validator pod stuck at driver": (
+        validating(OP.NVIDIA_VALIDATOR, ready=False, step="driver-validation"),
+        {D: Reason.VALIDATOR_NOT_PASSED, R: Reason.DRIVER_NOT_READY},
+    ),
+    "validator pod stuck at toolkit": (
+        validating(OP.NVIDIA_VALIDATOR, ready=False, step="toolkit-validation"),
+        {T: Reason.VALIDATOR_NOT_PASSED, R: Reason.TOOLKIT_NOT_READY},
+    ),
+    "our validator stuck at cuda": (
+        validating(OP.VALIDATOR, ready=False, step="cuda-validation"),
+        {R: Reason.VALIDATOR_NOT_PASSED},
+    ),
+    "validator pod stuck at plugin: not an obstacle": (
+        validating(OP.NVIDIA_VALIDATOR, ready=False, step="plugin-validation"),
+        {},
+    ),
+    "validator pod at driver for a moment": (
+        validating(OP.NVIDIA_VALIDATOR, ready=False, since=JUST_NOW, step="driver-validation"),
+        {},
+    ),
+    "validator pod passed": (validating(OP.NVIDIA_VALIDATOR), {}),
+    "agent and a validator's pod both check": (nvidia(OP.NVIDIA_VALIDATOR), {X: Reason.DUPLICATE_SOURCE}),
+    "no driver, its pod is at work": (
+        seen(state=state(**BARE), pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, since=JUST_NOW))),
+        {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
+        | {R: Reason.DRIVER_NOT_READY},
+    ),
+    # The agent.
+    "agent restarting": (seen(pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)), {}),
+    "agent unready for an hour": (seen(pods=(pod(OP.AGENT, ready=False),)), AGENT_LOST),
+    "agent ends, its successor starts": (
+        seen(pods=(pod(OP.AGENT, over=True), pod(OP.AGENT, ready=False, since=JUST_NOW))),
+        {},
+    ),
+    "no agent, though others have one, just noticed": (seen(pods=()), {}),
+    "no agent for seconds": (seen(pods=(), remembered=SLIPPING), {}),
+    "no agent for long": (seen(pods=(), remembered=AWAY), AGENT_LOST),
+    "agent was lost, is back for seconds": (
+        seen(state=state(conditions=TOLD_LOST), pods=(pod(OP.AGENT, since=JUST_NOW),)),
+        AGENT_LOST,
+    ),
+    "agent was lost, is back for good": (seen(state=state(conditions=TOLD_LOST)), {}),
+    "agent was lost, starts once more": (
+        seen(state=state(conditions=TOLD_LOST), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)),
+        AGENT_LOST,
+    ),
+    "agent was lost, controller restarted": (seen(state=state(conditions=TOLD_LOST), pods=()), AGENT_LOST),
+    "agent was lost, kubelet is away": (
+        seen(state=state(conditions=TOLD_LOST), pods=(), node=node(ready=False)),
+        AGENT_LOST,
+    ),
+    "driver let go of for an upgrade": (
+        seen(state=state(quiesced=Quiesced(since=NOON, reason="paused-for-driver-upgrade"))),
+        {X: Reason.DRIVER_RELEASED, R: Reason.DRIVER_RELEASED},
+    ),
+    # Metrics.
+    "nobody exports metrics": (seen(state=NO_EXPORTER), {M: Reason.MONITORING_NOT_FOUND}),
+    "exporter pod instead of the agent": (dcgm(pod(OP.EXPORTER)), {}),
+    "exporter of a ClusterPolicy instead": (dcgm(pod(OP.NVIDIA_EXPORTER)), {}),
+    "exporter pod restarting": (dcgm(pod(OP.EXPORTER, ready=False, since=JUST_NOW)), {}),
+    "exporter pod broken": (dcgm(pod(OP.EXPORTER, ready=False)), {M: Reason.MONITORING_NOT_READY}),
+    "exporter fine, its engine broken": (
+        dcgm(pod(OP.EXPORTER), pod(OP.DCGM, ready=False)),
+        {M: Reason.MONITORING_NOT_READY},
+    ),
+    "exporter and engine fine": (dcgm(pod(OP.EXPORTER), pod(OP.DCGM)), {}),
+    "agent and exporter": (
+        seen(pods=(LABELLING_AGENT, pod(OP.EXPORTER))),
+        {X: Reason.DUPLICATE_SOURCE},
+    ),
+    "agent and a ClusterPolicy's exporter": (nvidia(OP.NVIDIA_EXPORTER), {X: Reason.DUPLICATE_SOURCE}),
+    "agent and a broken exporter: one source": (nvidia(OP.NVIDIA_EXPORTER, ready=False), {}),
+    "agent says that DCGM exports": (
+        seen(state=state(monitoring=Monitoring(source=MonitoringSource.DCGM)), pods=(AGENT, pod(OP.EXPORTER))),
+        {},
+    ),
+    # Feature labels.
+    "no labels, nobody to write them": (
+        seen(pods=(AGENT,), node=node(without("gpu.product"))),
+        {L: Reason.FEATURE_LABELS_MISSING},
+    ),
+    "labels of the GFD pod": (seen(pods=(AGENT, pod(OP.GFD))), {}),
+    "GFD pod broken": (seen(pods=(AGENT, pod(OP.GFD, ready=False))), {L: Reason.GFD_NOT_READY}),
+    "GFD pod restarting": (seen(pods=(AGENT, pod(OP.GFD, ready=False, since=JUST_NOW))), {}),
+    "agent and GFD both label": (
+        seen(pods=(LABELLING_AGENT, pod(OP.GFD))),
+        {X: Reason.DUPLICATE_SOURCE},
+    ),
+    "agent and a ClusterPolicy's GFD both label": (nvidia(OP.NVIDIA_GFD), {X: Reason.DUPLICATE_SOURCE}),
+    "agent that does not label and a ClusterPolicy's GFD": (seen(pods=(AGENT, pod(OP.NVIDIA_GFD))), {}),
+    "labels of another driver": (
+        seen(node=node(without(**{"cuda.driver-version_full": "570.1"}))),
+        {L: Reason.FEATURE_LABELS_STALE},
+    ),
+    "labels of another model": (seen(node=node(without(gpu_product="NVIDIA-A100"))), {L: Reason.FEATURE_LABELS_STALE}),
+    "labels of one card too many": (seen(node=node(without(gpu_count="3"))), {L: Reason.FEATURE_LABELS_STALE}),
+    "labels of shared cards": (seen(node=node(without(gpu_product="NVIDIA-H200-SHARED"))), {}),
+    "labels of MIG instances": (seen(node=node(without(gpu_product="NVIDIA-H200-MIG-1g.18gb", gpu_count="14"))), {}),
+    "labels behind the report for a moment": (
+        seen(state=state(conditions=LABELS_TOLD), node=node(without(gpu_count="3"))),
+        {},
+    ),
+    "labels behind the report for long": (
+        seen(
+            state=state(conditions=LABELS_TOLD),
+            node=node(without(gpu_count="3")),
+            remembered=Remembered(noticed={"labels are stale": LONG_AGO}),
+        ),
+        {L: Reason.FEATURE_LABELS_STALE},
+    ),
+    # Other device plugins.
+    "resources of a foreign plugin": (
+        seen(state=state(plugin=Plugin(observed_generation=1, conflicts=("nvidia.com/gpu",)))),
+        {X: Reason.CONFLICTING_DEVICE_PLUGIN, R: Reason.CONFLICTING_DEVICE_PLUGIN},
+    ),
+    "NVIDIA's plugin beside the agent's": (
+        nvidia(OP.NVIDIA_PLUGIN),
+        {X: Reason.CONFLICTING_DEVICE_PLUGIN, R: Reason.CONFLICTING_DEVICE_PLUGIN},
+    ),
+    "NVIDIA's plugin instead of the agent's": (
+        seen(state=state(plugin=None), pods=(LABELLING_AGENT, pod(OP.NVIDIA_PLUGIN))),
+        {R: Reason.CONFLICTING_DEVICE_PLUGIN},
+    ),
+    "NVIDIA's plugin is being removed": (nvidia(OP.NVIDIA_PLUGIN, over=True), {}),
+    "foreign plugin, and the agent is lost": (
+        seen(pods=(pod(OP.AGENT, ready=False), pod(OP.NVIDIA_PLUGIN))),
+        AGENT_LOST,
+    ),
+}
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(SITUATIONS) >= 60
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_the_conditions_say(name: str) -> None:
+    snapshot, expected = SITUATIONS[name]
+    conditions = decide(snapshot).conditions
+    wrong = {held.type: held.reason for held in conditions if held.status != GOOD[NodeCondition(held.type)]}
+    assert wrong == {str(kind): str(reason) for kind, reason in expected.items()}
+    assert [held.type for held in conditions] == [D, T, M, L, X, R]
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_deciding_again_on_what_was_written_changes_nothing(name: str) -> None:
+    snapshot, _ = SITUATIONS[name]
+    first = decide(snapshot)
+    inventory = next(held for held in snapshot.held if held.type == NodeCondition.INVENTORY_COMPLETE)
+    written = state(
+        **{
+            field: getattr(snapshot.state.status, field)
+            for field in ("driver", "toolkit", "monitoring", "validation", "plugin", "quiesced")
+        }
+        | {"conditions": (inventory, *first.conditions)}
+    )
+    again = seen(
+        state=written,
+        node=snapshot.node,
+        pods=snapshot.pods,
+        expected=snapshot.expected,
+        remembered=first.remember,
+        now=NOON + timedelta(seconds=1),
+    )
+    assert decide(again).conditions == first.conditions
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_whatever_is_wrong_comes_with_words(name: str) -> None:
+    snapshot, _ = SITUATIONS[name]
+    for held in decide(snapshot).conditions:
+        assert held.message.endswith((".", "answer")), held.message
+
+
+def test_nothing_is_said_before_inventory_has_spoken() -> None:
+    assert decide(seen(state=state(conditions=()))).conditions == ()
