@@ -13,7 +13,7 @@ from pathlib import Path
 
 import gpu_control_plane
 from gpu import pod_program
-from gpu_control_plane.agent.validator import cuda
+from gpu_control_plane.agent.validator import cuda, libcuda
 from gpu_control_plane.local.images import Image, root_file_system
 
 PYTHON = "localhost/python:machine"
@@ -57,11 +57,12 @@ def _libraries(programs: Iterable[Path]) -> Iterator[Path]:
 
 
 def _ours() -> Iterator[tuple[str, bytes]]:
-    """The program, and the one module of the product that it needs."""
+    """The program, and the two modules of the product that it needs."""
     yield str(_PROGRAMS / "pod_program.py"), _source(pod_program.__file__)
     package = Path(gpu_control_plane.__file__ or "").parent
-    module = Path(cuda.__file__ or "")
-    yield str(_PROGRAMS / package.name / module.relative_to(package)), _source(cuda.__file__)
+    for module in (cuda, libcuda):
+        place = Path(module.__file__ or "").relative_to(package)
+        yield str(_PROGRAMS / package.name / place), _source(module.__file__)
 
 
 def _source(file: str | None) -> bytes:

@@ -9,6 +9,7 @@ import sys
 from typing import Any, Final
 
 from gpu_control_plane.agent.validator import cuda
+from gpu_control_plane.agent.validator.libcuda import LIBRARY, Cuda
 
 ELEMENTS: Final = 1 << 28
 """Of four bytes, twice: two GiB of the card's memory."""
@@ -22,11 +23,11 @@ def main(card: str) -> int:
     sys.stdout.flush()
     if code:
         return code
-    work(cuda.Cuda(cuda.LIBRARY))
+    work(Cuda(LIBRARY))
     return 0
 
 
-def work(driver: cuda.Cuda) -> None:
+def work(driver: Cuda) -> None:
     """Keep the first visible card busy for ever."""
     device, context, module, function = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     driver.call("cuInit", 0)

@@ -13,6 +13,7 @@ _EXAMPLES = """\b
 Examples:
   python -m gpu_control_plane.agent                                   # on a GPU node
   python -m gpu_control_plane.agent --unpooled nvidia.com/gpu         # cards in no pool, too
+  python -m gpu_control_plane.agent --burn-in                         # new cards are tested first
   python -m gpu_control_plane.agent --configure-runtime               # containerd learns CDI, if it must
   python -m gpu_control_plane.agent --hardware simulated              # a real node with pretended cards
   python -m gpu_control_plane.agent --simulated --status-port 0       # every simulated node of a cluster
@@ -43,6 +44,17 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option("--unpooled", metavar="RESOURCE", help="Offer cards in no pool as this, such as nvidia.com/gpu.")
 @click.option("--labels", is_flag=True, help="Give the Node the labels of NVIDIA's feature discovery.")
+@click.option("--exporter/--no-exporter", default=True, help="Serve what the cards measure, with the other metrics.")
+@click.option("--validator/--no-validator", default=True, help="Check driver, toolkit, cards and plugin.")
+@click.option("--nvidia-fs", is_flag=True, help="Check the kernel module nvidia_fs, too.")
+@click.option("--gdrcopy", is_flag=True, help="Check the kernel module gdrdrv, too.")
+@click.option("--burn-in", is_flag=True, help="Test a new card before it may be pooled.")
+@click.option(
+    "--burn-in-seconds",
+    type=click.FloatRange(1, 86400),
+    default=60.0,
+    help="With --burn-in: for how long.  [default: 60]",
+)
 @click.option("--kubelet-folder", type=_FOLDER, default=Path("/var/lib/kubelet"), show_default=True)
 @click.option("--cdi-folder", type=_FOLDER, default=Path("/var/run/cdi"), show_default=True)
 @click.option("--host-root", type=_FOLDER, default=Path("/"), show_default=True, help="Where the host's files are.")
@@ -107,6 +119,12 @@ def agent(
     injection: str,
     unpooled: str | None,
     labels: bool,
+    exporter: bool,
+    validator: bool,
+    nvidia_fs: bool,
+    gdrcopy: bool,
+    burn_in: bool,
+    burn_in_seconds: float,
     kubelet_folder: Path,
     cdi_folder: Path,
     host_root: Path,
@@ -135,6 +153,8 @@ def agent(
         raise click.UsageError("--simulated and --discover are different programs: choose one.")
     if restart_runtime and not configure_runtime:
         raise click.UsageError("--restart-runtime goes with --configure-runtime.")
+    if (nvidia_fs or gdrcopy) and not validator:
+        raise click.UsageError("--nvidia-fs and --gdrcopy are checks: they do not go with --no-validator.")
     import_sparingly()
     from gpu_control_plane.kube import main  # noqa: PLC0415
     from gpu_control_plane.kube.logs import configure_logs  # noqa: PLC0415
@@ -163,6 +183,12 @@ def agent(
         injection=Injection(injection),
         unpooled=unpooled,
         labels=labels,
+        exporter=exporter,
+        validator=validator,
+        nvidia_fs=nvidia_fs,
+        gdrcopy=gdrcopy,
+        burn_in=burn_in,
+        burn_in_seconds=burn_in_seconds,
         kubelet=kubelet_folder,
         cdi=cdi_folder,
         host=host_root,

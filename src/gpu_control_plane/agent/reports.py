@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from gpu_control_plane.agent.backends.interface import Readings, Signals
+from gpu_control_plane.agent.burnin.decide import Standing
 from gpu_control_plane.agent.health import Verdict
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.telemetry import worth_telling
@@ -24,16 +25,33 @@ class CardReports:
         self._now = now
 
     async def report(
-        self, card: Card, users: Sequence[User], found: Verdict, readings: Readings, signals: Signals
+        self,
+        card: Card,
+        users: Sequence[User],
+        found: Verdict,
+        readings: Readings,
+        signals: Signals,
+        *,
+        burn_in: Standing | None = None,
     ) -> None:
-        """Say how the card is, if that is not what its status says already."""
+        """Say how the card is, if that is not what its status says already.
+
+        Its health and its burn-in are told in one write: nobody sees a healthy card that still has to be tested
+        without seeing that it has.
+        """
         now = self._now()
         before = find(card.status.conditions, DeviceCondition.HEALTHY)
         health = condition(
             card.status.conditions, DeviceCondition.HEALTHY, found.healthy, found.reason, found.message, now=now
         )
         telemetry = worth_telling(card.status.telemetry, readings, signals, now)
-        desired = card_report(tuple(users), telemetry, health)
+        desired = (
+            card_report(
+                tuple(users), telemetry, health, burn_in.says(card.status.conditions, now), burn_in=burn_in.record
+            )
+            if burn_in
+            else card_report(tuple(users), telemetry, health)
+        )
         if not differs(desired, card):
             return
         try:

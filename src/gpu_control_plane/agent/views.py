@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gpu_control_plane.api.gpudevice import DeviceSpec, GPUDevice, Telemetry, User
+from gpu_control_plane.api.gpudevice import BurnIn, DeviceSpec, GPUDevice, Telemetry, User
 from gpu_control_plane.api.gpunodestate import GPUNodeState, NodeStateSpec, Plugin
 from gpu_control_plane.api.shapes import Part
 from gpu_control_plane.kube.objects import Condition, Object, ObjectMeta, Resource
@@ -79,6 +79,7 @@ class CardStatus(Part, frozen=True, kw_only=True):
     hardware: KnownHardware | None = None
     used_by: tuple[User, ...] = ()
     telemetry: Telemetry | None = None
+    burn_in: BurnIn | None = None
     conditions: tuple[Condition, ...] = ()
 
 
@@ -109,6 +110,7 @@ class CardShare(msgspec.Struct, frozen=True, rename="camel"):
 
     used_by: tuple[User, ...] | UnsetType
     telemetry: Telemetry
+    burn_in: BurnIn | UnsetType
     conditions: tuple[Condition, ...]
 
 
@@ -116,8 +118,10 @@ class CardReport(msgspec.Struct, frozen=True):
     status: CardShare
 
 
-def card_report(used_by: tuple[User, ...], telemetry: Telemetry, healthy: Condition) -> CardReport:
-    return CardReport(CardShare(used_by or UNSET, telemetry, (healthy,)))
+def card_report(
+    used_by: tuple[User, ...], telemetry: Telemetry, *conditions: Condition, burn_in: BurnIn | None = None
+) -> CardReport:
+    return CardReport(CardShare(used_by or UNSET, telemetry, burn_in or UNSET, conditions))
 
 
 class OrdersShare(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from gpu_control_plane.kube.together import together
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
 from gpu_control_plane.pools.events import tell_card, tell_pool
-from gpu_control_plane.pools.metrics import PoolMetrics
+from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.shares import DeviceShare, NodeShare, OrdersShare, PoolShare
 from gpu_control_plane.pools.snapshot import Snapshot
@@ -92,6 +92,7 @@ class Pools:
         status.watch(self._states, lambda state: {Key(order.pool) for order in state.spec.assignments})
         devices.on_change(self._note_device)
         self._states.on_change(self._note_state)
+        TroubleMetrics(self._runtime.metrics.registry).follow(devices, pools)
         waiting = self._runtime.controller("pools-waiting", self._explain)
         waiting.watch(self._waiting, when=lambda _old, new: new is not None and new.unschedulable)
 
@@ -135,7 +136,8 @@ class Pools:
                 DeviceShare.of(plan),
                 device,
                 subresource="status",
-                guarded=plan.change is not None,  # a claim begins or ends
+                # A claim begins or ends, or a test is recorded, which happens once.
+                guarded=plan.change is not None or plan.tested is not None,
             )
         except NotFound:
             return  # it was deleted meanwhile; the cache will say so

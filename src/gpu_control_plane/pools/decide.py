@@ -9,7 +9,7 @@ only while it is free, so a card is in at most one pool however often the contro
 import msgspec
 
 from gpu_control_plane.api.allocation import Allocation
-from gpu_control_plane.api.gpudevice import MAX_HISTORY, Change, DeviceState, GPUDevice
+from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import (
     AssignedCard,
     Assignment,
@@ -21,6 +21,7 @@ from gpu_control_plane.api.gpunodestate import (
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import DeviceCondition, NodeCondition
 from gpu_control_plane.kube.conditions import FALSE, find, is_true
+from gpu_control_plane.pools.burnin import remembered, unrecorded, untested
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
 from gpu_control_plane.pools.wishes import Wish, wishes
 from gpu_control_plane.pools.words import Waits
@@ -42,12 +43,14 @@ class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
     withdraw: bool = False
     """Take the approval off: its pool is being deleted."""
     change: Change | None = None
+    tested: Change | None = None
+    """A burn-in that has ended and is to be recorded."""
 
     @property
     def history(self) -> tuple[Change, ...]:
         """The card's history with what happens now."""
-        known = self.device.status.history
-        return ((self.change, *known) if self.change else known)[:MAX_HISTORY]
+        new = tuple(change for change in (self.change, self.tested) if change)
+        return remembered(self.device, (*new, *self.device.status.history))
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +86,8 @@ def decide(snapshot: Snapshot) -> NodePlan:
 def _plan(snapshot: Snapshot, device: GPUDevice, wish: Wish) -> CardPlan:
     """From where the card is to where it should be, one safe step."""
     claim = claim_of(device)
+    if claim is not None and (untried := untested(device)):
+        return _leave(snapshot, device, claim, Wish(None, untried))  # another card, in the place of the one approved
     if claim is not None and claim == wish.pool:
         ordered = _ordered(snapshot, device, claim) or _may_issue(snapshot)
         return msgspec.structs.replace(_stand(device, claim, ordered=ordered), approve=claim if wish.approve else None)
@@ -100,6 +105,8 @@ def _join(snapshot: Snapshot, device: GPUDevice, wish: Wish) -> CardPlan:
         return _stand(device, None, waits=Waits.PROBE)
     if _faulted(device):
         return _stand(device, None, waits=Waits.HEALTH)
+    if waits := untested(device):
+        return _stand(device, None, waits=waits)
     if not _may_issue(snapshot):
         return _stand(device, None, waits=Waits.NODE_NOT_READY)
     if not _free(snapshot, device) and not _ordered(snapshot, device, pool):
@@ -134,7 +141,13 @@ def _stand(
     else:
         state = DeviceState.ASSIGNED if pool else DeviceState.UNASSIGNED
     return CardPlan(
-        device=device, pool=pool, state=state, ordered=ordered and pool is not None, waits=waits, change=change
+        device=device,
+        pool=pool,
+        state=state,
+        ordered=ordered and pool is not None,
+        waits=waits,
+        change=change,
+        tested=unrecorded(device),
     )
 
 

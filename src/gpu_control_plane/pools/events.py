@@ -1,11 +1,12 @@
 """What people are told when cards and pools change."""
 
-from gpu_control_plane.api.gpudevice import DeviceState
+from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
-from gpu_control_plane.api.gpupool import GPUPool, PoolStatus
+from gpu_control_plane.api.gpupool import GPUPool, PoolPhase, PoolStatus
 from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.pools.burnin import PASSED
 from gpu_control_plane.pools.decide import CardPlan
 
 
@@ -16,6 +17,8 @@ def tell_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | None)
     if plan.pool != was and plan.change is not None:
         reason = EventReason.DEVICE_ASSIGNED if plan.pool else EventReason.DEVICE_RELEASED
         events.normal(device, reason, f"{plan.change.what}: {plan.change.why}", action="Assign")
+    if plan.tested is not None:
+        _tell_test(events, device, plan.tested)
     if plan.state is DeviceState.FAULTED and before.state is not DeviceState.FAULTED:
         health = find(before.conditions, DeviceCondition.HEALTHY)
         events.warning(device, EventReason.DEVICE_FAULTED, health.message if health else "the card has a fault")
@@ -32,7 +35,16 @@ def tell_pool(events: EventRecorder, pool: GPUPool, status: PoolStatus) -> None:
     if pool.status.phase != status.phase:
         why = next((condition.message for condition in status.conditions if condition.message), "")
         note = f"{pool.status.phase or 'new'} → {status.phase}" + (f": {why}" if why else "")
-        events.normal(pool, EventReason.POOL_PHASE_CHANGED, note)
+        tell = events.warning if status.phase is PoolPhase.MISCONFIGURED else events.normal
+        tell(pool, EventReason.POOL_PHASE_CHANGED, note)
+
+
+def _tell_test(events: EventRecorder, device: GPUDevice, test: Change) -> None:
+    note = f"{test.what}. {test.why or ''}".strip()
+    if test.what == PASSED:
+        events.normal(device, EventReason.BURN_IN_PASSED, note, action="BurnIn")
+    else:
+        events.warning(device, EventReason.BURN_IN_FAILED, note, action="BurnIn")
 
 
 def _known_reason(plan: CardPlan, state: GPUNodeState | None) -> str | None:

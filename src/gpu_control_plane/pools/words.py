@@ -7,6 +7,8 @@ class Waits(OpenEnum):
     """Why a card is in no pool: the reasons in `status.pools.pending[]` of a GPUNodeState."""
 
     APPROVAL = "AwaitingApproval", "a pool selects the card and a person has to approve it."
+    BURN_IN = "BurningIn", "the agent tests the card before it may join a pool."
+    BURN_IN_FAILED = "BurnInFailed", "the card failed its test; its condition BurnedIn says why."
     DRAIN = "Draining", "the card is still being released elsewhere."
     HEALTH = "Faulted", "the card has a fault."
     HELD = "Held", "the hold annotation keeps automatic approval away."

@@ -186,7 +186,8 @@ class World:
     def _card_differs(self, card: CardPlan) -> bool:
         status = card.device.status
         claim = status.pool_ref.name if status.pool_ref else None
-        return bool(card.approve or card.withdraw or card.change or card.state != status.state or card.pool != claim)
+        changes = card.change or card.tested
+        return bool(card.approve or card.withdraw or changes or card.state != status.state or card.pool != claim)
 
     def _write_card(self, card: CardPlan) -> None:
         if card.approve or card.withdraw:

@@ -25,8 +25,8 @@ def pool(name: str = "a", age: int = 0, **spec: object) -> GPUPool:
     )
 
 
-def world(*pools: GPUPool, cards: int = 1, approved: str | None = None) -> World:
-    made = World()
+def world(*pools: GPUPool, cards: int = 1, approved: str | None = None, made: World | None = None) -> World:
+    made = made or World()
     made.pools = {each.name: each for each in pools}
     for index in range(cards):
         made.add_card(index)

@@ -21,13 +21,13 @@ class Answers:
         self._now = now
 
     async def answer(
-        self, state: NodeState, plugin: Plugin | None, validation: Validation | None, paused: str | None
+        self, state: NodeState, plugin: Plugin | None, validation: Validation | UnsetType | None, paused: str | None
     ) -> None:
-        """Say it. What is None was not found out this time: what is there stays."""
+        """Say it. What is None was not found out this time: what is there stays; what is UNSET goes."""
         told = plugin or state.status.plugin
         share = NodeShare(
             plugin=told if told is not None and _worth_telling(state, told) else UNSET,
-            validation=validation or state.status.validation or UNSET,
+            validation=validation if validation is not None else state.status.validation or UNSET,
             quiesced=self._quiesced(state, paused),
         )
         await self._hand.apply(NodeState, state.name, NodeAnswer(share), state, subresource="status")

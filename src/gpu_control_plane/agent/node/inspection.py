@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 import structlog
+from msgspec import UNSET, UnsetType
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.cdi.host import Host
@@ -78,10 +79,17 @@ class Inspector:
         self._now = now
         self._situation: Situation | None = None
         self._checked: Situation | None = None
+        self._anew = False
         self._busy: frozenset[str] = frozenset()
         self._due = asyncio.Event()
         self._checking: asyncio.Task[Validation] | None = None
         self.result: Validation | None = None
+
+    @property
+    def told(self) -> Validation | UnsetType | None:
+        """What came of the latest check, None before the first. UNSET where none is ever made: then nothing is known,
+        whatever an earlier agent said."""
+        return self.result if self._options.validator else UNSET
 
     def consider(self, situation: Situation, busy: frozenset[str]) -> None:
         """This is how it is now: a check follows if it was otherwise at the last one.
@@ -91,6 +99,12 @@ class Inspector:
         self._situation, self._busy = situation, busy
         if situation != self._checked:
             self._due.set()
+
+    def forget(self) -> None:
+        """The driver was in other hands: what was proven before says nothing of what is loaded now, whatever its
+        version. An upgrade waits for results that are younger than the driver."""
+        self._checked, self._anew = None, True
+        self._due.set()
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -104,7 +118,7 @@ class Inspector:
             result = await self._attempt(situation, picture)
             if result is None:
                 continue
-            self._checked = situation
+            self._checked, self._anew = situation, False
             self._tell(result)
             self.result = result
             self._on_result()
@@ -133,7 +147,7 @@ class Inspector:
             await asyncio.wait((self._checking,))
 
     async def _check(self, situation: Situation, picture: Picture) -> Validation:
-        held = self._held()
+        held = None if self._anew else self._held()
         failed = held is None or any(step.result is StepResult.FAILED for step in held.steps)
         proven = situation.same_hardware(self._checked) and not failed
         driver, toolkit = await self._watch.call(self._observe)

@@ -28,6 +28,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The resource under which cards in no pool are offered; None keeps them to ourselves."""
     labels: bool = False
     """Whether the Node gets the labels of NVIDIA's feature discovery."""
+    exporter: bool = True
+    """Whether readings of the cards are served; off where another exporter has them."""
+    validator: bool = True
+    """Whether the node is checked; off where another validator does it, and leaves the same files."""
+    nvidia_fs: bool = False
+    gdrcopy: bool = False
+    """Whether these modules are checked, too."""
+    burn_in: bool = False
+    """Whether a new card is tested before it may be pooled."""
+    burn_in_seconds: float = 60.0
     kubelet: Path = Path("/var/lib/kubelet")
     cdi: Path = Path("/var/run/cdi")
     host: Path = Path("/")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gpu_control_plane.agent.backends.interface import Backend
+from gpu_control_plane.agent.burnin.runner import ProgramRunner, Runner, play
 from gpu_control_plane.agent.cdi.hooks import find_hook_program
 from gpu_control_plane.agent.cdi.host import Host
 from gpu_control_plane.agent.cdi.locate import DriverFiles, driver_files, find_driver_library
@@ -13,6 +14,7 @@ from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.kubelet.plugins import Plugins
 from gpu_control_plane.agent.kubelet.podresources import PodResources
 from gpu_control_plane.agent.labels import machine_model
+from gpu_control_plane.agent.node.burning import Burner
 from gpu_control_plane.agent.node.cutting import Cutter
 from gpu_control_plane.agent.node.desk import Desk
 from gpu_control_plane.agent.node.exporting import CardMetrics
@@ -33,6 +35,7 @@ from gpu_control_plane.agent.recovery import CardHealth, recalled
 from gpu_control_plane.agent.units import CardID, ResourceName
 from gpu_control_plane.agent.validator.files import StatusFiles
 from gpu_control_plane.agent.validator.runner import KernelRunner, Proof, SimulatedRunner
+from gpu_control_plane.agent.validator.validate import Options as Checks
 from gpu_control_plane.agent.validator.validate import Validator
 from gpu_control_plane.agent.views import MANAGER, UNEXPECTED_ADMISSION, Card, matters
 from gpu_control_plane.api.gpunodestate import Validation
@@ -114,9 +117,12 @@ def build(runtime: Runtime, options: Options) -> None:
             await parts.watch.let_go()  # Somebody is at work on the driver: an agent that starts must not open it.
         await parts.watch.run()
 
-    for service in (look_after_hardware, parts.plugins.run, parts.inspector.run):
+    for service in (look_after_hardware, parts.plugins.run, *((parts.inspector.run,) if options.validator else ())):
         runtime.service(service)
-    runtime.status.also(card_metrics.exposition)
+    if options.burn_in:
+        runtime.service(parts.burner.run)
+    if options.exporter:
+        runtime.status.also(card_metrics.exposition)
 
 
 def _views(runtime: Runtime, node: str) -> Views:
@@ -159,6 +165,15 @@ def _parts(
             on_result=alarm,
             now=utc_now,
         ),
+        burner=Burner(
+            watch,
+            _burn_in(options),
+            enabled=options.burn_in,
+            seconds=options.burn_in_seconds,
+            after_checks=options.validator,
+            on_result=alarm,
+            now=utc_now,
+        ),
     )
 
 
@@ -187,7 +202,12 @@ def _validator(options: Options) -> Validator:
     async def kernel(card: str) -> Proof:
         return await KernelRunner(_find_cuda(options))(card)  # Looked for each time: a driver may come later.
 
-    return Validator(SimulatedRunner({}) if simulated else kernel, StatusFiles(options.validations))
+    wanted = Checks(nvidia_fs=options.nvidia_fs, gdrcopy=options.gdrcopy)
+    return Validator(SimulatedRunner({}) if simulated else kernel, StatusFiles(options.validations), wanted)
+
+
+def _burn_in(options: Options) -> Runner:
+    return play if options.hardware is Hardware.SIMULATED else ProgramRunner(lambda: _find_cuda(options))
 
 
 def _validation(state: NodeState | None) -> Validation | None:

@@ -38,7 +38,7 @@ class Publication:
         return msgspec.structs.replace(
             facts,
             toolkit=Toolkit(injection=self._options.injection, runtime=runtime) if usable else None,
-            monitoring=Monitoring(source=MonitoringSource.AGENT) if facts.driver else None,
+            monitoring=Monitoring(source=MonitoringSource.AGENT) if facts.driver and self._options.exporter else None,
         )
 
 

@@ -14,18 +14,21 @@ import msgspec
 import structlog
 
 from gpu_control_plane.agent import orders as protocol
+from gpu_control_plane.agent.burnin.decide import Standing
 from gpu_control_plane.agent.cdi.grants import device_name
 from gpu_control_plane.agent.kubelet.interface import Device
 from gpu_control_plane.agent.kubelet.plugins import Plugins
 from gpu_control_plane.agent.kubelet.podresources import KubeletUnavailable, PodResources
 from gpu_control_plane.agent.node.answers import Answers
 from gpu_control_plane.agent.node.books import Books, Place, read_books, starting, unsettled
+from gpu_control_plane.agent.node.burning import Burner
 from gpu_control_plane.agent.node.cutting import Cut, Cutter
 from gpu_control_plane.agent.node.desk import Desk, Stock, grantables
+from gpu_control_plane.agent.node.idleness import obstacle, passed, withheld
 from gpu_control_plane.agent.node.inspection import Inspector
 from gpu_control_plane.agent.node.metrics import NodeMetrics
 from gpu_control_plane.agent.node.moment import Moment, Views
-from gpu_control_plane.agent.node.picture import Picture
+from gpu_control_plane.agent.node.picture import Picture, Seen
 from gpu_control_plane.agent.node.quiesce import pause_reason
 from gpu_control_plane.agent.node.rivals import rivals
 from gpu_control_plane.agent.node.views import LocalNode, NodeState
@@ -63,6 +66,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     cutter: Cutter
     wardrobe: Wardrobe
     inspector: Inspector
+    burner: Burner
 
 
 class Hands(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +103,7 @@ class NodeServer:
         self._monotonic = monotonic
         self._offers: dict[Unit, Look] | None = None
         self._books: Books | None = None
+        self._burn_ins: dict[CardID, Standing | None] = {}
         self._announced: set[ResourceName] = set()
         self._ordered_at: dict[int, float] = {}
         self.users: dict[str, tuple[User, ...]] = {}
@@ -133,6 +138,8 @@ class NodeServer:
             return Requeue(_KUBELET_AWAY)
         self._books = moment.books
         self.users = moment.users
+        if paused is None:
+            self._burn_ins = await self._consider_burn_in(moment)
         again = await self._serve(moment, paused)
         if paused is None:
             await self._report(picture)
@@ -145,10 +152,12 @@ class NodeServer:
         if paused is not None and not watch.quiesced:
             _log.info("letting go of the driver", reason=paused)
             await self._parts.inspector.break_off()
+            await self._parts.burner.break_off()
             await watch.let_go()
         elif paused is None and watch.quiesced:
             _log.info("taking hold of the driver again")
             watch.take_hold()
+            self._parts.inspector.forget()
             return True
         return False
 
@@ -158,6 +167,7 @@ class NodeServer:
         if not marked or self._parts.watch.quiesced:
             return False
         await self._parts.watch.probe(frozenset(card.name for card in marked))
+        self._parts.burner.clear(marked)
         for card in marked:
             body = {"metadata": {"annotations": {str(Annotation.CLEAR_FAULT): None}}}
             await self._hands.client.patch(Card, card.name, body, resource_version=card.metadata.resource_version)
@@ -247,7 +257,20 @@ class NodeServer:
         description = await self._parts.wardrobe.refresh(moment.picture, held)
         there = grantables(description)
         units = wanted(moment.orders, moment.cards, cut.geometries, self._unpooled)
-        return {unit for unit in units if device_name(unit.id) in there}
+        kept = withheld(self._burn_ins, moment.orders)
+        return {unit for unit in units if device_name(unit.id) in there and unit.card not in kept}
+
+    async def _consider_burn_in(self, moment: Moment) -> dict[CardID, Standing | None]:
+        """How far each card is, and tests for those that are free for one."""
+        burner = self._parts.burner
+        offered = {unit.card for unit in self.offers} if self._offers is not None else moment.cards.keys()
+        checked = not burner.after_checks or passed(self._parts.inspector.result)
+        pools = {order.inventory_id: order.pool for order in moment.orders}
+
+        def hindered(seen: Seen) -> str | None:
+            return obstacle(moment, seen, offered=offered, healthy=self._healthy(seen.id), checked=checked)
+
+        return await burner.consider(self._views.cards, moment.picture.seen, pools, hindered)
 
     def _healthy(self, card: CardID) -> bool:
         found = self._parts.watch.verdicts.get(card)
@@ -283,7 +306,7 @@ class NodeServer:
     async def _answer(self, plugin: Plugin | None, paused: str | None) -> None:
         state = self._views.states.get(self._name)
         if state is not None:
-            await self._answers.answer(state, plugin, self._parts.inspector.result, paused)
+            await self._answers.answer(state, plugin, self._parts.inspector.told, paused)
 
     def _told(self, moment: Moment) -> None:
         began = self._ordered_at.pop(moment.generation, None)
@@ -296,5 +319,7 @@ class NodeServer:
             seen, found = picture.seen.get(card.name), self._parts.watch.verdicts.get(card.name)
             if seen is None or found is None or card.deleting or self._books is None:
                 continue
-            users = self._books.users.get(card.name, ())
-            await self._reports.report(card, users, found, seen.readings, seen.signals)
+            if card.name not in self._burn_ins:
+                continue  # Whether it has to be tested is told together with its health, or it would be pooled before.
+            users, burn_in = self._books.users.get(card.name, ()), self._burn_ins[card.name]
+            await self._reports.report(card, users, found, seen.readings, seen.signals, burn_in=burn_in)

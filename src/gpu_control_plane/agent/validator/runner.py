@@ -1,8 +1,5 @@
 """Has a kernel run on a card, in a process that may crash or hang without anybody else noticing."""
 
-import asyncio
-import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +7,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+from gpu_control_plane.agent.validator.programs import ADVICE, run_program
+
 _COMMAND: Final = (sys.executable, "-m", "gpu_control_plane.agent.validator.cuda")
-_KILL_SECONDS: Final = 5.0
-_ADVICE: Final = "Look for XID errors in the node's kernel log; reset the card, or restart the node."
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,29 +47,10 @@ class KernelRunner:
         self._command = command
 
     async def __call__(self, card: str) -> Proof:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                card,
-                *self._library,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return Proof(ok=False, message=f"The program that runs the kernel could not be started ({error}).")
-        try:
-            async with asyncio.timeout(self._seconds):
-                output, errors = await process.communicate()
-        except TimeoutError:
-            return Proof(
-                ok=False,
-                message=f"The kernel did not end within {self._seconds:g} s. {_ADVICE}",
-            )
-        finally:
-            await _end(process)
-        return _read(process.returncode or 0, output, errors)
+        found = await run_program((*self._command, card, *self._library), seconds=self._seconds)
+        if found.trouble:
+            return Proof(ok=False, message=f"The program that runs the kernel {found.trouble}")
+        return _read(found.line)
 
 
 class SimulatedRunner:
@@ -87,29 +65,10 @@ class SimulatedRunner:
         return Proof(ok=wrong is None, message=wrong or "", simulated=True)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill it and everything it started. One that hangs in the kernel cannot even be killed: it is left behind."""
-    if process.returncode is not None:
-        return
-    os.killpg(process.pid, signal.SIGKILL)
-    try:
-        async with asyncio.timeout(_KILL_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        return
-
-
-def _read(code: int, output: bytes, errors: bytes) -> Proof:
-    if code < 0:
-        name = signal.Signals(-code).name
-        return Proof(ok=False, message=f"The program that runs the kernel crashed ({name}). Reinstall the driver.")
-    line = output.strip().rpartition(b"\n")[2]
+def _read(line: bytes) -> Proof:
     try:
         answer = msgspec.json.decode(line, type=_Answer)
     except msgspec.DecodeError:
-        said = errors.decode(errors="replace").strip().rpartition("\n")[2] or "nothing"
-        return Proof(
-            ok=False, message=f"The program that runs the kernel gave no answer (exit {code}): it said {said}."
-        )
+        return Proof(ok=False, message=f"The program that runs the kernel cannot be understood: it said {line!r}.")
     wrong = not answer.ok and not answer.busy
-    return Proof(ok=answer.ok, busy=answer.busy, message=f"{answer.message}. {_ADVICE}" if wrong else answer.message)
+    return Proof(ok=answer.ok, busy=answer.busy, message=f"{answer.message}. {ADVICE}" if wrong else answer.message)

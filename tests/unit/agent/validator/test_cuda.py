@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from gpu_control_plane.agent.validator import cuda as program
-from gpu_control_plane.agent.validator.cuda import ELEMENTS, PTX, Cuda, CudaFailure, check, main, run
+from gpu_control_plane.agent.validator.cuda import ELEMENTS, PTX, check, main, run
+from gpu_control_plane.agent.validator.libcuda import Cuda, CudaFailure
 
 
 class HostCuda(Cuda):

@@ -1,0 +1,113 @@
+"""A real card passes its burn-in, one whose memory is changed under the test does not, and the agent does both."""
+
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from gpu.record import Record
+from gpu.scene import CardScene
+from gpu.smi import Smi
+from gpu_control_plane.agent.backends.interface import Backend
+from gpu_control_plane.agent.burnin.judge import Sample, noticed
+from gpu_control_plane.agent.burnin.runner import ProgramRunner
+from gpu_control_plane.agent.cdi.locate import ROOTS, find_driver_library
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.names import Reason
+from unit.local.patience import until
+
+_SECONDS = 6.0
+
+_SPOILED = """
+# As the program, with one word of the memory changed between writing and reading.
+import ctypes, sys
+from array import array
+from gpu_control_plane.agent.burnin import program
+from gpu_control_plane.agent.validator.libcuda import Cuda, send
+
+class Spoiled(Cuda):
+    launches = words = 0
+
+    def call(self, name, *arguments):
+        super().call(name, *arguments)
+        if name == "cuLaunchKernel":
+            self.launches += 1
+            self.words = ctypes.c_uint64.from_address(arguments[9][0]).value
+        if name == "cuCtxSynchronize" and self.launches == 2:  # the proof was the first, writing zeros is the second
+            send(self, ctypes.c_uint64(self.words + 8 * 12345), array("Q", [4]))
+
+program.Cuda = Spoiled
+sys.exit(program.main([*sys.argv[1:], "--alone"]))
+"""
+
+
+async def test_the_program_finds_nothing_wrong_with_this_card(
+    card: Hardware, backend: Backend, smi: Smi, record: Record
+) -> None:
+    assert card.uuid is not None
+    before = backend.signals(card.pci.address)
+    with record.timed(f"burn-in of {_SECONDS:g} s, whole process"):
+        found = await ProgramRunner(lambda: find_driver_library("libcuda.so.1", ROOTS))(card.uuid, _SECONDS)
+    readings = backend.readings(card.pci.address)
+    record.compare("burn-in", found.reason, found.message)
+    record.measure("burn-in: temperature at the end", readings.temperature or 0, "°C")
+    assert (found.reason, found.busy) == (Reason.BURN_IN_PASSED, False), found
+    assert noticed(before, Sample(backend.signals(card.pci.address), readings)) is None
+    tested = re.search(r"Tested (\d+) MiB .* (\d+) times", found.message)
+    assert tested is not None
+    assert int(tested[1]) > int(smi.query("memory.total")["memory.total"]) * 0.8, "most of the memory"
+    assert int(tested[2]) >= 1
+    assert smi.processes() == [], "nothing of it is left on the card"
+
+
+def test_a_word_that_changes_is_found(card: Hardware) -> None:
+    library = find_driver_library("libcuda.so.1", ROOTS)
+    ran = subprocess.run(
+        [sys.executable, "-c", _SPOILED, str(card.uuid), "--seconds", "1", "--library", str(library)],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert '"stage": "memory"' in ran.stdout
+    assert (
+        "did not keep zeros: the first at byte 0x181c8 of the memory tested, wrong bits 0x0000000000000004"
+        in ran.stdout
+    )
+
+
+@pytest.fixture
+def burning(scene: CardScene) -> CardScene:
+    """The scene with an agent that burns cards in. The next start of it is without."""
+    scene.stop_agent()
+    scene.start_agent("--burn-in", "--burn-in-seconds", f"{_SECONDS:g}")
+    return scene
+
+
+def test_the_agent_tests_a_card_in_no_pool_and_tells(burning: CardScene, record: Record) -> None:
+    try:
+        with record.timed("agent started, card burned in"):
+            until(lambda: _burned_in(burning).get("status") == "True", within=120)
+        status = burning.published()["status"]
+        assert _burned_in(burning)["reason"] == "Passed"
+        assert status["burnIn"]["uuid"] == burning.uuid_of_card
+        until(lambda: _tests(burning) == ["Burn-in passed"])
+    finally:
+        burning.stop_agent()
+        burning.start_agent()
+    until(lambda: burning.conditions().get("ReadyForPooling") == "True", within=60)
+    assert _burned_in(burning)["reason"] == "Passed", "an agent that tests nothing keeps what was found"
+
+
+def _burned_in(scene: CardScene) -> dict[str, Any]:
+    conditions = scene.published().get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == "BurnedIn"), {})
+
+
+def _tests(scene: CardScene) -> list[str]:
+    return [each["what"] for each in scene.published()["status"].get("history", []) if each["who"] == "gpu-agent"]

@@ -1,0 +1,102 @@
+"""The program's answer in our words; and a test that nobody wants any more leaves no process behind."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpu_control_plane.agent.burnin.runner import ProgramRunner, play
+from gpu_control_plane.api.names import Reason
+from waiting import until
+
+_LASTING = """
+import pathlib, os, sys, time
+from gpu_control_plane.agent.validator.programs import die_with_parent
+die_with_parent()
+pathlib.Path({pid!r}).write_text(str(os.getpid()))
+time.sleep(600)
+"""
+_PARENT = """
+import asyncio, sys
+from gpu_control_plane.agent.validator.programs import run_program
+asyncio.run(run_program((sys.executable, "-c", {program!r}), seconds=600))
+"""
+
+
+def runner(script: str, *, patience: float = 30.0) -> ProgramRunner:
+    return ProgramRunner(patience=patience, command=(sys.executable, "-c", script))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "said"),
+    [
+        ('{"ok": true, "memoryMiB": 129024, "turns": 22}', Reason.BURN_IN_PASSED, "Tested 129024 MiB of memory"),
+        ('{"ok": false, "stage": "memory", "message": "3 words"}', Reason.MEMORY_ERRORS, "3 words."),
+        ('{"ok": false, "stage": "compute", "message": "2 results"}', Reason.COMPUTE_ERRORS, "2 results."),
+        ('{"ok": false, "stage": "cuInit", "message": "no driver"}', Reason.BURN_IN_FAILED, "no driver. Look for XID"),
+        ('{"ok": 7}', Reason.BURN_IN_FAILED, "cannot be understood"),
+        ("nonsense", Reason.BURN_IN_FAILED, "The test gave no answer"),
+    ],
+)
+async def test_an_answer_becomes_a_reason(answer: str, reason: Reason, said: str) -> None:
+    found = await runner(f"print({answer!r})")("GPU-1", 2.0)
+    assert (found.reason, found.busy) == (reason, False)
+    assert said in found.message
+
+
+async def test_a_busy_card_has_failed_nothing() -> None:
+    found = await runner('print(\'{"ok": false, "busy": true, "message": "taken"}\')')("GPU-1", 2.0)
+    assert (found.reason, found.busy) == (Reason.BURN_IN_PASSED, True)
+
+
+async def test_the_program_is_told_the_card_the_time_and_the_library() -> None:
+    script = "import json, sys; print(json.dumps({'ok': False, 'message': ' '.join(sys.argv[1:])}))"
+    run = ProgramRunner(lambda: Path("/d/libcuda.so.1"), command=(sys.executable, "-c", script))
+    assert "GPU-1 --seconds 2.5 --library /d/libcuda.so.1" in (await run("GPU-1", 2.5)).message
+
+
+async def test_a_program_that_does_not_end_is_ended() -> None:
+    found = await runner("import time; time.sleep(600)", patience=0.5)("GPU-1", 0.5)
+    assert (found.reason, "did not end within 1 s" in found.message) == (Reason.BURN_IN_FAILED, True)
+
+
+async def test_the_real_program_runs_and_answers_without_a_driver() -> None:
+    found = await ProgramRunner(lambda: Path("/nowhere/libcuda.so.1"))("GPU-1", 1.0)
+    assert (found.reason, "/nowhere/libcuda.so.1 cannot be loaded" in found.message) == (Reason.BURN_IN_FAILED, True)
+
+
+async def test_whoever_gives_up_waiting_leaves_no_program_behind(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    task = asyncio.create_task(runner(_LASTING.format(pid=str(pid)))("GPU-1", 600))
+    await until(lambda: pid.exists() and pid.read_text())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not _alive(int(pid.read_text()))
+
+
+async def test_the_program_ends_with_an_agent_that_is_killed(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    program = _PARENT.format(program=_LASTING.format(pid=str(pid)))
+    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    await until(lambda: pid.exists() and pid.read_text())
+    agent.send_signal(signal.SIGKILL)
+    await agent.wait()
+    await until(lambda: not _alive(int(pid.read_text())))
+
+
+async def test_a_simulated_card_says_that_it_only_played() -> None:
+    found = await play("GPU-1", 0.2)
+    assert (found.reason, found.message.startswith("Played")) == (Reason.BURN_IN_PASSED, True)
+
+
+def _alive(pid: int) -> bool:
+    """More than a name that its parent has not collected yet."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
