@@ -122,7 +122,7 @@ class OpenShiftWatch:
             try:
                 await self._client.get(ClusterVersion, "version")
             except (NotFound, Forbidden):
-                # The right to read it comes with the chart's switch for OpenShift: without it this is another cluster.
+                # Who may not read it is not meant to treat this as OpenShift.
                 break
             except KubeError:
                 await asyncio.sleep(_AGAIN)
