@@ -8,10 +8,10 @@ from gpu_control_plane.operator.facts import System
 from gpu_control_plane.operator.images import for_system, image_of
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.driver.wish import DriverWish
+from gpu_control_plane.operator.stack.driver_manager import MANAGER
 from gpu_control_plane.operator.stack.shared import add_env, pull_secrets, run_image
 from gpu_control_plane.operator.stack.stage import Platform
 
-MANAGER: Final = "k8s-driver-manager"
 PEERMEM: Final = "nvidia-peermem-ctr"
 GDS: Final = "nvidia-fs-ctr"
 GDRCOPY: Final = "nvidia-gdrcopy-ctr"

@@ -4,12 +4,13 @@ from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.operator.facts import System
 from gpu_control_plane.operator.images import for_system, image_of, precompiled
 from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
-from gpu_control_plane.operator.stack.driver.features import MANAGER, PEERMEM, add_modules, add_rdma, choose_modules
+from gpu_control_plane.operator.stack.driver.features import PEERMEM, add_modules, add_rdma, choose_modules
 from gpu_control_plane.operator.stack.driver.mounts import add_files, add_secret_env, add_subscription
 from gpu_control_plane.operator.stack.driver.openshift import add_openshift
 from gpu_control_plane.operator.stack.driver.probes import add_probes
 from gpu_control_plane.operator.stack.driver.wish import DriverWish, check
-from gpu_control_plane.operator.stack.shared import add_env, limit, pull_secrets, run_image
+from gpu_control_plane.operator.stack.driver_manager import driver_manager
+from gpu_control_plane.operator.stack.shared import limit, pull_secrets, run_image
 from gpu_control_plane.operator.stack.stage import CannotRender, Platform
 from gpu_control_plane.operator.stack.variants import Variant
 
@@ -35,16 +36,12 @@ def fit(daemonset: DaemonSet, wish: DriverWish, place: Variant, platform: Platfo
 
 def _run(daemonset: DaemonSet, wish: DriverWish, place: Variant, system: System, platform: Platform) -> None:
     """Images, Secrets to pull them with, resources, arguments, network."""
-    main, manager = daemonset.main, daemonset.container(MANAGER)
+    main = daemonset.main
     drivers: list[Container] = [main, daemonset.container(PEERMEM)]
     run_image(drivers, driver_image(wish, place, system, platform), wish.image)
     limit(drivers, wish.resources)
-    image = image_of(
-        wish.manager, fallback="DRIVER_MANAGER_IMAGE", what="the driver manager", environment=platform.images
-    )
-    run_image([manager], image, wish.manager)
-    add_env(manager, wish.manager.env)
-    pull_secrets(daemonset, *wish.image.image_pull_secrets, *wish.manager.image_pull_secrets)
+    pull_secrets(daemonset, *wish.image.image_pull_secrets)
+    driver_manager(daemonset, wish.manager, platform)
     if wish.args:
         main.manifest["args"] = list(wish.args)
     if wish.host_network:

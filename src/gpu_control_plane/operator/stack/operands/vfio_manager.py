@@ -11,7 +11,7 @@ from gpu_control_plane.operator.stack.variants import Variant
 
 def _transform(daemonset: DaemonSet, stage: Stage, _variant: Variant) -> None:
     section = stage.policy.vfio_manager
-    driver_manager(daemonset, section.driver_manager, stage, resources=section.resources)
+    driver_manager(daemonset, section.driver_manager, stage.platform, resources=section.resources)
     operand(daemonset, section, stage, image="VFIO_MANAGER_IMAGE")
 
 

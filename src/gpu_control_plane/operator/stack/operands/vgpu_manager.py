@@ -42,7 +42,7 @@ def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
     section, system = stage.policy.vgpu_manager, variant.system
     if system is None:
         raise CannotRender("a vGPU manager cannot be chosen for nodes that do not say which operating system they have")
-    driver_manager(daemonset, section.driver_manager, stage, resources=section.resources)
+    driver_manager(daemonset, section.driver_manager, stage.platform, resources=section.resources)
     operand(daemonset, section, stage, image="VGPU_MANAGER_IMAGE")
     main = daemonset.main
     main.manifest["image"] = for_system(_complete(main.manifest["image"]), system.tag)
