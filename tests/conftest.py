@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("usual"), derandomize=True)
-settings.register_profile("quick", settings.get_profile("usual"), max_examples=20)
+settings.register_profile("quick", settings.get_profile("usual"), max_examples=10)
 settings.register_profile("long", settings.get_profile("usual"), max_examples=2000)
 # In CI the same examples each time: a change is judged by what it changed. Everybody else draws new ones.
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "usual")

@@ -13,7 +13,7 @@ import msgspec
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.nvidia.fields import ImageParts
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.driver.features import MANAGER
+from gpu_control_plane.operator.stack.driver_manager import MANAGER
 from gpu_control_plane.operator.stack.manifest import Manifest
 
 TEMPLATE_DIGEST: Final = f"{GROUP}/template-digest"

@@ -20,11 +20,11 @@ from gpu_control_plane.operator.drivers.owner import Driver
 from gpu_control_plane.operator.drivers.pools import kinds_of, pools
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.driver.digest import seal
-from gpu_control_plane.operator.stack.driver.features import MANAGER
 from gpu_control_plane.operator.stack.driver.fit import fit
 from gpu_control_plane.operator.stack.driver.openshift import TRUSTED_CA, trusted_ca
 from gpu_control_plane.operator.stack.driver.places import kernel_word
 from gpu_control_plane.operator.stack.driver.wish import DriverWish, check, from_driver
+from gpu_control_plane.operator.stack.driver_manager import MANAGER
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from gpu_control_plane.operator.stack.render import mark
 from gpu_control_plane.operator.stack.shared import add_env
