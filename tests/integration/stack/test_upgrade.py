@@ -154,3 +154,22 @@ async def test_drivers_change_hands_without_a_restart_and_are_upgraded_when_aske
         return "nvidia-driver" not in await theatre.held(LiveServiceAccount)
 
     await until_async(swept, within=30, saying="the account of the policy's drivers stays behind")
+
+
+async def test_drivers_go_back_to_the_policy_without_a_restart(theatre: Theatre) -> None:
+    await theatre.nodes(gpu_node("back-0"))
+    manifest = stock_driver()
+    manifest["spec"] |= {"version": OLD, "upgradePolicy": {"autoUpgrade": False}}
+    await theatre.client.create(StoredNVIDIADriver, manifest)
+    await theatre.policy(merged(upgradable(autoUpgrade=False), driver={"useNvidiaDriverCRD": True}))
+    await theatre.state("ready")
+    before = await driver_pods(theatre)
+    await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": False}})
+
+    async def back() -> bool:
+        labels = (await theatre.node("back-0")).metadata.labels
+        return "nvidia-driver-daemonset" in await theatre.daemonsets() and NodeLabel.DRIVER_OWNER not in labels
+
+    await until_async(back, within=60, saying="the NVIDIADriver keeps its nodes")
+    after = await driver_pods(theatre)
+    assert after["back-0"].metadata.uid == before["back-0"].metadata.uid
