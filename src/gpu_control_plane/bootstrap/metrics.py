@@ -1,8 +1,7 @@
 """What bootstrap reports in numbers: how far each node is, and the names of those where something is missing."""
 
 import enum
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -11,7 +10,7 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import find, is_true
-from gpu_control_plane.kube.errors import Conflict
+from gpu_control_plane.kube.metrics import counting_failures
 
 TROUBLES: Final = (
     NodeCondition.DRIVER_MISSING,
@@ -66,16 +65,9 @@ class BootstrapMetrics:
     def follow(self, states: Cache[GPUNodeState]) -> None:
         states.on_change(self._changed)
 
-    @contextmanager
-    def handling(self, handler: str) -> Iterator[None]:
-        """Count what fails in the block. That somebody else was faster is no failure."""
-        try:
-            yield
-        except Conflict:
-            raise
-        except Exception:
-            self.errors.labels(handler).inc()
-            raise
+    def handling(self, handler: str) -> AbstractContextManager[None]:
+        """Count what fails in the block."""
+        return counting_failures(self.errors.labels(handler))
 
     def _changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         was, now = _reason(old), _reason(new)

@@ -4,8 +4,7 @@ Counts follow the caches, so every replica reports the same, and a scrape of 40,
 series of its own while it has cards, and they go with it.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -14,7 +13,7 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import TRUE, find
-from gpu_control_plane.kube.errors import Conflict
+from gpu_control_plane.kube.metrics import counting_failures
 
 CARDS: Final = "cards"
 GATE: Final = "gate"
@@ -70,16 +69,9 @@ class InventoryMetrics:
         devices.on_change(self._device_changed)
         states.on_change(self._state_changed)
 
-    @contextmanager
-    def handling(self, handler: str) -> Iterator[None]:
-        """Count what fails in the block. That somebody else was faster is no failure."""
-        try:
-            yield
-        except Conflict:
-            raise
-        except Exception:
-            self.errors.labels(handler).inc()
-            raise
+    def handling(self, handler: str) -> AbstractContextManager[None]:
+        """Count what fails in the block."""
+        return counting_failures(self.errors.labels(handler))
 
     def _device_changed(self, old: GPUDevice | None, new: GPUDevice | None) -> None:
         was, now = _model(old), _model(new)

@@ -3,9 +3,26 @@
 Names follow Prometheus' conventions and say `kube_`, since they describe our talk with Kubernetes, not GPUs.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from gpu_control_plane.kube.errors import Conflict
+
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+@contextmanager
+def counting_failures(failures: Counter) -> Iterator[None]:
+    """Count what fails in the block. That somebody else was faster is no failure."""
+    try:
+        yield
+    except Conflict:
+        raise
+    except Exception:
+        failures.inc()
+        raise
 
 
 class Metrics:

@@ -60,6 +60,18 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_o
     block_owner_deletion: bool = False
 
 
+def controlled_by(resource: Resource, name: str, uid: str) -> OwnerReference:
+    """The reference of an object to the one that made it, with which it goes."""
+    return OwnerReference(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        name=name,
+        uid=uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True):
     """Metadata without `managedFields`, which is half of an object's bytes and of no use to a controller."""
 

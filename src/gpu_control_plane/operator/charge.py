@@ -10,16 +10,14 @@ import msgspec
 
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.fields import on
-from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
-from gpu_control_plane.kube import Cache, Object, Runtime
+from gpu_control_plane.kube import Cache, Runtime
 from gpu_control_plane.operator.facts import gpu_present
-from gpu_control_plane.operator.labelling.decide import OwnerWish, Wish, wish_of
+from gpu_control_plane.operator.labelling.decide import OwnerWish, Wish, managed, wish_of
 from gpu_control_plane.operator.rival import RivalWatch
 from gpu_control_plane.operator.stack.policies import InForce, in_force
 from gpu_control_plane.operator.upgrade.campaigns import THE_POLICYS, Campaign
 
-_OURS = NodeLabel.RUNTIME.value
 _WITH_CARD = "operator/gpu"
 _LABELLED = "operator/labelled"
 
@@ -46,7 +44,7 @@ class Charge:
         self.nodes: Cache[Node] = runtime.cache(Node)
         self.drivers: Drivers | None = None
         self.nodes.index(_WITH_CARD, lambda node: (_WITH_CARD,) if gpu_present(node.metadata.labels) else ())
-        self.nodes.index(_LABELLED, lambda node: (_LABELLED,) if _OURS in node.metadata.labels else ())
+        self.nodes.index(_LABELLED, lambda node: (_LABELLED,) if managed(node) else ())
         self._last: tuple[str, Wish | None] = ("", None)
 
     def in_force(self) -> InForce | None:
@@ -99,13 +97,6 @@ class Charge:
         sandbox = on(found.spec.sandbox_workloads.enabled, absent=False)
         policy = None if sandbox else found.spec.driver.upgrade_policy
         return (Campaign(THE_POLICYS, policy, frozenset(node.name for node in self.gpu_nodes())),)
-
-
-def spec_changed(old: Object | None, new: Object | None) -> bool:
-    """Whether an object came, went, or is asked for something else; not whether its status moved."""
-    return (
-        old is None or new is None or old.metadata.generation != new.metadata.generation or old.deleting != new.deleting
-    )
 
 
 def calls(*tells: Callable[[], None]) -> Callable[..., None]:

@@ -3,7 +3,6 @@
 Each part watches what it needs by itself. Here is only what one part has to hear from another.
 """
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -12,12 +11,14 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.names import NodeLabel, PodLabel
+from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import Key, Requeue, Runtime, Selection
+from gpu_control_plane.kube.changes import spec_changed
 from gpu_control_plane.kube.crd import ESTABLISHED, CustomResourceDefinition
+from gpu_control_plane.kube.pace import Pace
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.operator.charge import Charge, calls, spec_changed
+from gpu_control_plane.operator.charge import Charge, calls
 from gpu_control_plane.operator.drivers.concerns import owner_uid
 from gpu_control_plane.operator.drivers.controller import Drivers
 from gpu_control_plane.operator.drivers.reporter import DriverReporter
@@ -32,13 +33,12 @@ from gpu_control_plane.operator.stack.stage import Platform
 from gpu_control_plane.operator.stack.standings import Standings
 from gpu_control_plane.operator.upgrade import Upgrades, build_upgrades
 from gpu_control_plane.operator.upgrade.campaigns import THE_POLICYS
+from gpu_control_plane.operator.upgrade.look import is_driver
 from gpu_control_plane.operator.views import DaemonSet, OperandPod
 
 NAMESPACE: Final = "d8-gpu-operator"
 
 _IMAGE: Final = "_IMAGE"
-_DRIVER_APP: Final = "nvidia-driver-daemonset"
-_DRIVER_COMPONENT: Final = "nvidia-driver"
 _DRIVERS: Final = "operator/drivers"
 _OWNERS: Final = Key("owners")
 _PAUSE: Final = 0.5
@@ -119,14 +119,12 @@ def build(runtime: Runtime, options: Options | None = None, *, now: Callable[[],
 
 def _follow_owners(runtime: Runtime, charge: Charge, upgrades: Upgrades) -> None:
     """Tell upgrades when nodes have come, gone or changed hands: once for many that do so at once."""
-    told = float("-inf")
+    pace = Pace(_PAUSE)
 
-    async def tell(_key: Key) -> Requeue | None:
-        nonlocal told
-        clock = asyncio.get_running_loop().time()
-        if (wait := told + _PAUSE - clock) > 0:
-            return Requeue(after=wait)
-        told = clock
+    async def tell(key: Key) -> Requeue | None:
+        if later := pace.wait(key):
+            return later
+        pace.mark(key)
         upgrades.wake()
         return None
 
@@ -143,9 +141,7 @@ def _owned(node: Node | None) -> tuple[bool, str | None] | None:
 
 
 def _driver_on(pod: OperandPod) -> tuple[str, ...]:
-    labels = pod.metadata.labels
-    driver = labels.get("app") == _DRIVER_APP or labels.get(PodLabel.COMPONENT) == _DRIVER_COMPONENT
-    return (pod.spec.node_name,) if driver and pod.spec.node_name else ()
+    return (pod.spec.node_name,) if is_driver(pod) and pod.spec.node_name else ()
 
 
 def _follow_monitors(runtime: Runtime, writer: Writer, stack: Stack) -> None:

@@ -229,6 +229,16 @@ class DaemonSet(Object, frozen=True):
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
 
+    @property
+    def serves(self) -> bool:
+        """Whether it has something to do on a node, or a pod where none should be."""
+        return bool(self.status.desired_number_scheduled or self.status.number_misscheduled)
+
+    @property
+    def idle(self) -> bool:
+        """Whether Kubernetes has looked at it as it is now, and found nothing for it to do."""
+        return self.status.observed_generation >= self.metadata.generation and not self.serves
+
 
 class ControllerRevision(Object, frozen=True):
     """A template that a DaemonSet has or had; the one with the highest number is in force."""

@@ -16,11 +16,13 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import GROUP, Annotation, EventReason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pool_faults import faults
+from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
-from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.kube.pace import Pace
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.together import together
@@ -72,7 +74,7 @@ class Pools:
         self._pools = runtime.cache(GPUPool)
         self._nodes = runtime.cache(Node)
         self._waiting = runtime.cache(WaitingPod, Selection(fields="status.phase=Pending"))
-        self._written_at: dict[str, float] = {}
+        self._pace = Pace(_STATUS_INTERVAL)
         self._counts: dict[str, _Count] = {}
 
     def start(self) -> None:
@@ -84,8 +86,8 @@ class Pools:
         nodes = self._runtime.controller("pools-nodes", self._reconcile_node)
         nodes.watch(devices, lambda device: (Key(device.spec.node_name),))
         nodes.watch(self._states)
-        nodes.watch(self._nodes, when=_labels_changed)
-        nodes.watch(pools, lambda _pool: [state.key for state in self._states], when=_spec_changed)
+        nodes.watch(self._nodes, when=labels_changed)
+        nodes.watch(pools, lambda _pool: [state.key for state in self._states], when=spec_changed)
         status = self._runtime.controller("pools-status", self._reconcile_pool)
         status.watch(pools)
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
@@ -154,17 +156,15 @@ class Pools:
     async def _reconcile_pool(self, key: Key) -> Requeue | None:
         pool = self._pools.at(key)
         if pool is None:
-            self._written_at.pop(key.name, None)
+            self._pace.forget(key)
             self._counts.pop(key.name, None)
             return None
         if pool.deleting:
             await self._let_go(pool)
         else:
             pool = await add_finalizer(self._runtime.client, pool, FINALIZER)
-        clock = asyncio.get_running_loop().time()
-        wait = self._written_at.get(key.name, -_STATUS_INTERVAL) + _STATUS_INTERVAL - clock
-        if wait > 0:
-            return Requeue(after=wait)
+        if later := self._pace.wait(key):
+            return later
         tally = await self._count(pool)
         status = pool_status(pool, tally, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0))
         self._metrics.capacity(pool.name, status.units)
@@ -173,7 +173,7 @@ class Pools:
         except NotFound:
             return None  # the last finalizer is gone, and so is the pool
         if written is not pool:
-            self._written_at[key.name] = clock
+            self._pace.mark(key)
             tell_pool(self._runtime.events, pool, status)
         return None
 
@@ -251,14 +251,3 @@ def _claimed_by(device: GPUDevice) -> tuple[str, ...]:
 def _approved_for(device: GPUDevice) -> tuple[str, ...]:
     approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
     return (approved,) if approved else ()
-
-
-def _labels_changed(old: Object | None, new: Object | None) -> bool:
-    return old is None or new is None or old.metadata.labels != new.metadata.labels
-
-
-def _spec_changed(old: Object | None, new: Object | None) -> bool:
-    """Pools write their own status all the time; only what people change concerns the nodes."""
-    return (
-        old is None or new is None or old.metadata.generation != new.metadata.generation or old.deleting != new.deleting
-    )

@@ -7,6 +7,15 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
+from gpu_control_plane.api.nvidia.choices import (
+    CCMode,
+    KernelModuleType,
+    MIGDefault,
+    MIGStrategy,
+    SandboxMode,
+    UpdateStrategy,
+    Workload,
+)
 from gpu_control_plane.api.nvidia.fields import (
     RDMA,
     DriverManager,
@@ -25,56 +34,10 @@ from gpu_control_plane.api.nvidia.names import GROUP
 from gpu_control_plane.api.nvidia.status import StackStatus
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
 from gpu_control_plane.kube.crd import Column, Definition
-from gpu_control_plane.kube.fields import OpenEnum, Rule, about
+from gpu_control_plane.kube.fields import Rule, about
 from gpu_control_plane.kube.objects import Object, Resource
 
 _NRI: Final = "has(self.cdi) && has(self.cdi.nriPluginEnabled) && self.cdi.nriPluginEnabled"
-
-
-class Workload(OpenEnum):
-    """What a node's cards are for."""
-
-    CONTAINER = "container", "containers use them."
-    VM_PASSTHROUGH = "vm-passthrough", "virtual machines get whole cards."
-    VM_VGPU = "vm-vgpu", "virtual machines get parts of cards."
-
-
-class SandboxMode(OpenEnum):
-    """What runs the virtual machines."""
-
-    KUBEVIRT = "kubevirt", "KubeVirt."
-    KATA = "kata", "Kata Containers."
-
-
-class KernelModuleType(OpenEnum):
-    """Which kernel modules are loaded."""
-
-    AUTO = "auto", "what suits the card and the driver."
-    OPEN = "open", "the open ones."
-    PROPRIETARY = "proprietary", "the proprietary ones."
-
-
-class UpdateStrategy(OpenEnum):
-    """How pods of a DaemonSet are replaced."""
-
-    ROLLING_UPDATE = "RollingUpdate", "a few at a time."
-    ON_DELETE = "OnDelete", "when somebody deletes them."
-
-
-class MIGStrategy(OpenEnum):
-    """How MIG instances are offered."""
-
-    NONE = "none", "not at all."
-    SINGLE = "single", "as nvidia.com/gpu; all instances of a node are alike."
-    MIXED = "mixed", "each profile as a resource of its own."
-
-
-class CCMode(OpenEnum):
-    """Confidential computing."""
-
-    ON = "on", "on."
-    OFF = "off", "off."
-    DEVTOOLS = "devtools", "on, with tools that look inside."
 
 
 class OperatorMetrics(Section, frozen=True, kw_only=True):
@@ -229,13 +192,6 @@ class MIG(Section, frozen=True, kw_only=True):
     """How MIG instances are offered."""
 
     strategy: Annotated[MIGStrategy | None, about("How MIG instances are offered.")] = None
-
-
-class MIGDefault(OpenEnum):
-    """What a node without the label nvidia.com/mig.config gets."""
-
-    ALL_DISABLED = "all-disabled", "MIG is switched off."
-    NOTHING = "", "it is left alone."
 
 
 class MIGManagerConfig(Section, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Final
 
-from gpu_control_plane.api.nvidia.clusterpolicy import KernelModuleType
+from gpu_control_plane.api.nvidia.choices import KernelModuleType
 from gpu_control_plane.api.nvidia.fields import (
     RDMA,
     DriverManager,

@@ -19,7 +19,7 @@ from gpu_control_plane.api.nvidia.upgradepolicy import (
     WaitForCompletion,
 )
 from gpu_control_plane.kube import Cache
-from gpu_control_plane.operator.charge import spec_changed
+from gpu_control_plane.kube.changes import spec_changed
 from gpu_control_plane.operator.drivers.owner import Claims, Driver, Trouble, claims_of, conflict
 from gpu_control_plane.operator.labelling.decide import OwnerWish
 from gpu_control_plane.operator.upgrade.campaigns import Campaign

@@ -11,6 +11,7 @@ from gpu_control_plane.kube import Key
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.operator.facts import gpu_present, kind_of
 from gpu_control_plane.operator.stack.live import Live
+from gpu_control_plane.operator.stack.live import touched as anybody_touched
 from gpu_control_plane.operator.views import controller_of
 
 ALL: Final = Key("nvidia-drivers")
@@ -38,7 +39,7 @@ def touched(old: Live | None, new: Live | None) -> bool:
     held = new or old
     if held is None or (held.resource.kind != "ConfigMap" and not owner_uid(held)):
         return False
-    return old is None or new is None or _essence(old) != _essence(new)
+    return anybody_touched(old, new)
 
 
 def owner_uid(item: Object) -> str:
@@ -58,9 +59,3 @@ def _facts(node: Node | None) -> tuple[Any, ...] | None:
     if node is None or not gpu_present(node.metadata.labels):
         return None
     return node.metadata.labels.get(NodeLabel.DRIVER_OWNER), kind_of(node)
-
-
-def _essence(live: Live) -> tuple[Any, ...]:
-    """All of it but its status."""
-    meta = live.metadata
-    return meta.labels, meta.annotations, meta.owner_references, live.body()

@@ -3,7 +3,6 @@
 All of them are looked at together: what one of them may have depends on what the others select.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,7 +14,9 @@ from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import StackReason
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.kube import Key, Requeue, Runtime
-from gpu_control_plane.operator.charge import Charge, spec_changed
+from gpu_control_plane.kube.changes import spec_changed
+from gpu_control_plane.kube.pace import Pace
+from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.drivers.book import OwnerBook
 from gpu_control_plane.operator.drivers.concerns import (
     ALL,
@@ -77,7 +78,7 @@ class Drivers:
         self.on_result: Callable[[], None] = lambda: None
         self._rendered: dict[str, list[Manifest]] = {}
         self._leftovers = False
-        self._passed = float("-inf")
+        self._pace = Pace(_PAUSE)
         charge.nodes.index(_UPGRADING, lambda node: (_UPGRADING,) if upgrading(node) else ())
         standings.daemonsets.index(_OWNED, lambda item: (_OWNED,) if owner_uid(item) else ())
         self._controller = runtime.controller("drivers", self._converge, workers=1)
@@ -112,13 +113,12 @@ class Drivers:
             return ""
         return f"the driver of {count} {'node is' if count == 1 else 'nodes are'} being upgraded"
 
-    async def _converge(self, _key: Key) -> Requeue | None:
+    async def _converge(self, key: Key) -> Requeue | None:
         if not self._charge.may_write():
             return None
-        clock = asyncio.get_running_loop().time()
-        if (wait := self._passed + _PAUSE - clock) > 0:
-            return Requeue(after=wait)
-        self._passed = clock
+        if later := self._pace.wait(key):
+            return later
+        self._pace.mark(key)
         found = self._charge.in_force()
         if found is not None and found.spec is None:
             return None  # whether drivers are to come from here cannot be read at the moment

@@ -10,10 +10,10 @@ from typing import Final
 
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec, NVIDIADriverSpec
-from gpu_control_plane.api.nvidia.clusterpolicy import KernelModuleType
+from gpu_control_plane.api.nvidia.choices import KernelModuleType
 from gpu_control_plane.api.nvidia.names import DEPLOY, TRUE, NodeLabel, PodLabel
 from gpu_control_plane.api.nvidia.nvidiadriver import DriverType, NVIDIADriver
-from gpu_control_plane.kube import OwnerReference
+from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.operator.drivers.manager_image import note_template
 from gpu_control_plane.operator.drivers.names import daemonset_name, object_name, probe_name, trusted_ca_name
 from gpu_control_plane.operator.drivers.owner import Driver
@@ -58,7 +58,7 @@ def render_driver(
         for manifest in _objects(driver, driver.spec, wish, place, platform=platform, policy=policy):
             made[manifest["kind"], manifest["metadata"]["name"]] = manifest
     for manifest in made.values():
-        mark(manifest, STATE, platform.namespace, _owner(driver))
+        mark(manifest, STATE, platform.namespace, controlled_by(NVIDIADriver.resource, driver.name, driver.uid))
     return list(made.values())
 
 
@@ -184,15 +184,3 @@ def _root(daemonset: DaemonSet, policy: ClusterPolicySpec | None) -> None:
         daemonset.move_host_path("host-root", root)
         for container in daemonset.containers():
             container.set_env("HOST_ROOT", root)
-
-
-def _owner(driver: Driver) -> OwnerReference:
-    kind = NVIDIADriver.resource
-    return OwnerReference(
-        api_version=kind.api_version,
-        kind=kind.kind,
-        name=driver.name,
-        uid=driver.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )

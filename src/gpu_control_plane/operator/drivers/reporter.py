@@ -1,6 +1,5 @@
 """Writes the status of NVIDIADrivers: at most once in a while for each, and only what differs."""
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
@@ -9,6 +8,7 @@ from gpu_control_plane.api.nvidia.status import StackStatus, UpgradeReport
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver, UnreadableSpec
 from gpu_control_plane.kube import Key, Requeue, Runtime
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.pace import Pace
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.drivers.concerns import asked_for
 from gpu_control_plane.operator.drivers.controller import Drivers, Result
@@ -36,7 +36,7 @@ class DriverReporter:
         self._namespace = namespace
         self._upgrade = upgrade
         self._clock = now
-        self._written: dict[str, float] = {}
+        self._pace = Pace(_PAUSE)
         self._bare = False
         self._controller = runtime.controller("drivers-status", self._report, workers=1)
         self._controller.watch(drivers.stored)
@@ -51,15 +51,14 @@ class DriverReporter:
     async def _report(self, key: Key) -> Requeue | None:
         stored = self._drivers.stored.at(key)
         if stored is None or stored.deleting:
-            self._written.pop(key.name, None)
+            self._pace.forget(key)
             return None
-        clock = asyncio.get_running_loop().time()
-        if (wait := self._written.get(key.name, float("-inf")) + _PAUSE - clock) > 0:
-            return Requeue(after=wait)
+        if later := self._pace.wait(key):
+            return later
         desired = self._desired(stored)
         if desired is None or not status_differs(stored.status, desired):
             return None
-        self._written[key.name] = clock
+        self._pace.mark(key)
         try:
             written = await write_status(self._runtime.client, stored, desired)
         except NotFound:

@@ -30,18 +30,11 @@ def stale(held: Iterable[DaemonSet], rendered: Sequence[Manifest], nodes: Sequen
         if daemonset.name in names or daemonset.deleting:
             continue
         selected = [node for node in nodes if _selects(daemonset.spec.template.spec.node_selector, node)]
-        if not selected and _idle(daemonset):
+        if not selected and daemonset.idle:
             found.append(Stale(daemonset.name))
         elif selected and all(any(_selects(selector, node) for selector in successors) for node in selected):
             found.append(Stale(daemonset.name, orphan=True))
     return found
-
-
-def _idle(daemonset: DaemonSet) -> bool:
-    """Whether Kubernetes has looked at it and found nothing for it to do, nor a pod where none should be."""
-    numbers = daemonset.status
-    looked_at = numbers.observed_generation >= daemonset.metadata.generation
-    return looked_at and numbers.desired_number_scheduled == 0 and numbers.number_misscheduled == 0
 
 
 def _selects(selector: Mapping[str, str], node: Node) -> bool:

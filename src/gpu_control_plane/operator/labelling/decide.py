@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec, SandboxMode, Workload
+from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
+from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import on
 from gpu_control_plane.api.nvidia.names import AGENT, PRE_INSTALLED, TRUE, NodeAnnotation, NodeLabel
 from gpu_control_plane.operator.facts import has_card, runtime_of

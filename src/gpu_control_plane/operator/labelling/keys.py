@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.nvidia.clusterpolicy import SandboxMode, Workload
+from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.names import DEPLOY, TRUE, NodeLabel
 
 _MIG_CAPABLE: Final = NodeLabel.MIG_CAPABLE.value

@@ -4,7 +4,6 @@ The first is woken by what changes the objects: the policy, the kinds of nodes, 
 hands on the objects themselves. The second by what changes the report: numbers of DaemonSets, pods, labels, upgrades.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -14,20 +13,23 @@ import msgspec
 import structlog
 
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.names import FEATURE_PREFIX, PodLabel
+from gpu_control_plane.api.nvidia.names import FEATURE_PREFIX
 from gpu_control_plane.api.nvidia.status import UpgradeReport
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
-from gpu_control_plane.kube import Key, OwnerReference, Requeue, Runtime
+from gpu_control_plane.kube import Key, Requeue, Runtime
+from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.errors import ApiError
-from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.operator.charge import Charge, spec_changed
+from gpu_control_plane.kube.objects import Object, controlled_by
+from gpu_control_plane.kube.pace import Pace
+from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.facts import NodeKind, gpu_present, kind_of
 from gpu_control_plane.operator.openshift import OpenShiftWatch
 from gpu_control_plane.operator.stack.apply import Applied, NotWritten, Writer
 from gpu_control_plane.operator.stack.events import tell_applied
-from gpu_control_plane.operator.stack.live import Live
+from gpu_control_plane.operator.stack.leftovers import Asked, goes, state_of
+from gpu_control_plane.operator.stack.live import touched
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.namespace import OperandNamespace, labels_changed
+from gpu_control_plane.operator.stack.namespace import OperandNamespace
 from gpu_control_plane.operator.stack.policies import InForce
 from gpu_control_plane.operator.stack.readiness import Standing
 from gpu_control_plane.operator.stack.render import Rendered, render_policy
@@ -76,7 +78,7 @@ class Stack:
         self._done: tuple[str, int] | None = None
         self._problems: dict[str, str] = {}
         self._strays = ""
-        self._passed = float("-inf")
+        self._pace = Pace(_PAUSE)
         self._asked = self._answered = 0
         self._namespace = OperandNamespace(runtime, platform.namespace)
         charge.nodes.index(_FEATURED, lambda node: (_FEATURED,) if _featured(node) else ())
@@ -87,7 +89,7 @@ class Stack:
         self._converging.watch(standings.pods, self._ask, when=lambda old, new: of_the_policy(old) and new is None)
         self._converging.watch(self._namespace.cache, self._ask, when=labels_changed)
         for cache in writer.watched():
-            self._converging.watch(cache, self._ask, when=_touched)
+            self._converging.watch(cache, self._ask, when=touched)
         self._reporter = Reporter(runtime, charge, self._picture, now)
         standings.on_change(self._reporter.wake)
         charge.nodes.on_change(self._features_changed)
@@ -112,14 +114,14 @@ class Stack:
         """Something changed that the status tells."""
         self._reporter.wake()
 
-    async def _converge(self, _key: Key) -> Requeue | None:
+    async def _converge(self, key: Key) -> Requeue | None:
         await self._around.openshift.known.wait()
         if not self._charge.may_write():
             return None
-        clock = asyncio.get_running_loop().time()
-        if (wait := self._passed + _PAUSE - clock) > 0:
-            return Requeue(after=wait)
-        self._passed, asked = clock, self._asked
+        if later := self._pace.wait(key):
+            return later
+        self._pace.mark(key)
+        asked = self._asked
         found = self._charge.in_force()
         if found is None or found.spec is None or found.problem:
             self._stage, self._rendered, self._done = None, [], None
@@ -153,7 +155,7 @@ class Stack:
     async def _bring(self, found: InForce, stage: Stage) -> None:
         policy, before = found.policy, self._rendered
         if stage != self._stage:
-            self._rendered = render_policy(stage, _owner(policy))
+            self._rendered = render_policy(stage, controlled_by(policy.resource, policy.name, policy.metadata.uid))
         again = (policy.metadata.uid, policy.metadata.generation)
         drifted = self._done == again and self._rendered == before
         manifests = [manifest for rendered in self._rendered for manifest in rendered.manifests]
@@ -186,37 +188,26 @@ class Stack:
     async def _prune(
         self, policy: StoredClusterPolicy, stage: Stage, manifests: list[Manifest], applied: Applied
     ) -> None:
-        """Remove what the policy no longer asks for. Not what cannot be rendered at the moment, nor, while no node has
-        a card, the DaemonSets: nobody would miss them, and everybody would miss what they might be needed for."""
+        """Remove what the policy no longer asks for."""
+        enabled = [rendered for rendered in self._rendered if rendered.enabled]
+        asked = Asked(
+            policy=policy.metadata.uid,
+            enabled=frozenset(rendered.state for rendered in enabled),
+            unrendered=frozenset(rendered.state for rendered in enabled if rendered.problem),
+            handed_over=frozenset(state.name for state in STATES if state.orphan(stage.policy)),
+            policy_drivers=self._standings.policy_drivers(),
+            cards=bool(stage.kinds),
+            needless=lambda name, state: self._idle(name) or self._superseded(name, state),
+        )
         keep = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
-        stay = {rendered.state for rendered in self._rendered if rendered.enabled and rendered.problem}
-        enabled = {rendered.state for rendered in self._rendered if rendered.enabled}
-        orphaned_states = {state.name for state in STATES if state.orphan(stage.policy)}
-
-        def ours(live: Live) -> bool:
-            if not any(
-                owner.controller and owner.uid == policy.metadata.uid for owner in live.metadata.owner_references
-            ):
-                return False
-            state = live.metadata.labels.get(PodLabel.OPERAND, "")
-            if state in stay or (
-                state in orphaned_states and self._standings.policy_drivers() and not _is_daemonset(live)
-            ):
-                return False  # what runs without a DaemonSet still needs its account
-            if not _is_daemonset(live) or state not in enabled:
-                return True
-            return bool(stage.kinds) and (self._idle(live.name) or self._superseded(live.name, state))
-
         await self._writer.prune(
-            keep, ours, applied, orphan=lambda live: live.metadata.labels.get(PodLabel.OPERAND) in orphaned_states
+            keep, lambda live: goes(live, asked), applied, orphan=lambda live: state_of(live) in asked.handed_over
         )
 
     def _idle(self, name: str) -> bool:
         """Whether a DaemonSet that is no longer asked for serves no node."""
         found = self._standings.daemonsets.get(name, self._platform.namespace)
-        if found is None:
-            return True
-        return found.status.observed_generation >= found.metadata.generation and not _serves(found)
+        return found is None or found.idle
 
     def _superseded(self, name: str, state: str) -> bool:
         """Whether a DaemonSet that is no longer asked for is in the way of another one of its state, as when drivers
@@ -264,18 +255,6 @@ class Stack:
         )
 
 
-def _owner(policy: StoredClusterPolicy) -> OwnerReference:
-    resource = policy.resource
-    return OwnerReference(
-        api_version=resource.api_version,
-        kind=resource.kind,
-        name=policy.name,
-        uid=policy.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
-
-
 def _by_state(rendered: list[Rendered], applied: Applied) -> tuple[dict[str, str], str]:
     """What could not be written, by the state it belongs to, and what belongs to none."""
     found: dict[str, str] = {}
@@ -290,11 +269,7 @@ def _by_state(rendered: list[Rendered], applied: Applied) -> tuple[dict[str, str
 
 def _fell_idle(old: DaemonSet | None, new: DaemonSet | None) -> bool:
     """Whether a DaemonSet serves no node any more: one that is no longer asked for may go then."""
-    return old is not None and new is not None and _serves(old) and not _serves(new)
-
-
-def _serves(daemonset: DaemonSet) -> bool:
-    return bool(daemonset.status.desired_number_scheduled or daemonset.status.number_misscheduled)
+    return old is not None and new is not None and old.serves and not new.serves
 
 
 def _kind_changed(old: Node | None, new: Node | None) -> bool:
@@ -303,23 +278,6 @@ def _kind_changed(old: Node | None, new: Node | None) -> bool:
 
 def _kind(node: Node | None) -> NodeKind | None:
     return kind_of(node) if node is not None and gpu_present(node.metadata.labels) else None
-
-
-def _touched(old: Live | None, new: Live | None) -> bool:
-    """Whether somebody's hand was on an object: not whether its status moved."""
-    if old is None or new is None:
-        return True
-    before, after = old.metadata, new.metadata
-    return (
-        before.labels != after.labels
-        or before.annotations != after.annotations
-        or before.owner_references != after.owner_references
-        or old.body() != new.body()
-    )
-
-
-def _is_daemonset(live: Live) -> bool:
-    return live.resource.kind == "DaemonSet"
 
 
 def _featured(node: Node | None) -> bool:

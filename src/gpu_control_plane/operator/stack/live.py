@@ -24,6 +24,17 @@ class Live(Object, frozen=True, kw_only=True):
         return {name: value for name, value in found.items() if value is not None}
 
 
+def touched(old: Live | None, new: Live | None) -> bool:
+    """Whether somebody's hand was on an object: not whether its status moved."""
+    return old is None or new is None or _essence(old) != _essence(new)
+
+
+def _essence(live: Live) -> tuple[Any, ...]:
+    """All of it but its status."""
+    meta = live.metadata
+    return meta.labels, meta.annotations, meta.owner_references, live.body()
+
+
 class LiveServiceAccount(Live, frozen=True, kw_only=True):
     """Others put Secrets into service accounts, so nothing but their existence and their labels is ours."""
 

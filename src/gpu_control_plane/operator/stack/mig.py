@@ -1,7 +1,7 @@
 """What an operand is told of MIG. Pure."""
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.api.nvidia.clusterpolicy import MIGStrategy
+from gpu_control_plane.api.nvidia.choices import MIGStrategy
 from gpu_control_plane.operator.stack.daemonset import Container
 
 

@@ -37,7 +37,3 @@ def missing_labels(namespace: Namespace, policy: ClusterPolicySpec) -> dict[str,
         return {}
     held = namespace.metadata.labels
     return {label: value for label, value in LABELS.items() if held.get(label) != value}
-
-
-def labels_changed(old: Namespace | None, new: Namespace | None) -> bool:
-    return old is None or new is None or old.metadata.labels != new.metadata.labels

@@ -4,7 +4,6 @@ Where NVIDIA's own CRD is installed, its schema drops the fields that are ours. 
 from then on only those that it knows are written.
 """
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
@@ -17,6 +16,7 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDI
 from gpu_control_plane.kube import Client, Condition, Key, Requeue, Runtime
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.pace import Pace
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.stack.events import tell_rival, tell_status, tell_taken_over, tell_unknown
 from gpu_control_plane.operator.stack.metrics import StackMetrics
@@ -44,7 +44,7 @@ class Reporter:
         self._picture = picture
         self._clock = now
         self._metrics = StackMetrics(runtime.metrics.registry)
-        self._written: dict[str, float] = {}
+        self._pace = Pace(_PAUSE)
         self._bare = False
         self._controller = runtime.controller("stack-status", self._report, workers=1)
         self._controller.watch(charge.policies)
@@ -56,15 +56,14 @@ class Reporter:
     async def _report(self, key: Key) -> Requeue | None:
         policy = self._charge.policies.at(key)
         if policy is None or policy.deleting:
-            self._written.pop(key.name, None)
+            self._pace.forget(key)
             return None
-        clock = asyncio.get_running_loop().time()
-        if (wait := self._written.get(key.name, float("-inf")) + _PAUSE - clock) > 0:
-            return Requeue(after=wait)
+        if later := self._pace.wait(key):
+            return later
         desired = self._desired(policy)
         if desired is None or not status_differs(policy.status, desired):
             return None
-        self._written[key.name] = clock
+        self._pace.mark(key)
         try:
             written = await write_status(self._runtime.client, policy, desired)
         except NotFound:

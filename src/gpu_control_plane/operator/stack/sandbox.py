@@ -1,6 +1,7 @@
 """When the operands for virtual machines are there. Pure."""
 
-from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec, SandboxMode
+from gpu_control_plane.api.nvidia.choices import SandboxMode
+from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import Operand, on
 
 

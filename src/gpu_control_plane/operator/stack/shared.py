@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.names import GROUP
-from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec, UpdateStrategy
+from gpu_control_plane.api.nvidia.choices import UpdateStrategy
+from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import EnvVar, ImageParts, Operand, Resources
 from gpu_control_plane.operator.facts import Runtime
 from gpu_control_plane.operator.images import image_of, pull_policy

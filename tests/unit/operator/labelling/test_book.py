@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from gpu_control_plane.api.examples import node_state
 from gpu_control_plane.api.gpunodestate import Driver, DriverSource, GPUNodeState
 from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
-from gpu_control_plane.api.nvidia.clusterpolicy import SandboxMode, Workload
+from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.names import PCI_LABELS, TRUE
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.objects import Object, ObjectMeta

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
-from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec, SandboxMode, Workload
+from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
+from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, PRE_INSTALLED, TRUE, NodeAnnotation, NodeLabel
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.operator.labelling.decide import (

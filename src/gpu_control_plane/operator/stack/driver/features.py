@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpu_control_plane.api.nvidia.clusterpolicy import KernelModuleType
+from gpu_control_plane.api.nvidia.choices import KernelModuleType
 from gpu_control_plane.api.nvidia.fields import KernelAddOn
 from gpu_control_plane.operator.facts import System
 from gpu_control_plane.operator.images import for_system, image_of

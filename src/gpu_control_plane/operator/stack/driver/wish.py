@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec, KernelModuleType
+from gpu_control_plane.api.nvidia.choices import KernelModuleType
+from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import (
     RDMA,
     DriverManager,

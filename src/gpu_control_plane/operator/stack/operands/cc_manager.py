@@ -1,6 +1,6 @@
 """The CC manager: switches confidential computing of cards on and off."""
 
-from gpu_control_plane.api.nvidia.clusterpolicy import SandboxMode
+from gpu_control_plane.api.nvidia.choices import SandboxMode
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.sandbox import deployed
 from gpu_control_plane.operator.stack.shared import operand

@@ -1,6 +1,6 @@
 """KubeVirt's device plugin: offers whole cards and vGPU devices to virtual machines."""
 
-from gpu_control_plane.api.nvidia.clusterpolicy import SandboxMode
+from gpu_control_plane.api.nvidia.choices import SandboxMode
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.sandbox import deployed
 from gpu_control_plane.operator.stack.shared import operand

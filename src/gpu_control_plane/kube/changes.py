@@ -1,0 +1,14 @@
+"""Which changes of an object concern its readers: predicates for `Controller.watch(…, when=…)`."""
+
+from gpu_control_plane.kube.objects import Object
+
+
+def spec_changed(old: Object | None, new: Object | None) -> bool:
+    """Whether an object came, went, or is asked for something else; not whether its status moved."""
+    return (
+        old is None or new is None or old.metadata.generation != new.metadata.generation or old.deleting != new.deleting
+    )
+
+
+def labels_changed(old: Object | None, new: Object | None) -> bool:
+    return old is None or new is None or old.metadata.labels != new.metadata.labels

@@ -1,0 +1,49 @@
+"""Which objects of a ClusterPolicy are no longer asked for and go. Pure.
+
+Not what cannot be rendered at the moment. Nor, while no node has a card, the DaemonSets: nobody would miss them, and
+everybody would miss what they might be needed for.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from gpu_control_plane.api.nvidia.names import PodLabel
+from gpu_control_plane.operator.stack.live import Live, LiveDaemonSet
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the policy asks for, and what runs."""
+
+    policy: str
+    """UID of the policy."""
+    enabled: frozenset[str]
+    """States that are switched on."""
+    unrendered: frozenset[str] = frozenset()
+    """Those of them that cannot be rendered at the moment."""
+    handed_over: frozenset[str] = frozenset()
+    """States that somebody else takes over, pods and all."""
+    policy_drivers: bool = False
+    """Whether drivers run that the policy has brought."""
+    cards: bool = True
+    """Whether any node has a card."""
+    needless: Callable[[str, str], bool] = lambda _name, _state: False
+    """Whether a DaemonSet of a state that is on has nothing to do any more, or is in the way of its successor."""
+
+
+def goes(live: Live, asked: Asked) -> bool:
+    """Whether an object that was not rendered goes."""
+    if not any(owner.controller and owner.uid == asked.policy for owner in live.metadata.owner_references):
+        return False
+    state, daemonset = state_of(live), isinstance(live, LiveDaemonSet)
+    if state in asked.unrendered:
+        return False
+    if not daemonset:
+        # Pods that a hand-over has left behind still need their account.
+        return not (state in asked.handed_over and asked.policy_drivers)
+    return state not in asked.enabled or (asked.cards and asked.needless(live.name, state))
+
+
+def state_of(live: Live) -> str:
+    """The state an object belongs to; empty for one that another operator made."""
+    return live.metadata.labels.get(PodLabel.OPERAND, "")

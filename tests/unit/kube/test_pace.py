@@ -1,0 +1,35 @@
+"""Work is done at most once in a while for each key."""
+
+import asyncio
+
+from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.kube.pace import Pace
+
+A, B = Key("a"), Key("b")
+
+
+async def test_the_first_time_nobody_waits() -> None:
+    assert Pace(60).wait(A) is None
+
+
+async def test_who_comes_too_early_is_told_when_to_come_back() -> None:
+    pace = Pace(60)
+    pace.mark(A)
+    later = pace.wait(A)
+    assert later is not None
+    assert 59 < later.after <= 60
+    assert pace.wait(B) is None, "each key has its own pace"
+
+
+async def test_after_the_interval_nobody_waits() -> None:
+    pace = Pace(0.01)
+    pace.mark(A)
+    await asyncio.sleep(0.02)
+    assert pace.wait(A) is None
+
+
+async def test_what_is_forgotten_begins_anew() -> None:
+    pace = Pace(60)
+    pace.mark(A)
+    pace.forget(A)
+    assert pace.wait(A) is None

@@ -1,0 +1,72 @@
+"""What of a policy's objects goes when it is no longer asked for."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicy
+from gpu_control_plane.api.nvidia.names import PodLabel
+from gpu_control_plane.kube.objects import ObjectMeta, controlled_by
+from gpu_control_plane.operator.stack.leftovers import Asked, goes
+from gpu_control_plane.operator.stack.live import Live, LiveDaemonSet, LiveServiceAccount
+
+STATE = "state-driver"
+ASKED = Asked(policy="ours", enabled=frozenset({STATE}))
+OFF = Asked(policy="ours", enabled=frozenset())
+
+
+def made(kind: type[Live], owner: str = "ours", state: str = STATE) -> Live:
+    return kind(
+        metadata=ObjectMeta(
+            name="x",
+            labels={PodLabel.OPERAND: state} if state else {},
+            owner_references=(controlled_by(ClusterPolicy.resource, "policy", owner),),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted", "gone"),
+    [
+        pytest.param(made(LiveServiceAccount), OFF, True, id="its state is off"),
+        pytest.param(made(LiveDaemonSet), OFF, True, id="its state is off, pods and all"),
+        pytest.param(made(LiveServiceAccount), ASKED, True, id="its state no longer has it"),
+        pytest.param(made(LiveServiceAccount, owner="another"), OFF, False, id="somebody else's"),
+        pytest.param(made(LiveDaemonSet, state=""), OFF, True, id="made by another operator for this policy"),
+        pytest.param(made(LiveDaemonSet), ASKED, False, id="a DaemonSet that still serves nodes"),
+        pytest.param(
+            made(LiveDaemonSet), replace(ASKED, needless=lambda _name, _state: True), True, id="a needless DaemonSet"
+        ),
+        pytest.param(
+            made(LiveDaemonSet),
+            replace(ASKED, needless=lambda _name, _state: True, cards=False),
+            False,
+            id="a needless DaemonSet while no node has a card",
+        ),
+        pytest.param(
+            made(LiveServiceAccount),
+            replace(ASKED, unrendered=frozenset({STATE})),
+            False,
+            id="it cannot be rendered now",
+        ),
+        pytest.param(
+            made(LiveServiceAccount),
+            replace(OFF, handed_over=frozenset({STATE}), policy_drivers=True),
+            False,
+            id="handed over, and pods still need their account",
+        ),
+        pytest.param(
+            made(LiveServiceAccount),
+            replace(OFF, handed_over=frozenset({STATE})),
+            True,
+            id="handed over, no pod is left",
+        ),
+        pytest.param(
+            made(LiveDaemonSet),
+            replace(OFF, handed_over=frozenset({STATE}), policy_drivers=True),
+            True,
+            id="handed over: the DaemonSet itself goes",
+        ),
+    ],
+)
+def test_what_goes(live: Live, wanted: Asked, gone: bool) -> None:
+    assert goes(live, wanted) is gone
