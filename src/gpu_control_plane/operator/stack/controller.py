@@ -26,7 +26,7 @@ from gpu_control_plane.operator.facts import NodeKind, gpu_present, kind_of
 from gpu_control_plane.operator.openshift import OpenShiftWatch
 from gpu_control_plane.operator.stack.apply import Applied, NotWritten, Writer
 from gpu_control_plane.operator.stack.events import tell_applied
-from gpu_control_plane.operator.stack.leftovers import Asked, goes, state_of
+from gpu_control_plane.operator.stack.leftovers import Asked, goes, leaves_pods
 from gpu_control_plane.operator.stack.live import touched
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
@@ -201,7 +201,7 @@ class Stack:
         )
         keep = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
         await self._writer.prune(
-            keep, lambda live: goes(live, asked), applied, orphan=lambda live: state_of(live) in asked.handed_over
+            keep, lambda live: goes(live, asked), applied, orphan=lambda live: leaves_pods(live, asked)
         )
 
     def _idle(self, name: str) -> bool:

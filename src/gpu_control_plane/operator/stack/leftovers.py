@@ -44,6 +44,18 @@ def goes(live: Live, asked: Asked) -> bool:
     return state not in asked.enabled or (asked.cards and asked.needless(live.name, state))
 
 
+def leaves_pods(live: Live, asked: Asked) -> bool:
+    """Whether the pods of a DaemonSet that goes run on: those of a driver whose successor is asked for. It is under
+    somebody's work, so the upgrade of each node replaces it, in turn."""
+    state = state_of(live)
+    return state in asked.handed_over or (state in asked.enabled and _on_delete(live))
+
+
+def _on_delete(live: Live) -> bool:
+    strategy = live.body().get("spec", {}).get("updateStrategy", {})
+    return bool(strategy.get("type") == "OnDelete")
+
+
 def state_of(live: Live) -> str:
     """The state an object belongs to; empty for one that another operator made."""
     return live.metadata.labels.get(PodLabel.OPERAND, "")

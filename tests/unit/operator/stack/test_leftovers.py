@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicy
 from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.kube.objects import ObjectMeta, controlled_by
-from gpu_control_plane.operator.stack.leftovers import Asked, goes
+from gpu_control_plane.operator.stack.leftovers import Asked, goes, leaves_pods
 from gpu_control_plane.operator.stack.live import Live, LiveDaemonSet, LiveServiceAccount
 
 STATE = "state-driver"
@@ -22,6 +22,10 @@ def made(kind: type[Live], owner: str = "ours", state: str = STATE) -> Live:
             owner_references=(controlled_by(ClusterPolicy.resource, "policy", owner),),
         )
     )
+
+
+def driver(strategy: str) -> Live:
+    return replace(made(LiveDaemonSet), spec={"updateStrategy": {"type": strategy}})
 
 
 @pytest.mark.parametrize(
@@ -70,3 +74,18 @@ def made(kind: type[Live], owner: str = "ours", state: str = STATE) -> Live:
 )
 def test_what_goes(live: Live, wanted: Asked, gone: bool) -> None:
     assert goes(live, wanted) is gone
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted", "stay"),
+    [
+        pytest.param(driver("OnDelete"), ASKED, True, id="a driver whose successor is asked for"),
+        pytest.param(driver("OnDelete"), OFF, False, id="a driver that nobody asks for any more"),
+        pytest.param(driver("RollingUpdate"), ASKED, False, id="an operand that may be replaced at any time"),
+        pytest.param(driver("OnDelete"), replace(OFF, handed_over=frozenset({STATE})), True, id="handed over"),
+    ],
+)
+def test_a_driver_under_work_is_replaced_by_its_nodes_upgrade_and_not_at_once(
+    live: Live, wanted: Asked, stay: bool
+) -> None:
+    assert leaves_pods(live, wanted) is stay
