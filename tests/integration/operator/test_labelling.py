@@ -285,7 +285,6 @@ async def test_without_a_policy_nothing_changes_until_it_is_known_to_have_been_o
         await settled(made)
         assert await fleet.labels("node") == {NodeLabel.MIG_CONFIG.value: "all-1g.10gb"}
         assert await fleet.labels("new") == {}
-        assert not made.book.managed
 
 
 async def _has(fleet: Fleet, short: str, name: str, value: str) -> bool:

@@ -20,7 +20,6 @@ from gpu_control_plane.operator.labelling.decide import (
     Wish,
     cleanup,
     decide,
-    managed,
 )
 from gpu_control_plane.operator.labelling.report import report_of
 
@@ -44,7 +43,7 @@ class Policies(Protocol):
         """Whether the last ClusterPolicy was deleted after it had been in force here.
 
         Without a ClusterPolicy nothing is touched unless this holds: labels of a cluster in which NVIDIA's operator
-        has always been in charge look just the same. After a restart `LabelBook.managed` is the memory of it.
+        has always been in charge look just the same. After a restart a label that only we write is the memory of it.
         """
 
 
@@ -66,7 +65,6 @@ class LabelBook:
         self._driver_pod = driver_pod
         self._on_settled: list[Callable[[bool], None]] = []
         self._on_problems: list[Callable[[], None]] = []
-        nodes.index(_MANAGED, lambda node: (_MANAGED,) if managed(node) else ())
         nodes.on_change(self._node_changed)
         states.on_change(self._state_changed)
 
@@ -74,11 +72,6 @@ class LabelBook:
     def settled(self) -> bool:
         """Whether every node has the labels it should have."""
         return not self.outstanding
-
-    @property
-    def managed(self) -> bool:
-        """Whether any node carries labels of this operator."""
-        return self._nodes.count(_MANAGED, _MANAGED) > 0
 
     def on_settled(self, tell: Callable[[bool], None]) -> None:
         """Call `tell(settled)` whenever the last node has got its labels, and when one lacks some again."""
@@ -161,9 +154,6 @@ class LabelBook:
         if before != self.settled:
             for tell in self._on_settled:
                 tell(self.settled)
-
-
-_MANAGED = "operator.labelling/managed"
 
 
 def _same(old: Node, new: Node) -> bool:
