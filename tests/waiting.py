@@ -19,3 +19,16 @@ async def until_async(condition: Callable[[], Awaitable[object]], *, within: flo
     while not await condition():
         assert time.monotonic() < deadline, f"not within {within:g} s: {saying or condition}"
         await asyncio.sleep(0.02)
+
+
+async def until_still(count: Callable[[], int], *, still: float = 1.0, within: float = 60.0, saying: str = "") -> None:
+    """Return when `count()` has been the same for `still` seconds."""
+    last, since = count(), time.monotonic()
+
+    def unchanged() -> bool:
+        nonlocal last, since
+        if (now := count()) != last:
+            last, since = now, time.monotonic()
+        return time.monotonic() - since >= still
+
+    await until(unchanged, within=within, saying=saying or "it never comes to rest")

@@ -29,7 +29,7 @@ from gpu_control_plane.operator.stack.standings import Standings
 from gpu_control_plane.operator.views import DaemonSet
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from unit.operator.drivers.fleet import node
-from waiting import until_async
+from waiting import until_async, until_still
 
 NAMESPACE = "default"
 HERE = Selection(namespace=NAMESPACE)
@@ -171,11 +171,16 @@ async def test_each_driver_gets_its_daemonsets_and_is_ready_when_they_run(quiet:
             "nvcr.io/nvidia/driver:595.91.07-rhel9",
             "nvcr.io/nvidia/driver:580.1-ubuntu24.04",
         }
-        before = len(made.proxy.writes)
+
+        def count() -> int:
+            return sum("events" not in write.path for write in made.proxy.writes)
+
+        await until_still(count)
+        before = count()
         made.drivers.wake()
         made.reporter.wake()
-        await asyncio.sleep(1.5)
-        assert [write for write in made.proxy.writes[before:] if "events" not in write.path] == []
+        await until_still(count, still=1.5)
+        assert count() == before
 
 
 async def test_a_conflict_is_told_to_all_and_changes_nothing(quiet: Client) -> None:

@@ -17,7 +17,7 @@ from gpu_control_plane.local import Cluster
 from gpu_control_plane.operator.controller import Options, build
 from gpu_control_plane.operator.stack.live import EVERYWHERE, Live
 from gpu_control_plane.operator.views import DaemonSet, OperandPod
-from waiting import until, until_async
+from waiting import until, until_async, until_still
 
 NAMESPACE = "gpu-operands"
 IMAGES = {"VALIDATOR_IMAGE": "example.com/validator:v1"}
@@ -211,7 +211,7 @@ class Theatre:
         return self.requests("create", "update", "patch", "apply", "delete")
 
     async def at_rest(self) -> None:
-        """Wait until the operator has looked at everything and has nothing left to do."""
+        """Wait until the operator has looked at everything and has nothing left to do, nor put off until later."""
         assert self.runtime is not None
         runtime = self.runtime
 
@@ -222,6 +222,13 @@ class Theatre:
             return not any(waiting) and not any(working) and all(self.reconciles(name) for name in _CONTROLLERS)
 
         await until(idle, within=60, saying="the operator does not come to rest")
+        # What comes too soon after the last time waits for its turn outside of the queues.
+        await until_still(self._looks, still=1.5, saying="the operator looks again and again")
+
+    def _looks(self) -> int:
+        assert self.runtime is not None
+        samples = [sample for metric in self.runtime.metrics.reconciles.collect() for sample in metric.samples]
+        return sum(int(sample.value) for sample in samples if sample.name.endswith("_total"))
 
     def reconciles(self, controller: str) -> int:
         """How often a controller has finished its work."""
