@@ -1,6 +1,7 @@
-"""What holds for all tests: how many examples are tried, and which."""
+"""What holds for all tests: how many examples are tried, and which, and that Ctrl-C is heard."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,10 @@ settings.register_profile("quick", settings.get_profile("usual"), max_examples=1
 settings.register_profile("long", settings.get_profile("usual"), max_examples=2000)
 # In CI the same examples each time: a change is judged by what it changed. Everybody else draws new ones.
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "usual")
+
+# A shell lets its background jobs ignore Ctrl-C, and so would every program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -87,7 +87,7 @@ class Leadership:
         """Campaign, run `lead` while leading, and campaign again when leadership is lost. Ends when `lead` ends."""
         gauge = self._client.metrics.leading.labels(self._name)
         while True:
-            await self._campaign()
+            await self._win()
             gauge.set(1)
             _log.info("leading", lease=self._name, identity=self._identity)
             try:
@@ -107,6 +107,14 @@ class Leadership:
                 renewal.cancel()
         finally:
             await asyncio.shield(self._release())
+
+    async def _win(self) -> None:
+        """Campaign. Whoever is told to stop in the very moment of winning does not keep the others waiting."""
+        try:
+            await self._campaign()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._release())
+            raise
 
     async def _campaign(self) -> None:
         """Return once the lease is ours."""

@@ -118,6 +118,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=T
     type: str
     status: str
     reason: str
-    message: str = ""
+    message: str = msgspec.field(default_factory=str)
+    """Written even when empty: Kubernetes' own shape, and so other products' schemas, require it."""
     last_transition_time: datetime
     observed_generation: int = 0

@@ -23,7 +23,7 @@ async def running(cache: Cache[ConfigMap], *, synced: bool = True) -> AsyncItera
     task = asyncio.create_task(cache.run())
     try:
         if synced:
-            await asyncio.wait_for(cache.synced(), 20)
+            await asyncio.wait_for(cache.synced(), 60)
         yield
     finally:
         task.cancel()
@@ -155,7 +155,7 @@ async def test_a_watch_that_falls_silent_is_replaced(client: Client, namespace: 
 async def test_a_throttled_first_watch_is_tried_again_soon(client: Client, namespace: str) -> None:
     async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as faulty:
         proxy.plant(Fault(when=is_watch, status=429, retry_after=0, reason="TooManyRequests", times=4))
-        async with asyncio.timeout(5), running(watching(faulty, namespace)):
+        async with asyncio.timeout(20), running(watching(faulty, namespace)):
             assert len(proxy.watches) == 5
 
 
@@ -172,11 +172,11 @@ async def test_the_api_server_may_be_gone_for_twenty_seconds(own_api_server: Cal
             await asyncio.to_thread(cluster.start_component, "kube-apiserver")
             await client.create(ConfigMap, configmap("after"), "default")
             await client.delete(ConfigMap, "before", "default")
-            await until(lambda: names(cache) == {"after"}, within=15)
+            await until(lambda: names(cache) == {"after"})
             assert cache.trouble is None
         # A server that has just started knows no history: what is older than its start is really gone.
         with pytest.raises(Gone):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await anext(ApiSource(client, ConfigMap, Selection("default")).changes("1"))
 
 
@@ -191,7 +191,7 @@ async def test_an_object_that_does_not_fit_its_type_hides_no_other(client: Clien
     source = ApiSource(client, Numbers, Selection(namespace, fields="metadata.name!=kube-root-ca.crt"))
     cache = Cache(Numbers, source, metrics=client.metrics)
     task = asyncio.create_task(cache.run())
-    await asyncio.wait_for(cache.synced(), 10)
+    await asyncio.wait_for(cache.synced(), 60)
     assert [item.name for item in cache] == ["sound"]
     counted = client.metrics.registry.get_sample_value("kube_watch_undecodable_total", {"resource": "configmaps"})
     assert counted == 1
@@ -201,5 +201,5 @@ async def test_an_object_that_does_not_fit_its_type_hides_no_other(client: Clien
 async def test_a_kind_that_is_not_served_ends_an_impatient_cache_at_once(client: Client) -> None:
     cache = Cache(Missing, ApiSource(client, Missing))
     with pytest.raises(CannotWatch, match="install its CRD"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await cache.run(patience=60)

@@ -88,7 +88,7 @@ async def test_a_conflict_storm_settles_with_every_increment_counted(client: Cli
 
         tasks += [cache.run(), Controller(f"raiser-{number}", raise_it, metrics=client.metrics).watch(cache).run()]
     async with working(*tasks):
-        await until(lambda: not any(left.values()), within=60)
+        await until(lambda: not any(left.values()), within=120)
     assert (await client.get(ConfigMap, "counter", namespace)).data == {"value": "80"}
     conflicts = [
         sample.value
@@ -117,7 +117,7 @@ async def test_one_failing_object_does_not_hold_up_the_others(client: Client, na
         await until(lambda: tries >= 3)
         for number in range(10):
             await client.create(ConfigMap, configmap(f"good-{number}"), namespace)
-        await until(lambda: len(done) == 10, within=5)
+        await until(lambda: len(done) == 10)
 
 
 async def test_a_reconcile_that_hangs_is_ended_and_tried_again(client: Client, namespace: str) -> None:
@@ -148,12 +148,12 @@ async def test_work_that_has_begun_is_finished_before_a_controller_stops(client:
 
     async with working(cache.run()):
         controller = asyncio.ensure_future(Controller("steady", reconcile, metrics=client.metrics).watch(cache).run())
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 60)
         controller.cancel()
         await asyncio.sleep(0.1)
         assert not controller.done()
         may_end.set()
-        await asyncio.wait((controller,), timeout=5)
+        await asyncio.wait((controller,), timeout=60)
         assert ended.is_set()
         assert controller.cancelled()
 
@@ -184,5 +184,5 @@ async def test_reconciling_goes_on_through_throttling_and_lost_answers(client: C
                 items = await client.list(ConfigMap, Selection(namespace, fields="metadata.name!=kube-root-ca.crt"))
                 return len(items) == 24 and all(item.data.get("stamped") == "yes" for item in items)
 
-            await until_async(all_stamped, within=30)
+            await until_async(all_stamped)
         assert all(fault.spent for fault in proxy.faults)

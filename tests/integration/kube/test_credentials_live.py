@@ -114,7 +114,7 @@ async def refused(config: Config) -> None:
     """Wait until the API server, which remembers tokens for ten seconds, refuses what this configuration shows."""
     access = await config.access()
     async with Client(config) as client:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while True:
                 try:
                     await who_is(client)

@@ -6,15 +6,16 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from fault_proxy import FaultProxy, plain_kubeconfig
 from gpu_control_plane.kube import Cache, Client, Leadership, Selection, Timing
 from gpu_control_plane.kube.errors import LeadershipLost
 from gpu_control_plane.kube.leader import Lease
 from gpu_control_plane.kube.watch import ApiSource
-from gpu_control_plane.local import Cluster
 from integration.kinds import ConfigMap, configmap
 from waiting import until
 
@@ -22,21 +23,39 @@ ROOT = Path(__file__).parents[2]
 
 
 class Race:
-    """The replicas and the story of the counter they write to: (value, writer, when), as a watch saw it."""
+    """The replicas and the story of the counter they write to: (value, writer, when), as a watch saw it.
 
-    def __init__(self, api_server: Cluster, client: Client, namespace: str) -> None:
-        self._kubeconfig = api_server.kubeconfig
+    Each replica has a proxy of its own, which shows what it asks for.
+    """
+
+    def __init__(self, client: Client, namespace: str, folder: Path, stack: AsyncExitStack) -> None:
         self._client = client
         self._namespace = namespace
+        self._folder = folder
+        self._stack = stack
         self.story: list[tuple[int, str, float]] = []
+        self.holders: list[tuple[str | None, float]] = []
+        """Who held the lease, one after the other, and since when."""
         self.replicas: dict[str, asyncio.subprocess.Process] = {}
 
-    async def start(self, name: str) -> None:
+    async def start(self, name: str) -> FaultProxy:
+        proxy = await self._stack.enter_async_context(FaultProxy.before(self._client.config))
+        kubeconfig = self._folder / name
+        kubeconfig.write_bytes(plain_kubeconfig(proxy.config.server))
         self.replicas[name] = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "integration.kube.replica"),
-            *(str(self._kubeconfig), self._namespace, name),
+            *(str(kubeconfig), self._namespace, name),
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stderr=asyncio.subprocess.DEVNULL,
+        )
+        return proxy
+
+    async def start_candidate(self, name: str) -> None:
+        """Start a replica and wait until it waits for the lease."""
+        proxy = await self.start(name)
+        await until(
+            lambda: any(request.is_watch and "/leases" in request.path for request, _ in proxy.answers),
+            saying=f"{name} is a candidate",
         )
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -49,28 +68,41 @@ class Race:
         if new is not None and "writer" in new.data:
             self.story.append((int(new.data["value"]), new.data["writer"], time.monotonic()))
 
-    async def leader_is(self, name: str, *, within: float = 15.0) -> None:
-        await until(lambda: self.story and self.story[-1][1] == name, within=within, saying=f"{name} leads")
+    def note_holder(self, _old: Lease | None, new: Lease | None) -> None:
+        holder = new.spec.holder_identity if new is not None else None
+        if not self.holders or self.holders[-1][0] != holder:
+            self.holders.append((holder, time.monotonic()))
+
+    async def leader_is(self, name: str) -> None:
+        await until(lambda: self.story and self.story[-1][1] == name, saying=f"{name} leads")
+
+    async def lease_is_with(self, name: str) -> None:
+        await until(lambda: self.holders and self.holders[-1][0] == name, saying=f"the lease is with {name}")
 
     async def holder(self) -> str | None:
         return (await self._client.get(Lease, "replica", self._namespace)).spec.holder_identity
 
 
 @pytest.fixture
-async def race(api_server: Cluster, client: Client, namespace: str) -> AsyncIterator[Race]:
+async def race(client: Client, namespace: str, tmp_path: Path) -> AsyncIterator[Race]:
     await client.create(ConfigMap, configmap("counter", value="0"), namespace)
-    race = Race(api_server, client, namespace)
-    selection = Selection(namespace, fields="metadata.name=counter")
-    cache = Cache(ConfigMap, ApiSource(client, ConfigMap, selection))
-    cache.on_change(race.note)
-    task = asyncio.create_task(cache.run())
-    yield race
-    task.cancel()
-    for replica in race.replicas.values():
-        if replica.returncode is None:
-            replica.send_signal(signal.SIGCONT)
-            replica.kill()
-        await replica.wait()
+    async with AsyncExitStack() as stack:
+        race = Race(client, namespace, tmp_path, stack)
+        counters = Cache(ConfigMap, ApiSource(client, ConfigMap, Selection(namespace, fields="metadata.name=counter")))
+        counters.on_change(race.note)
+        leases = Cache(Lease, ApiSource(client, Lease, Selection(namespace)))
+        leases.on_change(race.note_holder)
+        tasks = [asyncio.create_task(cache.run()) for cache in (counters, leases)]
+        # What is written from now on is seen, all of it.
+        await until(lambda: counters.is_synced and leases.is_synced)
+        yield race
+        for task in tasks:
+            task.cancel()
+        for replica in race.replicas.values():
+            if replica.returncode is None:
+                replica.send_signal(signal.SIGCONT)
+                replica.kill()
+            await replica.wait()
     # Guarded writes: every value follows the one before, so no two leaders ever built on the same state.
     values = [value for value, _, _ in race.story]
     assert values == list(range(1, len(values) + 1))
@@ -79,30 +111,33 @@ async def race(api_server: Cluster, client: Client, namespace: str) -> AsyncIter
 async def test_when_the_leader_is_killed_the_other_takes_over_after_the_lease(race: Race) -> None:
     await race.start("a")
     await race.leader_is("a")
-    await race.start("b")
+    await race.start_candidate("b")
     race.signal("a", signal.SIGKILL)
     killed_at = time.monotonic()
     await race.leader_is("b")
     assert time.monotonic() - killed_at < 8
+    await race.lease_is_with("b")
+    assert [holder for holder, _ in race.holders] == ["a", "b"]
 
 
 async def test_a_leader_that_is_asked_to_stop_hands_over_at_once(race: Race) -> None:
     await race.start("a")
     await race.leader_is("a")
-    await race.start("b")
-    await asyncio.sleep(1.5)  # b has to be a candidate already, which nothing shows from outside
-    stopped_at = time.monotonic()
+    await race.start_candidate("b")
     race.signal("a", signal.SIGTERM)
     await race.leader_is("b")
+    await race.lease_is_with("b")
+    (first, _), (nobody, released_at), (second, taken_at) = race.holders
+    assert (first, nobody, second) == ("a", "", "b")
     # The lease lasts 3 s: a hand-over before that was a release, not an expiry.
-    assert time.monotonic() - stopped_at < 2
+    assert taken_at - released_at < 2
     assert await race.replicas["a"].wait() == 0
 
 
 async def test_a_leader_frozen_past_the_hand_over_writes_nothing_when_it_wakes_up(race: Race) -> None:
     await race.start("a")
     await race.leader_is("a")
-    await race.start("b")
+    await race.start_candidate("b")
     race.signal("a", signal.SIGSTOP)
     await race.leader_is("b")
     taken_over_at = next(at for _, writer, at in race.story if writer == "b")
@@ -142,11 +177,27 @@ async def test_the_fence_closes_before_others_may_take_over(client: Client, name
         await end.wait()
 
     task = asyncio.create_task(leadership.run(lead))
-    await asyncio.wait_for(leading.wait(), 10)
+    await asyncio.wait_for(leading.wait(), 60)
     leadership.check()
     clock += Timing().deadline
     with pytest.raises(LeadershipLost):
         leadership.check()
     assert Timing().deadline < Timing().duration
     end.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)
+
+
+async def test_whoever_is_stopped_in_the_moment_of_winning_gives_the_lease_back(client: Client, namespace: str) -> None:
+    led = asyncio.Event()
+
+    async def lead() -> None:
+        led.set()
+
+    leadership = Leadership(client, name="brief", namespace=namespace, identity="me")
+    task = asyncio.create_task(leadership.run(lead))
+    while not leadership.leading:  # noqa: ASYNC110 - every turn of the loop: it must not get any further
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert not led.is_set()
+    assert not (await client.get(Lease, "brief", namespace)).spec.holder_identity

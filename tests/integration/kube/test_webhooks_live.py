@@ -126,7 +126,7 @@ async def serving(
             await client.create(kind, {"metadata": {"name": name}, "webhooks": [hook]})
         for kind in kinds:
             await ensure_ca_bundle(client, kind, name, held.bundle or b"")
-        await until_async(lambda: _works(client, namespace), saying="the API server calls the webhooks")
+        await until_async(lambda: _works(client, namespace, clerk), saying="the API server calls the webhooks")
         clerk.seen.clear()
         yield Setup(clerk, server, held, name)
     finally:
@@ -136,13 +136,13 @@ async def serving(
         await asyncio.wait((service,))
 
 
-async def _works(client: Client, namespace: str) -> bool:
-    """Whether the API server has noticed the configurations and their bundle."""
+async def _works(client: Client, namespace: str, clerk: Clerk) -> bool:
+    """Whether the API server has noticed both configurations, one apart from the other, and their bundle."""
     try:
         made = await client.create(ConfigMap, {"metadata": {"generateName": "probe-"}}, namespace)
     except ServerError:
         return False
-    return "touched/by" in made.metadata.labels
+    return "touched/by" in made.metadata.labels and bool(clerk.seen)
 
 
 async def test_what_is_allowed_passes(client: Client, namespace: str) -> None:
@@ -311,10 +311,10 @@ async def serve_sleepily(server: WebhookServer, certificates: ServingCertificate
 async def test_no_call_fails_while_certificates_and_authorities_change(client: Client, namespace: str) -> None:
     """Years in seconds. One replica renews; the other one, which is called, looks at the Secret now and then."""
     policy = RotationPolicy(
-        authority_life=timedelta(seconds=18),
-        serving_life=timedelta(seconds=8),
+        authority_life=timedelta(seconds=27),
+        serving_life=timedelta(seconds=12),
         renew_below=0.7,
-        settle=timedelta(seconds=1.5),
+        settle=timedelta(seconds=2.25),
     )
     async with (
         serving(client, namespace, policy=policy, serve=serve_sleepily) as setup,
@@ -340,7 +340,7 @@ async def test_no_call_fails_while_certificates_and_authorities_change(client: C
         watched.on_change(follow)
         tasks = [group.create_task(task) for task in (watched.run(), other.run())]
         calls = 0
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not seen_it_all():
                 await client.create(ConfigMap, {"metadata": {"generateName": "call-"}}, namespace)
                 calls += 1

@@ -157,14 +157,10 @@ async def test_a_plugin_that_fails_is_quoted(tmp_path: Path, body: str, sentence
 
 async def test_a_plugin_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    plugin = program(
-        tmp_path,
-        "import subprocess\n"
-        "child = subprocess.Popen(['sleep', '600'])\n"
-        f"open({str(pid_file)!r}, 'w').write(str(child.pid))\n"
-        "sys.stderr.write('waiting for you'); sys.stderr.flush()\n"
-        "child.wait()",
-    )
+    # A shell, since that has begun long before the time is up.
+    plugin = tmp_path / "plugin"
+    plugin.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {pid_file}\nprintf 'waiting for you' >&2\nwait\n")
+    plugin.chmod(0o755)
     with pytest.raises(CredentialsError, match=r"did not answer within 1.5 s, saying: waiting for you"):
         await source(plugin, time_limit=1.5).take()
     await until(lambda: _is_gone(int(pid_file.read_text())), saying="the plugin's child has ended")
