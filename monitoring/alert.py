@@ -13,6 +13,9 @@ import msgspec
 from gpu_control_plane.kube.fields import OpenEnum
 
 RUNBOOKS: Final = "docs/runbooks"
+LINGER: Final = "5m"
+"""How long an alert goes on after its expression has ended: nobody is told that all is well, and then that it is not,
+because a process was replaced, the lease changed hands or a scrape was missed."""
 
 
 class Severity(enum.StrEnum):
@@ -35,6 +38,10 @@ class LogLine(msgspec.Struct, frozen=True):
     """What it says."""
 
 
+TOLD: Final = LogLine("kube.events", "told")
+"""What the log says with the reason of every Event that warns: Events expire within hours."""
+
+
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """One rule, with its ties to what the product writes elsewhere."""
 
@@ -51,6 +58,12 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     no_event: str = ""
     """Why there is no Event, where there is none."""
     log: LogLine | None = None
+    """A line of its own, beside the one with the reason of the Event."""
+
+    @property
+    def logs(self) -> tuple[LogLine, ...]:
+        """Every line of a log that tells of it."""
+        return (*((TOLD,) if self.events else ()), *((self.log,) if self.log else ()))
 
     @property
     def runbook(self) -> str:
@@ -62,6 +75,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
             "alert": self.name,
             "expr": self.expr,
             "for": self.hold,
+            "keep_firing_for": LINGER,
             "labels": {"severity": self.severity.value},
             "annotations": {
                 "summary": self.summary,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from monitoring.alert import RUNBOOKS
 
 _COLUMNS: Final = 24
 _SCHEMA: Final = 39
@@ -48,7 +49,7 @@ class Query(msgspec.Struct, frozen=True):
     """What is asked of Prometheus."""
 
     expr: str
-    legend: str = ""
+    legend: str
     zero: bool = False
     """Nothing found is a zero, for troubles that have series only while they last."""
 
@@ -63,12 +64,20 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     queries: tuple[Query, ...]
     unit: Unit
+    about: str
+    """What it shows, for somebody who sees it for the first time."""
+    alerts: tuple[str, ...] = ()
+    """Alerts about the same thing: their runbooks say what to do."""
     look: Look = Look.LINES
     width: int = 8
     height: int = 7
-    about: str = ""
     red_from: float | None = None
     """From this value on the number is shown in red."""
+
+    @property
+    def description(self) -> str:
+        pages = ", ".join(f"{RUNBOOKS}/{name}.md" for name in self.alerts)
+        return f"{self.about} What to do: {pages}" if pages else self.about
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -85,7 +94,8 @@ class Variable(msgspec.Struct, frozen=True):
     metric: str
     label: str
     title: str
-    several: bool = True
+    everything: bool = True
+    """Whether all values may be chosen at once, and are at first."""
 
 
 class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +159,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "id": number,
         "type": Look.LINES.value if stacked else panel.look.value,
         "title": panel.title,
-        "description": panel.about,
+        "description": panel.description,
         "datasource": _SOURCE,
         "gridPos": place,
         "fieldConfig": {"defaults": _field(panel, stacked=stacked), "overrides": []},
@@ -181,20 +191,24 @@ def _field(panel: Panel, *, stacked: bool) -> dict[str, Any]:
 
 def _options(look: Look) -> dict[str, Any]:
     if look is Look.NUMBER:
-        return {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"}
+        shown = {"calcs": ["lastNotNull"], "fields": "", "values": False}
+        return {"reduceOptions": shown, "orientation": "auto", "colorMode": "value", "graphMode": "area"}
     if look is Look.TABLE:
         return {"showHeader": True}
-    return {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi", "sort": "desc"}}
+    legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
+    return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
 
 
 def _target(panel: Panel, query: Query, ref: str) -> dict[str, Any]:
-    table = panel.look is Look.TABLE
+    at_once = panel.look in (Look.TABLE, Look.NUMBER)
     return {
         "refId": ref,
         "datasource": _SOURCE,
         "expr": query.asked,
-        "legendFormat": query.legend or "__auto",
-        **({"format": "table", "instant": True} if table else {"instant": panel.look is Look.NUMBER}),
+        "legendFormat": query.legend,
+        "format": "table" if panel.look is Look.TABLE else "time_series",
+        "instant": at_once,
+        "range": not at_once,
     }
 
 
@@ -218,16 +232,33 @@ def _variable(variable: Variable) -> dict[str, Any]:
         "query": {"query": f"label_values({variable.metric}, {variable.label})", "refId": variable.name},
         "refresh": 2,
         "sort": 1,
-        "multi": variable.several,
-        "includeAll": variable.several,
-        "allValue": ".*" if variable.several else None,
-        "current": {"text": "All", "value": "$__all"} if variable.several else {},
+        "multi": True,
+        "includeAll": variable.everything,
+        **({"allValue": ".*"} if variable.everything else {}),
+        "current": {"text": "All", "value": "$__all"} if variable.everything else {"text": "", "value": ""},
     }
 
 
 def _data_source() -> dict[str, Any]:
-    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "current": {}}
+    return {
+        "name": "datasource",
+        "label": "Prometheus",
+        "type": "datasource",
+        "query": "prometheus",
+        "current": {"text": "default", "value": "default"},
+    }
 
 
 def _link(name: str) -> dict[str, Any]:
-    return {"title": name, "type": "link", "url": f"/d/{name}", "keepTime": True, "includeVars": True}
+    return {
+        "title": name,
+        "type": "link",
+        "url": f"/d/{name}",
+        "icon": "dashboard",
+        "tooltip": "",
+        "tags": [],
+        "asDropdown": False,
+        "targetBlank": False,
+        "keepTime": True,
+        "includeVars": True,
+    }

@@ -22,6 +22,18 @@ WITHOUT_POOL: Final = (
 """Nodes that could serve pools, and none of whose cards is in one."""
 
 
+def by_card(metric: str, matcher: str = "") -> str:
+    """A reading of each card, whoever has it. A card that pods share has a series for each of them."""
+    labels = f"{{{matcher}}}" if matcher else ""
+    return f"max by ({CARD}) ({metric}{labels})"
+
+
+def history(metric: str, window: str, step: str = "1m") -> str:
+    """What each card showed in the window. Its series change with the pod that has it: what a counter grew by in the
+    moment when the pod ended would be in none of them."""
+    return f"{by_card(metric)}[{window}:{step}]"
+
+
 def led(metric: str) -> str:
     """What the leader says: other replicas do not count it, and a former leader shows what it counted last."""
     return f'({metric} and on (instance) kube_leading{{lease="{LEASE}"}} == 1)'

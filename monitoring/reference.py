@@ -1,7 +1,7 @@
 """Every metric that our processes export, as they describe themselves.
 
-The controllers are put together as in the real process and nothing is started: whatever one of them registers is on
-the page, and nothing has to be listed a second time.
+Controllers and the agent are put together as in the real processes and nothing is started: whatever one of them
+registers is on the page, and nothing has to be listed a second time.
 """
 
 import json
@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from gpu_control_plane.admission import controller as admission
-from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
-from gpu_control_plane.agent.node.metrics import NodeMetrics
+from gpu_control_plane.agent.node import process as agent
+from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.api.markdown import code, table, text
 from gpu_control_plane.bootstrap import controller as bootstrap
 from gpu_control_plane.inventory import controller as inventory
@@ -37,13 +37,17 @@ _CHAPTERS: Final[Mapping[str, tuple[str, Callable[[Runtime], None]]]] = {
     "Inventory": ("Cards and nodes.", inventory.build),
     "Bootstrap": ("What is missing on nodes.", bootstrap.build),
     "Pools": (
-        "Capacity, and what needs a person. `gpupool_capacity_*` and `gpu_device_*_total`: leader alone.",
+        "Capacity, burn-in, and what needs a person. `gpupool_capacity_*` and `gpu_device_*_total`: leader alone.",
         pools.build,
     ),
     "Operator": ("The software stack and driver upgrades. Leader alone.", operator.build),
     "Admission": (
         "Webhooks.",
         lambda runtime: admission.build(runtime, admission.Options(service="webhook", namespace="default")),
+    ),
+    "Agent": (
+        "The agent of a node. Simulated nodes share one agent, without what concerns the kubelet.",
+        lambda runtime: agent.build(runtime, Options(node="page", hardware=Hardware.SIMULATED)),
     ),
 }
 _NOWHERE: Final = {
@@ -70,16 +74,13 @@ def chapters() -> dict[str, tuple[Described, ...]]:
     common = _of(lambda _runtime: None)
     known = set(common)
     found = {title: tuple(one for one in _of(build) if one not in known) for title, (_, build) in _CHAPTERS.items()}
-    return {"Runtime": common, **found, "Agent": _of_agent()}
+    return {"Runtime": common, **found}
 
 
 def page(header: str) -> str:
     """The page of the documentation."""
     about = {title: sentence for title, (sentence, _) in _CHAPTERS.items()}
-    about |= {
-        "Runtime": "What every process says about its talk with Kubernetes: the controller, and the agents.",
-        "Agent": "The agent of a node. Simulated nodes share one agent, without what concerns the kubelet.",
-    }
+    about["Runtime"] = "What every process says about its talk with Kubernetes: the controller, and the agents."
     lines = [f"<!-- {header} -->\n", _INTRODUCTION]
     for title, metrics in chapters().items():
         lines += [f"## {title}\n", f"{about[title]}\n", *_rows(metrics)]
@@ -98,13 +99,6 @@ def _of(build: Callable[[Runtime], None]) -> tuple[Described, ...]:
         runtime = Runtime("page", kubeconfig=kubeconfig, status_port=None)
     build(runtime)
     return _described(runtime.metrics.registry)
-
-
-def _of_agent() -> tuple[Described, ...]:
-    registry = CollectorRegistry()
-    NodeMetrics(registry)
-    PluginMetrics(registry)
-    return _described(registry)
 
 
 def _described(registry: CollectorRegistry) -> tuple[Described, ...]:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from monitoring.alert import Alert, Group, LogLine, Severity
-from monitoring.promql import CARD, one_of
+from monitoring.promql import CARD, by_card, history, one_of
 
 from gpu_control_plane.agent.health import APPLICATION_XIDS, HARMLESS_XIDS
 from gpu_control_plane.agent.recovery import POLICY
@@ -16,10 +16,14 @@ _PROGRAMS: Final = one_of(APPLICATION_XIDS)
 
 
 def _reported(matcher: str) -> str:
-    """Error reports of the last 15 minutes. A code that was never seen before has no zero to have grown from."""
+    """Error reports of the last 15 minutes. A code that was never seen before has no zero to have grown from.
+
+    Nor has one that was not scraped for a while: it is new when it was not there during the half hour before.
+    """
     count = f"DCGM_EXP_XID_ERRORS_COUNT{{{matcher}}}"
     by = f"max by ({CARD}, xid)"
-    return f"{by} (increase({count}[15m])) > 0 or ({by} ({count}) unless {by} ({count} offset 15m)) > 0"
+    known = f"{by} (last_over_time({count}[30m] offset 15m))"
+    return f"{by} (increase({count}[15m])) > 0 or ({by} ({count}) unless {known}) > 0"
 
 
 CARDS: Final = Group(
@@ -36,6 +40,17 @@ CARDS: Final = Group(
             "kubectl describe gpudevice {{ $labels.device }}",
             events=(EventReason.DEVICE_FAULTED,),
             log=_JUDGED,
+        ),
+        Alert(
+            name="GPUBurnInFailed",
+            expr="max by (node, device, reason) (gpu_device_burn_in_failed) == 1",
+            hold="1m",
+            severity=Severity.WARNING,
+            summary="The card {{ $labels.device }} did not pass its burn-in: {{ $labels.reason }}.",
+            description="The card {{ $labels.device }} of {{ $labels.node }} joins no pool. Its condition BurnedIn "
+            "says what was found and what to do: kubectl describe gpudevice {{ $labels.device }}",
+            events=(EventReason.BURN_IN_FAILED,),
+            log=LogLine("agent.node.burning", "burn-in ended"),
         ),
         Alert(
             name="GPUHardwareXID",
@@ -60,9 +75,10 @@ CARDS: Final = Group(
         ),
         Alert(
             name="GPUCardHeatingUp",
-            expr=f"max by ({CARD}) (DCGM_FI_DEV_GPU_TEMP) > {POLICY.cool} and "
-            f"max by ({CARD}) (predict_linear(DCGM_FI_DEV_GPU_TEMP[30m], 1800)) > {POLICY.hot}",
-            hold="5m",
+            # It lasts longer than the window looks back: a card that has begun to work gets warm quickly, and stops.
+            expr=f"{by_card('DCGM_FI_DEV_GPU_TEMP')} > {POLICY.cool} and "
+            f"predict_linear({history('DCGM_FI_DEV_GPU_TEMP', '10m')}, 1800) > {POLICY.hot}",
+            hold="15m",
             severity=Severity.WARNING,
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} will be too hot within half an hour.",
             description=f"{_CARD} is at " + '{{ $value | printf "%.0f" }} °C and rising. '
@@ -71,7 +87,7 @@ CARDS: Final = Group(
         ),
         Alert(
             name="GPUCardThrottledByHeat",
-            expr=f"max by ({CARD}) (rate(DCGM_FI_DEV_THERMAL_VIOLATION[10m])) / 1e9 > 0.05",
+            expr=f"rate({history('DCGM_FI_DEV_THERMAL_VIOLATION', '10m')}) / 1e9 > 0.05",
             hold="10m",
             severity=Severity.WARNING,
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} slows itself down because of heat.",
@@ -82,7 +98,7 @@ CARDS: Final = Group(
         ),
         Alert(
             name="GPUMemoryErrorsRising",
-            expr=f"max by ({CARD}) (increase(DCGM_FI_DEV_ECC_SBE_VOL_TOTAL[1h])) > 100",
+            expr=f"increase({history('DCGM_FI_DEV_ECC_SBE_VOL_TOTAL', '1h')}) > 100",
             hold="10m",
             severity=Severity.INFO,
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} corrects many memory errors.",
@@ -92,7 +108,7 @@ CARDS: Final = Group(
         ),
         Alert(
             name="GPUMemoryRowsRemapped",
-            expr=f"max by ({CARD}) (increase(DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS[1d])) > 0",
+            expr=f"increase({history('DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS', '1d', '5m')}) > 0",
             hold="5m",
             severity=Severity.WARNING,
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} has replaced a bad row of memory.",
@@ -102,7 +118,7 @@ CARDS: Final = Group(
         ),
         Alert(
             name="GPUMemoryUncorrected",
-            expr=f"max by ({CARD}) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h])) > 0",
+            expr=f"increase({history('DCGM_FI_DEV_ECC_DBE_VOL_TOTAL', '1h')}) > 0",
             hold="0m",
             severity=Severity.WARNING,
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} had a memory error that it could not correct.",
@@ -113,11 +129,12 @@ CARDS: Final = Group(
         ),
         Alert(
             name="GPURowRemapFailed",
-            expr=f"max by ({CARD}) (DCGM_FI_DEV_ROW_REMAP_FAILURE) > 0",
+            expr=f"{by_card('DCGM_FI_DEV_ROW_REMAP_FAILURE')} > 0",
             hold="0m",
-            severity=Severity.CRITICAL,
+            severity=Severity.WARNING,
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} has no spare memory left.",
-            description=f"{_CARD} could not replace a bad row of memory. No reset helps: replace the card.",
+            description=f"{_CARD} could not replace a bad row of memory, and is offered to no new pod. No reset helps: "
+            "replace the card.",
             events=(EventReason.DEVICE_FAULTED,),
             log=_JUDGED,
         ),

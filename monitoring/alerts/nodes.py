@@ -9,6 +9,8 @@ from gpu_control_plane.api.names import EventReason, NodeCondition, Reason
 
 _CHECK_FAILED: Final = LogLine("agent.node.inspection", "a check failed")
 _SEE: Final = "kubectl describe gpunodestate {{ $labels.node }}"
+_INSTALLED: Final = "20m"
+"""A driver that comes in a container is pulled and built within this time, and the toolkit waits for it."""
 
 
 def _missing(condition: NodeCondition) -> str:
@@ -21,7 +23,7 @@ NODES: Final = Group(
         Alert(
             name="GPUDriverMissing",
             expr=_missing(NodeCondition.DRIVER_MISSING),
-            hold="10m",
+            hold=_INSTALLED,
             severity=Severity.WARNING,
             summary="{{ $labels.node }} has cards and no working driver.",
             description="None of the cards of {{ $labels.node }} can be used. The condition DriverMissing says whether "
@@ -37,7 +39,7 @@ NODES: Final = Group(
         Alert(
             name="GPUToolkitMissing",
             expr=_missing(NodeCondition.TOOLKIT_MISSING),
-            hold="10m",
+            hold=_INSTALLED,
             severity=Severity.WARNING,
             summary="Containers on {{ $labels.node }} cannot be given a card.",
             description="The driver of {{ $labels.node }} may work, but neither CDI nor a GPU runtime does. Usually "
@@ -73,7 +75,7 @@ NODES: Final = Group(
         Alert(
             name="GPUInventoryIncomplete",
             expr=f'max by (node) (gpu_inventory_condition{{condition="{NodeCondition.INVENTORY_COMPLETE}"}}) == 0',
-            hold="10m",
+            hold="15m",
             severity=Severity.WARNING,
             summary="Not all cards of {{ $labels.node }} are known.",
             description="What the PCI bus of {{ $labels.node }} shows and what the node reports do not agree, so none "

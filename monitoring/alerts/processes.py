@@ -6,6 +6,8 @@ from monitoring.alert import Alert, Group, LogLine, Severity
 from monitoring.promql import AGENT, CONTROLLER, LEASE, NAMESPACE
 
 _IN: Final = f'namespace="{NAMESPACE}"'
+_LOGS: Final = f"kubectl -n {NAMESPACE} logs -l app.kubernetes.io/component=controller --prefix --tail=-1"
+"""Of every replica: one of them leads, and nobody knows beforehand which."""
 _DEAD: Final = "who is not there writes no Events; the kubelet's and the Deployment's own Events say why"
 
 PROCESSES: Final = Group(
@@ -45,13 +47,14 @@ PROCESSES: Final = Group(
         ),
         Alert(
             name="GPUReconcilesFail",
+            # What keeps failing is tried every minute. A hitch of the API server is behind us when the window ends.
             expr="sum by (controller) "
-            f'(increase(kube_reconciles_total{{job="{CONTROLLER}", result="failed"}}[30m])) > 3',
+            f'(increase(kube_reconciles_total{{job="{CONTROLLER}", result="failed"}}[10m])) > 3',
             hold="15m",
             severity=Severity.WARNING,
             summary="The controller {{ $labels.controller }} keeps failing.",
             description="{{ $labels.controller }} tries again and again what does not work. Its log says what and why: "
-            f"kubectl -n {NAMESPACE} logs deployment/{CONTROLLER} | grep 'reconcile failed'",
+            f"{_LOGS} | grep 'reconcile failed'",
             no_event="what fails may be the writing itself; the log tells it once, then at every doubling",
             log=LogLine("kube.controller", "reconcile failed"),
         ),
@@ -64,7 +67,7 @@ PROCESSES: Final = Group(
             summary="The certificate of the webhooks is not renewed.",
             description="It ought to be renewed 30 days before it expires, and has less than 14 left. When it expires, "
             "mistakes in GPUPools are told later, by their conditions. The log says what is in the way: "
-            f"kubectl -n {NAMESPACE} logs deployment/{CONTROLLER} | grep certificates",
+            f"{_LOGS} | grep certificates",
             no_event="it is an affair of the process, not of any object; the log tells it",
             log=LogLine("kube.certificate_secret", "certificates not in step"),
         ),
@@ -80,7 +83,10 @@ PROCESSES: Final = Group(
         ),
         Alert(
             name="GPUAgentPodsMissing",
-            expr=f'kube_daemonset_status_number_unavailable{{{_IN}, daemonset="{AGENT}"}} > 0',
+            # While a rollout gets on, pods are away one after the other.
+            expr=f'kube_daemonset_status_number_unavailable{{{_IN}, daemonset="{AGENT}"}} > 0 '
+            "unless on (namespace, daemonset) "
+            f'changes(kube_daemonset_status_updated_number_scheduled{{{_IN}, daemonset="{AGENT}"}}[15m]) > 0',
             hold="15m",
             severity=Severity.WARNING,
             summary="{{ $value }} GPU nodes have no working agent.",

@@ -18,6 +18,14 @@ def _nodes(what: str) -> str:
     return f"max by (state) {led(f'gpu_operator_state_nodes{{what="{what}"}}')}"
 
 
+def _upgraded(matcher: str) -> str:
+    return f"sum by (driver) {led(f'gpu_operator_upgrade_nodes{{{matcher}}}')}"
+
+
+_AWAY: Final = f"({_nodes('desired')} - {_nodes('ready')})"
+_FINISHED: Final = f"({_upgraded(f'state="{UpgradeState.DONE}"')} or {_upgraded('state=~".+"')} * 0)"
+"""Nodes that are done. A state that no node is in has no series: the first node would not be noticed."""
+
 STACK: Final = Group(
     "stack",
     (
@@ -43,17 +51,17 @@ STACK: Final = Group(
         ),
         Alert(
             name="GPUOperandMissingOnManyNodes",
-            expr=f"({_nodes('desired')} - {_nodes('ready')}) / {_nodes('desired')} > 0.25",
+            expr=f"{_AWAY} / {_nodes('desired')} > 0.25 and {_AWAY} > 1",
             hold="15m",
             severity=Severity.CRITICAL,
             summary="{{ $labels.state }} is missing on {{ $value | humanizePercentage }} of its nodes.",
-            description="{{ $labels.state }} fails on more than a quarter of the nodes, so it is not the fault of a "
-            f"node: look at its image, its configuration and what was changed last. {_SEE}",
+            description="{{ $labels.state }} fails on more than a quarter of the nodes, so it is not the fault of one "
+            f"of them: look at its image, its configuration and what was changed last. {_SEE}",
             events=(StackEvent.OPERAND_NOT_READY,),
         ),
         Alert(
             name="GPUDriverUpgradeFailed",
-            expr="max by (driver) " + led(f'gpu_operator_upgrade_nodes{{state="{UpgradeState.FAILED}"}}') + " > 0",
+            expr=f"{_upgraded(f'state="{UpgradeState.FAILED}"')} > 0",
             hold="1m",
             severity=Severity.WARNING,
             summary="The driver upgrade failed on {{ $value }} nodes ({{ $labels.driver }}).",
@@ -65,10 +73,7 @@ STACK: Final = Group(
         ),
         Alert(
             name="GPUDriverUpgradeStuck",
-            expr="sum by (driver) "
-            + led(f'gpu_operator_upgrade_nodes{{state!~"{_PATIENT}"}}')
-            + " > 0 unless on (driver) max by (driver) (changes("
-            + f'gpu_operator_upgrade_nodes{{state="{UpgradeState.DONE}"}}[30m])) > 0',
+            expr=f"{_upgraded(f'state!~"{_PATIENT}"')} > 0 unless on (driver) changes({_FINISHED}[30m:1m]) > 0",
             hold="90m",
             severity=Severity.WARNING,
             summary="The driver upgrade does not get on ({{ $labels.driver }}).",

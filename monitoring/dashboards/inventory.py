@@ -38,6 +38,7 @@ FLEET: Final = Row(
         ),
         Panel(
             title="Cards by model",
+            about="Cards that have a GPUDevice, by product.",
             queries=(Query("max by (vendor, product) (gpu_inventory_devices)", "{{product}}"),),
             unit=Unit.COUNT,
             look=Look.STACKED,
@@ -64,6 +65,7 @@ POOLS: Final = Row(
     (
         Panel(
             title="Cards in use, by pool",
+            about="Cards that pods have.",
             queries=(Query(pool("used", _POOL), "{{pool}}"),),
             unit=Unit.COUNT,
             look=Look.STACKED,
@@ -76,6 +78,8 @@ POOLS: Final = Row(
         ),
         Panel(
             title="Pools",
+            about="Units of each pool; reserved ones are promised to pods that do not run yet.",
+            alerts=("GPUPoolCapacityLow",),
             queries=tuple(
                 Query(pool(capacity, _POOL), title)
                 for capacity, title in (
@@ -97,6 +101,8 @@ TROUBLES: Final = Row(
     (
         Panel(
             title="Which cards are out of service",
+            about="Each with the reason of its condition Healthy.",
+            alerts=("GPUCardFaulted",),
             queries=(Query("max by (node, device, reason) (gpu_device_faulted)", "Cards"),),
             unit=Unit.COUNT,
             look=Look.TABLE,
@@ -107,27 +113,50 @@ TROUBLES: Final = Row(
             unit=Unit.COUNT,
             look=Look.TABLE,
             about="Only conditions that are trouble: what is well has no series.",
+            alerts=("GPUDriverMissing", "GPUToolkitMissing", "GPUMonitoringMissing", "GPUNodeDegraded"),
         ),
         Panel(
             title="Nodes not all of whose cards are known",
+            about="What their PCI bus shows and what they report do not agree.",
+            alerts=("GPUInventoryIncomplete",),
             queries=(Query('max by (node) (gpu_inventory_condition{condition="InventoryComplete"}) == 0', "Complete"),),
             unit=Unit.COUNT,
             look=Look.TABLE,
         ),
         Panel(
             title="Nodes without a pool",
+            about="They are ready, and none of their cards is in a pool.",
+            alerts=("GPUNodeWithoutPool",),
             queries=(Query(WITHOUT_POOL, "Nodes"),),
             unit=Unit.COUNT,
             look=Look.TABLE,
         ),
         Panel(
             title="Pools by phase",
+            about="A pool that is Misconfigured hands out no cards.",
+            alerts=("GPUPoolMisconfigured",),
             queries=(Query(f"max by (pool, phase) (gpupool_phase{{{_POOL}}})", "Pools"),),
             unit=Unit.COUNT,
             look=Look.TABLE,
         ),
         Panel(
+            title="Burn-in of new cards",
+            about="Cards by the reason of their condition BurnedIn. Only where burn-in is on.",
+            queries=(Query("max by (reason) (gpu_burn_in_devices)", "{{reason}}"),),
+            unit=Unit.COUNT,
+            look=Look.STACKED,
+        ),
+        Panel(
+            title="Which cards did not pass their burn-in",
+            about="Each with what was found. They join no pool.",
+            alerts=("GPUBurnInFailed",),
+            queries=(Query("max by (node, device, reason) (gpu_device_burn_in_failed)", "Cards"),),
+            unit=Unit.COUNT,
+            look=Look.TABLE,
+        ),
+        Panel(
             title="Cards found, exchanged and removed",
+            about="By the reason of the Event about each.",
             queries=(Query("sum by (reason) (increase(gpu_inventory_changes_total[$__rate_interval]))", "{{reason}}"),),
             unit=Unit.COUNT,
         ),
@@ -150,9 +179,21 @@ STACK: Final = Row(
         ),
         Panel(
             title="Operands that are not ready",
+            about="States of the ClusterPolicy that do not run everywhere they should.",
+            alerts=("GPUOperandNotReady", "GPUOperandMissingOnManyNodes", "GPUStackFailed"),
             queries=(Query(f"max by (state) {led('gpu_operator_state_ready')} == 0", "Ready"),),
             unit=Unit.COUNT,
             look=Look.TABLE,
+        ),
+        Panel(
+            title="Nodes that the stack cannot serve",
+            about="Without the labels that bring operands to them, or with a driver of their own that does not do.",
+            alerts=("GPUNodesUnlabelled", "GPUHostDriverProblem"),
+            queries=(
+                Query(f"max {led('gpu_operator_unlabelled_nodes')}", "without labels"),
+                Query(f"max {led('gpu_operator_host_driver_problems')}", "driver of the host"),
+            ),
+            unit=Unit.COUNT,
         ),
         Panel(
             title="Driver upgrades",
@@ -168,6 +209,7 @@ STACK: Final = Row(
             unit=Unit.COUNT,
             look=Look.STACKED,
             about="Nodes, by how far the upgrade of their driver has come.",
+            alerts=("GPUDriverUpgradeFailed", "GPUDriverUpgradeStuck"),
         ),
     ),
 )
@@ -177,6 +219,8 @@ OURSELVES: Final = Row(
     (
         Panel(
             title="Reconciles",
+            about="How often each controller looked at an object, by how that ended.",
+            alerts=("GPUReconcilesFail",),
             queries=(
                 Query(
                     "sum by (controller, result) "
@@ -188,6 +232,7 @@ OURSELVES: Final = Row(
         ),
         Panel(
             title="Time in the queue, 99th percentile",
+            about="How long an object waits before a controller looks at it.",
             queries=(
                 Query(
                     "histogram_quantile(0.99, sum by (controller, le) "
@@ -199,6 +244,7 @@ OURSELVES: Final = Row(
         ),
         Panel(
             title="Requests to the API server",
+            about="By verb and answer; code 0 means that there was none.",
             queries=(
                 Query(
                     f'sum by (verb, code) (rate(kube_api_requests_total{{job="{CONTROLLER}"}}[$__rate_interval]))',

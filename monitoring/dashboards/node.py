@@ -3,7 +3,9 @@
 from typing import Final
 
 from monitoring.grafana import Dashboard, Look, Panel, Query, Row, Unit, Variable
-from monitoring.promql import AGENT, CARD, POOL_RESOURCES
+from monitoring.promql import AGENT, CARD, POOL_RESOURCES, by_card
+
+from gpu_control_plane.agent.recovery import POLICY
 
 _HERE: Final = 'Hostname=~"$node"'
 _WHOLE: Final = f'{_HERE}, GPU_I_ID=""'
@@ -11,16 +13,20 @@ _WHOLE: Final = f'{_HERE}, GPU_I_ID=""'
 _LEGEND: Final = "{{Hostname}} {{gpu}}"
 
 
-def _per_card(title: str, metric: str, unit: Unit, *, factor: str = "", about: str = "") -> Panel:
+def _per_card(
+    title: str, metric: str, unit: Unit, about: str, *, alerts: tuple[str, ...] = (), factor: str = ""
+) -> Panel:
     """A reading of each card; it has several series when pods share it, all of the same value."""
-    expr = f"max by ({CARD}) (DCGM_FI_{metric}{{{_WHOLE}}}){factor}"
-    return Panel(title=title, queries=(Query(expr, _LEGEND),), unit=unit, about=about)
+    expr = f"{by_card(f'DCGM_FI_{metric}', _WHOLE)}{factor}"
+    return Panel(title=title, queries=(Query(expr, _LEGEND),), unit=unit, about=about, alerts=alerts)
 
 
-def _growth(title: str, metric: str, unit: Unit, *, factor: str = "", about: str = "") -> Panel:
+def _growth(
+    title: str, metric: str, unit: Unit, about: str, *, alerts: tuple[str, ...] = (), factor: str = ""
+) -> Panel:
     """How fast a counter of each card grows, in a second."""
     expr = f"max by ({CARD}) (rate(DCGM_FI_{metric}{{{_WHOLE}}}[$__rate_interval])){factor}"
-    return Panel(title=title, queries=(Query(expr, _LEGEND),), unit=unit, about=about)
+    return Panel(title=title, queries=(Query(expr, _LEGEND),), unit=unit, about=about, alerts=alerts)
 
 
 def _total(metric: str, legend: str) -> Query:
@@ -34,12 +40,18 @@ def _memory(part: str) -> str:
 USE: Final = Row(
     "Use",
     (
-        _per_card("Utilisation", "DEV_GPU_UTIL", Unit.PERCENT, about="Share of time in which a program ran."),
-        _per_card("Engine active", "PROF_GR_ENGINE_ACTIVE", Unit.SHARE, about="From the Hopper generation on."),
-        _per_card("Tensor cores active", "PROF_PIPE_TENSOR_ACTIVE", Unit.SHARE, about="From the Hopper generation on."),
-        Panel(title="Memory used", queries=(Query(_memory("USED"), _LEGEND),), unit=Unit.MEBIBYTES),
+        _per_card("Utilisation", "DEV_GPU_UTIL", Unit.PERCENT, "Share of time in which a program ran."),
+        _per_card("Engine active", "PROF_GR_ENGINE_ACTIVE", Unit.SHARE, "From the Hopper generation on."),
+        _per_card("Tensor cores active", "PROF_PIPE_TENSOR_ACTIVE", Unit.SHARE, "From the Hopper generation on."),
+        Panel(
+            title="Memory used",
+            about="By programs, without what the driver keeps for itself.",
+            queries=(Query(_memory("USED"), _LEGEND),),
+            unit=Unit.MEBIBYTES,
+        ),
         Panel(
             title="Share of memory used",
+            about="Of what programs can have.",
             queries=(
                 Query(
                     f"{_memory('USED')} / ({_memory('USED')} + sum by ({CARD}) (max by ({CARD}) "
@@ -49,15 +61,24 @@ USE: Final = Row(
             ),
             unit=Unit.SHARE,
         ),
-        _per_card("Memory interface busy", "DEV_MEM_COPY_UTIL", Unit.PERCENT),
-        _per_card("PCIe sent", "PROF_PCIE_TX_BYTES", Unit.BYTES_PER_SECOND),
-        _per_card("PCIe received", "PROF_PCIE_RX_BYTES", Unit.BYTES_PER_SECOND),
+        _per_card(
+            "Memory interface busy",
+            "DEV_MEM_COPY_UTIL",
+            Unit.PERCENT,
+            "Share of time in which memory was read or written.",
+        ),
+        _per_card(
+            "PCIe sent", "PROF_PCIE_TX_BYTES", Unit.BYTES_PER_SECOND, "From the card to the host, headers included."
+        ),
+        _per_card(
+            "PCIe received", "PROF_PCIE_RX_BYTES", Unit.BYTES_PER_SECOND, "From the host to the card, headers included."
+        ),
         _growth(
             "NVLink, both ways",
             "DEV_NVLINK_BANDWIDTH_TOTAL",
             Unit.BYTES_PER_SECOND,
+            "The card counts in KiB. Only cards with NVLink.",
             factor=" * 1024",
-            about="The card counts in KiB. Only cards with NVLink.",
         ),
     ),
 )
@@ -65,14 +86,34 @@ USE: Final = Row(
 CONDITION: Final = Row(
     "Condition",
     (
-        _per_card("Temperature", "DEV_GPU_TEMP", Unit.CELSIUS),
-        _per_card("Temperature of memory", "DEV_MEMORY_TEMP", Unit.CELSIUS),
-        _per_card("Power", "DEV_POWER_USAGE", Unit.WATTS),
-        _per_card("Clock of the processors", "DEV_SM_CLOCK", Unit.HERTZ, factor=" * 1e6"),
-        _growth("Slowed down by heat", "DEV_THERMAL_VIOLATION", Unit.SHARE, factor=" / 1e9", about="Share of time."),
-        _growth("Slowed down by power", "DEV_POWER_VIOLATION", Unit.SHARE, factor=" / 1e9", about="Share of time."),
+        _per_card(
+            "Temperature",
+            "DEV_GPU_TEMP",
+            Unit.CELSIUS,
+            f"From {POLICY.hot} °C on a card is out of service.",
+            alerts=("GPUCardHeatingUp",),
+        ),
+        _per_card("Temperature of memory", "DEV_MEMORY_TEMP", Unit.CELSIUS, "Only cards that measure it."),
+        _per_card("Power", "DEV_POWER_USAGE", Unit.WATTS, "What each card draws."),
+        _per_card(
+            "Clock of the processors",
+            "DEV_SM_CLOCK",
+            Unit.HERTZ,
+            "Lower than usual under load: heat or power.",
+            factor=" * 1e6",
+        ),
+        _growth(
+            "Slowed down by heat",
+            "DEV_THERMAL_VIOLATION",
+            Unit.SHARE,
+            "Share of time.",
+            factor=" / 1e9",
+            alerts=("GPUCardThrottledByHeat",),
+        ),
+        _growth("Slowed down by power", "DEV_POWER_VIOLATION", Unit.SHARE, "Share of time.", factor=" / 1e9"),
         Panel(
             title="Energy in the chosen time",
+            about="All cards of each node together.",
             queries=(
                 Query(
                     f"sum by (Hostname) (max by ({CARD}) "
@@ -88,6 +129,7 @@ CONDITION: Final = Row(
             queries=(Query(f"max by ({CARD}) (DCGM_FI_DEV_XID_ERRORS{{{_HERE}}})", _LEGEND),),
             unit=Unit.CODE,
             about="0 for none. Goes back to 0 when the card is cleared.",
+            alerts=("GPUHardwareXID", "GPUCardFaulted"),
         ),
         Panel(
             title="XIDs by code",
@@ -95,6 +137,7 @@ CONDITION: Final = Row(
             unit=Unit.COUNT,
             look=Look.TABLE,
             about="Since the agent started.",
+            alerts=("GPUHardwareXID", "GPUApplicationXID"),
         ),
         Panel(
             title="Memory errors",
@@ -104,9 +147,15 @@ CONDITION: Final = Row(
             ),
             unit=Unit.COUNT,
             about="Since the driver was loaded.",
+            alerts=("GPUMemoryErrorsRising", "GPUMemoryUncorrected"),
         ),
         Panel(
             title="Rows of memory replaced",
+            about="In the whole life of the cards: in time, after an error, and in vain.",
+            alerts=(
+                "GPUMemoryRowsRemapped",
+                "GPURowRemapFailed",
+            ),
             queries=(
                 _total("CORRECTABLE_REMAPPED_ROWS", "in time"),
                 _total("UNCORRECTABLE_REMAPPED_ROWS", "after an error"),
@@ -114,7 +163,7 @@ CONDITION: Final = Row(
             ),
             unit=Unit.COUNT,
         ),
-        _growth("PCIe retries", "DEV_PCIE_REPLAY_COUNTER", Unit.PER_SECOND),
+        _growth("PCIe retries", "DEV_PCIE_REPLAY_COUNTER", Unit.PER_SECOND, "More than a few: the slot, or the riser."),
     ),
 )
 
@@ -123,6 +172,7 @@ OFFER: Final = Row(
     (
         Panel(
             title="Units that the scheduler may hand out",
+            about="Of each pool, as the node offers them to Kubernetes.",
             queries=(
                 Query(
                     f'sum by (node, resource) (kube_node_status_allocatable{{node=~"$node", {POOL_RESOURCES}}})',
@@ -133,6 +183,7 @@ OFFER: Final = Row(
         ),
         Panel(
             title="Units that pods ask for",
+            about="Of each pool, by pods that are bound to the node.",
             queries=(
                 Query(
                     f'sum by (node, resource) (kube_pod_container_resource_limits{{node=~"$node", {POOL_RESOURCES}}})',
@@ -143,6 +194,7 @@ OFFER: Final = Row(
         ),
         Panel(
             title="Who has which card",
+            about="A card that pods share is there for each of them.",
             queries=(
                 Query(
                     f'max by (Hostname, gpu, modelName, namespace, pod) (DCGM_FI_DEV_GPU_UTIL{{{_HERE}, pod!=""}})',
@@ -153,21 +205,29 @@ OFFER: Final = Row(
             look=Look.TABLE,
         ),
         Panel(
-            title="Agents that answer",
-            queries=(Query(f'sum(up{{job="{AGENT}"}})', "agents"),),
+            title="The agent answers",
+            about="1 for each chosen node whose agent can be asked.",
+            alerts=(
+                "GPUAgentDown",
+                "GPUAgentPodsMissing",
+            ),
+            queries=(Query(f'max by (node) (up{{job="{AGENT}", node=~"$node"}})', "{{node}}"),),
             unit=Unit.COUNT,
             look=Look.NUMBER,
         ),
         Panel(
-            title="Pods the agents gave cards to",
-            queries=(Query("sum(rate(gpu_agent_allocations_total[$__rate_interval]))", "pods"),),
+            title="Pods the agent gave cards to",
+            about="On each node.",
+            queries=(
+                Query('sum by (node) (rate(gpu_agent_allocations_total{node=~"$node"}[$__rate_interval]))', "{{node}}"),
+            ),
             unit=Unit.PER_SECOND,
         ),
         Panel(
-            title="Faults that agents found",
-            queries=(Query("sum by (reason) (gpu_agent_faults_total)", "{{reason}}"),),
+            title="Faults that the agent found",
+            queries=(Query('sum by (node, reason) (gpu_agent_faults_total{node=~"$node"})', "{{node}} {{reason}}"),),
             unit=Unit.COUNT,
-            about="Since the agents started.",
+            about="Since the agent started.",
         ),
     ),
 )
@@ -177,6 +237,6 @@ NODE: Final = Dashboard(
     title="GPU / Node",
     about="The cards of one node: use, temperature, power, errors, and who has them.",
     rows=(USE, CONDITION, OFFER),
-    variables=(Variable("node", "DCGM_FI_DEV_GPU_TEMP", "Hostname", "Node"),),
+    variables=(Variable("node", "DCGM_FI_DEV_GPU_TEMP", "Hostname", "Node", everything=False),),
     links=("gpu-inventory", "gpu-workloads"),
 )

@@ -19,6 +19,7 @@ ASKING: Final = Row(
     (
         Panel(
             title="Cards asked for by running pods",
+            about="Units of pools; a pod may have a part of a card.",
             queries=(Query(f"sum({_ASKED} and on (namespace, pod) ({_phase('Running')}))", "cards"),),
             unit=Unit.COUNT,
             look=Look.NUMBER,
@@ -27,6 +28,8 @@ ASKING: Final = Row(
         ),
         Panel(
             title="Cards asked for by waiting pods",
+            about="Units of pools that nobody could be given yet.",
+            alerts=("GPUPoolCapacityLow",),
             queries=(Query(f"sum({_ASKED} and on (namespace, pod) ({_phase('Pending')}))", "cards", zero=True),),
             unit=Unit.COUNT,
             look=Look.NUMBER,
@@ -51,6 +54,8 @@ ASKING: Final = Row(
         ),
         Panel(
             title="Cards free",
+            about="Cards of pools that a pod could have now.",
+            alerts=("GPUPoolCapacityLow",),
             queries=(Query(f"sum({pool('available', 'pool=~"$pool"')})", "cards"),),
             unit=Unit.COUNT,
             look=Look.NUMBER,
@@ -59,12 +64,14 @@ ASKING: Final = Row(
         ),
         Panel(
             title="Units asked for, by namespace",
+            about="By pods that run or wait.",
             queries=(Query(f"sum by (namespace) ({_ASKED})", "{{namespace}}"),),
             unit=Unit.COUNT,
             look=Look.STACKED,
         ),
         Panel(
             title="Units asked for, by resource",
+            about="By pods that run or wait.",
             queries=(Query(f"sum by (resource) ({_ASKED})", "{{resource}}"),),
             unit=Unit.COUNT,
             look=Look.STACKED,
@@ -95,16 +102,19 @@ USING: Final = Row(
         ),
         Panel(
             title="Memory used, by pod",
+            about="On all cards of the pod.",
             queries=(Query(f"sum by (namespace, pod) (DCGM_FI_DEV_FB_USED{{{_THEIRS}}})", _POD),),
             unit=Unit.MEBIBYTES,
         ),
         Panel(
             title="Tensor cores active, by pod",
+            about="On average over the cards of the pod. From the Hopper generation on.",
             queries=(Query(f"avg by (namespace, pod) (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{{_THEIRS}}})", _POD),),
             unit=Unit.SHARE,
         ),
         Panel(
             title="Utilisation, by namespace",
+            about="On average over its cards: who holds cards and does not use them.",
             queries=(Query(f"avg by (namespace) (DCGM_FI_DEV_GPU_UTIL{{{_THEIRS}}})", "{{namespace}}"),),
             unit=Unit.PERCENT,
         ),
@@ -117,6 +127,7 @@ USING: Final = Row(
         ),
         Panel(
             title="Cards held, by namespace",
+            about="A card that pods of several namespaces share counts for each.",
             queries=(
                 Query(
                     f"count by (namespace) (max by (namespace, {CARD}) (DCGM_FI_DEV_GPU_TEMP{{{_THEIRS}}}))",
@@ -128,6 +139,7 @@ USING: Final = Row(
         ),
         Panel(
             title="Pods and their cards",
+            about="Which pod has which card, and how busy it is.",
             queries=(
                 Query(
                     f"max by (namespace, pod, Hostname, gpu, modelName) (DCGM_FI_DEV_GPU_UTIL{{{_THEIRS}}})",

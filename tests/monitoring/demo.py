@@ -3,13 +3,14 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,6 @@ from gpu_control_plane.api.install import install_crds
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.logs import tail
-from gpu_control_plane.local.ports import free_port
 from gpu_control_plane.local.progress import Quiet
 from monitoring.play import NODES, play
 
@@ -32,6 +32,7 @@ type Relabelings = Sequence[Mapping[str, object]]
 """As Prometheus writes them."""
 
 _LOOPBACK: Final = "127.0.0.1"
+_PORTS: Final = ("controller", "webhooks", "fleet", "agent", "cards", "state", "telemetry", "prometheus")
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -42,15 +43,23 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Demo:
-    """The Prometheus of the demo."""
+    """The Prometheus of the demo, and the processes that it scrapes."""
 
-    def __init__(self, port: int) -> None:
-        self._url = f"http://{_LOOPBACK}:{port}/api/v1"
+    def __init__(self, ports: Mapping[str, int]) -> None:
+        self._ports = ports
+        self._url = f"http://{_LOOPBACK}:{ports['prometheus']}/api/v1"
 
     def ask(self, expr: str) -> list[Sample]:
         """What the expression gives now."""
         found = self.get("query", query=expr)
         return [Sample(each["metric"], float(each["value"][1])) for each in found["result"]]
+
+    def served(self, process: str) -> str:
+        """What a process answers to a scrape."""
+        url = f"http://{_LOOPBACK}:{self._ports[process]}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text: bytes = answer.read()
+        return text.decode()
 
     def get(self, path: str, **parameters: str) -> Any:
         url = f"{self._url}/{path}?{urllib.parse.urlencode(parameters)}"
@@ -85,12 +94,12 @@ class _Processes:
 def running(folder: Path, prometheus: Path, relabelings: Relabelings) -> Iterator[Demo]:
     """The demo, once everything in it has happened. `relabelings` are those of the chart for the agents."""
     metrics = ensure_binaries(["kube-state-metrics"]).path("kube-state-metrics")
-    ports = {name: free_port() for name in ("controller", "fleet", "cards", "state", "telemetry", "prometheus")}
     with Cluster(folder / "cluster", ensure_binaries([*Component]), Settings(), Quiet()) as cluster:
+        ports = _free_ports()
         processes = _Processes(folder, cluster.kubeconfig)
         try:
             install_crds(cluster.kubeconfig)
-            _start_ours(processes, cluster.kubeconfig, ports)
+            _start_ours(processes, folder, cluster.kubeconfig, ports)
             processes.start(
                 "kube-state-metrics",
                 *(metrics, "--kubeconfig", cluster.kubeconfig, "--host", _LOOPBACK, "--port", str(ports["state"])),
@@ -104,7 +113,7 @@ def running(folder: Path, prometheus: Path, relabelings: Relabelings) -> Iterato
                 *(f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={_LOOPBACK}:{ports['prometheus']}"),
             )
             asyncio.run(_played(cluster.kubeconfig))
-            yield Demo(ports["prometheus"])
+            yield Demo(ports)
         except Exception as error:
             error.add_note(processes.troubles())
             raise
@@ -112,7 +121,7 @@ def running(folder: Path, prometheus: Path, relabelings: Relabelings) -> Iterato
             processes.end()
 
 
-def eventually[T](look: Callable[[], T], *, within: float = 30.0) -> T:
+def eventually[T](look: Callable[[], T], *, within: float = 90.0) -> T:
     """What `look` gives, as soon as that is something; what it gave last, when the time is up."""
     deadline = time.monotonic() + within
     while True:
@@ -127,14 +136,28 @@ def eventually[T](look: Callable[[], T], *, within: float = 30.0) -> T:
         time.sleep(0.3)
 
 
-def _start_ours(processes: _Processes, kubeconfig: Path, ports: Mapping[str, int]) -> None:
+def _free_ports() -> dict[str, int]:
+    """A port for each, chosen at once so that no two get the same."""
+    with ExitStack() as stack:
+        servers = {name: stack.enter_context(socket.create_server((_LOOPBACK, 0))) for name in _PORTS}
+        return {name: int(server.getsockname()[1]) for name, server in servers.items()}
+
+
+def _start_ours(processes: _Processes, folder: Path, kubeconfig: Path, ports: Mapping[str, int]) -> None:
     python = (sys.executable, "-m")
     processes.start(
         "controller",
         *(*python, "gpu_control_plane.controller", "--identity", "demo"),
         *("--status-host", _LOOPBACK, "--status-port", str(ports["controller"])),
+        *("--webhooks", "webhooks", "--webhook-port", str(ports["webhooks"])),
     )
     processes.start("fleet", *python, "gpu_control_plane.agent", "--simulated", "--status-port", str(ports["fleet"]))
+    processes.start(
+        "agent",
+        *(*python, "gpu_control_plane.agent", "--node", "elsewhere", "--hardware", "simulated"),
+        *("--kubelet-folder", folder / "kubelet", "--cdi-folder", folder / "cdi", "--host-root", folder / "host"),
+        *("--status-port", str(ports["agent"])),
+    )
     processes.start("cards", *python, "monitoring.card_exporter", kubeconfig, str(ports["cards"]), *NODES)
 
 

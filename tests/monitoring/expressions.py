@@ -10,6 +10,7 @@ OF_KUBERNETES: Final = (
     "kube_deployment_spec_replicas",
     "kube_deployment_status_replicas_available",
     "kube_daemonset_status_number_unavailable",
+    "kube_daemonset_status_updated_number_scheduled",
 )
 """Metrics that come from kube-state-metrics. A test asks a real one for them."""
 

@@ -11,6 +11,7 @@ from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card
 from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpunodestate import Injection, Toolkit
+from gpu_control_plane.api.names import DeviceCondition, Reason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import (
     NAMESPACE,
@@ -22,6 +23,8 @@ from gpu_control_plane.api.nodefeature import (
 )
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import Client, FieldManager, Object, Resource, Selection
+from gpu_control_plane.kube.conditions import condition
+from gpu_control_plane.kube.times import utc_now
 from integration.kinds import Pod
 from waiting import until_async
 
@@ -87,7 +90,8 @@ async def play(client: Client) -> None:
     await _pod(client, "train-0", "team-a", "training", 3)
     await _pod(client, "chat-0", "team-b", "inference", 1)
     await _pod(client, "train-1", "team-b", "training", 8)
-    await until_async(lambda: _used(client, 4), within=40, saying="four cards in use")
+    await until_async(lambda: _used(client, 4), within=120, saying="four cards in use")
+    await _a_card_that_fails_its_test(client)
     free = next(device for device in await client.list(GPUDevice, _on("h200-1")) if not device.status.used_by)
     await edit_card(client, free.name, lambda machine, address: report_xid(machine, address, 13))
     await edit_card(client, free.name, lambda machine, address: report_xid(machine, address, 79))
@@ -116,6 +120,23 @@ async def _a_node_that_does_not_report(client: Client) -> None:
     await client.apply(NodeFeature, feature_name(name), body, manager=_US, namespace=NAMESPACE)
 
 
+async def _a_card_that_fails_its_test(client: Client) -> None:
+    """Simulated nodes test no cards: what their agent would say is said here."""
+    found: list[GPUDevice] = []
+
+    async def described() -> bool:
+        found[:] = [card for card in await client.list(GPUDevice, _on("h200-2")) if card.status.hardware is not None]
+        return bool(found)
+
+    await until_async(described, saying="the cards of h200-2 are described")
+    card = found[0]
+    assert card.status.hardware is not None
+    said = condition((), DeviceCondition.BURNED_IN, False, Reason.MEMORY_ERRORS, "Replace it.", now=utc_now())
+    record = {"uuid": card.status.hardware.uuid, "endedAt": f"{utc_now():%Y-%m-%dT%H:%M:%SZ}"}
+    status = {"conditions": [msgspec.to_builtins(said)], "burnIn": record}
+    await client.apply(GPUDevice, card.name, {"status": status}, manager=_US, subresource="status")
+
+
 async def _pod(client: Client, name: str, namespace: str, pool: str, cards: int) -> None:
     container = {"name": "main", "image": "any", "resources": {"limits": {f"gpu.deckhouse.io/{pool}": str(cards)}}}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
@@ -133,7 +154,7 @@ async def _cards_in(client: Client, pool: str, count: int) -> None:
         found = await client.get(GPUPool, pool)
         return found.status.units is not None and found.status.units.available == count
 
-    await until_async(there, within=40, saying=f"{count} cards on offer in {pool}")
+    await until_async(there, within=120, saying=f"{count} cards on offer in {pool}")
 
 
 async def _used(client: Client, count: int) -> bool:

@@ -18,15 +18,19 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured, and what must come of it after so many minutes."""
+    """What is measured, and what must come of it, to the minute."""
 
     alert: str
     name: str
     series: Series
-    after: int
     fires: tuple[Fired, ...] = ()
-    early: int | None = None
-    """A minute at which it is true already and has not lasted long enough; half of that time if it began at once."""
+    """Whom it is about; nobody where it has to stay quiet."""
+    since: int = 0
+    """The minute from which its expression is true: it fires when that has lasted as long as the alert says."""
+    until: int | None = None
+    """A minute at which it fires still; ten minutes later its expression has ended."""
+    after: int = 0
+    """The minute until which it has to stay quiet, from the beginning or from its end on."""
 
 
 LEADER: Final = {
@@ -45,12 +49,16 @@ def stale(metric: str, **labels: str) -> str:
     return f"{metric}{{{_labels({'instance': 'c2', **labels})}}}"
 
 
-def lasting(alert: str, series: str, *, long: int, short: int, fired: Fired, value: str = "1") -> tuple[Situation, ...]:
-    """Fires when it lasts, and not yet before."""
-    held = {**LEADER, series: f"{value}x{long}"}
+def lasting(alert: str, series: str, *, hold: int, fired: Fired, value: str = "1") -> tuple[Situation, ...]:
+    """Fires when it has lasted for so many minutes, and not when it has passed a minute before."""
     return (
-        Situation(alert=alert, name="it lasts", series=held, after=long, fires=(fired,)),
-        Situation(alert=alert, name="it may pass", series=held, after=short),
+        Situation(alert=alert, name="it lasts", series={**LEADER, series: f"{value}x{hold}"}, fires=(fired,)),
+        Situation(
+            alert=alert,
+            name="it passes",
+            series={**LEADER, series: f"{value}x{hold - 1} stale"},
+            after=2 * hold,
+        ),
     )
 
 

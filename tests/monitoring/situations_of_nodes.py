@@ -9,23 +9,27 @@ def _condition(condition: str, instance: str = "c1") -> str:
     return f'gpu_bootstrap_condition{{node="w1",condition="{condition}",instance="{instance}"}}'
 
 
+def _leading(instance: str) -> str:
+    return f'kube_leading{{lease="gpu-control-plane",instance="{instance}",job="gpu-control-plane-controller"}}'
+
+
 _MISSING: Final = {
-    "GPUDriverMissing": ("DriverMissing", 15, 5),
-    "GPUToolkitMissing": ("ToolkitMissing", 15, 5),
-    "GPUMonitoringMissing": ("MonitoringMissing", 40, 20),
-    "GPUNodeDegraded": ("Degraded", 40, 20),
+    "GPUDriverMissing": ("DriverMissing", 20),
+    "GPUToolkitMissing": ("ToolkitMissing", 20),
+    "GPUMonitoringMissing": ("MonitoringMissing", 30),
+    "GPUNodeDegraded": ("Degraded", 30),
 }
 NODES: Final = (
     *(
         situation
-        for alert, (condition, long, short) in _MISSING.items()
+        for alert, (condition, hold) in _MISSING.items()
         for situation in (
-            *lasting(alert, _condition(condition), long=long, short=short, fired=Fired({"node": "w1"})),
+            *lasting(alert, _condition(condition), hold=hold, fired=Fired({"node": "w1"})),
             Situation(
                 alert=alert,
                 name="something else is missing",
-                series={_condition(other): f"1x{long}" for other, _, _ in _MISSING.values() if other != condition},
-                after=long,
+                series={_condition(other): "1x40" for other, _ in _MISSING.values() if other != condition},
+                after=40,
             ),
         )
     ),
@@ -33,15 +37,31 @@ NODES: Final = (
         alert="GPUDriverMissing",
         name="two replicas tell of one node",
         series={_condition("DriverMissing", "c1"): "1x20", _condition("DriverMissing", "c2"): "1x20"},
-        after=15,
         fires=(Fired({"node": "w1"}),),
     ),
     Situation(
         alert="GPUInventoryIncomplete",
         name="a card is missing",
         series={'gpu_inventory_condition{node="w1",condition="InventoryComplete",instance="c1"}': "0x20"},
-        after=15,
         fires=(Fired({"node": "w1"}),),
+    ),
+    Situation(
+        alert="GPUInventoryIncomplete",
+        name="the node was deleted, and is forgotten when the grace period is over",
+        series={
+            'gpu_inventory_condition{node="w1",condition="InventoryComplete",instance="c1"}': "1x5 0x11 stale",
+            'gpu_inventory_condition{node="w1",condition="Vanished",instance="c1"}': "_x5 1x11 stale",
+        },
+        after=40,
+    ),
+    Situation(
+        alert="GPUInventoryIncomplete",
+        name="one replica has not heard of it yet",
+        series={
+            'gpu_inventory_condition{node="w1",condition="InventoryComplete",instance="c1"}': "1x30",
+            'gpu_inventory_condition{node="w1",condition="InventoryComplete",instance="c2"}': "0x30",
+        },
+        after=30,
     ),
     Situation(
         alert="GPUInventoryIncomplete",
@@ -50,7 +70,7 @@ NODES: Final = (
             'gpu_inventory_condition{node="w1",condition="InventoryComplete",instance="c1"}': "1x20",
             'gpu_inventory_condition{node="w1",condition="Vanished",instance="c1"}': "0x20",
         },
-        after=15,
+        after=20,
     ),
     Situation(
         alert="GPUNodeWithoutPool",
@@ -60,8 +80,27 @@ NODES: Final = (
             'gpu_inventory_devices_total{node="w1",instance="c1"}': "4x90",
             'gpu_inventory_devices_state{node="w1",state="Unassigned",instance="c1"}': "4x90",
         },
-        after=80,
         fires=(Fired({"node": "w1"}),),
+    ),
+    Situation(
+        alert="GPUNodeWithoutPool",
+        name="one card of one, and nobody exports its metrics",
+        series={
+            'gpu_bootstrap_node_phase{node="w1",phase="Monitoring",instance="c1"}': "1x90",
+            'gpu_inventory_devices_total{node="w1",instance="c1"}': "1x90",
+            'gpu_inventory_devices_state{node="w1",state="Unassigned",instance="c1"}': "1x90",
+            'gpu_inventory_devices_state{node="w1",state="Assigned",instance="c1"}': "0x90",
+        },
+        fires=(Fired({"node": "w1"}),),
+    ),
+    Situation(
+        alert="GPUNodeWithoutPool",
+        name="the cards are gone, the node is not",
+        series={
+            'gpu_bootstrap_node_phase{node="w1",phase="Ready",instance="c1"}': "1x90",
+            'gpu_inventory_devices_total{node="w1",instance="c1"}': "0x90",
+        },
+        after=90,
     ),
     Situation(
         alert="GPUNodeWithoutPool",
@@ -72,7 +111,7 @@ NODES: Final = (
             'gpu_inventory_devices_state{node="w1",state="Unassigned",instance="c1"}': "3x90",
             'gpu_inventory_devices_state{node="w1",state="Assigned",instance="c1"}': "1x90",
         },
-        after=80,
+        after=90,
     ),
     Situation(
         alert="GPUNodeWithoutPool",
@@ -82,20 +121,36 @@ NODES: Final = (
             'gpu_inventory_devices_total{node="w1",instance="c1"}': "4x90",
             'gpu_inventory_devices_state{node="w1",state="Unassigned",instance="c1"}': "4x90",
         },
-        after=80,
+        after=90,
     ),
 )
 
 POOLS: Final = (
     Situation(
         alert="GPUPoolCapacityLow",
-        name="all in use",
+        name="nine of a hundred are free, and a former leader saw more",
         series={
             **LEADER,
-            led("gpupool_capacity_available", pool="a"): "0x30",
-            led("gpupool_capacity_total", pool="a"): "8x30",
+            led("gpupool_capacity_available", pool="a"): "9x30",
+            led("gpupool_capacity_total", pool="a"): "100x30",
+            stale("gpupool_capacity_available", pool="a"): "50x30",
+            stale("gpupool_capacity_total", pool="a"): "100x30",
         },
-        after=20,
+        fires=(Fired({"pool": "a"}, "9%"),),
+    ),
+    Situation(
+        alert="GPUPoolCapacityLow",
+        name="the lease changes hands, and nobody is told that all is well",
+        series={
+            _leading("c1"): "1x25 0x40",
+            _leading("c2"): "0x27 1x40",
+            led("gpupool_capacity_available", pool="a"): "0x40 stale",
+            led("gpupool_capacity_total", pool="a"): "8x40 stale",
+            stale("gpupool_capacity_available", pool="a"): "_x26 0x14 stale",
+            stale("gpupool_capacity_total", pool="a"): "_x26 8x14 stale",
+        },
+        until=37,
+        after=70,
         fires=(Fired({"pool": "a"}, "0%"),),
     ),
     Situation(
@@ -108,7 +163,7 @@ POOLS: Final = (
             led("gpupool_capacity_available", pool="empty"): "0x30",
             led("gpupool_capacity_total", pool="empty"): "0x30",
         },
-        after=20,
+        after=30,
     ),
     Situation(
         alert="GPUPoolCapacityLow",
@@ -120,13 +175,12 @@ POOLS: Final = (
             led("gpupool_capacity_available", pool="a"): "4x30",
             led("gpupool_capacity_total", pool="a"): "8x30",
         },
-        after=20,
+        after=30,
     ),
     *lasting(
         "GPUPoolMisconfigured",
         led("gpupool_phase", pool="a", phase="Misconfigured"),
-        long=10,
-        short=3,
+        hold=5,
         fired=Fired({"pool": "a"}),
     ),
     Situation(

@@ -12,14 +12,19 @@ def _upgrading(state: str) -> str:
     return led("gpu_operator_upgrade_nodes", driver="cluster-policy", state=state)
 
 
-def _unavailable(daemonset: str) -> str:
-    return f'kube_daemonset_status_number_unavailable{{namespace="d8-gpu-operator",daemonset="{daemonset}"}}'
+def _failed(controller: str = "inventory", more: str = "") -> str:
+    return f'kube_reconciles_total{{{_JOB},controller="{controller}",result="failed"{more}}}'
+
+
+def _daemonset(number: str, name: str = "gpu-control-plane-agent") -> str:
+    return f'kube_daemonset_status_{number}{{namespace="d8-gpu-operator",daemonset="{name}"}}'
+
+
+_MISSING_POD: Final = Fired({"namespace": "d8-gpu-operator", "daemonset": "gpu-control-plane-agent"}, "1")
 
 
 _NOW: Final = (
-    *lasting(
-        "GPUStackFailed", led("gpu_operator_reconciliation_status"), long=15, short=5, fired=Fired({}), value="-1"
-    ),
+    *lasting("GPUStackFailed", led("gpu_operator_reconciliation_status"), hold=10, fired=Fired({}), value="-1"),
     Situation(
         alert="GPUStackFailed",
         name="a former leader saw it well",
@@ -28,20 +33,18 @@ _NOW: Final = (
             stale("gpu_operator_reconciliation_status"): "1x20",
             led("gpu_operator_reconciliation_status"): "-1x20",
         },
-        after=15,
         fires=(Fired({}),),
     ),
     Situation(
         alert="GPUStackFailed",
         name="not ready yet",
         series={**LEADER, led("gpu_operator_reconciliation_status"): "0x20"},
-        after=15,
+        after=20,
     ),
     *lasting(
         "GPUOperandNotReady",
         led("gpu_operator_state_ready", state="state-driver"),
-        long=20,
-        short=10,
+        hold=15,
         fired=Fired({"state": "state-driver"}),
         value="0",
     ),
@@ -63,53 +66,59 @@ _NOW: Final = (
             stale("gpu_operator_state_ready", state="state-driver"): "1x30",
             led("gpu_operator_state_ready", state="state-driver"): "0x30",
         },
-        after=20,
         fires=(Fired({"state": "state-driver"}),),
     ),
-    Situation(
-        alert="GPUOperandMissingOnManyNodes",
-        name="half of the nodes",
-        series={
-            **LEADER,
-            led("gpu_operator_state_nodes", state="state-driver", what="desired"): "8x30",
-            led("gpu_operator_state_nodes", state="state-driver", what="ready"): "4x30",
-            stale("gpu_operator_state_nodes", state="state-driver", what="desired"): "100x30",
-            stale("gpu_operator_state_nodes", state="state-driver", what="ready"): "100x30",
-        },
-        after=20,
-        fires=(Fired({"state": "state-driver"}, "50%"),),
-    ),
-    Situation(
-        alert="GPUOperandMissingOnManyNodes",
-        name="one node of eight, and a state of no node",
-        series={
-            **LEADER,
-            led("gpu_operator_state_nodes", state="state-driver", what="desired"): "8x30",
-            led("gpu_operator_state_nodes", state="state-driver", what="ready"): "7x30",
-            led("gpu_operator_state_nodes", state="state-dcgm", what="desired"): "0x30",
-            led("gpu_operator_state_nodes", state="state-dcgm", what="ready"): "0x30",
-        },
-        after=20,
+    *(
+        Situation(
+            alert="GPUOperandMissingOnManyNodes",
+            name=f"{away} of {desired} nodes",
+            series={
+                **LEADER,
+                led("gpu_operator_state_nodes", state="state-driver", what="desired"): f"{desired}x30",
+                led("gpu_operator_state_nodes", state="state-driver", what="ready"): f"{desired - away}x30",
+                stale("gpu_operator_state_nodes", state="state-driver", what="desired"): "100x30",
+                stale("gpu_operator_state_nodes", state="state-driver", what="ready"): "100x30",
+            },
+            fires=(Fired({"state": "state-driver"}, shown),) if shown else (),
+            after=30,
+        )
+        for away, desired, shown in ((3, 10, "30%"), (2, 5, "40%"), (2, 8, ""), (1, 2, ""), (0, 0, ""))
     ),
     Situation(
         alert="GPUDriverUpgradeFailed",
-        name="two nodes failed",
-        series={**LEADER, _upgrading("upgrade-failed"): "2x10"},
-        after=5,
-        fires=(Fired({"driver": "cluster-policy"}, "2"),),
+        name="a node failed",
+        series={**LEADER, _upgrading("upgrade-failed"): "1x10"},
+        fires=(Fired({"driver": "cluster-policy"}, "1"),),
     ),
     Situation(
         alert="GPUDriverUpgradeFailed",
-        name="nodes wait and are upgraded",
-        series={**LEADER, _upgrading("upgrade-required"): "5x10", _upgrading("drain-required"): "1x10"},
-        after=5,
+        name="nodes wait and are upgraded, and a former leader saw one fail",
+        series={
+            **LEADER,
+            _upgrading("upgrade-required"): "5x10",
+            _upgrading("drain-required"): "1x10",
+            _upgrading("upgrade-failed"): "0x10",
+            stale("gpu_operator_upgrade_nodes", driver="cluster-policy", state="upgrade-failed"): "1x10",
+        },
+        after=10,
     ),
     Situation(
         alert="GPUDriverUpgradeStuck",
         name="a drain that does not end",
         series={**LEADER, _upgrading("drain-required"): "1x200", _upgrading("upgrade-done"): "3x200"},
-        after=150,
         fires=(Fired({"driver": "cluster-policy"}, "1"),),
+    ),
+    Situation(
+        alert="GPUDriverUpgradeStuck",
+        name="the second and third node do not get done, in whatever state they are",
+        series={
+            **LEADER,
+            _upgrading("drain-required"): "1x200",
+            _upgrading("pod-restart-required"): "1x200",
+            _upgrading("upgrade-done"): "0x9 1x200",
+        },
+        since=40,
+        fires=(Fired({"driver": "cluster-policy"}, "2"),),
     ),
     Situation(
         alert="GPUDriverUpgradeStuck",
@@ -119,29 +128,53 @@ _NOW: Final = (
             _upgrading("pod-restart-required"): "1x200",
             _upgrading("upgrade-done"): "0x9 1x109 2x100",
         },
-        after=118,
+        after=200,
     ),
     Situation(
         alert="GPUDriverUpgradeStuck",
-        name="jobs may finish, others wait for their turn",
-        series={**LEADER, _upgrading("wait-for-jobs-required"): "1x200", _upgrading("upgrade-required"): "9x200"},
+        name="slow, and the first node has just got done",
+        series={
+            **LEADER,
+            _upgrading("pod-restart-required"): "1x200",
+            _upgrading("upgrade-done"): "_x59 1x200",
+            stale("gpu_operator_upgrade_nodes", driver="cluster-policy", state="upgrade-done"): "7x200",
+        },
+        after=170,
+    ),
+    Situation(
+        alert="GPUDriverUpgradeStuck",
+        name="all is done, and a former leader saw it under way",
+        series={
+            **LEADER,
+            _upgrading("drain-required"): "0x200",
+            _upgrading("upgrade-done"): "3x200",
+            stale("gpu_operator_upgrade_nodes", driver="cluster-policy", state="drain-required"): "1x200",
+        },
+        after=200,
+    ),
+    Situation(
+        alert="GPUDriverUpgradeStuck",
+        name="jobs may finish, others wait for their turn, one failed, one is new",
+        series={
+            **LEADER,
+            _upgrading("wait-for-jobs-required"): "1x200",
+            _upgrading("upgrade-required"): "9x200",
+            _upgrading("upgrade-failed"): "1x200",
+            _upgrading("unknown"): "1x200",
+        },
         after=150,
     ),
     *lasting(
         "GPUNodesUnlabelled",
         led("gpu_operator_unlabelled_nodes"),
-        long=20,
-        short=10,
-        fired=Fired({}, "3"),
-        value="3",
+        hold=15,
+        fired=Fired({}, "1"),
     ),
     *lasting(
         "GPUHostDriverProblem",
         led("gpu_operator_host_driver_problems"),
-        long=20,
-        short=10,
-        fired=Fired({}, "2"),
-        value="2",
+        hold=15,
+        fired=Fired({}, "1"),
     ),
 )
 
@@ -164,14 +197,13 @@ PROCESSES: Final = (
         alert="GPUControllerDown",
         name="no replica answers",
         series={f'up{{{_JOB},instance="c1"}}': "1 0x20", f'up{{{_JOB},instance="c2"}}': "0x20"},
-        after=10,
+        since=1,
         fires=(Fired({}),),
     ),
     Situation(
         alert="GPUControllerDown",
         name="nobody is even scraped",
         series={'up{job="other"}': "1x20"},
-        after=10,
         fires=(Fired({}),),
     ),
     Situation(
@@ -186,8 +218,9 @@ PROCESSES: Final = (
         series={
             f'kube_leading{{{_JOB},lease="gpu-control-plane",instance="c1"}}': "0x20",
             f'kube_leading{{{_JOB},lease="gpu-control-plane",instance="c2"}}': "0x20",
+            f'kube_leading{{{_JOB},lease="another",instance="c2"}}': "1x20",
+            'kube_leading{job="another",lease="gpu-control-plane",instance="c3"}': "1x20",
         },
-        after=10,
         fires=(Fired({}),),
     ),
     Situation(
@@ -197,7 +230,7 @@ PROCESSES: Final = (
             f'kube_leading{{{_JOB},lease="gpu-control-plane",instance="c1"}}': "1x5 0x15",
             f'kube_leading{{{_JOB},lease="gpu-control-plane",instance="c2"}}': "0x6 1x13",
         },
-        after=15,
+        after=20,
     ),
     *(
         Situation(
@@ -207,7 +240,7 @@ PROCESSES: Final = (
                 f'kube_deployment_spec_replicas{{{where},deployment="gpu-control-plane-controller"}}': "2x30",
                 f'kube_deployment_status_replicas_available{{{where},deployment="gpu-control-plane-controller"}}': have,
             },
-            after=20,
+            after=30,
             fires=fires,
         )
         for where, name, have, fires in (
@@ -223,30 +256,58 @@ PROCESSES: Final = (
     ),
     Situation(
         alert="GPUReconcilesFail",
-        name="a failure every five minutes",
+        name="a failure every other minute",
         series={
-            f'kube_reconciles_total{{{_JOB},controller="inventory",result="failed"}}': (
-                "0x4 1x4 2x4 3x4 4x4 5x4 6x4 7x4 8x4 9x4 10x4 11x4 12x4 13x4 14x4"
-            )
+            _failed(): " ".join(["0x10", *(f"{count}x1" for count in range(1, 30))]),
+            _failed("another"): "0x10 1x60",
         },
-        after=70,
-        early=28,
+        since=17,
         fires=(Fired({"controller": "inventory"}),),
     ),
     Situation(
         alert="GPUReconcilesFail",
-        name="one failure, and conflicts that are nobody's fault",
+        name="the lease changes hands, and the next leader fails as well",
         series={
-            f'kube_reconciles_total{{{_JOB},controller="inventory",result="failed"}}': "0x20 1x60",
-            f'kube_reconciles_total{{{_JOB},controller="inventory",result="conflict"}}': "0+2x80",
+            _failed(more=',instance="c1"'): "0x10 1x1 2x1 3x1 4x1 5x1 6x60",
+            _failed(more=',instance="c2"'): "0x22 1x1 2x1 3x1 4x1 5x1 6x1 7x1 8x60",
         },
-        after=45,
+        since=17,
+        fires=(Fired({"controller": "inventory"}),),
+    ),
+    Situation(
+        alert="GPUReconcilesFail",
+        name="the API server was away: a thousand failures at once, and then none",
+        series={_failed(): "0x20 1000x60"},
+        after=80,
+    ),
+    Situation(
+        alert="GPUReconcilesFail",
+        name="the same, seen by two replicas that were replaced",
+        series={
+            _failed(more=',instance="c1"'): "500x20 400x60",
+            _failed(more=',instance="c2"'): "_x20 3x60",
+        },
+        after=80,
+    ),
+    Situation(
+        alert="GPUReconcilesFail",
+        name="conflicts that are nobody's fault, and failures of others",
+        series={
+            f'kube_reconciles_total{{{_JOB},controller="inventory",result="conflict"}}': "0+2x80",
+            'kube_reconciles_total{job="another",controller="inventory",result="failed"}': "0+2x80",
+        },
+        after=80,
     ),
     Situation(
         alert="GPUWebhookCertificateExpires",
-        name="ten days left",
-        series={'kube_certificate_expires_timestamp_seconds{certificate="serving"}': f"{10 * _DAY}x90"},
-        after=80,
+        name="fourteen days left, and one replica has another certificate",
+        series={
+            'kube_certificate_expires_timestamp_seconds{certificate="serving",instance="c1"}': (
+                f"{14 * _DAY + 30 * 60}x100"
+            ),
+            'kube_certificate_expires_timestamp_seconds{certificate="serving",instance="c2"}': f"{90 * _DAY}x100",
+        },
+        since=31,
         fires=(Fired({"certificate": "serving"}),),
     ),
     Situation(
@@ -256,17 +317,16 @@ PROCESSES: Final = (
             'kube_certificate_expires_timestamp_seconds{certificate="serving"}': f"{29 * _DAY}x90",
             'kube_certificate_expires_timestamp_seconds{certificate="authority"}': f"{9 * _DAY}x90",
         },
-        after=80,
+        after=90,
     ),
     Situation(
         alert="GPUAgentDown",
+        since=6,
         name="one of two agents",
         series={
             'up{job="gpu-control-plane-agent",instance="a1",node="w1"}': "1x5 0x20",
             'up{job="gpu-control-plane-agent",instance="a2",node="w2"}': "1x30",
         },
-        after=20,
-        early=10,
         fires=(Fired({"job": "gpu-control-plane-agent", "instance": "a1", "node": "w1"}),),
     ),
     Situation(
@@ -280,20 +340,39 @@ PROCESSES: Final = (
     ),
     Situation(
         alert="GPUAgentPodsMissing",
-        name="two nodes",
+        name="one node",
+        series={_daemonset("number_unavailable"): "1x30", _daemonset("updated_number_scheduled"): "9x30"},
+        fires=(_MISSING_POD,),
+    ),
+    Situation(
+        alert="GPUAgentPodsMissing",
+        name="a rollout that has stopped",
         series={
-            _unavailable("gpu-control-plane-agent"): "2x30",
+            _daemonset("number_unavailable"): "1x60",
+            _daemonset("updated_number_scheduled"): "0+1x20 20x40",
         },
-        after=20,
-        fires=(Fired({"namespace": "d8-gpu-operator", "daemonset": "gpu-control-plane-agent"}, "2"),),
+        since=35,
+        fires=(_MISSING_POD,),
+    ),
+    Situation(
+        alert="GPUAgentPodsMissing",
+        name="a rollout that gets on",
+        series={
+            _daemonset("number_unavailable"): "1x60",
+            _daemonset("updated_number_scheduled"): "0x9 1x9 2x9 3x9 4x9 5x9",
+        },
+        after=60,
     ),
     Situation(
         alert="GPUAgentPodsMissing",
         name="all there, another DaemonSet is not",
-        series={
-            _unavailable("gpu-control-plane-agent"): "0x30",
-            _unavailable("other"): "2x30",
-        },
-        after=20,
+        series={_daemonset("number_unavailable"): "0x30", _daemonset("number_unavailable", "other"): "2x30"},
+        after=30,
+    ),
+    Situation(
+        alert="GPUAgentPodsMissing",
+        name="somebody else's of the same name",
+        series={_daemonset("number_unavailable").replace("d8-gpu-operator", "elsewhere"): "2x30"},
+        after=30,
     ),
 )

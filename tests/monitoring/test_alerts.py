@@ -4,16 +4,19 @@ import importlib
 import inspect
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pytest
-from monitoring.alert import RUNBOOKS, Alert
+from monitoring.alert import RUNBOOKS, TOLD, Alert
 from monitoring.alerts.groups import ALERTS, GROUPS
+from structlog.testing import capture_logs
 
 from gpu_control_plane.api import DEFINITIONS, names, nvidia
+from gpu_control_plane.api.examples import node_state
 from gpu_control_plane.api.names import EventReason, Reason
 from gpu_control_plane.api.nvidia import names as stack
 from gpu_control_plane.api.nvidia.names import StackEvent
+from gpu_control_plane.kube import Client, EventRecorder
 from gpu_control_plane.kube.fields import OpenEnum
 
 ROOT: Final = Path(__file__).parents[2]
@@ -52,9 +55,27 @@ def test_the_reasons_are_really_written(alert: Alert) -> None:
 
 @every_alert
 def test_the_log_line_is_really_written(alert: Alert) -> None:
-    if alert.log is not None:
-        module = importlib.import_module(f"gpu_control_plane.{alert.log.module}")
-        assert f'"{alert.log.event}"' in inspect.getsource(module)
+    for line in alert.logs:
+        module = importlib.import_module(f"gpu_control_plane.{line.module}")
+        assert f'"{line.event}"' in inspect.getsource(module)
+
+
+@every_alert
+def test_an_event_is_in_the_log_under_the_same_reason(alert: Alert) -> None:
+    recorder = EventRecorder(cast("Client", None), "controller", "one")
+    with capture_logs() as log:
+        for reason in alert.events:
+            recorder.warning(node_state("w1"), reason, "what happened")
+    assert [(line["event"], line["reason"]) for line in log] == [(TOLD.event, str(each)) for each in alert.events]
+
+
+def test_whoever_has_neither_event_nor_log_line_has_a_good_reason() -> None:
+    """Nothing has happened yet, a person has not decided yet, or it is dead."""
+    assert {alert.name for alert in ALERTS if not alert.logs} == {
+        *("GPUApplicationXID", "GPUCardHeatingUp", "GPUMemoryErrorsRising", "GPUMemoryRowsRemapped"),
+        *("GPUNodeWithoutPool", "GPUControllerDown", "GPUControllerReplicasMissing"),
+        *("GPUAgentDown", "GPUAgentPodsMissing"),
+    }
 
 
 @every_alert
@@ -75,12 +96,35 @@ def test_the_runbook_names_the_events_and_the_log_line(alert: Alert) -> None:
 
 
 @every_alert
+def test_the_runbook_leads_from_the_labels_of_the_alert_to_its_object(alert: Alert) -> None:
+    """Cards are named by their UUID in what they measure, and by another name in Kubernetes."""
+    if "UUID" in alert.expr:
+        assert "UUID:.status.hardware.uuid" in _section(_runbook(alert), "Check")
+
+
+@every_alert
 def test_commands_of_the_runbook_look_at_what_exists(alert: Alert) -> None:
     page = _runbook(alert)
     for kind in re.findall(r"kubectl (?:-n \S+ )?(?:get|describe|label|annotate) ([a-z]+)", page):
         assert kind in KINDS, kind
     for key in re.findall(r"\b(?:gpu\.deckhouse\.io|nvidia\.com)/[\w.-]*\w", page):
         assert key in KEYS or key == "nvidia.com/gpu" or key.startswith("nvidia.com/gpu.deploy"), key
+
+
+@every_alert
+def test_logs_are_those_of_the_right_pod_and_long_enough(alert: Alert) -> None:
+    """A Deployment gives the log of any one replica, and a selector ten lines of each of a thousand agents."""
+    for command in re.findall(r"kubectl [^\n|`]*\blogs [^\n|`]*", _runbook(alert) + alert.description):
+        assert "logs deployment/" not in command
+        assert "logs -l app.kubernetes.io/component=agent" not in command
+        assert "--tail=" in command or "logs -l" not in command
+
+
+@every_alert
+def test_a_look_at_the_host_is_allowed_to_see_its_devices(alert: Alert) -> None:
+    """Without this profile the container is not privileged, and neither `nvidia-smi` nor `dmesg` works in it."""
+    for command in re.findall(r"kubectl debug node.*", _runbook(alert)):
+        assert "--profile=sysadmin -- chroot /host " in command
 
 
 @every_alert

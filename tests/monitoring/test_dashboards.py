@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from monitoring.alerts.groups import ALERTS
 from monitoring.dashboards.all import DASHBOARDS
-from monitoring.generate import CHART
+from monitoring.generate import CHART, ROOT
 from monitoring.grafana import Dashboard, Look
+
+NOT_SHOWN = {
+    *("GPUControllerDown", "GPUControllerNotLeading", "GPUControllerReplicasMissing", "GPUWebhookCertificateExpires"),
+}
+"""Who is not there shows nothing, and a certificate has no history."""
 
 every_board = pytest.mark.parametrize("board", DASHBOARDS, ids=lambda board: board.name)
 
@@ -41,6 +47,47 @@ def test_only_choices_that_exist_are_used(board: Dashboard) -> None:
     for panel in board.panels:
         for query in panel.queries:
             assert set(re.findall(r"\$(\w+)", query.expr)) <= known
+
+
+@every_board
+def test_every_panel_says_what_it_shows_and_which_runbook_helps(board: Dashboard) -> None:
+    known = {alert.name for alert in ALERTS}
+    for made, panel in zip(_pictures(board), board.panels, strict=True):
+        assert panel.about.endswith("."), panel.title
+        assert set(panel.alerts) <= known, panel.title
+        assert all((ROOT / page).exists() for page in re.findall(r"docs/runbooks/\w+\.md", made["description"]))
+
+
+def test_every_alert_has_its_picture() -> None:
+    """Somebody who is woken up sees on a dashboard since when, and how many."""
+    shown = {name for board in DASHBOARDS for panel in board.panels for name in panel.alerts}
+    assert {alert.name for alert in ALERTS} - shown == NOT_SHOWN
+
+
+@every_board
+def test_a_page_of_a_large_cluster_does_not_ask_for_everything_at_first(board: Dashboard) -> None:
+    """All cards of a thousand nodes would be eight thousand lines in each picture."""
+    for made, variable in zip(_file(board)["templating"]["list"][1:], board.variables, strict=True):
+        assert made["includeAll"] is (variable.name != "node")
+        assert (made["current"]["value"] == "$__all") is made["includeAll"]
+
+
+@every_board
+def test_every_query_asks_the_chosen_prometheus(board: Dashboard) -> None:
+    chosen = {"type": "prometheus", "uid": "${datasource}"}
+    asked = [panel["datasource"] for panel in _pictures(board)]
+    asked += [target["datasource"] for panel in _pictures(board) for target in panel["targets"]]
+    asked += [variable["datasource"] for variable in _file(board)["templating"]["list"][1:]]
+    assert all(source == chosen for source in asked)
+    assert _file(board)["templating"]["list"][0]["name"] == "datasource"
+
+
+@every_board
+def test_labels_in_legends_are_kept_by_their_query(board: Dashboard) -> None:
+    for panel in board.panels:
+        for query in panel.queries:
+            kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", query.expr))))
+            assert set(re.findall(r"\{\{(\w+)\}\}", query.legend)) <= kept, panel.title
 
 
 @every_board

@@ -10,14 +10,18 @@ from monitoring.alerts.groups import ALERTS
 from monitoring.dashboards.all import DASHBOARDS
 from monitoring.grafana import Dashboard, Panel, Query, Unit, Variable
 from monitoring.promql import AGENT
+from monitoring.reference import chapters
 
 from helm.chart import Helm
 from monitoring.demo import AGENT_POD, Demo, Sample, eventually, running
 from monitoring.expressions import OF_KUBERNETES
 from monitoring.play import NAMESPACES, NODES, POOLS
 
+pytestmark = pytest.mark.timeout(600)
+
+CHAPTERS: Final = chapters()
 CHOICES: Final = {
-    "node": "|".join(NODES),
+    "node": "|".join((*NODES, "w")),
     "pool": "|".join(POOLS),
     "namespace": "|".join(NAMESPACES),
     "__rate_interval": "20s",
@@ -63,6 +67,26 @@ def test_every_choice_has_values(demo: Demo, board: Dashboard) -> None:
         assert set(found) & set(CHOICES[variable.name].split("|")), variable.name
 
 
+@pytest.mark.parametrize(
+    ("process", "told"),
+    [
+        ("controller", [title for title in CHAPTERS if title != "Agent"]),
+        ("agent", ["Runtime", "Agent"]),
+    ],
+)
+def test_the_page_on_metrics_tells_what_is_served_and_nothing_else(demo: Demo, process: str, told: list[str]) -> None:
+    page = {(each.name, each.kind): each.help for title in told for each in CHAPTERS[title]}
+
+    def families() -> dict[tuple[str, str], str]:
+        text = demo.served(process)
+        helps = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.MULTILINE))
+        kinds: list[tuple[str, str]] = re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)
+        return {(name, kind): helps[name] for name, kind in kinds if not name.startswith("DCGM_")}
+
+    eventually(lambda: families() == page)  # some come with the first that they tell of
+    assert families() == page
+
+
 @pytest.mark.parametrize("metric", OF_KUBERNETES)
 def test_kube_state_metrics_has_what_is_asked_of_it(demo: Demo, metric: str) -> None:
     assert eventually(lambda: demo.ask(metric))
@@ -102,6 +126,7 @@ def test_every_rule_can_be_judged(demo: Demo) -> None:
         ("GPUCardFaulted", {"node": "h200-1", "reason": "XID79"}),
         ("GPUHardwareXID", {"Hostname": "h200-1", "xid": "79"}),
         ("GPUApplicationXID", {"Hostname": "h200-1", "xid": "13"}),
+        ("GPUBurnInFailed", {"node": "h200-2", "reason": "MemoryErrors"}),
         ("GPUDriverMissing", {"node": "no-driver"}),
         ("GPUInventoryIncomplete", {"node": "half-known"}),
         ("GPUNodeWithoutPool", {"node": "h200-2"}),
@@ -130,4 +155,4 @@ def _values(demo: Demo, variable: Variable) -> list[str]:
 def _answer(demo: Demo, query: Query) -> list[Sample]:
     """What it gives without the zero that stands for nothing, each choice made."""
     expr = re.sub(r"\$(\w+)", lambda found: CHOICES[found[1]], query.expr)
-    return eventually(lambda: demo.ask(expr), within=20)
+    return eventually(lambda: demo.ask(expr))

@@ -1,47 +1,51 @@
-"""Broken cards and phases of pools have series for as long as they last, and no longer."""
+"""Broken cards, failed tests and phases of pools have series for as long as they last, and no longer."""
 
-from collections.abc import Callable
-from typing import Any, cast
-
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from gpu_control_plane.api import GPUDevice, GPUPool
-from gpu_control_plane.api.gpudevice import DeviceSpec, DeviceState, DeviceStatus
-from gpu_control_plane.api.gpupool import PoolPhase, PoolSpec, PoolStatus
-from gpu_control_plane.api.names import DeviceCondition
-from gpu_control_plane.kube import Cache
+from gpu_control_plane.api.examples import h200
+from gpu_control_plane.api.gpudevice import BurnIn, DeviceSpec, DeviceState, DeviceStatus
+from gpu_control_plane.api.gpupool import PoolPhase, PoolSpec, PoolStatus, Units
+from gpu_control_plane.api.names import DeviceCondition, Reason
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.pools.metrics import TroubleMetrics
+from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
+from monitoring.followed import Objects, series
+
+UNITS = Units(total=8, used=3, reserved=0, available=5, faulted=0)
 
 
-class Changes:
-    """The part of a cache that metrics follow."""
+class Scene:
+    """Troubles of cards and pools, and what is shown of them."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[Any, Any], None] = lambda _old, _new: None
+        self.registry = CollectorRegistry()
+        self.devices = Objects[GPUDevice]()
+        self.pools = Objects[GPUPool]()
+        self.capacity = PoolMetrics(self.registry, self.pools.cache)
+        TroubleMetrics(self.registry).follow(self.devices.cache, self.pools.cache)
 
-    def on_change(self, tell: Callable[[Any, Any], None]) -> None:
-        self.tell = tell
-
-
-def followed() -> tuple[CollectorRegistry, Changes, Changes]:
-    registry, devices, pools = CollectorRegistry(), Changes(), Changes()
-    TroubleMetrics(registry).follow(cast("Cache[GPUDevice]", devices), cast("Cache[GPUPool]", pools))
-    return registry, devices, pools
-
-
-def series(registry: CollectorRegistry) -> set[tuple[str, ...]]:
-    return {tuple(sample.labels.values()) for family in registry.collect() for sample in family.samples}
+    def shown(self, *names: str) -> dict[tuple[str, ...], float]:
+        return series(self.registry, *names)
 
 
 def card(state: DeviceState, reason: str = "") -> GPUDevice:
     held = (condition((), DeviceCondition.HEALTHY, False, reason, now=utc_now()),) if reason else ()
-    return GPUDevice(
-        metadata=ObjectMeta(name="w1-0"),
-        spec=DeviceSpec(node_name="w1", pci_address="0000:18:00.0"),
-        status=DeviceStatus(state=state, conditions=held),
+    return _card(DeviceStatus(state=state, conditions=held))
+
+
+def after_test(status: bool | None, reason: Reason, *, uuid: str = "GPU-a") -> GPUDevice:
+    """A card with the UUID `GPU-a`, and what is said of the test of the one with this UUID."""
+    held = (condition((), DeviceCondition.BURNED_IN, status, reason, now=utc_now()),)
+    return _card(
+        DeviceStatus(
+            state=DeviceState.UNASSIGNED,
+            conditions=held,
+            hardware=msgspec.structs.replace(h200("w1", 0, 0), uuid="GPU-a"),
+            burn_in=BurnIn(uuid=uuid),
+        )
     )
 
 
@@ -49,33 +53,76 @@ def pool(phase: PoolPhase) -> GPUPool:
     return GPUPool(metadata=ObjectMeta(name="training"), spec=PoolSpec(), status=PoolStatus(phase=phase))
 
 
+def _card(status: DeviceStatus) -> GPUDevice:
+    spec = DeviceSpec(node_name="w1", pci_address="0000:18:00.0")
+    return GPUDevice(metadata=ObjectMeta(name="w1-0"), spec=spec, status=status)
+
+
 def test_a_faulted_card_is_told_with_its_reason_until_it_is_well() -> None:
-    registry, devices, _ = followed()
-    well, broken = card(DeviceState.ASSIGNED), card(DeviceState.FAULTED, "XID79")
-    devices.tell(None, well)
-    assert not series(registry)
-    devices.tell(well, broken)
-    assert series(registry) == {("w1", "w1-0", "XID79")}
-    worse = card(DeviceState.FAULTED, "LostFromBus")
-    devices.tell(broken, worse)
-    assert series(registry) == {("w1", "w1-0", "LostFromBus")}
-    devices.tell(worse, well)
-    assert not series(registry)
+    scene = Scene()
+    scene.devices.put(card(DeviceState.ASSIGNED))
+    assert not scene.shown("gpu_device_faulted")
+    for reason in ("XID79", "LostFromBus"):
+        scene.devices.put(card(DeviceState.FAULTED, reason))
+        assert scene.shown("gpu_device_faulted") == {("gpu_device_faulted", "w1", "w1-0", reason): 1}
+    scene.devices.put(card(DeviceState.ASSIGNED))
+    assert not scene.shown("gpu_device_faulted")
 
 
 def test_a_card_that_is_pulled_while_it_is_broken_leaves_nothing_behind() -> None:
-    registry, devices, _ = followed()
-    broken = card(DeviceState.FAULTED)
-    devices.tell(None, broken)
-    assert series(registry) == {("w1", "w1-0", "Unknown")}
-    devices.tell(broken, None)
-    assert not series(registry)
+    scene = Scene()
+    scene.devices.put(card(DeviceState.FAULTED))
+    assert scene.shown("gpu_device_faulted") == {("gpu_device_faulted", "w1", "w1-0", "Unknown"): 1}
+    scene.devices.remove("w1-0")
+    assert not scene.shown("gpu_device_faulted")
+
+
+def test_a_card_that_fails_its_test_is_told_until_it_is_tested_again() -> None:
+    scene = Scene()
+    scene.devices.put(after_test(None, Reason.BURNING_IN))
+    assert scene.shown("gpu_burn_in_devices") == {("gpu_burn_in_devices", "BurningIn"): 1}
+    assert not scene.shown("gpu_device_burn_in_failed")
+    scene.devices.put(after_test(False, Reason.MEMORY_ERRORS))
+    failed = {("gpu_device_burn_in_failed", "w1", "w1-0", "MemoryErrors"): 1}
+    assert scene.shown("gpu_device_burn_in_failed") == failed
+    scene.devices.put(after_test(None, Reason.BURN_IN_WAITING))
+    assert not scene.shown("gpu_device_burn_in_failed")
+    scene.devices.put(after_test(True, Reason.BURN_IN_PASSED))
+    assert scene.shown("gpu_burn_in_devices") == {("gpu_burn_in_devices", "Passed"): 1}
+
+
+def test_another_card_in_the_place_of_one_that_failed_has_not_failed() -> None:
+    scene = Scene()
+    scene.devices.put(after_test(False, Reason.TOO_HOT, uuid="GPU-of-old"))
+    assert not scene.shown("gpu_device_burn_in_failed")
+
+
+def test_cards_that_nobody_tests_have_no_series() -> None:
+    scene = Scene()
+    scene.devices.put(card(DeviceState.ASSIGNED))
+    assert not scene.shown("gpu_burn_in_devices", "gpu_device_burn_in_failed")
 
 
 def test_a_pool_is_in_one_phase() -> None:
-    registry, _, pools = followed()
-    pools.tell(None, pool(PoolPhase.PENDING))
-    pools.tell(pool(PoolPhase.PENDING), pool(PoolPhase.MISCONFIGURED))
-    assert series(registry) == {("training", "Misconfigured")}
-    pools.tell(pool(PoolPhase.MISCONFIGURED), None)
-    assert not series(registry)
+    scene = Scene()
+    for phase in (PoolPhase.PENDING, PoolPhase.MISCONFIGURED):
+        scene.pools.put(pool(phase))
+    assert scene.shown("gpupool_phase") == {("gpupool_phase", "training", "Misconfigured"): 1}
+    scene.pools.remove("training")
+    assert not scene.shown("gpupool_phase")
+
+
+def test_the_capacity_of_a_pool_goes_with_it_whoever_leads() -> None:
+    """Nobody has to count it once more: the replica may not lead when the pool goes, and lead again later."""
+    scene = Scene()
+    scene.pools.put(pool(PoolPhase.READY))
+    scene.capacity.capacity("training", UNITS)
+    assert scene.shown("gpupool_capacity_used") == {("gpupool_capacity_used", "training"): 3}
+    scene.pools.remove("training")
+    assert not [name for name, *_ in scene.shown() if name.startswith("gpupool_capacity")]
+
+
+def test_a_count_that_ends_after_its_pool_shows_nothing() -> None:
+    scene = Scene()
+    scene.capacity.capacity("training", UNITS)
+    assert not [name for name, *_ in scene.shown() if name.startswith("gpupool_capacity")]

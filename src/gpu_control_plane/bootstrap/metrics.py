@@ -10,7 +10,7 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import find, is_true
-from gpu_control_plane.kube.metrics import counting_failures
+from gpu_control_plane.kube.metrics import Tally, counting_failures
 
 TROUBLES: Final = (
     NodeCondition.DRIVER_MISSING,
@@ -36,11 +36,13 @@ class Phase(enum.StrEnum):
 
 class BootstrapMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.nodes = Gauge(
-            "gpu_bootstrap_nodes",
-            "GPU nodes, by the reason of their condition ReadyForPooling.",
-            ("reason",),
-            registry=registry,
+        self.nodes = Tally(
+            Gauge(
+                "gpu_bootstrap_nodes",
+                "GPU nodes, by the reason of their condition ReadyForPooling.",
+                ("reason",),
+                registry=registry,
+            )
         )
         self.phase = Gauge(
             "gpu_bootstrap_node_phase",
@@ -70,12 +72,7 @@ class BootstrapMetrics:
         return counting_failures(self.errors.labels(handler))
 
     def _changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
-        was, now = _reason(old), _reason(new)
-        if was != now:
-            if was is not None:
-                self.nodes.labels(was).dec()
-            if now is not None:
-                self.nodes.labels(now).inc()
+        self.nodes.move(_reason(old), _reason(new))
         self._follow_phase(old, new)
         for trouble in TROUBLES:
             if new is not None and is_true(new.status.conditions, trouble):
@@ -93,9 +90,9 @@ class BootstrapMetrics:
             self.phase.labels(new.name, now).set(1)
 
 
-def _reason(state: GPUNodeState | None) -> str | None:
+def _reason(state: GPUNodeState | None) -> tuple[str] | None:
     held = find(state.status.conditions, NodeCondition.READY_FOR_POOLING) if state is not None else None
-    return held.reason if held is not None else None
+    return (held.reason,) if held is not None else None
 
 
 def _phase(state: GPUNodeState | None) -> Phase | None:

@@ -13,7 +13,7 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import TRUE, find
-from gpu_control_plane.kube.metrics import counting_failures
+from gpu_control_plane.kube.metrics import Tally, counting_failures
 
 CARDS: Final = "cards"
 GATE: Final = "gate"
@@ -24,13 +24,16 @@ _CONDITIONS: Final = (NodeCondition.INVENTORY_COMPLETE, NodeCondition.VANISHED)
 
 class InventoryMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.devices = Gauge(
-            "gpu_inventory_devices", "Cards that have a GPUDevice, by model.", ("vendor", "product"), registry=registry
+        self.devices = Tally(
+            Gauge(
+                "gpu_inventory_devices",
+                "Cards that have a GPUDevice, by model.",
+                ("vendor", "product"),
+                registry=registry,
+            )
         )
-        self.per_node = _Tally(
-            Gauge("gpu_inventory_devices_total", "Cards of each node.", ("node",), registry=registry)
-        )
-        self.per_state = _Tally(
+        self.per_node = Tally(Gauge("gpu_inventory_devices_total", "Cards of each node.", ("node",), registry=registry))
+        self.per_state = Tally(
             Gauge(
                 "gpu_inventory_devices_state",
                 "Cards of each node by state: Unassigned, Reserved, Assigned, Faulted; `unknown` before they have one.",
@@ -38,11 +41,13 @@ class InventoryMetrics:
                 registry=registry,
             )
         )
-        self.nodes = Gauge(
-            "gpu_inventory_nodes",
-            "GPU nodes, by the reason of their condition InventoryComplete.",
-            ("reason",),
-            registry=registry,
+        self.nodes = Tally(
+            Gauge(
+                "gpu_inventory_nodes",
+                "GPU nodes, by the reason of their condition InventoryComplete.",
+                ("reason",),
+                registry=registry,
+            )
         )
         self.condition = Gauge(
             "gpu_inventory_condition",
@@ -74,54 +79,18 @@ class InventoryMetrics:
         return counting_failures(self.errors.labels(handler))
 
     def _device_changed(self, old: GPUDevice | None, new: GPUDevice | None) -> None:
-        was, now = _model(old), _model(new)
-        if was != now:
-            _move(self.devices, was, now)
+        self.devices.move(_model(old), _model(new))
         self.per_node.move(_place(old), _place(new))
         self.per_state.move(_state(old), _state(new))
 
     def _state_changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
-        was, now = _reason(old), _reason(new)
-        if was != now:
-            _move(self.nodes, was, now)
+        self.nodes.move(_reason(old), _reason(new))
         for kind in _CONDITIONS:
             before, after = _status(old, kind), _status(new, kind)
             if new is not None and after is not None:
                 self.condition.labels(new.name, kind).set(after)
             elif old is not None and before is not None:
                 self.condition.remove(old.name, kind)
-
-
-class _Tally:
-    """A gauge that counts things by their labels. A count that comes to nothing has no series."""
-
-    def __init__(self, gauge: Gauge) -> None:
-        self._gauge = gauge
-        self._counts: dict[tuple[str, ...], int] = {}
-
-    def move(self, was: tuple[str, ...] | None, now: tuple[str, ...] | None) -> None:
-        if was == now:
-            return
-        if was is not None:
-            self._add(was, -1)
-        if now is not None:
-            self._add(now, 1)
-
-    def _add(self, labels: tuple[str, ...], change: int) -> None:
-        count = self._counts.get(labels, 0) + change
-        if count:
-            self._counts[labels] = count
-            self._gauge.labels(*labels).set(count)
-        else:
-            del self._counts[labels]
-            self._gauge.remove(*labels)
-
-
-def _move(gauge: Gauge, was: tuple[str, ...] | None, now: tuple[str, ...] | None) -> None:
-    if was is not None:
-        gauge.labels(*was).dec()
-    if now is not None:
-        gauge.labels(*now).inc()
 
 
 def _model(device: GPUDevice | None) -> tuple[str, str] | None:

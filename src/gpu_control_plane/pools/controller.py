@@ -68,10 +68,10 @@ class Pools:
         self._runtime = runtime
         self._clock = now
         self._hand = runtime.applier(MANAGER)
-        self._metrics = PoolMetrics(runtime.metrics.registry)
         self._devices = runtime.cache(GPUDevice)
         self._states = runtime.cache(GPUNodeState)
         self._pools = runtime.cache(GPUPool)
+        self._metrics = PoolMetrics(runtime.metrics.registry, self._pools)
         self._nodes = runtime.cache(Node)
         self._waiting = runtime.cache(WaitingPod, Selection(fields="status.phase=Pending"))
         self._pace = Pace(_STATUS_INTERVAL)
@@ -167,7 +167,7 @@ class Pools:
             return later
         tally = await self._count(pool)
         status = pool_status(pool, tally, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0))
-        self._metrics.capacity(pool.name, status.units)
+        self._metrics.capacity(pool.name, tally.units)
         try:
             written = await self._hand.apply(GPUPool, pool.name, PoolShare(status), pool, subresource="status")
         except NotFound:
@@ -211,7 +211,6 @@ class Pools:
         """A pool ends when no card is claimed by it or approved for it any more."""
         if not self._devices.under(_POOL, pool.name) and not self._devices.under(_APPROVED, pool.name):
             await remove_finalizer(self._runtime.client, pool, FINALIZER)
-            self._metrics.capacity(pool.name, None)
 
     async def _explain(self, key: Key) -> Requeue | None:
         pod = self._waiting.at(key)

@@ -1,7 +1,7 @@
 """What pools count.
 
-Capacity is counted by the leader alone. Troubles follow the caches, so every replica reports the same; their series
-grow with what is wrong, never with the number of cards in order.
+Capacity is counted by the leader alone, and goes with its pool on every replica. Troubles and tests follow the caches,
+so every replica reports the same; their series grow with what is wrong, never with the number of cards in order.
 """
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -11,12 +11,16 @@ from gpu_control_plane.api.gpupool import GPUPool, Units
 from gpu_control_plane.api.names import DeviceCondition
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.metrics import Tally
+from gpu_control_plane.pools.burnin import untested
+from gpu_control_plane.pools.words import Waits
 
 
 class PoolMetrics:
     """Capacity by pool, and cards by state."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, pools: Cache[GPUPool]) -> None:
+        self._pools = pools
         self._capacity = {
             name: Gauge(f"gpupool_capacity_{name}", f"Units of the pool: {meaning}.", ("pool",), registry=registry)
             for name, meaning in (
@@ -29,22 +33,27 @@ class PoolMetrics:
         }
         self._unassigned = Gauge("gpu_device_unassigned_total", "Cards in no pool.", registry=registry)
         self._reserved = Gauge("gpu_device_reserved_total", "Cards promised to pods.", registry=registry)
+        pools.on_change(self._changed)
 
-    def capacity(self, pool: str, units: Units | None) -> None:
-        """Show a pool's units; None forgets a pool that is gone."""
-        for name, gauge in self._capacity.items():
-            if units is not None:
+    def capacity(self, pool: str, units: Units) -> None:
+        """Show a pool's units, unless it has gone while they were counted."""
+        if self._pools.get(pool) is not None:
+            for name, gauge in self._capacity.items():
                 gauge.labels(pool).set(getattr(units, name))
-            else:
-                gauge.remove(pool)
 
     def cards(self, *, unassigned: int, reserved: int) -> None:
         self._unassigned.set(unassigned)
         self._reserved.set(reserved)
 
+    def _changed(self, old: GPUPool | None, new: GPUPool | None) -> None:
+        """A pool may go while another replica leads: who leads again must not show what it was."""
+        if old is not None and new is None:
+            for gauge in self._capacity.values():
+                gauge.remove(old.name)
+
 
 class TroubleMetrics:
-    """Which card is broken, and how each pool is, for alerts."""
+    """Which card is broken or failed its test, how far tests are, and how each pool is, for alerts."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._faulted = Gauge(
@@ -53,10 +62,26 @@ class TroubleMetrics:
             ("node", "device", "reason"),
             registry=registry,
         )
+        self._failed = Gauge(
+            "gpu_device_burn_in_failed",
+            "1 for each card that did not pass its burn-in, with the reason of its condition BurnedIn.",
+            ("node", "device", "reason"),
+            registry=registry,
+        )
+        self._tests = Tally(
+            Gauge(
+                "gpu_burn_in_devices",
+                "Cards by the reason of their condition BurnedIn: Waiting, BurningIn, Passed, … None without burn-in.",
+                ("reason",),
+                registry=registry,
+            )
+        )
         self._phase = Gauge("gpupool_phase", "1 for the phase that a pool is in.", ("pool", "phase"), registry=registry)
 
     def follow(self, devices: Cache[GPUDevice], pools: Cache[GPUPool]) -> None:
         devices.on_change(lambda old, new: _move(self._faulted, _fault(old), _fault(new)))
+        devices.on_change(lambda old, new: _move(self._failed, _failed_test(old), _failed_test(new)))
+        devices.on_change(lambda old, new: self._tests.move(_test(old), _test(new)))
         pools.on_change(lambda old, new: _move(self._phase, _phase(old), _phase(new)))
 
 
@@ -74,6 +99,18 @@ def _fault(device: GPUDevice | None) -> tuple[str, str, str] | None:
         return None
     health = find(device.status.conditions, DeviceCondition.HEALTHY)
     return device.spec.node_name, device.name, health.reason if health else "Unknown"
+
+
+def _test(device: GPUDevice | None) -> tuple[str] | None:
+    said = find(device.status.conditions, DeviceCondition.BURNED_IN) if device is not None else None
+    return (said.reason,) if said is not None else None
+
+
+def _failed_test(device: GPUDevice | None) -> tuple[str, str, str] | None:
+    said = _test(device)
+    if device is None or said is None or untested(device) is not Waits.BURN_IN_FAILED:
+        return None
+    return device.spec.node_name, device.name, *said
 
 
 def _phase(pool: GPUPool | None) -> tuple[str, str] | None:

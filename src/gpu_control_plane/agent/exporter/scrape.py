@@ -42,11 +42,16 @@ class Exporter:
         self._users = users
         self._owner = owner
         self._subjects: tuple[Subject, ...] = ()
+        self._uuids: dict[str, str] = {}
         self._pass: asyncio.Task[bytes] | None = None
 
     def describe(self, subjects: Iterable[Subject]) -> None:
         """The cards and instances there are; said anew when the inventory or a card's layout has changed."""
         self._subjects = tuple(subjects)
+        for card in self._subjects:
+            if card.uuid is not None and self._uuids.setdefault(card.address, card.uuid) != card.uuid:
+                self._xids.forget(card.address)
+                self._uuids[card.address] = card.uuid
 
     async def exposition(self) -> bytes:
         """What the cards measure now. Who asks while a pass is under way gets what it finds."""

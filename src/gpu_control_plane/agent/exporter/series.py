@@ -22,6 +22,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """A card as its labels describe it. Labels are text already: they are the same in every scrape."""
 
     address: str
+    uuid: str | None
     labels: str
     instances: tuple[Instance, ...] = ()
 
@@ -49,7 +50,7 @@ def subject(
         "Hostname": hostname,
         "DCGM_FI_DRIVER_VERSION": driver_version,
     }
-    return Subject(address=card.pci.address, labels=label_text(labels), instances=instances)
+    return Subject(address=card.pci.address, uuid=card.uuid, labels=label_text(labels), instances=instances)
 
 
 def bus_id(address: str) -> str:

@@ -33,6 +33,11 @@ class XidLog:
         self._counts.setdefault(address, Counter()).update(unseen(self._known.get(address, ()), xids))
         self._known[address] = xids
 
+    def forget(self, address: str) -> None:
+        """There is another card now, and what was reported was not about it."""
+        self._known.pop(address, None)
+        self._counts.pop(address, None)
+
     def reports(self) -> dict[str, Reports]:
         """What is known of each card that was ever probed."""
         return {

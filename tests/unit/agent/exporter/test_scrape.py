@@ -4,10 +4,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 import pytest
 
 from gpu_control_plane.agent.backends.interface import Backend, CardLost, Instance, Process
 from gpu_control_plane.agent.backends.measures import Measure
+from gpu_control_plane.agent.exporter.catalogue import XID_COUNT
 from gpu_control_plane.agent.exporter.processes import ContainerName, Owner
 from gpu_control_plane.agent.exporter.scrape import Exporter
 from gpu_control_plane.agent.exporter.xids import XidLog
@@ -144,3 +146,24 @@ async def test_instances_of_a_cut_card_are_read_one_by_one() -> None:
         ("3", 3.0),
         ("5", 5.0),
     ]
+
+
+async def test_a_card_that_is_gone_has_no_series() -> None:
+    made = exporter(Cards())
+    made.describe((card(1),))
+    found = read(await made.exposition())
+    assert [labels["UUID"] for labels, _ in found[Measure.FB_USED]] == ["GPU-1"]
+
+
+async def test_another_card_in_the_same_place_has_no_error_reports_of_the_old_one() -> None:
+    xids = XidLog()
+    made = exporter(Cards(), xids=xids)
+    xids.observe(FIRST, (79,))
+    assert XID_COUNT in read(await made.exposition())
+    made.describe((card(1),))
+    new = card(0)
+    made.describe((msgspec.structs.replace(new, uuid="GPU-new", labels=new.labels.replace("GPU-0", "GPU-new")),))
+    assert XID_COUNT not in read(await made.exposition())
+    xids.observe(FIRST, (48,))
+    ((labels, count),) = read(await made.exposition())[XID_COUNT]
+    assert (labels["UUID"], labels["xid"], count) == ("GPU-new", "48", 1)
