@@ -5,14 +5,14 @@ import sys
 
 import click
 
-from benchmarks import idle, node, pooling, stack, sync, writes
+from benchmarks import idle, join, node, pooling, stack, sync, writes
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
 
 @click.group(chain=True, context_settings={"help_option_names": ["-h", "--help"]})
 def benchmarks() -> None:
-    """Measure the runtime, the flow, the node's agent, the stack: `python -m benchmarks runtime pooling node stack`."""
+    """Measure the runtime, the flow, the fleet, the agent and the stack, several of them in one go if you like."""
 
 
 @benchmarks.command()
@@ -36,6 +36,15 @@ def runtime(nodes: int, changed: int, seconds: float) -> bool:
 def pooling_(nodes: int) -> bool:
     """A fleet from nothing to pooled, with controller and agents as processes of their own."""
     return publish("pooling", asyncio.run(pooling.measure(nodes)))
+
+
+@benchmarks.command("join")
+@click.option("--nodes", default=1000, show_default=True, help="Nodes that join at once.")
+@click.option("--cards", default=8, show_default=True, help="Cards of each.")
+@click.option("--idle", "seconds", default=60.0, show_default=True, help="Seconds to watch the idle controller.")
+def join_(nodes: int, cards: int, seconds: float) -> bool:
+    """Inventory and bootstrap when a whole fleet joins, when nothing happens, and after a restart."""
+    return publish("join", asyncio.run(join.measure(nodes, cards, seconds)))
 
 
 @benchmarks.command("node")

@@ -5,38 +5,27 @@ Controller and agents run as they do in production, as processes of their own; t
 
 import asyncio
 import time
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
 from benchmarks.processes import running
 from benchmarks.report import Measurement, at_least, at_most, progress
+from benchmarks.stage import API_SERVER, WORKERS, cluster_of
 from gpu_control_plane.agent.backends.hardware import new_machine
 from gpu_control_plane.agent.fleet.machines import add_nodes
 from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.examples import device, manifest
-from gpu_control_plane.api.install import install
-from gpu_control_plane.kube import Client, FieldManager, load_config
-from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
+from gpu_control_plane.kube import Client, FieldManager
+from gpu_control_plane.local import Cluster
 
 _CARDS = 8
-_WORKERS = 32
 _RAW_WRITES = 60
 _US = FieldManager("bench")
-_CONTROL_PLANE = (Component.ETCD, Component.APISERVER)
 
 
 async def measure(nodes: int) -> list[Measurement]:
-    with TemporaryDirectory(prefix="bench-") as folder:
-        cluster = Cluster(Path(folder), ensure_binaries(_CONTROL_PLANE), Settings(components=_CONTROL_PLANE))
-        await asyncio.to_thread(cluster.start)
-        try:
-            async with Client(load_config(cluster.kubeconfig)) as client:
-                await install(client)
-                return await _measure(cluster, client, nodes)
-        finally:
-            await asyncio.to_thread(cluster.stop)
+    async with cluster_of(API_SERVER) as (cluster, client):
+        return await _measure(cluster, client, nodes)
 
 
 async def _measure(cluster: Cluster, client: Client, nodes: int) -> list[Measurement]:
@@ -74,7 +63,7 @@ async def _measure(cluster: Cluster, client: Client, nodes: int) -> list[Measure
 
 async def _raw_rate(client: Client) -> float:
     """Writes a second of cards in full that this server takes from a bare client: the speed limit for everybody."""
-    cards = [manifest(device(node=f"raw-{number}", index=0)) for number in range(_WORKERS)]
+    cards = [manifest(device(node=f"raw-{number}", index=0)) for number in range(WORKERS)]
     names = [str(card["metadata"]["name"]) for card in cards]
     for name, card in zip(names, cards, strict=True):
         await client.apply(GPUDevice, name, {"spec": card["spec"]}, manager=_US)

@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from gpu_control_plane.local import Cluster
 from gpu_control_plane.local.ports import free_port
@@ -37,15 +38,8 @@ class Process(msgspec.Struct, frozen=True):
     port: int
 
     async def usage(self) -> Usage:
-        url = f"http://127.0.0.1:{self.port}/metrics"
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
-            families = list(text_string_to_metric_families(await answer.text()))
-        samples = [
-            sample
-            for family in families
-            for sample in family.samples
-            if sample.name == "kube_api_requests_total" and sample.labels["resource"] not in _UNCOUNTED
-        ]
+        requests = await self._samples("kube_api_requests_total")
+        samples = [sample for sample in requests if sample.labels["resource"] not in _UNCOUNTED]
         stat = self._read("stat").rpartition(")")[2].split()
         status = dict(line.split(":", 1) for line in self._read("status").splitlines())
         ticks = os.sysconf("SC_CLK_TCK")
@@ -56,6 +50,20 @@ class Process(msgspec.Struct, frozen=True):
             resident=_kilobytes(status["VmRSS"]),
             peak=_kilobytes(status["VmHWM"]),
         )
+
+    async def total(self, name: str, **labels: str) -> float:
+        """The sum of a metric over all series that have these labels."""
+        found = await self._samples(name)
+        return sum(sample.value for sample in found if labels.items() <= sample.labels.items())
+
+    async def _samples(self, name: str) -> list[Sample]:
+        url = f"http://127.0.0.1:{self.port}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            text = await answer.text()
+        # A fleet has thousands of series of which one is asked for.
+        lines = "\n".join(line for line in text.splitlines() if line.startswith(name))
+        families = text_string_to_metric_families(lines)
+        return [sample for family in families for sample in family.samples if sample.name == name]
 
     def _read(self, name: str) -> str:
         return Path(f"/proc/{self.pid}/{name}").read_text()
@@ -75,10 +83,14 @@ async def running(cluster: Cluster, module: str, *arguments: str) -> AsyncIterat
     try:
         async with aiohttp.ClientSession() as session:
             while not await _ready(session, port):
+                if process.returncode is not None:
+                    said = await asyncio.to_thread(Path(log.name).read_text)
+                    raise RuntimeError(f"{module} has ended: {said[-2000:]}")
                 await asyncio.sleep(0.1)
         yield Process(process.pid, port)
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
 
 

@@ -7,10 +7,8 @@ is what the cluster itself needs. KWOK plays kubelet; DaemonSet controller, sche
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import msgspec
@@ -18,14 +16,14 @@ import structlog
 
 from benchmarks.processes import Process, running
 from benchmarks.report import Measurement, at_least, at_most, progress
-from gpu_control_plane.api.install import install
+from benchmarks.stage import cluster_of, each
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import DEPLOY, NodeLabel
 from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
-from gpu_control_plane.kube import Client, Object, Resource, Runtime, load_config
-from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
+from gpu_control_plane.kube import Client, Object, Resource, Runtime
+from gpu_control_plane.local import Cluster, Component
 from gpu_control_plane.local.components import SIMULATED_NODE_ANNOTATION, SIMULATED_NODE_VALUE
 from gpu_control_plane.operator.facts import kind_of
 from gpu_control_plane.operator.labelling import OwnerWish, Subject, Wish, build_labelling, wish_of
@@ -37,7 +35,6 @@ from gpu_control_plane.operator.views import DaemonSet
 
 NAMESPACE = "gpu-operands"
 
-_WORKERS = 32
 _OTHERS = ("inventory", "bootstrap", "pools")
 _REPAIRED = 100
 # The controllers of Kubernetes hold themselves back to 20 requests a second by default: that, and not the stack,
@@ -130,20 +127,13 @@ async def _quiet(client: Client, process: Process, idle: float) -> list[Measurem
 @asynccontextmanager
 async def _cluster(nodes: int) -> AsyncIterator[tuple[Cluster, Client]]:
     """Every component, with GPU nodes that nobody has labelled yet."""
-    flags: dict[Component, tuple[str, ...]] = {Component.CONTROLLER_MANAGER: _FAST, Component.SCHEDULER: _FAST}
-    with TemporaryDirectory(prefix="bench-") as folder:
-        cluster = Cluster(Path(folder), ensure_binaries([*Component]), Settings(flags=flags))
-        await asyncio.to_thread(cluster.start)
-        try:
-            async with Client(load_config(cluster.kubeconfig)) as client:
-                await install(client)
-                await client.create(Namespace, {"metadata": {"name": NAMESPACE}})
-                progress(f"{nodes:,} nodes join")
-                await _each(range(nodes), lambda number: client.create(Node, _node(f"gpu-{number:04}")))
-                await _all_ready(client, nodes)
-                yield cluster, client
-        finally:
-            await asyncio.to_thread(cluster.stop)
+    flags = {Component.CONTROLLER_MANAGER: _FAST, Component.SCHEDULER: _FAST}
+    async with cluster_of([*Component], flags) as (cluster, client):
+        await client.create(Namespace, {"metadata": {"name": NAMESPACE}})
+        progress(f"{nodes:,} nodes join")
+        await each(range(nodes), lambda number: client.create(Node, _node(f"gpu-{number:04}")))
+        await _all_ready(client, nodes)
+        yield cluster, client
 
 
 async def _raw_patches(client: Client) -> float:
@@ -207,25 +197,14 @@ async def _bare(client: Client) -> float:
         kind = kinds[manifest["kind"]]
         await client.create(kind, manifest, manifest["metadata"].get("namespace"))
 
-    await _each(manifests, create)
-    await _each(changes, lambda name: client.patch(Node, name, {"metadata": {"labels": changes[name]}}))
+    await each(manifests, create)
+    await each(changes, lambda name: client.patch(Node, name, {"metadata": {"labels": changes[name]}}))
     await _all_available(client, len(nodes))
     return time.perf_counter() - start
 
 
-async def _each[T](items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """Do something for each item, as many at a time as the API server likes."""
-    waiting = list(items)[::-1]
-
-    async def worker() -> None:
-        while waiting:
-            await work(waiting.pop())
-
-    await asyncio.gather(*(worker() for _ in range(_WORKERS)))
-
-
 async def _patch(client: Client, names: Sequence[str], body: dict[str, object]) -> None:
-    await _each(names, lambda name: client.patch(Node, name, body))
+    await each(names, lambda name: client.patch(Node, name, body))
 
 
 async def _all_ready(client: Client, nodes: int) -> None:

@@ -14,9 +14,10 @@ import click
 if TYPE_CHECKING:
     from gpu_control_plane.kube import Runtime
 
+_INVENTORY: Final = "inventory"
 _OPERATOR: Final = "operator"
 _CONTROLLERS: Final = {
-    "inventory": "gpu_control_plane.inventory.controller",
+    _INVENTORY: "gpu_control_plane.inventory.controller",
     "bootstrap": "gpu_control_plane.bootstrap.controller",
     "pools": "gpu_control_plane.pools.controller",
     _OPERATOR: "gpu_control_plane.operator.controller",
@@ -35,6 +36,12 @@ Examples:
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
 @click.option("--namespace", default="d8-gpu-operator", show_default=True, help="Where the leader's lease is kept.")
 @click.option("--operand-namespace", help="Where drivers and other operands run.  [default: that of --namespace]")
+@click.option(
+    "--nfd-namespace",
+    "nfd_namespaces",
+    multiple=True,
+    help="A namespace of Node Feature Discovery to believe, beside the usual ones.",
+)
 @click.option("--identity", help="Name of this replica in the lease.  [default: host name and process]")
 @click.option("--status-host", default="0.0.0.0", show_default=True, help="Address of /healthz, /readyz and /metrics.")  # noqa: S104 - the kubelet and Prometheus call from outside the pod
 @click.option("--status-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Their port.")
@@ -49,6 +56,7 @@ def command(
     kubeconfig: Path | None,
     namespace: str,
     operand_namespace: str | None,
+    nfd_namespaces: tuple[str, ...],
     identity: str | None,
     status_host: str,
     status_port: int,
@@ -69,6 +77,8 @@ def command(
                 continue
             if name == _OPERATOR:
                 _build_operator(runtime, module, operand_namespace or namespace)
+            elif name == _INVENTORY:
+                _build_inventory(runtime, module, frozenset(nfd_namespaces))
             else:
                 importlib.import_module(module).build(runtime)
         if webhooks is not None:
@@ -88,8 +98,12 @@ def command(
     )
 
 
+def _build_inventory(runtime: "Runtime", module: str, nfd_namespaces: frozenset[str]) -> None:
+    inventory = importlib.import_module(module)
+    inventory.build(runtime, inventory.Settings(nfd_namespaces=nfd_namespaces))
+
+
 def _build_operator(runtime: "Runtime", module: str, namespace: str) -> None:
-    """The one controller that has to be told something."""
     operator = importlib.import_module(module)
     operator.build(runtime, operator.Options(namespace=namespace, images=operator.images_from(os.environ)))
 

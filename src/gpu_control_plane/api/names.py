@@ -93,7 +93,7 @@ class Reason(OpenEnum):
     CARDS_MISSING = "CardsMissing", "InventoryComplete: the PCI bus shows cards that the node does not report."
     BUS_DISAGREES = (
         "BusDisagrees",
-        "InventoryComplete: Node Feature Discovery and the node's agent see different cards on the PCI bus.",
+        "InventoryComplete: the PCI bus does not show the cards that the driver or Node Feature Discovery sees.",
     )
     CARDS_ELSEWHERE = "CardsElsewhere", "InventoryComplete: another node reports the same cards."
     NODE_GONE = "NodeGone", "InventoryComplete, Vanished: the Node does not exist."
@@ -113,6 +113,7 @@ class Reason(OpenEnum):
         "ValidatorNotPassed",
         "DriverMissing, ToolkitMissing, ReadyForPooling: the validator's pod does not get past a step.",
     )
+    CHECKS_PENDING = "ChecksPending", "ReadyForPooling: the agent or its checks have yet to prove that the node works."
     INVENTORY_INCOMPLETE = "InventoryIncomplete", "ReadyForPooling: not all cards of the node are known."
     DRIVER_NOT_READY = "DriverNotReady", "ReadyForPooling: the driver is absent or does not work."
     TOOLKIT_NOT_READY = "ToolkitNotReady", "ReadyForPooling: containers cannot be given a card."

@@ -22,7 +22,7 @@ CARDS: Final = "gpu.card"
 NODE: Final = "gpu.node"
 """The attribute feature: facts about the node as a whole."""
 BUS: Final = "gpu.bus"
-"""The instance feature of discovery: one element for each card that the PCI bus shows."""
+"""The instance feature of agents and of discovery: one element for each card that the PCI bus shows."""
 
 
 class Element(msgspec.Struct, frozen=True):
@@ -67,6 +67,8 @@ class NodeFacts(Part, frozen=True, kw_only=True):
 
     bus_cards: int
     """Cards the PCI bus shows; more than are reported means that the inventory is incomplete."""
+    bus: tuple[PCI, ...] | None = None
+    """Each of them with its address; None where the kernel does not show the bus to the agent."""
     boot_id: str = ""
     agent_version: str = ""
     driver: Driver | None = None
@@ -77,23 +79,22 @@ class NodeFacts(Part, frozen=True, kw_only=True):
 def node_feature(node: str, facts: NodeFacts, cards: tuple[Hardware, ...]) -> NodeFeatureSpec:
     """What the agent of `node` publishes: cards in the order of their addresses, so that equal facts are equal."""
     ordered = sorted(cards, key=lambda card: card.pci.address)
+    about = msgspec.to_builtins(msgspec.structs.replace(facts, bus=None))
+    instances = {CARDS: Instances(elements=tuple(Element(attributes=_card(card)) for card in ordered))}
+    if facts.bus is not None:
+        instances[BUS] = _bus(facts.bus)
     return NodeFeatureSpec(
-        features=Features(
-            attributes={NODE: Attributes(elements={"node": node, **_flat(msgspec.to_builtins(facts))})},
-            instances={CARDS: Instances(elements=tuple(Element(attributes=_card(card)) for card in ordered))},
-        )
+        features=Features(attributes={NODE: Attributes(elements={"node": node, **_flat(about)})}, instances=instances)
     )
 
 
 def bus_feature(cards: tuple[PCI, ...]) -> NodeFeatureSpec:
     """What discovery publishes: cards in the order of their addresses, so that equal facts are equal."""
-    ordered = sorted(cards, key=lambda card: card.address)
-    elements = tuple(Element(attributes=_flat(msgspec.to_builtins(card))) for card in ordered)
-    return NodeFeatureSpec(features=Features(instances={BUS: Instances(elements=elements)}))
+    return NodeFeatureSpec(features=Features(instances={BUS: _bus(cards)}))
 
 
 def read_bus(feature: NodeFeature) -> tuple[PCI, ...]:
-    """The cards that discovery found; `ValueError` with the reason when it does not say, or in words of nonsense."""
+    """The cards on the PCI bus; `ValueError` with the reason when it does not say, or in words of nonsense."""
     found = feature.spec.features.instances.get(BUS)
     if found is None:
         raise ValueError(f"there is no feature {BUS} in it")
@@ -103,13 +104,20 @@ def read_bus(feature: NodeFeature) -> tuple[PCI, ...]:
 def read_facts(feature: NodeFeature) -> NodeFacts:
     """The facts of a NodeFeature; `ValueError` with the reason when somebody wrote nonsense into it."""
     elements = feature.spec.features.attributes.get(NODE, Attributes()).elements
-    return _convert(_deep(elements), NodeFacts)
+    facts = _convert(_deep(elements), NodeFacts)
+    bus = read_bus(feature) if BUS in feature.spec.features.instances else None
+    return msgspec.structs.replace(facts, bus=bus)
 
 
 def read_cards(feature: NodeFeature) -> tuple[Hardware, ...]:
     """The cards of a NodeFeature; `ValueError` with the reason when somebody wrote nonsense into it."""
     elements = feature.spec.features.instances.get(CARDS, Instances()).elements
     return tuple(_hardware(element.attributes) for element in elements)
+
+
+def _bus(cards: tuple[PCI, ...]) -> Instances:
+    ordered = sorted(cards, key=lambda card: card.address)
+    return Instances(elements=tuple(Element(attributes=_flat(msgspec.to_builtins(card))) for card in ordered))
 
 
 def _card(card: Hardware) -> dict[str, str]:

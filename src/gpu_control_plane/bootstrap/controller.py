@@ -13,7 +13,7 @@ from gpu_control_plane.bootstrap.events import tell_changes
 from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics
 from gpu_control_plane.bootstrap.operands import OURS, Operand
 from gpu_control_plane.bootstrap.snapshot import NOTHING, Remembered, Settings, Snapshot
-from gpu_control_plane.bootstrap.views import NVIDIA_PODS, OUR_PODS, OperandPod
+from gpu_control_plane.bootstrap.views import NVIDIA_PODS, OTHER_PODS, OUR_PODS, OperandPod
 from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime
 from gpu_control_plane.kube.times import utc_now
 
@@ -41,7 +41,8 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     nodes = runtime.cache(Node)
     ours = runtime.cache(OperandPod, OUR_PODS)
     theirs = runtime.cache(OperandPod, NVIDIA_PODS)
-    for pods in (ours, theirs):
+    others = runtime.cache(OperandPod, OTHER_PODS)
+    for pods in (ours, theirs, others):
         pods.index(_BY_NODE, lambda pod: (pod.spec.node_name,))
     ours.index(_BY_OPERAND, lambda pod: (pod.operand,) if pod.operand is not None and not pod.over else ())
     metrics = BootstrapMetrics(runtime.metrics.registry)
@@ -56,7 +57,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         return Snapshot(
             state=state,
             node=nodes.get(state.name),
-            pods=(*ours.under(_BY_NODE, state.name), *theirs.under(_BY_NODE, state.name)),
+            pods=tuple(pod for pods in (ours, theirs, others) for pod in pods.under(_BY_NODE, state.name)),
             expected=expected(),
             remembered=remembered.get(state.name, NOTHING),
             now=now(),
@@ -69,14 +70,15 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
             return None
         decision = decide(look(state), settings)
         remembered[state.name] = decision.remember
+        again = Requeue(after=decision.again_in.total_seconds()) if decision.again_in is not None else None
         if not decision.conditions:
-            return None
+            return again
         with metrics.handling(CONDITIONS):
             body = _Body(_Conditions(decision.conditions))
             written = await hand.apply(GPUNodeState, state.name, body, state, subresource="status")
         if written is not state:
             tell_changes(runtime.events, state, written)
-        return Requeue(after=decision.again_in.total_seconds()) if decision.again_in is not None else None
+        return again
 
     def known(pod: OperandPod) -> Iterable[Key]:
         """Pods of nodes without cards are nobody's concern."""
@@ -85,8 +87,8 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     controller = runtime.controller("bootstrap", reconcile)
     controller.watch(states, when=_state_matters)
     controller.watch(nodes, when=_node_matters)
-    controller.watch(ours, known, _pod_matters)
-    controller.watch(theirs, known, _pod_matters)
+    for pods in (ours, theirs, others):
+        controller.watch(pods, known, _pod_matters)
 
     def all_of_them() -> None:
         for state in states:
@@ -123,10 +125,10 @@ def _read(state: GPUNodeState) -> tuple[object, ...]:
 
 
 def _node_matters(old: Node | None, new: Node | None) -> bool:
-    """Nodes report all the time; their labels about cards and whether they are ready change rarely."""
+    """Nodes report all the time; their labels about cards, their kernel and whether they are ready change rarely."""
     if old is None or new is None:
         return new is not None
-    return old.ready != new.ready or _labels(old) != _labels(new)
+    return (old.ready, old.status.node_info, _labels(old)) != (new.ready, new.status.node_info, _labels(new))
 
 
 def _labels(node: Node) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Whether the cards of a node may join pools, and what is missing if not.
 
-What the node reports counts, and a check that failed counts more. A node that was not checked is not held up by it:
-where no validator runs there would never be a ready node. Missing metrics and labels are shown but hold nothing up
-either: cards work without them. Whether the kubelet is well is not asked: that comes and goes, and the scheduler looks
+What the node reports counts, and a check that failed counts more. A node that nobody is told to check is not held up
+by that: there would never be a ready node. Missing metrics and labels are shown but hold nothing up either: cards work
+without them. Whether the kubelet is well is not asked of a ready node: that comes and goes, and the scheduler looks
 after it.
 """
 
@@ -17,11 +17,12 @@ from gpu_control_plane.bootstrap.disturbances import Disturbance, disturbances
 from gpu_control_plane.bootstrap.findings import Finding, about_step, failed_step
 from gpu_control_plane.bootstrap.functions import STALE, feature_labels, monitoring
 from gpu_control_plane.bootstrap.operands import Operand
+from gpu_control_plane.bootstrap.proof import Open, open_question
 from gpu_control_plane.bootstrap.snapshot import Remembered, Settings, Snapshot
 from gpu_control_plane.bootstrap.software import CUDA, driver, stuck_validator, toolkit
 from gpu_control_plane.bootstrap.standing import Standings, standings
 from gpu_control_plane.kube import Condition
-from gpu_control_plane.kube.conditions import TRUE, condition, find
+from gpu_control_plane.kube.conditions import TRUE, condition, find, is_true
 
 _DEFAULTS: Final = Settings()
 _LONGEST: Final = 2048
@@ -44,13 +45,9 @@ def decide(seen: Snapshot, settings: Settings = _DEFAULTS) -> Decision:
     software = driver(seen, programs), toolkit(seen, programs)
     labels = feature_labels(seen, programs, settings)
     troubles = disturbances(seen, programs)
-    findings = (
-        *software,
-        monitoring(seen, programs),
-        labels.finding,
-        _degraded(troubles),
-        _ready(seen, programs, complete, software, troubles),
-    )
+    question = None if is_true(seen.held, NodeCondition.READY_FOR_POOLING) else open_question(seen, programs, settings)
+    readiness = _ready(complete, _obstacles(seen, programs, software, troubles, question))
+    findings = *software, monitoring(seen, programs), labels.finding, _degraded(troubles), readiness
     doubts = programs.doubts | ({STALE} if labels.doubted else frozenset())
     remember = Remembered(
         had=frozenset(standing.operand for standing in programs.of.values() if standing.pod is not None),
@@ -59,8 +56,10 @@ def decide(seen: Snapshot, settings: Settings = _DEFAULTS) -> Decision:
     deadlines = [programs.again_at] if programs.again_at is not None else []
     if labels.doubted:
         deadlines.append(remember.noticed[STALE] + settings.loss_after)
+    if question is not None and question.until is not None and question.until > seen.now:
+        deadlines.append(question.until)
     return Decision(
-        conditions=tuple(_condition(seen, one) for one in findings),
+        conditions=() if _too_early(seen, readiness, question) else tuple(_condition(seen, one) for one in findings),
         again_in=max(min(deadlines) - seen.now, timedelta()) if deadlines else None,
         remember=remember,
     )
@@ -73,26 +72,32 @@ def _degraded(troubles: list[Disturbance]) -> Finding:
     return Finding(kind, True, troubles[0].reason, " ".join(trouble.message for trouble in troubles))
 
 
-def _ready(
-    seen: Snapshot,
-    programs: Standings,
-    complete: Condition,
-    software: tuple[Finding, Finding],
-    troubles: list[Disturbance],
-) -> Finding:
+def _ready(complete: Condition, obstacles: Iterator[tuple[Reason, str]]) -> Finding:
     """The first obstacle, in the order in which a person would clear them."""
     kind = NodeCondition.READY_FOR_POOLING
     if complete.status != TRUE:
         return Finding(kind, False, Reason.INVENTORY_INCOMPLETE, complete.message)
-    for reason, message in _obstacles(seen, programs, software, troubles):
+    for reason, message in obstacles:
         return Finding(kind, False, reason, message)
     return Finding(kind, True, Reason.READY, "The cards of the node may join pools.")
 
 
+def _too_early(seen: Snapshot, readiness: Finding, question: Open | None) -> bool:
+    """Whether a new node is about to be ready: the answer is one write, and none before it."""
+    new = find(seen.held, NodeCondition.READY_FOR_POOLING) is None
+    waiting = question is not None and question.until is not None and seen.now < question.until
+    return new and waiting and readiness.reason is Reason.CHECKS_PENDING
+
+
 def _obstacles(
-    seen: Snapshot, programs: Standings, software: tuple[Finding, Finding], troubles: list[Disturbance]
+    seen: Snapshot,
+    programs: Standings,
+    software: tuple[Finding, Finding],
+    troubles: list[Disturbance],
+    question: Open | None,
 ) -> Iterator[tuple[Reason, str]]:
-    """Without its agent what the node reports may be old, so that comes first; a rival is removed last."""
+    """Without its agent what the node reports may be old, so that comes first; a rival is removed last. What only takes
+    time is told when nothing else is in the way."""
     blocking = [trouble for trouble in troubles if trouble.blocks]
     yield from ((trouble.reason, trouble.message) for trouble in blocking if trouble.reason is Reason.AGENT_NOT_READY)
     for found, reason in zip(software, (Reason.DRIVER_NOT_READY, Reason.TOOLKIT_NOT_READY), strict=True):
@@ -106,6 +111,8 @@ def _obstacles(
     if seen.state.status.plugin is None and (rival := programs.get(Operand.NVIDIA_PLUGIN)) is not None:
         message = f"The cards of the node are served by the {rival.operand} pod, so no pool can have them."
         yield Reason.CONFLICTING_DEVICE_PLUGIN, message
+    if question is not None:
+        yield Reason.CHECKS_PENDING, question.message
 
 
 def _condition(seen: Snapshot, one: Finding) -> Condition:

@@ -20,7 +20,13 @@ class Disturbance(msgspec.Struct, frozen=True):
 
 def disturbances(seen: Snapshot, programs: Standings) -> list[Disturbance]:
     """What is wrong, the gravest first."""
-    found = (_agent(seen, programs), *_rivals(seen, programs), _released(seen), *_duplicates(seen, programs))
+    found = (
+        _agent(seen, programs),
+        _second_agent(programs),
+        *_rivals(seen, programs),
+        _released(seen),
+        *_duplicates(seen, programs),
+    )
     return [one for one in found if one is not None]
 
 
@@ -45,6 +51,20 @@ def _where_it_runs(node: Node) -> str:
         "The Node has none of the labels that bring the agent to it. If it has cards: "
         f"`kubectl label node {node.name} {Label.GPU_PRESENT}=true`."
     )
+
+
+def _second_agent(programs: Standings) -> Disturbance | None:
+    """Of two agents the kubelet hears the one that spoke last, and each undoes what the other says."""
+    agent = programs.get(Operand.AGENT)
+    if agent is None or agent.pod is None or agent.twin is None:
+        return None
+    where = agent.pod.metadata.namespace
+    message = (
+        f"Two agents serve this node: {agent.pod.name} and {agent.twin.name}. See who made them: `kubectl -n {where} "
+        f"get pods {agent.pod.name} {agent.twin.name} -o custom-columns=POD:.metadata.name,"
+        "OWNER:.metadata.ownerReferences[*].name`; keep one."
+    )
+    return Disturbance(Reason.CONFLICTING_DEVICE_PLUGIN, message, blocks=True)
 
 
 def _rivals(seen: Snapshot, programs: Standings) -> list[Disturbance]:

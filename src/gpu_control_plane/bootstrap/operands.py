@@ -19,9 +19,10 @@ class Operand(enum.StrEnum):
     NVIDIA_DRIVER = "nvidia-driver-daemonset"
     NVIDIA_TOOLKIT = "nvidia-container-toolkit-daemonset"
     NVIDIA_PLUGIN = "nvidia-device-plugin-daemonset"
-    NVIDIA_GFD = "NVIDIA's gpu-feature-discovery"
+    NVIDIA_GFD = "NVIDIA gpu-feature-discovery"
     NVIDIA_DCGM = "nvidia-dcgm"
     NVIDIA_EXPORTER = "nvidia-dcgm-exporter"
+    OTHER_EXPORTER = "NVIDIA dcgm-exporter"
     NVIDIA_VALIDATOR = "nvidia-operator-validator"
 
 
@@ -40,11 +41,15 @@ NVIDIA: Final = {
     "nvidia-operator-validator": Operand.NVIDIA_VALIDATOR,
 }
 """By the label `app` of NVIDIA's pods."""
+OTHERS: Final = {"dcgm-exporter": Operand.OTHER_EXPORTER}
+"""By the label `app.kubernetes.io/name` of pods that come from a chart of their own."""
 
 LABELLERS: Final = (Operand.GFD, Operand.NVIDIA_GFD)
-EXPORTERS: Final = (Operand.EXPORTER, Operand.NVIDIA_EXPORTER)
+EXPORTERS: Final = (Operand.EXPORTER, Operand.NVIDIA_EXPORTER, Operand.OTHER_EXPORTER)
 HOST_ENGINES: Final = {Operand.EXPORTER: Operand.DCGM, Operand.NVIDIA_EXPORTER: Operand.NVIDIA_DCGM}
 """What an exporter asks for its readings, where that is a pod of its own."""
 VALIDATORS: Final = (Operand.VALIDATOR, Operand.NVIDIA_VALIDATOR)
 LABELLING_OPTION: Final = "--labels"
 """The option that makes the agent a labeller."""
+NO_CHECKS_OPTION: Final = "--no-validator"
+"""The option without which the agent checks its node."""

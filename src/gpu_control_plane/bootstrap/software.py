@@ -18,7 +18,7 @@ _STEP_SUFFIX: Final = "-validation"
 def driver(seen: Snapshot, programs: Standings) -> Finding:
     kind, status = NodeCondition.DRIVER_MISSING, seen.state.status
     if status.driver is None:
-        return Finding(kind, True, Reason.DRIVER_NOT_FOUND, _no_driver(seen.name, programs))
+        return Finding(kind, True, Reason.DRIVER_NOT_FOUND, _no_driver(seen, programs))
     if failed := failed_step(status, DRIVER):
         return Finding(kind, True, Reason.VALIDATION_FAILED, about_step(failed))
     if stuck := stuck_validator(programs, DRIVER):
@@ -40,7 +40,7 @@ def toolkit(seen: Snapshot, programs: Standings) -> Finding:
 def stuck_validator(programs: Standings, step: str) -> str | None:
     """The sentence about a validator that has been at this step for too long. Later steps wait for earlier ones."""
     for standing in programs.among(VALIDATORS):
-        if standing.lost and standing.pod is not None and _step_of(standing) == step:
+        if standing.lost and standing.pod is not None and step_of(standing) == step:
             where, name = standing.pod.metadata.namespace or "default", standing.pod.name
             return (
                 f"The {standing.operand} pod {name} does not get past its step {step}. "
@@ -49,21 +49,23 @@ def stuck_validator(programs: Standings, step: str) -> str | None:
     return None
 
 
-def _step_of(standing: Standing) -> str:
+def step_of(standing: Standing) -> str:
     """The first step that has not ended well; empty when all have, or none was begun."""
     statuses = standing.pod.status.init_container_statuses if standing.pod is not None else ()
     return next((status.name.removesuffix(_STEP_SUFFIX) for status in statuses if not status.ready), "")
 
 
-def _no_driver(node: str, programs: Standings) -> str:
+def _no_driver(seen: Snapshot, programs: Standings) -> str:
     installer = programs.get(Operand.NVIDIA_DRIVER)
     if installer is not None and installer.lost:
         return f"The node reports no GPU driver. {installer.trouble}"
     if installer is not None and installer.pod is not None:
         return f"The node reports no GPU driver. The pod {installer.pod.name} is to bring it: wait for it."
+    kernel = seen.node.status.node_info.kernel_version if seen.node is not None else ""
+    built = f" for its kernel {kernel}" if kernel else ""
     return (
-        "The node reports no GPU driver. Install it on the machine, or have a ClusterPolicy bring it. Then "
-        f"`nvidia-smi` must answer on {node}; the agent notices within 15 seconds, and nothing needs a restart."
+        f"The node reports no GPU driver. Install it on the machine{built}, or have a ClusterPolicy bring it. Then "
+        f"`nvidia-smi` must answer on {seen.name}; the agent notices within 15 seconds, and nothing needs a restart."
     )
 
 

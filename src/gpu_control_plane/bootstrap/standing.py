@@ -33,6 +33,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     pod: OperandPod | None = None
     lost: bool = False
     """Away for so long that conditions say so."""
+    since: datetime | None = None
+    """Since when it has been as it is, as far as that is known."""
+    twin: OperandPod | None = None
+    """Another pod of the same program that has worked beside it for a while."""
+
+    @property
+    def works(self) -> bool:
+        return self.pod is not None and self.pod.ready and not self.lost
 
     @property
     def trouble(self) -> str:
@@ -82,10 +90,13 @@ def standings(seen: Snapshot, settings: Settings) -> Standings:
     deadlines: list[datetime] = []
     for operand in Operand:
         pod, missed = pods.get(operand), operand in seen.expected
+        told = operand in MARKS and any(held.reason == MARKS[operand] for held in seen.held)
+        if operand is Operand.AGENT:
+            # An agent that was a pod does not become something else because every other is gone, too.
+            missed = missed or told or operand in known
         if pod is None and not missed and operand not in known:
             continue
         since = _since(seen, operand, pod)
-        told = operand in MARKS and any(held.reason == MARKS[operand] for held in seen.held)
         back = pod is not None and pod.ready
         limit = since + (settings.return_after if back else settings.loss_after)
         passed = seen.now >= limit
@@ -93,13 +104,19 @@ def standings(seen: Snapshot, settings: Settings) -> Standings:
             continue
         if pod is None:
             doubts.add(_gone(operand))
-        if not _reachable(seen):
-            found[operand] = Standing(operand=operand, pod=pod, lost=told)
+        if not is_reachable(seen):
+            found[operand] = Standing(operand=operand, pod=pod, lost=told, since=since)
             continue
         lost = (told and not passed) if back else (told or passed)
-        found[operand] = Standing(operand=operand, pod=pod, lost=lost)
-        if not passed and (lost if back else not lost):
+        twin = _twin(seen, pod) if operand is Operand.AGENT else None
+        together = twin.since + settings.loss_after if twin is not None and twin.since is not None else seen.now
+        settled = twin if seen.now >= together else None
+        found[operand] = Standing(operand=operand, pod=pod, lost=lost, since=since, twin=settled)
+        leaves = pod is None and not missed
+        if not passed and (leaves or (lost if back else not lost)):
             deadlines.append(limit)
+        if twin is not None and settled is None:
+            deadlines.append(together)
     return Standings(of=found, doubts=frozenset(doubts), again_at=min(deadlines, default=None))
 
 
@@ -112,6 +129,13 @@ def _by_operand(pods: Iterable[OperandPod]) -> dict[Operand, OperandPod]:
     return found
 
 
+def _twin(seen: Snapshot, pod: OperandPod | None) -> OperandPod | None:
+    """The youngest of the pods that do what this one does, and work, too."""
+    working = (one for one in seen.pods if not one.over and one.ready)
+    others = (one for one in working if pod is not None and one.operand is pod.operand and one is not pod)
+    return max(others, key=lambda one: one.since or seen.now, default=None)
+
+
 def _since(seen: Snapshot, operand: Operand, pod: OperandPod | None) -> datetime:
     if pod is not None:
         return pod.since or seen.now
@@ -122,6 +146,6 @@ def _gone(operand: Operand) -> str:
     return f"gone: {operand}"
 
 
-def _reachable(seen: Snapshot) -> bool:
+def is_reachable(seen: Snapshot) -> bool:
     """While its kubelet does not answer, every pod of a node looks as if it were not ready."""
     return seen.node is None or seen.node.ready

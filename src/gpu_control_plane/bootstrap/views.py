@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from gpu_control_plane.api.nodefeature import NAMESPACE
-from gpu_control_plane.bootstrap.operands import NVIDIA, OURS, Operand
+from gpu_control_plane.bootstrap.operands import NVIDIA, OTHERS, OURS, Operand
 from gpu_control_plane.kube import Object, Resource, Selection
 
 _NAME: Final = "app.kubernetes.io/name"
@@ -20,6 +20,8 @@ OUR_PODS: Final = Selection(
 """Pods of our chart that run on GPU nodes."""
 NVIDIA_PODS: Final = Selection(labels=f"{_APP} in ({','.join(sorted(NVIDIA))})")
 """Pods of NVIDIA's stack, whoever deploys it: a ClusterPolicy here, NVIDIA's own operator anywhere."""
+OTHER_PODS: Final = Selection(labels=f"{_NAME} in ({','.join(sorted(OTHERS))})")
+"""Pods of programs that are installed one by one."""
 
 
 class _View(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -75,7 +77,7 @@ class OperandPod(Object, frozen=True):
         labels = self.metadata.labels
         if labels.get(_NAME) == _PRODUCT:
             return OURS.get(labels.get(_COMPONENT, ""))
-        return NVIDIA.get(labels.get(_APP, ""))
+        return NVIDIA.get(labels.get(_APP, "")) or OTHERS.get(labels.get(_NAME, ""))
 
     @property
     def over(self) -> bool:

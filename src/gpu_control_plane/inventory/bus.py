@@ -1,7 +1,8 @@
 """The PCI bus against the driver: which cards one of them shows and the other does not.
 
-The agent counts the bus itself. With addresses from it, or from discovery, a missing card can be named; Node Feature
-Discovery knows models and numbers, no addresses.
+The agent reads the bus itself and publishes both, card by card, so this needs nobody else. An agent that may not read
+it knows only what its driver knows: then discovery's word on addresses helps, and else the number of cards has to do.
+Node Feature Discovery knows models and numbers, no addresses: a second opinion.
 """
 
 from collections import Counter
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpu_control_plane.api import GPUDevice
+from gpu_control_plane.api import GPUDevice, inventory_id
 from gpu_control_plane.api.gpudevice import PCI
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.inventory.nfd import NVIDIA
@@ -41,32 +42,47 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """How many cards are missing."""
     ignored: tuple[str, ...] = ()
     """Addresses of cards that the driver does not see and that are out of service anyway."""
+    strays: tuple[str, ...] = ()
+    """Addresses of cards that the driver shows, and the bus does not."""
     differences: tuple[str, ...] = ()
     """Where Node Feature Discovery disagrees with the agent's own look at the bus."""
 
 
-def compare(report: Report, known: Mapping[str, GPUDevice], witnesses: Witnesses) -> Comparison:
+def compare(node: str, report: Report, known: Mapping[str, GPUDevice], witnesses: Witnesses) -> Comparison:
     """A card that a person has taken out of service is missed by nobody."""
     reported = {card.pci.address for card in report.cards}
-    places = {card.address: card for card in report.bus or witnesses.places or ()}
-    candidates = (places.keys() | known.keys() if len(places) < report.facts.bus_cards else places.keys()) - reported
-    ignored = tuple(sorted(at for at in candidates if at in known and is_ignored(known[at])))
-    short = report.facts.bus_cards - len(reported) - len(ignored)
+    places = {card.address: card for card in _places(report, witnesses)}
+    absent = report.facts.bus_cards - len(reported)
+    strays: tuple[str, ...] = ()
+    if report.bus is not None:
+        candidates = places.keys() - reported
+        absent, strays = len(candidates), tuple(sorted(reported - places.keys()))
+    elif len(places) < report.facts.bus_cards:
+        candidates = (places.keys() | known.keys()) - reported
+    else:
+        candidates = places.keys() - reported
+    ignored = tuple(sorted(at for at in candidates if at in known and is_ignored(known[at]))) if absent > 0 else ()
+    short = absent - len(ignored)
     if short <= 0:
-        gone = report.facts.bus_cards - len(reported)
-        return Comparison(ignored=ignored if gone > 0 else (), differences=_differences(report, witnesses.counts))
-    missing = (_missing(at, places.get(at), known.get(at)) for at in candidates if at not in ignored)
-    return Comparison(missing=tuple(sorted(missing)), short=short, ignored=ignored)
+        return Comparison(ignored=ignored, strays=strays, differences=_differences(report, witnesses.counts))
+    named = {at: inventory_id(node, at) for at in candidates if at in known or report.bus is not None}
+    missing = (_missing(at, places.get(at), known.get(at), named.get(at)) for at in candidates if at not in ignored)
+    return Comparison(missing=tuple(sorted(missing)), short=short, ignored=ignored, strays=strays)
 
 
 def is_ignored(device: GPUDevice) -> bool:
     return device.metadata.labels.get(Label.IGNORE) == "true"
 
 
-def _missing(address: str, place: PCI | None, device: GPUDevice | None) -> Missing:
+def _places(report: Report, witnesses: Witnesses) -> tuple[PCI, ...]:
+    """Where cards are on the bus, as far as somebody says."""
+    return report.bus if report.bus is not None else witnesses.places or ()
+
+
+def _missing(address: str, place: PCI | None, device: GPUDevice | None, name: str | None) -> Missing:
     hardware = device.status.hardware if device is not None else None
     what = hardware.product if hardware is not None else f"{place.vendor}:{place.device}" if place is not None else ""
-    return Missing(address, what, device.name if device is not None else None)
+    return Missing(address, what, name)
 
 
 def _differences(report: Report, counts: Mapping[str, int] | None) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         return Requeue(after=plan.again_in.total_seconds()) if plan.again_in is not None else None
 
     controller = runtime.controller("inventory", reconcile)
-    opinion = SecondOpinion(runtime, settings.nfd_namespace, controller.enqueue)
+    opinion = SecondOpinion(runtime, settings.nfd_namespaces, controller.enqueue)
     around = Surroundings(features, nodes, devices, agents, opinion)
     controller.watch(features, _node_of_feature, _feature_matters)
     controller.watch(nodes, around.rivals, _node_matters)

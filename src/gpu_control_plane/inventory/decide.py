@@ -13,7 +13,7 @@ import msgspec
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import NodeStateStatus
-from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature
 from gpu_control_plane.inventory import events, node_status, verdicts
 from gpu_control_plane.inventory.bus import compare
@@ -31,7 +31,7 @@ from gpu_control_plane.inventory.plan import (
 from gpu_control_plane.inventory.report import Report, Unreadable
 from gpu_control_plane.inventory.snapshot import Elsewhere, Settings, Snapshot
 from gpu_control_plane.inventory.verdicts import Verdict
-from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.conditions import find, is_true
 
 
 def decide(seen: Snapshot, settings: Settings) -> Plan:
@@ -69,19 +69,22 @@ def _with_cards(seen: Snapshot, report: Report, settings: Settings) -> Plan:
 
 def _judge(seen: Snapshot, report: Report, settings: Settings) -> _Judgement:
     """Whether the cards of the node are all known, the surest doubt first."""
-    compared = compare(report, seen.known, seen.witnesses)
+    compared = compare(seen.node, report, seen.known, seen.witnesses)
     if compared.short > 0:
-        bus, reported = report.facts.bus_cards, len(report.cards)
-        return _Judgement(verdicts.cards_missing(seen.node, bus, reported, compared.missing))
+        bus = len(report.bus) if report.bus is not None else report.facts.bus_cards
+        shown = len(report.cards) - len(compared.strays)
+        return _Judgement(verdicts.cards_missing(seen.node, bus, shown, compared.missing, compared.strays))
     if (claimed := _claimed_by_another(seen, report)) is not None:
         return _Judgement(claimed)
     good = verdicts.all_known(len(report.cards) + len(compared.ignored), compared.ignored)
-    if not compared.differences:
+    if compared.strays:
+        doubt = verdicts.strays(seen.node, compared.strays)
+    elif compared.differences:
+        doubt = verdicts.bus_disagrees(seen.node, compared.differences)
+    else:
         return _Judgement(good)
     left = (seen.doubted_since or seen.now) + settings.bus_patience - seen.now
-    if left > timedelta() and not _told(seen, Reason.BUS_DISAGREES):
-        return _Judgement(good, left)
-    return _Judgement(verdicts.bus_disagrees(seen.node, compared.differences))
+    return _Judgement(good, left) if left > timedelta() and _was_complete(seen) else _Judgement(doubt)
 
 
 def _claimed_by_another(seen: Snapshot, report: Report) -> Verdict | None:
@@ -145,8 +148,9 @@ def _without_node(seen: Snapshot, settings: Settings) -> Plan:
 
 
 def _heir(seen: Snapshot) -> str | None:
-    """The node that has every card of this one, which is gone: it was renamed, and nothing is waited for."""
-    others = {_other(seen, device) for device in seen.known.values()}
+    """The node that has every card of this one, which is gone: it was renamed, and nothing is waited for. Cards that
+    only the bus showed are known by nothing that they could be found by."""
+    others = {_other(seen, device) for device in seen.known.values() if device.status.hardware is not None}
     return next(iter(others)) if len(others) == 1 else None
 
 
@@ -174,10 +178,9 @@ def _age_left(feature: NodeFeature | None, now: datetime, settings: Settings) ->
     return (born or now) + settings.node_grace_period - now
 
 
-def _told(seen: Snapshot, reason: Reason) -> bool:
-    """Whether the node is already said to be incomplete for this reason."""
-    held = find(seen.state.status.conditions, NodeCondition.INVENTORY_COMPLETE) if seen.state is not None else None
-    return held is not None and held.reason == reason
+def _was_complete(seen: Snapshot) -> bool:
+    """Whether the node is said to be complete: only that may be doubted for a while, nothing is granted on a doubt."""
+    return seen.state is not None and is_true(seen.state.status.conditions, NodeCondition.INVENTORY_COMPLETE)
 
 
 def _node(
@@ -193,6 +196,8 @@ def _node(
     if status == node_status.own_share(held):
         return creation
     kind = NodeCondition.INVENTORY_COMPLETE
-    told = find(status.conditions, kind)
-    tell = events.inventory_changed(find(held.conditions, kind), told) if told is not None else None
+    before, told = find(held.conditions, kind), find(status.conditions, kind)
+    tell = events.inventory_changed(before, told) if told is not None else None
+    if before is None and verdict.complete:
+        tell = events.first_cards((card.product or card.pci_address for card in status.devices), seen.node)
     return (*creation, WriteNodeStatus(seen.node, status, tell))

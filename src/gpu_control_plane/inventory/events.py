@@ -1,5 +1,8 @@
 """What people are told about cards and their nodes: the sentences, and where they appear."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
@@ -15,10 +18,20 @@ class Tell(msgspec.Struct, frozen=True):
     reason: str
     note: str
     warning: bool = False
+    aloud: bool = True
+    """Whether it is an Event at all, or only counted: somebody else tells the same."""
 
 
-def detected(card: Hardware, node: str) -> Tell:
-    return Tell(EventReason.DEVICE_DETECTED, f"{card.product} found at {card.pci.address} of {node}.")
+def detected(card: Hardware, node: str, *, first: bool = False) -> Tell:
+    """A new card. The `first` cards of a node are told of together, by the node: a rack that joins is no storm."""
+    note = f"{card.product} found at {card.pci.address} of {node}."
+    return Tell(EventReason.DEVICE_DETECTED, note, aloud=not first)
+
+
+def first_cards(products: Iterable[str], node: str) -> Tell:
+    """All cards that a node came with."""
+    found = ", ".join(f"{count} x {product}" for product, count in sorted(Counter(products).items()))
+    return Tell(EventReason.DEVICE_DETECTED, f"Cards found on {node}: {found}.")
 
 
 def replaced(known: Hardware, card: Hardware, approval: str | None) -> Tell:
@@ -34,7 +47,7 @@ def moved(card: Hardware, origin: GPUDevice, approval: str | None) -> Tell:
 
 
 def removed(device: GPUDevice, approval: str | None, now_in: str | None) -> Tell:
-    product = device.status.hardware.product if device.status.hardware else "the card"
+    product = device.status.hardware.product if device.status.hardware else "The card"
     pool = f" It was approved for the pool {approval}." if approval else ""
     where = f" The node {now_in} has it now: approve it there." if now_in else ""
     return Tell(
@@ -50,7 +63,7 @@ def forgotten(node: str, cards: int, now_in: str | None = None) -> Tell:
 
 
 def inventory_changed(old: Condition | None, new: Condition) -> Tell | None:
-    """Trouble is told whenever it changes, recovery once, and a good beginning not at all: each card tells itself."""
+    """Trouble is told whenever it changes, recovery once, and a good beginning not at all: its cards are told of."""
     if old is not None and (old.status, old.reason, old.message) == (new.status, new.reason, new.message):
         return None
     if new.status != TRUE:
@@ -59,7 +72,7 @@ def inventory_changed(old: Condition | None, new: Condition) -> Tell | None:
 
 
 def tell(recorder: EventRecorder, about: GPUDevice | GPUNodeState, what: Tell | None) -> None:
-    if what is None:
+    if what is None or not what.aloud:
         return
     say = recorder.warning if what.warning else recorder.normal
     say(about, what.reason, what.note)

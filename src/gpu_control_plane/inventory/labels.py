@@ -16,12 +16,12 @@ _MOST: Final = 63
 _DIGEST: Final = 8
 
 
-def device_labels(node: str, card: Hardware) -> dict[str, str]:
+def device_labels(node: str, card: Hardware | None) -> dict[str, str]:
     return {
         Label.NODE.value: label_value(node),
-        Label.VENDOR.value: label_value(card.vendor),
-        Label.PRODUCT.value: label_value(card.product),
-        Label.ARCHITECTURE.value: label_value(card.architecture or ""),
+        Label.VENDOR.value: label_value(card.vendor if card else ""),
+        Label.PRODUCT.value: label_value(card.product if card else ""),
+        Label.ARCHITECTURE.value: label_value((card.architecture if card else None) or ""),
     }
 
 

@@ -2,22 +2,29 @@
 
 Its worker publishes a NodeFeature with the name of the node, in a namespace of its own. Nothing is asked of it: where
 it does not run, or may not be read, there is no second opinion.
+
+The API tells nobody who wrote an object, and others may publish NodeFeatures, too, in namespaces of theirs. A word
+against the agent keeps cards from being issued, so it counts only from namespaces that no user has: those of the system
+and those in which Node Feature Discovery is known to live.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import ClassVar, Final
 
 import msgspec
 import structlog
 
 from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature
-from gpu_control_plane.kube import Key, Object, Resource, Runtime, Selection
+from gpu_control_plane.kube import Key, Object, Resource, Runtime
 from gpu_control_plane.kube.errors import ApiError
 from gpu_control_plane.kube.followers import Followers
 
 NVIDIA: Final = "10de"
+USUAL: Final = frozenset({"node-feature-discovery", "gpu-operator", "nvidia-gpu-operator", "nvidia-network-operator"})
+"""Where its chart, and charts that bring it along, put it."""
+_SYSTEM: Final = ("kube-", "d8-", "openshift-")
 _CLASSES: Final = frozenset({"0300", "0302"})
 _FIRST_LOOK: Final = 10.0
 """Seconds to wait for it at the start: deciding without it and then with it would be two answers for one."""
@@ -81,14 +88,21 @@ class DiscoveredNode(Object, frozen=True):
         return Counter(f"{one.attributes.vendor}:{one.attributes.device}" for one in devices.elements)
 
 
+def is_trusted(namespace: str, others: Set[str] = frozenset()) -> bool:
+    """Whether what is published in this namespace may contradict an agent. `others` are trusted beside the usual."""
+    return namespace in USUAL or namespace in others or namespace.startswith(_SYSTEM)
+
+
 class SecondOpinion:
     """Follows Node Feature Discovery for as long as the process lives."""
 
-    def __init__(self, runtime: Runtime, namespace: str | None, on_change: Callable[[Key], None]) -> None:
+    def __init__(self, runtime: Runtime, trusted: Set[str], on_change: Callable[[Key], None]) -> None:
         self._followers = Followers(runtime.unfenced_client, DiscoveredNode)
-        self._cache = self._followers.follow(_NAME, Selection(namespace=namespace))
-        self._cache.index(_NAME, _of_node)
-        self._cache.on_change(lambda old, new: _pass_on(on_change, old, new))
+        self._trusted = trusted
+        self._on_change = on_change
+        self._cache = self._followers.follow(_NAME)
+        self._cache.index(_NAME, self._nodes_of)
+        self._cache.on_change(self._changed)
         self._asked = False
         runtime.service(self._followers.run)
 
@@ -113,22 +127,21 @@ class SecondOpinion:
         self._asked = True
 
     def of(self, node: str) -> Mapping[str, int] | None:
-        """What it counts on the bus of a node; None where it has no opinion."""
-        found = (one.counts for one in self._cache.under(_NAME, node))
-        return next((counts for counts in found if counts is not None), None)
+        """What it counts on the bus of a node; None where it has no opinion. Of several the first by name speaks."""
+        opinions = sorted(self._cache.under(_NAME, node), key=lambda one: one.metadata.namespace or "")
+        return next((one.counts for one in opinions if one.counts is not None), None)
+
+    def _nodes_of(self, feature: DiscoveredNode) -> Iterable[str]:
+        trusted = is_trusted(feature.metadata.namespace or "", self._trusted)
+        return (feature.node,) if feature.node is not None and trusted else ()
+
+    def _changed(self, old: DiscoveredNode | None, new: DiscoveredNode | None) -> None:
+        """A NodeFeature changes with many things; only the cards in it matter."""
+        if (old.counts if old else None) == (new.counts if new else None):
+            return
+        for node in {node for one in (old, new) if one is not None for node in self._nodes_of(one)}:
+            self._on_change(Key(node))
 
 
 def _is_card(device: Device) -> bool:
     return device.vendor == NVIDIA and device.class_ in _CLASSES
-
-
-def _of_node(feature: DiscoveredNode) -> Iterable[str]:
-    return (feature.node,) if feature.node is not None else ()
-
-
-def _pass_on(on_change: Callable[[Key], None], old: DiscoveredNode | None, new: DiscoveredNode | None) -> None:
-    """A NodeFeature changes with many things; only the cards in it matter."""
-    if (old.counts if old else None) == (new.counts if new else None):
-        return
-    for node in {one.node for one in (old, new) if one is not None and one.node is not None}:
-        on_change(Key(node))

@@ -4,6 +4,7 @@ A report is believed as a whole or not at all: where a part of it makes no sense
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
@@ -33,7 +34,9 @@ class Report(msgspec.Struct, frozen=True):
     @property
     def complete(self) -> bool:
         """Whether every card that the PCI bus shows is among the reported ones."""
-        return len(self.cards) == self.facts.bus_cards
+        if self.bus is None:
+            return len(self.cards) == self.facts.bus_cards
+        return {card.address for card in self.bus} <= {card.pci.address for card in self.cards}
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -47,7 +50,8 @@ def read_report(node: str, feature: NodeFeature) -> Report | Unreadable:
     try:
         _is_about(node, feature)
         cards = tuple(sorted(map(_with_canonical_address, read_cards(feature)), key=lambda card: card.pci.address))
-        return _plausible(Report(cards, read_facts(feature), read_places(feature)))
+        facts = read_facts(feature)
+        return _plausible(Report(cards, facts, _ordered(facts.bus) if facts.bus is not None else None))
     except ValueError as error:
         return Unreadable(str(error))
 
@@ -56,8 +60,7 @@ def read_places(feature: NodeFeature | None) -> tuple[PCI, ...] | None:
     """The cards on the PCI bus with their addresses; None where it is not said, `ValueError` for nonsense."""
     if feature is None or BUS not in feature.spec.features.instances:
         return None
-    found = (_with_canonical(card) for card in read_bus(feature))
-    return tuple(sorted(found, key=lambda card: card.address))
+    return _ordered(read_bus(feature))
 
 
 def _is_about(node: str, feature: NodeFeature) -> None:
@@ -67,6 +70,10 @@ def _is_about(node: str, feature: NodeFeature) -> None:
         names.add(attributes.elements.get("node", node))
     if strangers := sorted(names - {node}):
         raise ValueError(f"it is about the node {strangers[0]}, not about {node}")
+
+
+def _ordered(places: Iterable[PCI]) -> tuple[PCI, ...]:
+    return tuple(sorted(map(_with_canonical, places), key=lambda card: card.address))
 
 
 def _with_canonical_address(card: Hardware) -> Hardware:
@@ -85,6 +92,9 @@ def _plausible(report: Report) -> Report:
         raise ValueError(f"two cards are said to be at {twice[0]}")
     if len(addresses) > report.facts.bus_cards:
         raise ValueError(f"{len(addresses)} cards are reported, but the PCI bus shows {report.facts.bus_cards}")
+    places = [card.address for card in report.bus or ()]
+    if len(set(places)) < len(places) or len(places) > report.facts.bus_cards:
+        raise ValueError(f"the PCI bus is said to show {report.facts.bus_cards} cards, at {len(places)} places")
     if len(addresses) > MAX_CARDS:
         raise ValueError(f"{len(addresses)} cards are reported, and a node may have {MAX_CARDS}")
     identities = Counter(card.uuid for card in report.cards if card.uuid)

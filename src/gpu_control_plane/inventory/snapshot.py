@@ -21,8 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long Node Feature Discovery may disagree with the agent: it looks once a minute, and later than the agent."""
     writes_at_once: int = 32
     """Writes under way at the same time, over all nodes."""
-    nfd_namespace: str | None = None
-    """Where Node Feature Discovery publishes; None for anywhere."""
+    nfd_namespaces: frozenset[str] = frozenset()
+    """Namespaces in which Node Feature Discovery is believed, beside the usual ones."""
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):

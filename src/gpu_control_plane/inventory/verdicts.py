@@ -28,7 +28,7 @@ class Missing(msgspec.Struct, frozen=True, order=True):
     what: str = ""
     """Its model, as far as that is known."""
     device: str | None = None
-    """Its GPUDevice, if it has one."""
+    """Its GPUDevice, if it has one or is about to."""
 
     def __str__(self) -> str:
         return f"{self.address} ({self.what})" if self.what else self.address
@@ -74,8 +74,10 @@ def all_known(count: int, out_of_service: Iterable[str] = ()) -> Verdict:
     return Verdict(complete=True, reason=Reason.INVENTORY_SYNCED, message=message)
 
 
-def cards_missing(node: str, bus: int, reported: int, missing: Iterable[Missing]) -> Verdict:
-    """The bus shows more than the driver: which cards, and what to do."""
+def cards_missing(
+    node: str, bus: int, reported: int, missing: Iterable[Missing], strays: Iterable[str] = ()
+) -> Verdict:
+    """The bus shows cards that the driver does not: which, and what to do. `strays` are shown by the driver alone."""
     cards = sorted(missing)
     where = f" Missing: {_some(str(card) for card in cards)}." if cards else ""
     address = cards[0].address if len(cards) == 1 else "10de:"
@@ -85,8 +87,19 @@ def cards_missing(node: str, bus: int, reported: int, missing: Iterable[Missing]
     known = [card.device for card in cards if card.device is not None]
     if known:
         advice += f" To go on without it: `kubectl label gpudevice {known[0]} {Label.IGNORE}=true`."
+    if beside := list(strays):
+        where += f" Not on the bus, but shown by the driver: {_some(beside)}."
     message = f"The PCI bus shows {_cards(bus)}, the node reports {reported}.{where}{advice}"
     return Verdict(complete=False, reason=Reason.CARDS_MISSING, message=message[:_LONGEST])
+
+
+def strays(node: str, addresses: Iterable[str]) -> Verdict:
+    """The driver shows cards where the bus shows none."""
+    message = (
+        f"The driver shows cards that are not on the PCI bus: {_some(addresses)}. They were pulled, or have fallen off "
+        f"it: `lspci -d 10de:` and `dmesg | grep -i nvrm` on {node} say which. A restart of the node settles it."
+    )
+    return Verdict(complete=False, reason=Reason.BUS_DISAGREES, message=message[:_LONGEST])
 
 
 def bus_disagrees(node: str, differences: Iterable[str]) -> Verdict:

@@ -23,7 +23,7 @@ from gpu_control_plane.api.names import DeviceCondition, NodeCondition
 from gpu_control_plane.kube.conditions import FALSE, find, is_true
 from gpu_control_plane.pools.burnin import remembered, unrecorded, untested
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
-from gpu_control_plane.pools.wishes import Wish, wishes
+from gpu_control_plane.pools.wishes import Wish, is_ignored, wishes, withdrawn
 from gpu_control_plane.pools.words import Waits
 
 WHO = "gpu-pools"
@@ -94,8 +94,8 @@ def _plan(snapshot: Snapshot, device: GPUDevice, wish: Wish) -> CardPlan:
     if claim is not None:
         return _leave(snapshot, device, claim, wish)
     if wish.pool is None:
-        withdraw = wish.waits is Waits.POOL_DELETED
-        return msgspec.structs.replace(_stand(device, None, waits=wish.waits), withdraw=withdraw)
+        waiting = _stand(device, None, waits=wish.waits)
+        return msgspec.structs.replace(waiting, withdraw=withdrawn(snapshot, device))
     return _join(snapshot, device, wish)
 
 
@@ -165,13 +165,21 @@ def _introduced(snapshot: Snapshot) -> tuple[GPUDevice, ...]:
 
     New ones are left alone until the hardware and the health of all of them and the readiness of their node are known:
     each of these changes the answer, each answer is a write, and an order for all cards costs no more than for one.
+    Nothing is awaited of a card that is out of service, nor of one that inventory knows from the bus alone.
     """
     state = snapshot.state
+    unseen = {card.inventory_id for card in state.status.devices if card.product is None} if state else set()
     settled = (
         state is not None
         and find(state.status.conditions, NodeCondition.READY_FOR_POOLING) is not None
         and (state.status.device_count or 0) <= len(snapshot.devices)
-        and all(device.status.state is not None or _described(device) for device in snapshot.devices)
+        and all(
+            device.status.state is not None
+            or _described(device)
+            or is_ignored(device)
+            or (device.name in unseen and device.status.hardware is None)
+            for device in snapshot.devices
+        )
     )
     cards = (device for device in snapshot.devices if device.status.state is not None or settled)
     return tuple(sorted(cards, key=lambda device: device.spec.pci_address))

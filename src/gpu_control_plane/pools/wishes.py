@@ -27,9 +27,20 @@ def wishes(snapshot: Snapshot, cards: Iterable[GPUDevice]) -> dict[str, Wish]:
     return _limited(snapshot, {device.name: _of_card(snapshot, device) for device in cards}, cards)
 
 
+def is_ignored(device: GPUDevice) -> bool:
+    """Whether a person has taken the card out of service."""
+    return device.metadata.labels.get(Label.IGNORE) == "true"
+
+
+def withdrawn(snapshot: Snapshot, device: GPUDevice) -> bool:
+    """Whether the card is approved for a pool that is being deleted, which waits for that to end."""
+    pool = snapshot.pools.get(device.metadata.annotations.get(Annotation.ASSIGNMENT, ""))
+    return pool is not None and pool.deleting
+
+
 def _of_card(snapshot: Snapshot, device: GPUDevice) -> Wish:
     """Where the card should be, as far as the card alone decides it."""
-    if device.metadata.labels.get(Label.IGNORE) == "true":
+    if is_ignored(device):
         return Wish(None, Waits.IGNORED)
     approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
     if not approved:
@@ -47,7 +58,12 @@ def _refusal(snapshot: Snapshot, device: GPUDevice, approved: str) -> Waits | No
         return Waits.POOL_DELETED
     if approved in snapshot.faults:
         return Waits.POOL_MISCONFIGURED
-    return None if _selected(snapshot, pool, device) else Waits.NOT_SELECTED
+    return None if _selected(snapshot, pool, device) else _unselected(device, Waits.NOT_SELECTED)
+
+
+def _unselected(device: GPUDevice, otherwise: Waits) -> Waits:
+    """No pool selects a card of which nothing is known yet."""
+    return Waits.PROBE if device.status.hardware is None else otherwise
 
 
 def _automatic(snapshot: Snapshot, device: GPUDevice) -> Wish:
@@ -55,7 +71,7 @@ def _automatic(snapshot: Snapshot, device: GPUDevice) -> Wish:
     open_pools = (pool for pool in snapshot.pools.values() if not pool.deleting and pool.name not in snapshot.faults)
     interested = [pool for pool in sorted(open_pools, key=seniority) if _selected(snapshot, pool, device)]
     if not interested:
-        return Wish(None, Waits.NO_POOL)
+        return Wish(None, _unselected(device, Waits.NO_POOL))
     if Annotation.HOLD in device.metadata.annotations:
         return Wish(None, Waits.HELD)
     for pool in interested:

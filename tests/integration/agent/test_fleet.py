@@ -2,7 +2,7 @@
 
 import time
 
-from gpu_control_plane.agent.backends.hardware import heal, lose, new_machine, reinstall, report_xid, slow_down, swap
+from gpu_control_plane.agent.backends.hardware import heal, lose, new_machine, reinstall, report_xid, swap
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card, edit_node
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api import GPUDevice
@@ -176,13 +176,12 @@ async def test_a_node_that_registers_again_offers_and_publishes_the_same_cards(w
 
 
 async def test_a_slow_node_reacts_late(world: World) -> None:
-    await world.add_node(cards=1)
-    await published(world)
-    await edit_node(world.client, world.node, lambda machine: slow_down(machine, 1.5))
+    await world.add_node(cards=1, slow=4.0)
     await world.healthy(0, "True", "ProbePassed")
-    await world.order({0: TRAINING})
     ordered_at = time.monotonic()
+    await world.order({0: TRAINING})
     await world.offers(TRAINING, "1", "1")
+    # What woke it a moment before the order came counts, too.
     assert time.monotonic() - ordered_at > 1.0
 
 

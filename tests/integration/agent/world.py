@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gpu_control_plane.agent.backends.hardware import HARDWARE, new_machine
+from gpu_control_plane.agent.backends.hardware import HARDWARE, new_machine, slow_down
 from gpu_control_plane.agent.backends.profiles import pci_address
 from gpu_control_plane.agent.fleet.machines import add_nodes, node_manifest
 from gpu_control_plane.agent.views import Node
@@ -66,7 +66,7 @@ class Fleet:
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(20)
+            self._process.wait(60)
             self._process = None
 
 
@@ -78,9 +78,9 @@ class World:
         self.node = node
         self.namespace = namespace
 
-    async def add_node(self, cards: int, profile: str = "H200-141") -> None:
-        """The node, and what inventory would make of it."""
-        await add_nodes(self.client, [self.node], new_machine(profile, cards))
+    async def add_node(self, cards: int, profile: str = "H200-141", *, slow: float = 0.0) -> None:
+        """The node, which may be slow by some seconds from the first, and what inventory would make of it."""
+        await add_nodes(self.client, [self.node], slow_down(new_machine(profile, cards), slow))
         await self.client.create(GPUNodeState, {"metadata": {"name": self.node}})
         for index in range(cards):
             spec = {"nodeName": self.node, "pciAddress": pci_address(index)}

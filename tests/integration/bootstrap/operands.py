@@ -35,14 +35,23 @@ class Operands:
     def name(self, component: str) -> str:
         return f"{component}-{self._node}"
 
-    async def start(self, component: str, *args: str, app: str | None = None, since: datetime | None = None) -> None:
-        """A pod of our chart that is ready, or with `app` one of NVIDIA's."""
-        await self.create(component, *args, app=app)
+    async def start(
+        self,
+        component: str,
+        *args: str,
+        app: str | None = None,
+        chart: str | None = None,
+        since: datetime | None = None,
+    ) -> None:
+        """A pod of our chart that is ready, with `app` one of NVIDIA's stack, with `chart` of a chart of its own."""
+        await self.create(component, *args, app=app, chart=chart)
         await self.is_ready(component, True, since=since)
 
-    async def create(self, component: str, *args: str, app: str | None = None) -> None:
-        """A pod of which somebody else says how it is."""
-        labels = {"app": app} if app else {"app.kubernetes.io/name": OURS, "app.kubernetes.io/component": component}
+    async def create(self, component: str, *args: str, app: str | None = None, chart: str | None = None) -> None:
+        """A pod of which somebody else says how it is. An agent checks nothing unless it is told `--validator`."""
+        args = args if component != "agent" or "--validator" in args else (*args, "--no-validator")
+        ours = {"app.kubernetes.io/name": OURS, "app.kubernetes.io/component": component}
+        labels = {"app": app} if app else {"app.kubernetes.io/name": chart} if chart else ours
         spec = {
             "nodeName": self._node,
             "automountServiceAccountToken": False,

@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from gpu_control_plane import bootstrap, inventory
+from gpu_control_plane import bootstrap
 from gpu_control_plane.agent.backends.hardware import lose, pull
 from gpu_control_plane.agent.fleet.machines import edit_card
 from gpu_control_plane.api.names import NodeCondition, Reason
-from gpu_control_plane.api.nodefeature import NAMESPACE
+from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name, read_cards, read_facts
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.pools.controller import build as build_pools
 from integration.bootstrap.operands import Operands, allow_pods
@@ -15,7 +15,6 @@ from integration.inventory.machines import DEFAULTS, Machine, controllers
 from integration.kinds import Pod
 from waiting import until_async
 
-HASTY = inventory.Settings(bus_patience=timedelta())
 QUICK = bootstrap.Settings(loss_after=timedelta(seconds=4), return_after=timedelta(seconds=1))
 NODES = ("node-a", "node-b", "node-c")
 
@@ -40,6 +39,10 @@ async def test_a_fleet_is_ready_and_a_node_without_its_agent_is_not(scene: Stage
     async with controllers(scene.proxy, DEFAULTS, QUICK):
         for node in NODES:
             await until_said(scene, node, ready, Reason.READY)
+            # An agent says itself what the bus shows, card by card.
+            feature = await scene.client.get(NodeFeature, feature_name(node), NAMESPACE)
+            places = read_facts(feature).bus
+            assert places == tuple(card.pci for card in read_cards(feature))
         agents = {node: Operands(scene.client, node) for node in NODES}
         for agent in agents.values():
             await agent.create("agent")
@@ -73,7 +76,7 @@ async def test_nothing_is_issued_of_a_node_whose_inventory_is_incomplete(scene: 
     """Node Feature Discovery counts a card more than the agent of node-b shows: a pool that takes all it can get takes
     the cards of node-a, and those of node-b once both agree."""
     disputed = Machine(scene.client, "node-b")
-    await disputed.counted_by_nfd("default", 3)
+    await disputed.counted_by_nfd(NAMESPACE, 3)
     await scene.add_pool("training", assignment={"requireAnnotation": False})
     await scene.add_nodes("node-a", "node-b")
 
@@ -83,12 +86,12 @@ async def test_nothing_is_issued_of_a_node_whose_inventory_is_incomplete(scene: 
     async def all_of(node: str) -> bool:
         return await taken(node) == ["training"] * 2
 
-    async with controllers(scene.proxy, HASTY, QUICK, beside=build_pools):
+    async with controllers(scene.proxy, DEFAULTS, QUICK, beside=build_pools):
         await until_async(lambda: all_of("node-a"), within=40)
         await until_said(scene, "node-b", NodeCondition.INVENTORY_COMPLETE, Reason.BUS_DISAGREES)
         await scene.devices_known(4)
         state = (await scene.states())["node-b"]
         assert await taken("node-b") == [None, None]
         assert state.spec.assignments == ()
-        await disputed.counted_by_nfd("default", 2)
+        await disputed.counted_by_nfd(NAMESPACE, 2)
         await until_async(lambda: all_of("node-b"), within=40)

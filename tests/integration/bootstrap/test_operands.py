@@ -10,21 +10,25 @@ from gpu_control_plane.api.names import EventReason, NodeCondition, Reason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.kube import Client
 from integration.bootstrap.operands import Operands
+from integration.bootstrap.test_down import settled, tally
 from integration.inventory.machines import DEFAULTS, Machine, controllers
-from waiting import until
+from waiting import until, until_still
 
 READY = NodeCondition.READY_FOR_POOLING
 QUICK = bootstrap.Settings(loss_after=timedelta(seconds=3), return_after=timedelta(seconds=1))
+# A pod says in whole seconds since when it is as it is: a short restart must be short by far.
+PATIENT = bootstrap.Settings(loss_after=timedelta(seconds=7), return_after=timedelta(seconds=1))
 
 
 async def test_a_restart_of_the_agent_costs_no_write_and_its_loss_one(
     client: Client, machine: Machine, operands: Operands
 ) -> None:
-    async with FaultProxy.before(client.config) as proxy, controllers(proxy, DEFAULTS, QUICK):
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy, DEFAULTS, PATIENT):
         await machine.report(machine.cards(1))
         await operands.start("agent")
         await machine.until_said(READY, Reason.READY)
         await machine.until_said(NodeCondition.INVENTORY_COMPLETE, Reason.INVENTORY_SYNCED)
+        await until_still(lambda: len(machine.writes(proxy)))
         before = len(machine.writes(proxy))
 
         # The container restarts, then the whole pod is replaced: both within the patience.
@@ -33,7 +37,7 @@ async def test_a_restart_of_the_agent_costs_no_write_and_its_loss_one(
         await operands.is_ready("agent", True)
         await operands.stop("agent")
         await operands.start("agent")
-        await asyncio.sleep(QUICK.loss_after.total_seconds() + 1)  # longer than any patience
+        await asyncio.sleep(PATIENT.loss_after.total_seconds() + 1)  # longer than any patience
         assert len(machine.writes(proxy)) == before
 
         # It is lost: one write for all conditions that say so.
@@ -47,7 +51,8 @@ async def test_a_restart_of_the_agent_costs_no_write_and_its_loss_one(
         assert len(machine.writes(proxy)) == before + 2
 
         told = await machine.until_events(
-            EventReason.NOT_READY_FOR_POOLING, Reason.AGENT_NOT_READY, Reason.UNDISTURBED, Reason.MONITORING_FOUND
+            *(EventReason.NOT_READY_FOR_POOLING, Reason.AGENT_NOT_READY, Reason.UNDISTURBED),
+            *(Reason.MONITORING_NOT_READY, Reason.MONITORING_FOUND),
         )
         counts = Counter(event.reason for event in told)
         assert counts[EventReason.NOT_READY_FOR_POOLING] == 1
@@ -61,6 +66,7 @@ async def test_a_node_that_never_had_an_agent_pod_lacks_one_once_others_have_it(
 ) -> None:
     other = Machine(client, f"other-{machine.name}")
     await other.register(ready=True)
+    its_agent = Operands(client, other.name)
     async with FaultProxy.before(client.config) as proxy, controllers(proxy, DEFAULTS, QUICK):
         await other.report(other.cards(1))
         await other.until_said(READY, Reason.READY)
@@ -71,8 +77,40 @@ async def test_a_node_that_never_had_an_agent_pod_lacks_one_once_others_have_it(
         assert held is not None
         assert f"`kubectl label node {other.name} gpu.deckhouse.io/gpu.present=true`" in held.message
         await machine.until_said(READY, Reason.READY)
+        # All agents gone is not the same as none ever: both nodes are told.
         await operands.stop("agent")
+        await machine.until_said(READY, Reason.AGENT_NOT_READY)
+        await its_agent.start("agent")
         await other.until_said(READY, Reason.READY)
+    await its_agent.stop_all()
+
+
+async def test_a_new_node_is_ready_when_its_agent_has_checked_it_and_not_before(
+    client: Client, machine: Machine, operands: Operands
+) -> None:
+    late = Machine(client, f"late-{machine.name}")
+    await late.register(ready=True)
+    its_agent = Operands(client, late.name)
+    await its_agent.start("agent", "--validator")
+    await operands.start("agent", "--validator")
+    async with FaultProxy.before(client.config) as proxy:
+        async with controllers(proxy):
+            await machine.report(machine.cards(2))
+            await machine.until_said(NodeCondition.INVENTORY_COMPLETE, Reason.INVENTORY_SYNCED)
+            await machine.check()
+            await machine.until_said(READY, Reason.READY)
+            # One answer, after the check: had it been ready before, or not ready, that would have been another.
+            assert tally(machine, proxy) == settled(machine)
+        async with controllers(proxy, DEFAULTS, QUICK):
+            await late.report(late.cards(2))
+            await late.until_said(READY, Reason.CHECKS_PENDING)
+            # Checks with another driver than the one that is loaded now prove nothing.
+            await late.check(driver="535.1")
+            await late.until_events(EventReason.NOT_READY_FOR_POOLING)
+            await late.check()
+            await late.until_said(READY, Reason.READY)
+            assert tally(late, proxy) == {**settled(late), "gpunodestates/status": 3}
+    await its_agent.stop_all()
 
 
 async def test_labels_and_duplicates_are_seen_on_the_node(client: Client, machine: Machine, operands: Operands) -> None:
@@ -102,3 +140,5 @@ async def test_labels_and_duplicates_are_seen_on_the_node(client: Client, machin
         await machine.until_said(READY, Reason.READY)
         await operands.stop("exporter")
         await machine.until_said(NodeCondition.DEGRADED, Reason.UNDISTURBED)
+        await operands.start("somebodys", chart="dcgm-exporter")
+        await machine.until_said(NodeCondition.DEGRADED, Reason.DUPLICATE_SOURCE)

@@ -74,6 +74,12 @@ class Place:
     async def history(self) -> list[str]:
         return [change.what for change in (await self.device()).status.history if change.who == WHO]
 
+    async def until_history(self, *wanted: str) -> None:
+        async def told() -> bool:
+            return await self.history() == list(wanted)
+
+        await until_async(told, saying=f"history: {wanted}")
+
     async def until_says(self, reason: str) -> GPUDevice:
         async def says() -> bool:
             try:
@@ -83,7 +89,7 @@ class Place:
             found = find(device.status.conditions, DeviceCondition.BURNED_IN)
             return found is not None and found.reason == reason
 
-        await until_async(says, saying=f"BurnedIn: {reason}", within=30)
+        await until_async(says, saying=f"BurnedIn: {reason}")
         return await self.device()
 
     async def until_pooled(self) -> None:
@@ -94,14 +100,14 @@ class Place:
                 return False
             return reference is not None and reference.name == self.name
 
-        await until_async(pooled, saying="in its pool", within=30)
+        await until_async(pooled, saying="in its pool")
 
     async def until_waits(self, reason: Waits) -> None:
         async def waits() -> bool:
             state = await self.client.get(GPUNodeState, self.name)
             return state.status.pools is not None and [c.reason for c in state.status.pools.pending] == [reason]
 
-        await until_async(waits, saying=f"waits: {reason}", within=30)
+        await until_async(waits, saying=f"waits: {reason}")
 
     @asynccontextmanager
     async def agent(self, seconds: float, *, burn_in: bool = True) -> AsyncIterator[None]:
@@ -158,7 +164,7 @@ async def test_a_new_card_is_tested_then_pooled_and_another_in_its_place_too(pla
     async with place.agent(SHORT):
         device = await place.until_says(Reason.BURN_IN_PASSED)
         await place.until_pooled()
-        assert await place.history() == [PASSED]
+        await place.until_history(PASSED)
         assert device.status.burn_in is not None
         first = device.status.burn_in.uuid
         await place.become(swap(place.machine, place.address))
@@ -167,9 +173,9 @@ async def test_a_new_card_is_tested_then_pooled_and_another_in_its_place_too(pla
             record = (await place.device()).status.burn_in
             return record is not None and record.uuid != first and record.ended_at is not None
 
-        await until_async(changed, saying="the other card was tested", within=30)
+        await until_async(changed, saying="the other card was tested")
+        await place.until_history(PASSED, PASSED)
         await place.until_pooled()
-        assert await place.history() == [PASSED, PASSED]
 
 
 async def test_a_card_that_breaks_under_test_joins_only_after_it_was_mended_and_passed(place: Place) -> None:
@@ -182,7 +188,7 @@ async def test_a_card_that_breaks_under_test_joins_only_after_it_was_mended_and_
         await place.clear()
         await place.until_says(Reason.BURN_IN_PASSED)
         await place.until_pooled()
-        assert await place.history() == [PASSED, f"{FAILED}: {Reason.MEMORY_ERRORS}"]
+        await place.until_history(PASSED, f"{FAILED}: {Reason.MEMORY_ERRORS}")
         assert Annotation.CLEAR_FAULT not in (await place.device()).metadata.annotations
 
 
@@ -205,7 +211,8 @@ async def test_whoever_wants_the_driver_gets_it_and_the_test_begins_anew(place: 
         async def released() -> bool:
             return (await place.client.get(GPUNodeState, place.name)).status.quiesced is not None
 
-        await until_async(released, saying="let go", within=10)
+        await until_async(released, saying="let go")
+        await asyncio.sleep(1.1)  # when a test began is told in whole seconds
         await place.client.patch(Node, place.name, {"metadata": {"labels": {label: None}}})
 
         async def again() -> bool:
@@ -214,5 +221,5 @@ async def test_whoever_wants_the_driver_gets_it_and_the_test_begins_anew(place: 
             )
             return was is not None and now is not None and was.message != now.message
 
-        await until_async(again, saying="begun anew", within=30)
+        await until_async(again, saying="begun anew")
     assert await place.history() == []

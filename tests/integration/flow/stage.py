@@ -67,8 +67,8 @@ class Stage:
             self._controller.send_signal(signal.SIGKILL)
 
     async def controller_ended(self) -> None:
-        assert self._controller is not None
-        await self._controller.wait()
+        if self._controller is not None:
+            await self._controller.wait()
 
     # What people do.
 
@@ -115,22 +115,22 @@ class Stage:
             devices = await self.devices()
             return len(devices) == count and all(device.status.state for device in devices.values())
 
-        await until_async(known, within=40, saying=f"{count} devices with a state")
+        await until_async(known, within=90, saying=f"{count} devices with a state")
 
-    async def device_is(self, name: str, check: Callable[[GPUDevice], object], *, within: float = 40) -> None:
+    async def device_is(self, name: str, check: Callable[[GPUDevice], object], *, within: float = 90) -> None:
         async def holds() -> bool:
             device = (await self.devices()).get(name)
             return device is not None and bool(check(device))
 
         await until_async(holds, within=within, saying=f"{name} is as wished")
 
-    async def pool_is(self, name: str, check: Callable[[GPUPool], object], *, within: float = 40) -> None:
+    async def pool_is(self, name: str, check: Callable[[GPUPool], object], *, within: float = 90) -> None:
         async def holds() -> bool:
             return bool(check(await self.pool(name)))
 
         await until_async(holds, within=within, saying=f"pool {name} is as wished")
 
-    async def pod_is(self, name: str, phase: str, *, within: float = 40) -> None:
+    async def pod_is(self, name: str, phase: str, *, within: float = 90) -> None:
         async def holds() -> bool:
             return await self.phase(name) == phase
 
@@ -149,6 +149,7 @@ async def stage(cluster: Cluster, folder: Path) -> AsyncIterator[Stage]:
         finally:
             made.kill_controller()
             fleet.kill()
+            await made.controller_ended()
             await fleet.wait()
 
 

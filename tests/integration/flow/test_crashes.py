@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from fault_proxy import Request
 from gpu_control_plane.api.install import install_crds
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
@@ -22,7 +24,7 @@ async def whole_flow(scene: Stage, revive: Callable[[], Awaitable[None]]) -> obj
             await revive()
             return await check()
 
-        await until_async(look, within=90)
+        await until_async(look, within=240)
 
     async def pooled(first: str | None, second: str | None) -> bool:
         devices = await scene.devices()
@@ -119,6 +121,7 @@ class Reaper:
             await self._scene.start_controller()
 
 
+@pytest.mark.timeout(900)
 async def test_killed_at_every_write_it_ends_where_it_would_have_ended(scene: Stage, tmp_path: Path) -> None:
     undisturbed = await _undisturbed(tmp_path / "undisturbed")
     await scene.start_controller()

@@ -31,12 +31,9 @@ async def test_the_main_job(scene: Stage) -> None:
     await scene.add_pool("research")
 
     # A pod waits for a pool without cards, is told why in words, and runs once a card is approved.
+    await scene.pool_is("training", lambda pool: pool.status.phase)
     await scene.start_pod("eager", "training")
-
-    async def told() -> bool:
-        return bool(await notes_about(scene, "eager", "WaitingForGPU"))
-
-    await until_async(told)
+    await until_async(lambda: notes_about(scene, "eager", "WaitingForGPU"))
     (note,) = await notes_about(scene, "eager", "WaitingForGPU")
     assert note.startswith("the pool training has no cards; 4 cards wait for approval: `kubectl annotate gpudevice")
     assert await scene.phase("eager") == "Pending"
@@ -64,7 +61,7 @@ async def test_the_main_job(scene: Stage) -> None:
     assert await scene.phase("curious") == "Running"
     await edit_card(scene.client, FIRST, heal)
     await scene.device_is(FIRST, lambda device: device.status.state is DeviceState.ASSIGNED)
-    assert await notes_about(scene, FIRST, "GPUDeviceFaulted")
+    await until_async(lambda: notes_about(scene, FIRST, "GPUDeviceFaulted"), saying="the fault is told")
 
     # A card that is pulled is gone from everywhere.
     await scene.approve(THIRD, "training")

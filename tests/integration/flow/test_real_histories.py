@@ -78,6 +78,7 @@ async def played(scene: Stage) -> Stage:
     return scene
 
 
+@pytest.mark.timeout(600)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_steps, min_size=3, max_size=10))
 async def test_cards_end_where_they_belong(played: Stage, steps: list[tuple[str, str, str]]) -> None:
@@ -92,7 +93,7 @@ async def test_cards_end_where_they_belong(played: Stage, steps: list[tuple[str,
             await played.end_pod(name)
         for card in CARDS:
             await edit_card(played.client, card, heal)
-        await until_async(lambda: _settled(played), within=40, saying=f"the end of {steps}")
+        await until_async(lambda: _settled(played), within=90, saying=f"the end of {steps}")
     assert not watcher.broken
 
 

@@ -11,7 +11,16 @@ from gpu_control_plane import bootstrap, inventory
 from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
 from gpu_control_plane.api.examples import h200, pci_address
 from gpu_control_plane.api.gpudevice import Hardware
-from gpu_control_plane.api.gpunodestate import Driver, Injection, Monitoring, MonitoringSource, Toolkit
+from gpu_control_plane.api.gpunodestate import (
+    Driver,
+    Injection,
+    Monitoring,
+    MonitoringSource,
+    StepResult,
+    Toolkit,
+    Validation,
+    ValidationStep,
+)
 from gpu_control_plane.api.names import Annotation, NodeCondition
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import (
@@ -64,10 +73,18 @@ class Machine:
         await self.client.delete(Node, self.name)
 
     async def report(self, cards: Iterable[Hardware], *, bus: int | None = None, facts: NodeFacts = FACTS) -> None:
-        """What the agent says: `bus` cards are on the bus, as many as it reports unless the test says otherwise."""
+        """What the agent says: `bus` cards are on the bus, at the first places of a machine; else those it reports."""
         cards = tuple(cards)
-        facts = msgspec.structs.replace(facts, bus_cards=len(cards) if bus is None else bus)
+        places = tuple(card.pci for card in (cards if bus is None else self.cards(bus)))
+        facts = msgspec.structs.replace(facts, bus_cards=len(places), bus=places)
         await self.publish(node_feature(self.name, facts, cards))
+
+    async def check(self, driver: str = "580.159.04") -> None:
+        """The agent has checked its node with this driver, and all is well."""
+        passed = tuple(ValidationStep(name=name, result=StepResult.PASSED) for name in ("driver", "toolkit", "cuda"))
+        found = msgspec.to_builtins(Validation(driver_version=driver, steps=passed))
+        body = {"status": {"validation": found}}
+        await self.client.apply(GPUNodeState, self.name, body, manager=AGENT, subresource="status")
 
     async def publish(self, spec: NodeFeatureSpec) -> None:
         body = {"metadata": {"labels": {NODE_LABEL: self.name}}, "spec": msgspec.to_builtins(spec)}

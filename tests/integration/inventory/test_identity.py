@@ -1,6 +1,6 @@
 """Who a card and a node are, on a real API server: second opinions on the bus, moved cards, nodes with new names."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import timedelta
 
 import msgspec
@@ -41,8 +41,9 @@ async def message(machine: Machine) -> str:
 async def test_node_feature_discovery_in_a_namespace_of_its_own_is_heard(
     client: Client, machine: Machine, namespace: str
 ) -> None:
+    believed = msgspec.structs.replace(HASTY, nfd_namespaces=frozenset({namespace}))
     await machine.counted_by_nfd(namespace, 3)
-    async with FaultProxy.before(client.config) as proxy, controllers(proxy, HASTY):
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy, believed):
         await machine.report(machine.cards(2))
         await machine.until_said(COMPLETE, Reason.BUS_DISAGREES)
         await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
@@ -51,14 +52,41 @@ async def test_node_feature_discovery_in_a_namespace_of_its_own_is_heard(
         await machine.until_said(READY, Reason.READY)
 
 
+async def test_nobody_blocks_a_node_from_a_namespace_of_his_own(
+    client: Client, machine: Machine, namespace: str
+) -> None:
+    """A NodeFeature with NFD's name and label in a user's namespace; NFD itself is in one of the system's."""
+    await machine.counted_by_nfd(namespace, 7)
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy, HASTY):
+        await machine.report(machine.cards(2))
+        await machine.until_said(READY, Reason.READY)
+        await machine.counted_by_nfd(namespace, 8)
+        await machine.counted_by_nfd("kube-system", 3)
+        await machine.until_said(COMPLETE, Reason.BUS_DISAGREES)
+        assert "it counts 3 of 10de:2335, the agent 2" in await message(machine)
+        await machine.counted_by_nfd("kube-system", 2)
+        await machine.until_said(READY, Reason.READY)
+
+
 async def test_discovery_of_our_own_says_where_the_missing_card_is(client: Client, machine: Machine) -> None:
     places = bus_feature(tuple(card.pci for card in machine.cards(2)))
     body = {"metadata": {"labels": {NODE_LABEL: machine.name}}, "spec": msgspec.to_builtins(places)}
     await client.apply(NodeFeature, discovery_name(machine.name), body, manager=AGENT, namespace=NAMESPACE)
+    counted = msgspec.structs.replace(FACTS, bus_cards=2)
     async with FaultProxy.before(client.config) as proxy, controllers(proxy):
-        await machine.report(machine.cards(2)[:1], bus=2)
+        await machine.publish(node_feature(machine.name, counted, machine.cards(1)))
         await machine.until_said(COMPLETE, Reason.CARDS_MISSING)
         assert f"Missing: {pci_address(1)} (10de:2335)." in await message(machine)
+
+
+async def test_the_agent_alone_says_which_card_the_driver_does_not_show(client: Client, machine: Machine) -> None:
+    """Neither Node Feature Discovery nor discovery of ours, and the driver never showed the card."""
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy):
+        await machine.report(machine.cards(2)[:1], bus=2)
+        await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+        assert f"Missing: {pci_address(1)} (10de:2335)." in await message(machine)
+        await machine.report(machine.cards(2))
+        await machine.until_said(READY, Reason.READY)
 
 
 async def test_a_card_out_of_service_may_be_missing(client: Client, machine: Machine) -> None:
@@ -84,10 +112,9 @@ async def test_approvals_move_with_their_cards(client: Client, machine: Machine)
         new = msgspec.structs.replace(first, uuid="GPU-new")
         await machine.report((new, moved(first, 1), moved(second, 2)))
         await machine.until_events(EventReason.DEVICE_MOVED, EventReason.DEVICE_REPLACED)
-        await until_async(lambda: _known(machine, (0, 1, 2)))
-        devices = await machine.devices()
-    approvals = {at: device.metadata.annotations.get(Annotation.ASSIGNMENT) for at, device in devices.items()}
-    assert approvals == {pci_address(0): None, pci_address(1): "for-first", pci_address(2): "for-second"}
+        # Each card is carried over by itself.
+        wanted = {pci_address(0): None, pci_address(1): "for-first", pci_address(2): "for-second"}
+        await until_async(lambda: _approved(machine, wanted), saying=f"approvals: {wanted}")
 
 
 async def test_a_renamed_node_leaves_nothing_under_its_old_name(client: Client, machine: Machine) -> None:
@@ -129,7 +156,7 @@ async def test_without_the_right_to_read_it_there_is_no_second_opinion(client: C
 
 async def test_a_node_whose_agent_never_speaks_can_be_seen(client: Client, machine: Machine) -> None:
     silent = Machine(client, f"silent-{machine.name}")
-    await silent.register(labels={Label.GPU_PRESENT.value: "true"})
+    await silent.register(ready=True, labels={Label.GPU_PRESENT.value: "true"})
     await allow_pods(client)
     agent = Operands(client, silent.name)
     await agent.create("agent")
@@ -138,13 +165,15 @@ async def test_a_node_whose_agent_never_speaks_can_be_seen(client: Client, machi
         await silent.until_said(READY, Reason.INVENTORY_INCOMPLETE)
         assert f"--field-selector spec.nodeName={silent.name}" in await message(silent)
         await silent.report(silent.cards(1))
+        await agent.is_ready("agent", True)
         await silent.until_said(READY, Reason.READY)
     await agent.stop_all()
     assert await machine.state() is None
 
 
-async def _known(machine: Machine, indices: Iterable[int]) -> bool:
-    return set(await machine.devices()) == {pci_address(index) for index in indices}
+async def _approved(machine: Machine, wanted: Mapping[str, str | None]) -> bool:
+    devices = await machine.devices()
+    return wanted == {at: device.metadata.annotations.get(Annotation.ASSIGNMENT) for at, device in devices.items()}
 
 
 async def _forgotten(machine: Machine) -> bool:

@@ -33,10 +33,12 @@ FACTS = NodeFacts(
 
 def test_what_is_published_is_what_is_read() -> None:
     cards = tuple(h200("worker-3", index) for index in range(8))
-    published = NodeFeature(spec=node_feature("worker-3", FACTS, cards))
-    received = msgspec.json.decode(msgspec.json.encode(published), type=NodeFeature)
-    assert read_cards(received) == cards
-    assert read_facts(received) == FACTS
+    for bus in (None, tuple(card.pci for card in cards), ()):
+        facts = msgspec.structs.replace(FACTS, bus=bus)
+        published = NodeFeature(spec=node_feature("worker-3", facts, cards))
+        received = msgspec.json.decode(msgspec.json.encode(published), type=NodeFeature)
+        assert read_cards(received) == cards
+        assert read_facts(received) == facts
 
 
 def test_a_card_without_a_driver_says_only_what_the_bus_says() -> None:

@@ -10,8 +10,8 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.examples import NOON, node_state
 from gpu_control_plane.api.gpunodestate import StepResult, Validation, ValidationStep
 from gpu_control_plane.api.names import NodeCondition, Reason
-from gpu_control_plane.api.node import Node, NodeFlag, NodeStatus
-from gpu_control_plane.bootstrap.operands import NVIDIA, OURS, Operand
+from gpu_control_plane.api.node import Node, NodeFlag, NodeInfo, NodeSpec, NodeStatus
+from gpu_control_plane.bootstrap.operands import NVIDIA, OTHERS, OURS, Operand
 from gpu_control_plane.bootstrap.snapshot import Snapshot
 from gpu_control_plane.bootstrap.views import (
     Container,
@@ -45,22 +45,29 @@ def condition(kind: NodeCondition, status: bool, reason: Reason, message: str = 
 
 
 COMPLETE = condition(NodeCondition.INVENTORY_COMPLETE, True, Reason.INVENTORY_SYNCED)
+READY = condition(NodeCondition.READY_FOR_POOLING, True, Reason.READY)
+NEW = (COMPLETE,)
+"""What is said of a node that inventory has just found."""
 
 
 def state(**status: Any) -> GPUNodeState:
-    """A node of which inventory says that all is well, but for these fields of its status."""
+    """A node that is known to be ready, but for these fields of its status."""
     made = node_state(NODE, CARDS)
-    changed = msgspec.structs.replace(made.status, **{"conditions": (COMPLETE,), **status})
+    changed = msgspec.structs.replace(made.status, **{"conditions": (COMPLETE, READY), **status})
     return msgspec.structs.replace(made, status=changed)
 
 
-def checked(name: str, result: StepResult = StepResult.FAILED) -> Validation:
-    return Validation(steps=(ValidationStep(name=name, result=result, message="it does not answer"),))
+def checked(name: str, result: StepResult = StepResult.FAILED, message: str = "it does not answer") -> Validation:
+    return Validation(steps=(ValidationStep(name=name, result=result, message=message),))
 
 
-def node(labels: Mapping[str, str] = LABELS, *, ready: bool = True) -> Node:
+def node(labels: Mapping[str, str] = LABELS, *, ready: bool = True, cordoned: bool = False, kernel: str = "") -> Node:
     flags = (NodeFlag(type="Ready", status=str(ready)),)
-    return Node(metadata=ObjectMeta(name=NODE, labels=dict(labels)), status=NodeStatus(conditions=flags))
+    return Node(
+        metadata=ObjectMeta(name=NODE, labels=dict(labels)),
+        spec=NodeSpec(unschedulable=cordoned),
+        status=NodeStatus(conditions=flags, node_info=NodeInfo(kernel_version=kernel)),
+    )
 
 
 def without(*names: str, **others: str) -> dict[str, str]:
@@ -80,11 +87,14 @@ def pod(
     step: str = "",
     over: bool = False,
     unscheduled: bool = False,
+    suffix: str = "x1",
 ) -> OperandPod:
     """A pod of the node. `step` is the one that a validator has not passed."""
     ours = operand in OURS.values()
-    named = operand if ours else next(app for app, known in NVIDIA.items() if known is operand)
-    labels = {"app.kubernetes.io/name": "gpu-control-plane", "app.kubernetes.io/component": str(named)}
+    named = operand if ours else next(app for app, known in (NVIDIA | OTHERS).items() if known is operand)
+    labels = {"app": str(named)} if operand in NVIDIA.values() else {"app.kubernetes.io/name": str(named)}
+    if ours:
+        labels = {"app.kubernetes.io/name": "gpu-control-plane", "app.kubernetes.io/component": str(named)}
     status = ContainerStatus(
         name="main",
         ready=ready,
@@ -97,9 +107,9 @@ def pod(
         conditions = [PodCondition(type="PodScheduled", status="False", last_transition_time=since)]
     return OperandPod(
         metadata=ObjectMeta(
-            name=f"{named}-x1",
+            name=f"{named}-{suffix}",
             namespace="d8-gpu-operator" if ours else "gpu-operator",
-            labels=labels if ours else {"app": str(named)},
+            labels=labels,
             creation_timestamp=since,
             deletion_timestamp=NOON if over else None,
         ),
@@ -117,6 +127,7 @@ def pod(
 
 AGENT = pod(Operand.AGENT)
 LABELLING_AGENT = pod(Operand.AGENT, args=("--labels",))
+UNCHECKING_AGENT = pod(Operand.AGENT, args=("--labels", "--no-validator"))
 
 
 def seen(**changes: Any) -> Snapshot:

@@ -7,7 +7,7 @@ from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.snapshot import Remembered, Snapshot
 from gpu_control_plane.kube.conditions import find
-from unit.bootstrap.scene import AGENT, LABELLING_AGENT, LONG_AGO, checked, node, pod, seen, state, without
+from unit.bootstrap.scene import AGENT, LABELLING_AGENT, LONG_AGO, NEW, checked, node, pod, seen, state, without
 
 D, T, M, L, X, R = (
     NodeCondition.DRIVER_MISSING,
@@ -30,6 +30,11 @@ def broken(operand: Operand, **changes: object) -> Snapshot:
     ("snapshot", "kind", "words"),
     [
         (seen(state=BARE), D, ("Install it on the machine", "`nvidia-smi` must answer on worker-3")),
+        (
+            seen(state=BARE, node=node(kernel="6.8.0-60-generic")),
+            D,
+            ("Install it on the machine for its kernel 6.8.0-60-generic, or",),
+        ),
         (seen(state=BARE), T, ("That needs the driver: install that first.",)),
         (seen(state=BARE), M, ("The agent exports them once there is a driver.",)),
         (seen(state=BARE, pods=(AGENT, pod(OP.NVIDIA_DRIVER))), D, ("nvidia-driver-daemonset-x1 is to bring it",)),
@@ -82,6 +87,26 @@ def broken(operand: Operand, **changes: object) -> Snapshot:
                 "metrics of the node: the agent and nvidia-dcgm-exporter in gpu-operator.",
                 "labels of the Node: the agent and gpu-feature-discovery in d8-gpu-operator.",
             ),
+        ),
+        (
+            seen(pods=(LABELLING_AGENT, pod(OP.OTHER_EXPORTER))),
+            X,
+            ("metrics of the node: the agent and NVIDIA dcgm-exporter in gpu-operator. Switch one off.",),
+        ),
+        (
+            seen(pods=(LABELLING_AGENT, pod(OP.AGENT, suffix="x2"))),
+            R,
+            ("Two agents serve this node: agent-x1 and agent-x2.", "get pods agent-x1 agent-x2", "keep one."),
+        ),
+        (
+            seen(state=state(conditions=NEW, validation=None)),
+            R,
+            ("not yet told what its checks of the node found: `kubectl -n d8-gpu-operator logs agent-x1`.",),
+        ),
+        (
+            seen(state=state(conditions=NEW), node=node(ready=False), pods=(pod(OP.AGENT, ready=False),)),
+            R,
+            ("The kubelet of the node does not answer", "`kubectl describe node worker-3`"),
         ),
         (
             seen(pods=(LABELLING_AGENT, pod(OP.NVIDIA_PLUGIN))),

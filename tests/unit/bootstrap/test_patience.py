@@ -16,6 +16,7 @@ from gpu_control_plane.bootstrap.operands import OURS, Operand
 from gpu_control_plane.bootstrap.snapshot import NOTHING, Remembered, Settings
 from gpu_control_plane.bootstrap.views import OperandPod
 from gpu_control_plane.kube import Condition
+from gpu_control_plane.kube.conditions import is_true
 from unit.bootstrap.scene import COMPLETE, JUST_NOW, condition, node, pod, seen, state, without
 
 PATIENCE = Settings()
@@ -31,6 +32,8 @@ class Life:
         self.remembered: Remembered = NOTHING
         self.changes: list[tuple[float, str, str, str]] = []
         self.looks = 0
+        self.others = True
+        """Whether the program runs on other nodes."""
         self.pods: tuple[OperandPod, ...] = ()
         self.second = 0.0
         self.wake: float | None = None
@@ -67,7 +70,7 @@ class Life:
         self.wake = self.second + decision.again_in.total_seconds() if decision.again_in is not None else None
 
     def _decide(self) -> Decision:
-        others = frozenset({self.operand} & {*OURS.values()})
+        others = frozenset({self.operand} & {*OURS.values()}) if self.others else frozenset()
         return decide(
             seen(
                 state=state(**{**self.status, "conditions": self.conditions}),
@@ -151,6 +154,36 @@ def test_a_restart_of_the_controller_takes_no_loss_back() -> None:
     assert [status for _, status, _ in life.of_readiness] == ["False"]
 
 
+@pytest.mark.parametrize("ready", [None, False], ids=["no pod yet", "pod not ready"])
+def test_a_controller_that_restarts_all_the_time_never_makes_an_unproven_node_ready(ready: bool | None) -> None:
+    """The patience for a pod that is not there begins anew with each start. That is credit for a node that was ready,
+    and none for one that never was."""
+    life = Life()
+    life.is_ready(ready)
+    for second in range(50, 1000, 50):
+        life.until(second)
+        life.restart_controller()
+        assert not is_true(life.conditions, NodeCondition.READY_FOR_POOLING)
+    life.until(2000)
+    life.is_ready(True)
+    life.until(3000)
+    assert is_true(life.conditions, NodeCondition.READY_FOR_POOLING)
+
+
+def test_an_agent_that_was_a_pod_is_missed_although_every_other_is_gone_too() -> None:
+    """The DaemonSet was deleted, or selects no node any more: that is told, not taken for a wish."""
+    life = lived((0, True), until=100)
+    life.others = False
+    life.is_ready(None)
+    life.until(300)
+    life.restart_controller()
+    life.until(1000)
+    assert life.of_readiness == [(160, "False", Reason.AGENT_NOT_READY)]
+    life.is_ready(True)
+    life.until(2000)
+    assert [status for _, status, _ in life.of_readiness] == ["False", "True"]
+
+
 def test_an_exporter_that_is_replaced_leaves_no_gap() -> None:
     life = Life(Operand.EXPORTER, monitoring=None)
     assert lived((0, True), (100, None), (110, False), (150, True), life=life).changes == []
@@ -171,6 +204,14 @@ def test_a_duplicate_that_is_replaced_stays_one() -> None:
     assert [change[:3] for change in life.changes] == [(1060, NodeCondition.DEGRADED, "False")]
 
 
+def test_a_program_that_was_lost_and_is_taken_away_for_good_is_missed_by_nobody() -> None:
+    """NVIDIA's exporter crashes, which is told; then its policy is deleted: nobody is sent to look for its pod."""
+    life = Life(Operand.NVIDIA_EXPORTER, monitoring=None)
+    lived((0, True), (100, False), (300, None), until=1000, life=life)
+    (held,) = (one for one in life.conditions if one.type == NodeCondition.MONITORING_MISSING)
+    assert held.reason == Reason.MONITORING_NOT_FOUND
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 59), st.integers(31, 200)), max_size=12))
 def test_no_absence_of_less_than_a_minute_is_ever_told(absences: list[tuple[int, int]]) -> None:
@@ -179,6 +220,37 @@ def test_no_absence_of_less_than_a_minute_is_ever_told(absences: list[tuple[int,
         moments += [(second + back, False), (second + back + away, True)]
         second += back + away
     assert lived(*moments, until=second + 500).changes == []
+
+
+class Watched(Life):
+    """A node that nobody may call ready, for the first time or again, unless its agent works at that moment."""
+
+    def look(self) -> None:
+        before = is_true(self.conditions, NodeCondition.READY_FOR_POOLING)
+        super().look()
+        if is_true(self.conditions, NodeCondition.READY_FOR_POOLING) and not before:
+            assert [one.ready for one in self.pods] == [True]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from((True, False, None, "restart"))), max_size=15))
+def test_whatever_happens_a_node_becomes_ready_with_a_working_agent_only(
+    moments: list[tuple[int, bool | str | None]],
+) -> None:
+    life = Watched()
+    life.is_ready(None)
+    for seconds, happens in moments:
+        life.until(life.second + seconds)
+        if isinstance(happens, str):
+            life.restart_controller()
+        else:
+            life.is_ready(happens)
+    life.is_ready(None)
+    life.until(life.second + PATIENCE.loss_after.total_seconds())
+    assert not is_true(life.conditions, NodeCondition.READY_FOR_POOLING)
+    life.is_ready(True)
+    life.until(life.second + PATIENCE.loss_after.total_seconds())
+    assert is_true(life.conditions, NodeCondition.READY_FOR_POOLING)
 
 
 def test_the_earliest_of_several_deadlines_is_kept() -> None:

@@ -6,10 +6,11 @@ Every row tells what is unusual about the node, and which conditions are not as 
 from datetime import timedelta
 from typing import Final
 
+import msgspec
 import pytest
 
 from gpu_control_plane.api.examples import NOON
-from gpu_control_plane.api.gpunodestate import Monitoring, MonitoringSource, Plugin, Quiesced, StepResult
+from gpu_control_plane.api.gpunodestate import Driver, Monitoring, MonitoringSource, Plugin, Quiesced, StepResult
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import GOOD
@@ -21,6 +22,9 @@ from unit.bootstrap.scene import (
     JUST_NOW,
     LABELLING_AGENT,
     LONG_AGO,
+    NEW,
+    READY,
+    UNCHECKING_AGENT,
     checked,
     condition,
     node,
@@ -52,7 +56,8 @@ TOLD_LOST: Final = (
     condition(R, False, Reason.AGENT_NOT_READY),
     condition(M, True, Reason.MONITORING_NOT_READY),
 )
-LABELS_TOLD: Final = (COMPLETE, condition(L, True, Reason.FEATURE_LABELS_FOUND))
+NO_DRIVER_TOLD: Final = (COMPLETE, condition(R, False, Reason.DRIVER_NOT_READY))
+LABELS_TOLD: Final = (COMPLETE, READY, condition(L, True, Reason.FEATURE_LABELS_FOUND))
 
 
 def nvidia(operand: Operand, **changes: object) -> Snapshot:
@@ -62,7 +67,7 @@ def nvidia(operand: Operand, **changes: object) -> Snapshot:
 
 def validating(operand: Operand, **changes: object) -> Snapshot:
     """The node with an agent that checks nothing, and a validator's pod instead."""
-    pods = (LABELLING_AGENT, pod(operand, **changes))  # type: ignore[arg-type]
+    pods = (UNCHECKING_AGENT, pod(operand, **changes))  # type: ignore[arg-type]
     return seen(state=state(validation=None), pods=pods)
 
 
@@ -73,6 +78,7 @@ def dcgm(*pods: object) -> Snapshot:
 
 SITUATIONS: Final = {
     # All is well.
+    "node cordoned": (seen(node=node(cordoned=True)), {}),
     "all in order": (seen(), {}),
     "agent run by hand, no pods anywhere": (seen(pods=(), expected=frozenset()), {}),
     "never checked": (seen(state=state(validation=None)), {}),
@@ -137,6 +143,20 @@ SITUATIONS: Final = {
         {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
         | {R: Reason.DRIVER_NOT_READY},
     ),
+    "driver older than the check needs": (
+        seen(state=state(validation=checked("cuda", message="CUDA 13 needs driver 580 or newer, 535 is loaded."))),
+        {R: Reason.VALIDATION_FAILED},
+    ),
+    "new kernel after a restart, driver not built for it": (
+        seen(state=state(**BARE), node=node(kernel="6.8.0-60-generic")),
+        {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
+        | {R: Reason.DRIVER_NOT_READY},
+    ),
+    "no driver, its pod crashes": (
+        seen(state=state(**BARE), pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, restarts=4))),
+        {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
+        | {R: Reason.DRIVER_NOT_READY},
+    ),
     # The agent.
     "agent restarting": (seen(pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)), {}),
     "agent unready for an hour": (seen(pods=(pod(OP.AGENT, ready=False),)), AGENT_LOST),
@@ -161,6 +181,24 @@ SITUATIONS: Final = {
         seen(state=state(conditions=TOLD_LOST), pods=(), node=node(ready=False)),
         AGENT_LOST,
     ),
+    "no agent anywhere any more, this node had one": (
+        seen(pods=(), expected=frozenset(), remembered=Remembered(had=frozenset({OP.AGENT}))),
+        {},
+    ),
+    "no agent anywhere any more, for long": (seen(pods=(), expected=frozenset(), remembered=AWAY), AGENT_LOST),
+    "no agent anywhere, its loss was told": (
+        seen(state=state(conditions=TOLD_LOST), pods=(), expected=frozenset()),
+        AGENT_LOST,
+    ),
+    "agent cannot be scheduled": (seen(pods=(pod(OP.AGENT, ready=False, unscheduled=True),)), AGENT_LOST),
+    "agent cannot get its image": (seen(pods=(pod(OP.AGENT, ready=False, waiting="ErrImagePull"),)), AGENT_LOST),
+    "agent crashes": (seen(pods=(pod(OP.AGENT, ready=False, restarts=9),)), AGENT_LOST),
+    "two agents during an update": (seen(pods=(LABELLING_AGENT, pod(OP.AGENT, since=JUST_NOW, suffix="x2"))), {}),
+    "two agents for long": (
+        seen(pods=(LABELLING_AGENT, pod(OP.AGENT, suffix="x2"))),
+        {X: Reason.CONFLICTING_DEVICE_PLUGIN, R: Reason.CONFLICTING_DEVICE_PLUGIN},
+    ),
+    "two agents, one of them broken": (seen(pods=(LABELLING_AGENT, pod(OP.AGENT, ready=False, suffix="x2"))), {}),
     "driver let go of for an upgrade": (
         seen(state=state(quiesced=Quiesced(since=NOON, reason="paused-for-driver-upgrade"))),
         {X: Reason.DRIVER_RELEASED, R: Reason.DRIVER_RELEASED},
@@ -182,6 +220,8 @@ SITUATIONS: Final = {
     ),
     "agent and a ClusterPolicy's exporter": (nvidia(OP.NVIDIA_EXPORTER), {X: Reason.DUPLICATE_SOURCE}),
     "agent and a broken exporter: one source": (nvidia(OP.NVIDIA_EXPORTER, ready=False), {}),
+    "exporter from a chart of its own instead": (dcgm(pod(OP.OTHER_EXPORTER)), {}),
+    "agent and an exporter from a chart of its own": (nvidia(OP.OTHER_EXPORTER), {X: Reason.DUPLICATE_SOURCE}),
     "agent says that DCGM exports": (
         seen(state=state(monitoring=Monitoring(source=MonitoringSource.DCGM)), pods=(AGENT, pod(OP.EXPORTER))),
         {},
@@ -208,6 +248,7 @@ SITUATIONS: Final = {
     "labels of one card too many": (seen(node=node(without(gpu_count="3"))), {L: Reason.FEATURE_LABELS_STALE}),
     "labels of shared cards": (seen(node=node(without(gpu_product="NVIDIA-H200-SHARED"))), {}),
     "labels of MIG instances": (seen(node=node(without(gpu_product="NVIDIA-H200-MIG-1g.18gb", gpu_count="14"))), {}),
+    "labels of whole cards, half of them cut": (seen(node=node(without(gpu_count="2", mig_strategy="mixed"))), {}),
     "labels behind the report for a moment": (
         seen(state=state(conditions=LABELS_TOLD), node=node(without(gpu_count="3"))),
         {},
@@ -220,6 +261,50 @@ SITUATIONS: Final = {
         ),
         {L: Reason.FEATURE_LABELS_STALE},
     ),
+    # Nodes that are not proven yet, once that has lasted.
+    "new: agent that never told of its checks": (
+        seen(state=state(conditions=NEW, validation=None)),
+        {R: Reason.CHECKS_PENDING},
+    ),
+    "new: agent that checks nothing": (
+        seen(state=state(conditions=NEW, validation=None), pods=(UNCHECKING_AGENT,)),
+        {},
+    ),
+    "new: no agent pods anywhere, never checked": (
+        seen(state=state(conditions=NEW, validation=None), pods=(), expected=frozenset()),
+        {},
+    ),
+    "new: all in order": (seen(state=state(conditions=NEW)), {}),
+    "new: every card in use, no kernel could run": (
+        seen(state=state(conditions=NEW, validation=checked("cuda", StepResult.RUNNING))),
+        {},
+    ),
+    "new: kubelet away": (
+        seen(state=state(conditions=NEW), node=node(ready=False), pods=(pod(OP.AGENT, ready=False),)),
+        {R: Reason.CHECKS_PENDING},
+    ),
+    "new: agent not ready for an hour": (
+        seen(state=state(conditions=NEW), pods=(pod(OP.AGENT, ready=False),)),
+        AGENT_LOST,
+    ),
+    "new: no driver, agent still starting": (
+        seen(state=state(conditions=NEW, **BARE), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)),
+        {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
+        | {R: Reason.DRIVER_NOT_READY},
+    ),
+    "not ready: driver is back, agent starts": (
+        seen(state=state(conditions=NO_DRIVER_TOLD), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)),
+        {R: Reason.CHECKS_PENDING},
+    ),
+    "not ready: driver is back, another one than was checked": (
+        seen(state=state(conditions=NO_DRIVER_TOLD, driver=Driver(version="590.1"))),
+        {R: Reason.CHECKS_PENDING, L: Reason.FEATURE_LABELS_STALE},
+    ),
+    "ready: another driver than was checked, for a moment": (
+        seen(state=state(driver=Driver(version="590.1")), node=node(without("cuda.driver-version.full"))),
+        {},
+    ),
+    "not ready: driver is back and was checked": (seen(state=state(conditions=NO_DRIVER_TOLD)), {}),
     # Other device plugins.
     "resources of a foreign plugin": (
         seen(state=state(plugin=Plugin(observed_generation=1, conflicts=("nvidia.com/gpu",)))),
@@ -242,7 +327,7 @@ SITUATIONS: Final = {
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(SITUATIONS) >= 60
+    assert len(SITUATIONS) >= 90
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -282,6 +367,31 @@ def test_whatever_is_wrong_comes_with_words(name: str) -> None:
     snapshot, _ = SITUATIONS[name]
     for held in decide(snapshot).conditions:
         assert held.message.endswith((".", "answer")), held.message
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "wait"),
+    [
+        (seen(state=state(conditions=NEW), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)), 50),
+        (seen(state=state(conditions=NEW), pods=()), 60),
+        (seen(state=state(conditions=NEW, validation=None), pods=(pod(OP.AGENT, since=JUST_NOW),)), 50),
+        (
+            seen(
+                state=state(conditions=NEW, validation=None),
+                pods=(UNCHECKING_AGENT, pod(OP.VALIDATOR, ready=False, since=JUST_NOW, step="cuda-validation")),
+            ),
+            50,
+        ),
+    ],
+    ids=["agent starting", "agent not there yet", "checks not told yet", "validator at work"],
+)
+def test_a_new_node_is_not_ready_on_credit_and_says_nothing_until_it_knows(snapshot: Snapshot, wait: int) -> None:
+    decision = decide(snapshot)
+    assert decision.conditions == ()
+    assert decision.again_in == timedelta(seconds=wait)
+    late = msgspec.structs.replace(snapshot, now=snapshot.now + timedelta(seconds=wait), remembered=decision.remember)
+    said = {held.type: held.status for held in decide(late).conditions}
+    assert said[R] == "False"
 
 
 def test_nothing_is_said_before_inventory_has_spoken() -> None:

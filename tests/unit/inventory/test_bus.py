@@ -10,7 +10,7 @@ from gpu_control_plane.api.examples import pci_address
 from gpu_control_plane.api.gpudevice import PCI
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.inventory.bus import Witnesses
-from gpu_control_plane.inventory.nfd import DiscoveredNode
+from gpu_control_plane.inventory.nfd import DiscoveredNode, is_trusted
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.conditions import find
 from unit.inventory.world import NODE, SETTINGS, World, card
@@ -60,6 +60,13 @@ def counted(counts: Mapping[str, int], reported: int = 3) -> Callable[[World], N
     return change
 
 
+def stray(world: World) -> None:
+    """The third card was pulled; the driver goes on showing it, and has for long."""
+    world.report(*(card(index, f"GPU-{index}") for index in range(3)), places=on_bus(0, 1))
+    world.settle()
+    world.time += SETTINGS.bus_patience
+
+
 def fresh(places: tuple[PCI, ...]) -> Callable[[World], None]:
     """A node that nobody has seen before: the bus shows three, the driver one."""
 
@@ -92,7 +99,19 @@ def fresh(places: tuple[PCI, ...]) -> Callable[[World], None]:
             lambda world: two(world, bus=3, places=on_bus(0, 1, 4)),
             Reason.CARDS_MISSING,
             f"Missing: {pci_address(4)} ({MODEL}).",
-            {FIRST, SECOND},
+            {FIRST, SECOND, pci_address(4)},
+        ),
+        (
+            lambda world: world.report(card(0, "GPU-0"), card(4, "GPU-4"), places=on_bus(0, 2)),
+            Reason.CARDS_MISSING,
+            f"Missing: {THIRD} (NVIDIA H200). Not on the bus, but shown by the driver: {pci_address(4)}.",
+            {FIRST, THIRD, pci_address(4)},
+        ),
+        (
+            stray,
+            Reason.BUS_DISAGREES,
+            f"The driver shows cards that are not on the PCI bus: {THIRD}.",
+            {FIRST, SECOND, THIRD},
         ),
         (fresh(on_bus(0, 1, 2)), Reason.CARDS_MISSING, f"Missing: {SECOND} ({MODEL}), {THIRD} ({MODEL}).", {FIRST}),
         (
@@ -134,6 +153,8 @@ def fresh(places: tuple[PCI, ...]) -> Callable[[World], None]:
         "lost by the driver",
         "lost, with addresses",
         "new card without driver, old one pulled",
+        "as many as on the bus, but others",
+        "pulled, but not for the driver",
         "new node, two without driver, by discovery",
         "new node, two without driver, nobody says where",
         "lost, but out of service",
@@ -179,6 +200,31 @@ def test_node_feature_discovery_may_be_late(world: World) -> None:
     assert Reason.BUS_DISAGREES not in world.told
 
 
+def test_the_driver_may_be_late(world: World) -> None:
+    """A card is pulled while the driver is asked: nothing is told if the next look shows both the same."""
+    world.report(*(card(index, f"GPU-{index}") for index in range(3)), places=on_bus(0, 1))
+    assert world.settle().again_in == SETTINGS.bus_patience
+    two(world)
+    assert world.settle().again_in is None
+    assert Reason.BUS_DISAGREES not in world.told
+
+
+@pytest.mark.parametrize("restarts", [0, 3])
+def test_a_new_node_is_not_complete_while_node_feature_discovery_disagrees(restarts: int) -> None:
+    """Patience is for a node that has been proven; one that never was must not have its cards issued meanwhile, however
+    often the controller forgets since when it has doubted."""
+    world = World()
+    world.witnesses = Witnesses(counts={MODEL: 4})
+    world.report(*(card(index, f"GPU-{index}") for index in range(3)))
+    for _ in range(restarts + 1):
+        world.doubted_since = None
+        world.settle()
+        assert complete(world).reason == Reason.BUS_DISAGREES
+    world.witnesses = Witnesses(counts={MODEL: 3})
+    world.settle()
+    assert complete(world).reason == Reason.INVENTORY_SYNCED
+
+
 def test_a_disagreement_that_was_told_stays_told_across_a_restart(world: World) -> None:
     counted({MODEL: 4})(world)
     world.settle()
@@ -213,6 +259,26 @@ def test_only_cards_of_a_worker_of_node_feature_discovery_are_counted() -> None:
     assert other.node is None
     silent = msgspec.convert({"metadata": {"name": "worker-3"}, "spec": {}}, DiscoveredNode)
     assert silent.counts is None
+
+
+@pytest.mark.parametrize(
+    ("namespace", "trusted"),
+    [
+        ("node-feature-discovery", True),
+        ("gpu-operator", True),
+        ("kube-system", True),
+        ("d8-nvidia-gpu", True),
+        ("openshift-nfd", True),
+        ("hardware", True),
+        ("team-a", False),
+        ("default", False),
+        ("d8", False),
+        ("node-feature-discovery-team-a", False),
+        ("", False),
+    ],
+)
+def test_only_namespaces_that_no_user_has_may_contradict_an_agent(namespace: str, trusted: bool) -> None:
+    assert is_trusted(namespace, {"hardware"}) is trusted
 
 
 def complete(world: World) -> Condition:

@@ -41,6 +41,16 @@ def test_a_new_card_is_two_writes_and_a_word() -> None:
     assert complete(world).reason == Reason.INVENTORY_SYNCED
 
 
+def test_the_cards_that_a_node_comes_with_are_one_word_and_each_later_one_another() -> None:
+    world = World()
+    world.report(*(card(index, f"GPU-{index}") for index in range(8)))
+    world.settle()
+    assert world.told == [EventReason.DEVICE_DETECTED]
+    world.report(*(card(index, f"GPU-{index}") for index in range(10)))
+    world.settle()
+    assert world.told == [EventReason.DEVICE_DETECTED] * 3
+
+
 def test_a_node_without_report_or_cards_is_none_of_our_business() -> None:
     assert World().plan().settled
 

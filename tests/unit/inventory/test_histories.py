@@ -59,11 +59,13 @@ class MachineHistory(RuleBasedStateMachine):
     def change_driver(self, there: bool) -> None:
         self.driver = there
 
-    @rule(overlooked=st.sets(slots, max_size=1))
-    def report(self, overlooked: set[int]) -> None:
-        """The agent speaks, after a reboot or whenever; it may fail to read a card that is on the bus."""
+    @rule(overlooked=st.sets(slots, max_size=1), placed=st.booleans())
+    def report(self, overlooked: set[int], placed: bool = True) -> None:
+        """The agent speaks, after a reboot or whenever; it may fail to read a card that is on the bus, and perhaps it
+        may not read where on the bus cards are."""
         seen = [self._card(slot) for slot in self.slots if slot not in overlooked]
-        self.world.report(*seen, bus=len(self.slots))
+        places = tuple(self._card(slot).pci for slot in self.slots) if placed else None
+        self.world.report(*seen, bus=len(self.slots), places=places)
 
     @precondition(lambda self: self.world.feature is not None)
     @rule()
@@ -117,7 +119,7 @@ class MachineHistory(RuleBasedStateMachine):
             assert self._was_gone(device), f"{device.name} was deleted without proof"
             return
         kept = Annotation.ASSIGNMENT in after.metadata.annotations
-        if self._was_exchanged(device):
+        if self._was_exchanged(device, {_uuid(one) for one in before.values()}):
             origins = (one for one in before.values() if one is not device and _uuid(one) == _uuid(after))
             approved = any(Annotation.ASSIGNMENT in one.metadata.annotations for one in origins)
             assert approved or not kept, f"{device.name}: a card has an approval that was not its own"
@@ -133,16 +135,18 @@ class MachineHistory(RuleBasedStateMachine):
             return False
         if _uuid(device) in {one.uuid for one in report.cards if one.uuid}:
             return True
-        addresses = {one.pci.address for one in report.cards}
-        return report.complete and device.spec.pci_address not in addresses
+        there = {one.pci.address for one in report.cards} | {one.address for one in report.bus or ()}
+        return (report.complete or report.bus is not None) and device.spec.pci_address not in there
 
-    def _was_exchanged(self, device: GPUDevice) -> bool:
+    def _was_exchanged(self, device: GPUDevice, elsewhere: set[str | None]) -> bool:
         report, known = self.world.look().report, device.status.hardware
-        if not self.world.node_exists or not isinstance(report, Report) or known is None:
+        if not self.world.node_exists or not isinstance(report, Report):
             return False
         seen = next((one for one in report.cards if one.pci.address == device.spec.pci_address), None)
         if seen is None:
             return False
+        if known is None:  # Only the bus showed a card here; one that was known elsewhere has taken its place.
+            return seen.uuid is not None and seen.uuid in elsewhere
         if seen.uuid and known.uuid:
             return seen.uuid != known.uuid
         return seen.pci.device != known.pci.device

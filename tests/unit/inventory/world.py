@@ -10,7 +10,7 @@ from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import Driver, Injection, Toolkit
 from gpu_control_plane.api.names import Annotation, Label
-from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, bus_feature, feature_name, node_feature
+from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, feature_name, node_feature
 from gpu_control_plane.inventory.bus import Witnesses
 from gpu_control_plane.inventory.decide import decide
 from gpu_control_plane.inventory.plan import (
@@ -71,14 +71,15 @@ class World:
         facts: NodeFacts = FACTS,
         places: tuple[PCI, ...] | None = None,
     ) -> None:
-        """The agent speaks; with `places` it says where on the bus it sees cards, too."""
-        facts = msgspec.structs.replace(facts, bus_cards=len(cards) if bus is None else bus)
+        """The agent speaks. It sees cards on the bus at these `places`: where it reports them, unless told otherwise.
+        With `bus` alone it may not read where they are, and knows only how many."""
+        if places is None and bus is None:
+            places = tuple(one.pci for one in cards)
+        count = len(cards) if bus is None else bus
+        facts = msgspec.structs.replace(facts, bus_cards=max(count, len(places or ())), bus=places)
         born = self.feature.metadata.creation_timestamp if self.feature else self.time
         meta = ObjectMeta(name=feature_name(NODE), creation_timestamp=born)
-        spec = node_feature(NODE, facts, cards)
-        if places is not None:
-            spec.features.instances.update(bus_feature(places).features.instances)
-        self.feature = NodeFeature(metadata=meta, spec=spec)
+        self.feature = NodeFeature(metadata=meta, spec=node_feature(NODE, facts, cards))
 
     def approve(self, address: str, pool: str = "training") -> None:
         device = self.at(address)
@@ -129,7 +130,7 @@ class World:
         raise AssertionError(f"does not come to rest: {self.plan()}")
 
     def carry_out(self, action: CardAction | NodeAction) -> None:
-        if (tell := getattr(action, "tell", None)) is not None:
+        if (tell := getattr(action, "tell", None)) is not None and tell.aloud:
             self.told.append(tell.reason)
         match action:
             case DropApproval(device=device):

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.allocation import Mode, PoolAllocation, TimeSlice
 from gpu_control_plane.api.deviceselector import DeviceCriteria, DeviceSelector
-from gpu_control_plane.api.gpudevice import DeviceState
+from gpu_control_plane.api.gpudevice import DeviceState, DeviceStatus
+from gpu_control_plane.api.gpunodestate import NodeDevice
 from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource, PoolSpec
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.api.selectors import LabelSelector
@@ -139,6 +140,52 @@ def test_a_new_card_is_left_alone_until_everything_about_it_is_known() -> None:
     ):
         made.devices[device.name] = unknown
         assert made.plan().cards == ()
+
+
+def undescribed(*, ignored: bool = False, listed: bool = False, approved: str | None = None) -> World:
+    """A node with a good card that is approved, and one of which only the bus says anything. `listed`: inventory has
+    told of all its cards."""
+    made = world(pool(), cards=2, approved="a")
+    good, bad = sorted(made.devices)
+    device = made.devices[bad]
+    labels = {Label.IGNORE.value: "true"} if ignored else {}
+    annotations = {Annotation.ASSIGNMENT.value: approved} if approved else {}
+    meta = replace(device.metadata, labels=labels, annotations=annotations)
+    made.devices[bad] = replace(device, metadata=meta, status=DeviceStatus())
+    known = [(good, "NVIDIA H200"), (bad, None)]
+    told = tuple(
+        NodeDevice(inventory_id=name, pci_address=made.devices[name].spec.pci_address, product=product)
+        for name, product in known
+    )
+    status = replace(made.state.status, device_count=2, devices=told if listed else ())
+    made.state = replace(made.state, status=status)
+    return made
+
+
+def test_an_ignored_card_that_nobody_can_describe_holds_up_no_other() -> None:
+    made = undescribed(ignored=True)
+    plan = made.plan()
+    assert plan.complete
+    assert [order.inventory_id for order in plan.assignments] == [min(made.devices)]
+    assert [card.reason for card in plan.pools.pending] == [Waits.IGNORED]
+
+
+@pytest.mark.parametrize("approved", [None, "a"])
+def test_a_card_that_only_the_bus_shows_is_named_and_never_pooled(approved: str | None) -> None:
+    """Before inventory has told of it, its description may be on the way."""
+    assert undescribed(approved=approved).plan().cards == ()
+    made = undescribed(listed=True, approved=approved)
+    plan = made.plan()
+    assert plan.complete
+    assert [(card.inventory_id, card.reason) for card in plan.pools.pending] == [(max(made.devices), Waits.PROBE)]
+
+
+@pytest.mark.parametrize("card", [ignored, lambda: undescribed(ignored=True, approved="a")], ids=["known", "not shown"])
+def test_an_ignored_card_does_not_keep_a_deleted_pool(card: Callable[[], World]) -> None:
+    made = card()
+    made.delete_pool("a")
+    made.settle()
+    assert not any(Annotation.ASSIGNMENT in device.metadata.annotations for device in made.devices.values())
 
 
 def test_a_node_that_is_gone_gets_no_new_orders() -> None:

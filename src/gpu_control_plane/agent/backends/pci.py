@@ -45,7 +45,8 @@ class PCIBackend(Backend):
         """There is nothing to let go of."""
 
     def facts(self) -> NodeFacts:
-        return NodeFacts(bus_cards=len(self._host.cards()), boot_id=self._host.boot_id(), agent_version=__version__)
+        bus = tuple(card.pci for card in self._host.cards())
+        return NodeFacts(bus_cards=len(bus), bus=bus, boot_id=self._host.boot_id(), agent_version=__version__)
 
     def cards(self) -> tuple[Hardware, ...]:
         return tuple(

@@ -114,8 +114,10 @@ class SimulatedBackend(Backend):
         return concerned
 
     def facts(self) -> NodeFacts:
+        bus = tuple(self._place(address) for address in self._present().values())
         return NodeFacts(
-            bus_cards=len(self._present()),
+            bus_cards=len(bus),
+            bus=bus,
             boot_id=self._boot_id(),
             agent_version=__version__,
             driver=_DRIVER,
@@ -260,7 +262,7 @@ class SimulatedBackend(Backend):
             vendor=Vendor.NVIDIA,
             product=profile.product,
             uuid=uuid,
-            pci=PCI(vendor=_NVIDIA, device=profile.pci_device, class_=profile.pci_class, address=address),
+            pci=self._place(address),
             memory_mib=profile.memory_mib,
             compute_capability=profile.compute_capability,
             architecture=profile.architecture,
@@ -268,6 +270,9 @@ class SimulatedBackend(Backend):
             nvlink_peers=tuple(peers),
             mig=mig,
         )
+
+    def _place(self, address: str) -> PCI:
+        return PCI(vendor=_NVIDIA, device=self._profile.pci_device, class_=self._profile.pci_class, address=address)
 
     def _load(self, address: str) -> Load:
         return self._profile.busy if address in self._busy else self._profile.idle

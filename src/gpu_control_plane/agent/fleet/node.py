@@ -149,10 +149,9 @@ class NodeAgent:
             await self._client.patch(Node, seen.node.name, {"status": status}, subresource="status")
 
     async def _write_answer(self, orders: Orders | None, announced: Plugin) -> None:
-        if orders is None or (orders.status.plugin is None and not orders.spec.assignments and not announced.resources):
-            return
-        desired = OrdersAnswer(OrdersShare(announced))
-        await self._hand.apply(Orders, orders.name, desired, orders, subresource="status")
+        if orders is not None:
+            desired = OrdersAnswer(OrdersShare(announced))
+            await self._hand.apply(Orders, orders.name, desired, orders, subresource="status")
 
     async def _report_cards(self, seen: Snapshot, held: Mapping[str, tuple[User, ...]]) -> None:
         busy = frozenset(seen.addresses[name] for name in held if name in seen.addresses)

@@ -23,10 +23,13 @@ class Answers:
     async def answer(
         self, state: NodeState, plugin: Plugin | None, validation: Validation | UnsetType | None, paused: str | None
     ) -> None:
-        """Say it. What is None was not found out this time: what is there stays; what is UNSET goes."""
-        told = plugin or state.status.plugin
+        """Say it. What is None was not found out this time: what is there stays; what is UNSET goes.
+
+        A node that was never ordered anything says so, too: from that others know that cards are handed out here, and
+        bring no second plugin.
+        """
         share = NodeShare(
-            plugin=told if told is not None and _worth_telling(state, told) else UNSET,
+            plugin=plugin or state.status.plugin or UNSET,
             validation=validation if validation is not None else state.status.validation or UNSET,
             quiesced=self._quiesced(state, paused),
         )
@@ -50,9 +53,3 @@ class Answers:
         if plugin.conflicts and plugin.conflicts != before.conflicts:
             note = f"Another device plugin serves this node's cards: {', '.join(plugin.conflicts)}. Remove one of them."
             self._events.warning(state, EventReason.CONFLICTING_DEVICE_PLUGIN, note)
-
-
-def _worth_telling(state: NodeState, plugin: Plugin) -> bool:
-    """A node that was never ordered anything has nothing to answer."""
-    silent = Plugin(observed_generation=plugin.observed_generation)
-    return state.status.plugin is not None or bool(state.spec.assignments) or plugin != silent

@@ -15,5 +15,6 @@ PAUSED: Final = "paused-for-"
 
 def pause_reason(labels: Mapping[str, str]) -> str | None:
     """What the driver is wanted for, such as `paused-for-driver-upgrade`; None when nobody wants it."""
-    reasons = sorted(value for name, value in labels.items() if name.startswith(PREFIXES) and value.startswith(PAUSED))
-    return reasons[0] if reasons else None
+    paused = [value for name, value in labels.items() if name.startswith(PREFIXES) and PAUSED in value]
+    # Where an operand's label said anything but `true`, the pause hangs on to that word: `agent_paused-for-…`.
+    return min((value[value.index(PAUSED) :] for value in paused), default=None)

@@ -130,6 +130,13 @@ def test_cards_come_in_the_order_of_their_addresses(backend: Backend) -> None:
     assert backend.facts().bus_cards >= len(addresses) >= 1
 
 
+def test_the_bus_shows_every_card_where_it_can_be_read(backend: Backend) -> None:
+    facts = backend.facts()
+    assert facts.bus is not None
+    assert {card.pci for card in backend.cards()} <= set(facts.bus)
+    assert len(facts.bus) == facts.bus_cards
+
+
 def test_facts_name_the_driver_if_and_only_if_there_is_one(stand: Stand) -> None:
     facts = stand.backend.facts()
     assert (facts.driver is not None) is stand.has_driver

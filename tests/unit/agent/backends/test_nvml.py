@@ -192,7 +192,17 @@ def test_a_machine_that_hides_its_bus_still_has_cards(tmp_path: Path) -> None:
     backend.open()
     cards = backend.cards()
     assert [(card.pci.device, card.pci.vendor, card.numa_node) for card in cards] == [("2335", "10de", None)] * 2
-    assert backend.facts().bus_cards == 2
+    facts = backend.facts()
+    assert (facts.bus_cards, facts.bus) == (2, None)
+
+
+def test_a_card_that_the_driver_does_not_show_is_on_the_bus_with_its_address(bench: Bench) -> None:
+    bench.room.plug("0009:01:00.0")
+    facts = bench.backend.facts()
+    assert facts.bus is not None
+    shown = {card.pci.address for card in bench.backend.cards()}
+    assert {place.address for place in facts.bus} - shown == {"0009:01:00.0"}
+    assert facts.bus_cards == len(shown) + 1
 
 
 def test_direct_links_are_counted_for_each_peer(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from unit.agent.node.scenes import picture
         ({}, None),
         ({"nvidia.com/gpu.deploy.device-plugin": "true"}, None),
         ({"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"}, "paused-for-driver-upgrade"),
+        ({"nvidia.com/gpu.deploy.device-plugin": "agent_paused-for-driver-upgrade"}, "paused-for-driver-upgrade"),
         ({"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}, "paused-for-mig-change"),
         ({"gpu.deckhouse.io/deploy.agent": "paused-for-driver-upgrade"}, "paused-for-driver-upgrade"),
         ({"example.com/mood": "paused-for-lunch"}, None),

@@ -65,7 +65,7 @@ async def test_news_of_the_driver_are_looked_at_at_once() -> None:
     async with watching(below) as watch:
         assert watch.verdicts[SEEN.id].healthy
         below.update(report_xid(machine(), SEEN.address, 79))
-        await until_async(lambda: _done(not watch.verdicts[SEEN.id].healthy), within=2)
+        await until_async(lambda: _done(not watch.verdicts[SEEN.id].healthy))
         assert watch.verdicts[SEEN.id].reason == "XID79"
 
 
@@ -73,7 +73,7 @@ async def test_a_mended_card_is_watched_before_it_is_trusted_unless_a_person_cle
     below = Below()
     async with watching(below) as watch:
         below.update(break_memory(machine(), SEEN.address))
-        await until_async(lambda: _done(not watch.verdicts[SEEN.id].healthy), within=2)
+        await until_async(lambda: _done(not watch.verdicts[SEEN.id].healthy))
         below.update(heal(machine(), SEEN.address))
         await asyncio.sleep(0.7)
         assert not watch.verdicts[SEEN.id].healthy
@@ -91,7 +91,7 @@ async def test_a_lost_card_is_a_card_and_not_the_end_of_the_look() -> None:
     below = Below()
     async with watching(below) as watch:
         below.update(lose(machine(), SEEN.address))
-        await until_async(lambda: _done(not watch.verdicts[SEEN.id].healthy), within=2)
+        await until_async(lambda: _done(not watch.verdicts[SEEN.id].healthy))
         assert watch.verdicts[SEEN.id].reason == "LostFromBus"
         assert watch.picture is not None
         assert len(watch.picture.seen) == 2
@@ -107,7 +107,7 @@ async def test_nothing_is_held_open_while_somebody_else_wants_the_driver() -> No
         await watch.probe()
         assert not below.is_open, "a probe must not open it again"
         watch.take_hold()
-        await until_async(lambda: _done(below.is_open), within=2)
+        await until_async(lambda: _done(below.is_open))
     assert not below.is_open, "the end of the agent closes it"
 
 
@@ -118,7 +118,7 @@ async def test_a_driver_that_disappears_is_asked_for_again() -> None:
         await watch.probe()
         assert not below.is_open
         below.has_driver = True
-        await until_async(lambda: _done(below.is_open), within=3)
+        await until_async(lambda: _done(below.is_open))
 
 
 async def test_the_hardware_is_never_touched_on_the_event_loop() -> None:

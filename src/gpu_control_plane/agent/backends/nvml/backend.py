@@ -101,9 +101,11 @@ class NVMLBackend(Backend):
     def facts(self) -> NodeFacts:
         version: int | None = self._library.ask("nvmlSystemGetCudaDriverVersion")
         container = self._library.path is not None and _CONTAINER in str(self._library.path)
+        bus = tuple(card.pci for card in self._host.cards())
         return NodeFacts(
             # Where /sys is hidden from the agent, the driver's word has to do.
-            bus_cards=max(len(self._host.cards()), len(self._cards)),
+            bus_cards=max(len(bus), len(self._cards)),
+            bus=bus or None,
             boot_id=self._host.boot_id(),
             agent_version=__version__,
             driver=Driver(
