@@ -23,10 +23,16 @@ from gpu_control_plane.agent.views import Node
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster
 from helm.chart import CHART, NAMESPACE, RELEASE, Helm, Manifest, Objects, command_of
+from unit.local.patience import until
 
 WITH_CARDS: Final = ("node-a", "node-b")
 WITHOUT_CARDS: Final = ("node-c", "node-d", "node-e")
 
+_SYSTEM: Final = {
+    "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
+    "feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
+    "feature.node.kubernetes.io/kernel-version.full": "6.8.0-60-generic",
+}
 _JSON_PATCH: Final = "application/json-patch+json"
 
 
@@ -69,6 +75,7 @@ class Installed:
                     manifest: dict[str, Any] = node_manifest(name, new_machine("H200-141", 2))
                     for field in ("capacity", "allocatable"):
                         manifest["status"][field] = {**manifest["status"][field], "ephemeral-storage": "1Ti"}
+                    manifest["metadata"]["labels"] |= _SYSTEM
                     if name in WITHOUT_CARDS:
                         del manifest["metadata"]["annotations"][HARDWARE]
                     await client.create(Node, manifest)
@@ -84,7 +91,7 @@ class Installed:
         """All of it, as a person would, except that what a hook's pod does is done beforehand by `run_hook`."""
         self.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         self.run_hook("install-crds", values)
-        answer = self.helm("install", RELEASE, str(CHART), "--wait", "--timeout", "90s", values=values)
+        answer = self.helm("install", RELEASE, str(CHART), "--wait", "--timeout", "300s", values=values)
         self._keep_the_webhook_silent(values)
         return answer
 
@@ -137,9 +144,17 @@ class Installed:
         return file
 
     def _pod(self, account: str, node: str) -> Manifest:
-        pods = self.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods?fieldSelector=spec.nodeName%3D{node}")["items"]
-        (found,) = (each for each in pods if each["spec"]["serviceAccountName"] == account)
-        return msgspec.convert(found, dict[str, Any])
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldSelector=spec.nodeName%3D{node}"
+
+        def on_the_node() -> list[Manifest]:
+            return [
+                each for each in self.request("GET", path)["items"] if each["spec"]["serviceAccountName"] == account
+            ]
+
+        # Helm does not wait for every pod of a DaemonSet.
+        until(on_the_node)
+        (found,) = on_the_node()
+        return found
 
     def _kubeconfig(self, token: str) -> Manifest:
         authority = base64.b64encode(self.cluster.authority.read_bytes()).decode()
@@ -179,7 +194,7 @@ class Program:
         """Stop it in an orderly way, and see that it was never refused anything."""
         self._process.send_signal(signal.SIGTERM)
         try:
-            code = self._process.wait(30)
+            code = self._process.wait(90)
         finally:
             self._process.kill()
         log = self._log.read_text()

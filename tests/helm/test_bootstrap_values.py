@@ -82,7 +82,10 @@ FIELDS: Final[dict[str, tuple[Look, object]]] = {
         of_every(lambda component: pod(component, "tolerations")),
         [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
     ),
-    "bootstrap.migStrategy": (variable(GFD, "MIG_STRATEGY"), "single"),
+    "bootstrap.migStrategy": (
+        lambda found: {str(variable(each, "MIG_STRATEGY")(found)) for each in (GFD, DCGM)},
+        {"single"},
+    ),
     "bootstrap.runtimeClassName": (
         lambda found: {str(pod(each, "runtimeClassName")(found)) for each in COMPONENTS.values()},
         {"nvidia-cdi"},

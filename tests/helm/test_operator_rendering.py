@@ -10,7 +10,7 @@ from gpu_control_plane.api.declare import Declared
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.stored import read_spec
-from gpu_control_plane.operator.facts import kind_of
+from gpu_control_plane.operator.facts import DRIVER, kind_of
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from gpu_control_plane.operator.stack.render import render_policy
 from gpu_control_plane.operator.stack.stage import Platform, Stage
@@ -143,13 +143,13 @@ def test_nothing_is_declared_unless_asked(helm: Helm) -> None:
 
 
 def test_the_policy_in_the_docs_can_be_carried_out(helm: Helm) -> None:
-    """Every operand that it switches on has an image, on a usual node."""
+    """Every operand that it switches on has an image, on a usual node that is to get a driver."""
     text = (CHART.parents[1] / "docs/install.md").read_text()
     (example,) = (block.split("```")[0] for block in text.split("```yaml\n")[1:])
     (policy,) = declared(helm, **yaml.safe_load(example))
     spec = read_spec(msgspec.json.encode(policy.spec), ClusterPolicySpec)
     assert spec.unknown == ()
-    node = msgspec.convert(gpu_node("any"), Node)
+    node = msgspec.convert(gpu_node("any", labels={DRIVER: "true"}), Node)
     stage = Stage(policy=spec.spec, platform=Platform(namespace=NAMESPACE), kinds={kind_of(node): 1})
     rendered = render_policy(stage)
     assert [each.problem for each in rendered if each.problem] == []

@@ -135,6 +135,15 @@ def test_driver_roots_are_looked_for_on_the_host(helm: Helm) -> None:
     ]
 
 
+def test_the_controller_is_told_where_else_node_feature_discovery_is_believed(helm: Helm) -> None:
+    def told(values: dict[str, Any]) -> list[str]:
+        arguments = container(helm.objects(values).pod("controller"))["args"]
+        return [each for each in arguments if "nfd" in each]
+
+    assert told({}) == []
+    assert told(VALUE_SETS["one-replica"]) == ["--nfd-namespace=hardware", "--nfd-namespace=nfd"]
+
+
 def test_the_budget_exists_with_several_replicas_only(helm: Helm) -> None:
     assert helm.objects().of("PodDisruptionBudget")
     assert not helm.objects(VALUE_SETS["one-replica"]).of("PodDisruptionBudget")

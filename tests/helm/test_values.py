@@ -36,12 +36,14 @@ def test_every_value_is_explained() -> None:
         ({"controller": {"replicas": "2"}}, r"at '/controller/replicas': got string, want integer"),
         ({"controller": {"without": ["scheduler"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
         ({"controller": {"without": ["operator"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
+        ({"controller": {"nfdNamespaces": ["Hardware"]}}, r"'/controller/nfdNamespaces/0': 'Hardware' does not match"),
         (
             {"operator": {"images": {"DRIVER": "x"}}},
             r"at '/operator/images': additional properties 'DRIVER' not allowed",
         ),
         ({"operator": {"namespace": "Operands"}}, r"at '/operator/namespace': 'Operands' does not match pattern"),
         ({"clusterPolicy": {"driver": {}}}, r"at '/clusterPolicy': additional properties 'driver' not allowed"),
+        ({"clusterPolicy": {"spec": {"driver": 5}}}, r"at '/clusterPolicy/spec/driver': got number, want object"),
         ({"nvidiaDriver": {"name": ""}}, r"at '/nvidiaDriver/name': '' does not match pattern"),
         (
             {"operator": {"enabled": False}, "clusterPolicy": {"create": True}},

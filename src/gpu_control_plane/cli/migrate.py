@@ -10,6 +10,7 @@ import click
 if TYPE_CHECKING:
     from gpu_control_plane.cli.screen import Screen
     from gpu_control_plane.kube import Client
+    from gpu_control_plane.operator.migration.plan import Plan
     from gpu_control_plane.operator.migration.values import Translation
 
 _EXAMPLES = """\b
@@ -55,6 +56,9 @@ def values(file: IO[str]) -> None:
     Examples:
       kubectl gpu migrate values gpu-operator.yaml > values.yaml
       helm get values -a gpu-operator -n gpu-operator | kubectl gpu migrate values -
+
+    \b
+    Exit codes: 0 translated, also if some keys go nowhere; 1 the file holds no such values; 2 wrong usage.
     """
     import yaml  # noqa: PLC0415
 
@@ -82,24 +86,28 @@ def values(file: IO[str]) -> None:
 def plan(*, kubeconfig: Path | None, context: str | None, namespace: str | None, output: str) -> None:
     """Say what would change if this operator took over. Nothing is changed.
 
+    Labels, drivers and other operands are worked out by the operator's own code, from what the cluster holds and what
+    our agents report. What would do harm is said first; `take-over` refuses while there is any of it.
+
     \b
     Examples:
       kubectl gpu migrate plan
+      kubectl gpu migrate plan -o json | jq .problems
       kubectl gpu migrate plan -o json | jq '.daemonsets[] | select(.restart != "none")'
-    """
-    from gpu_control_plane.operator.migration.desired import desired  # noqa: PLC0415
-    from gpu_control_plane.operator.migration.installation import read  # noqa: PLC0415
-    from gpu_control_plane.operator.migration.plan import compare  # noqa: PLC0415
 
-    found = _run(kubeconfig, context, lambda client: read(client, namespace))
-    made = compare(found, desired(found))
+    \b
+    Exit codes: 0 there is a plan, whatever it says; 1 the cluster could not be read; 2 wrong usage.
+    """
+    from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
+
+    with Screen(sys.stderr).step("Reading the cluster"):
+        made = _run(kubeconfig, context, lambda client: _planned(client, namespace))
     if output == "json":
         import msgspec  # noqa: PLC0415
 
         click.echo(msgspec.json.format(msgspec.json.encode(made), indent=2))
         return
     from gpu_control_plane.cli.migration_plan import show_plan  # noqa: PLC0415
-    from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
     show_plan(Screen(sys.stdout), made)
 
@@ -108,7 +116,7 @@ def plan(*, kubeconfig: Path | None, context: str | None, namespace: str | None,
 @_cluster
 @_namespace
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Also if this operator does not run: then nobody looks after the stack.")
+@click.option("--force", is_flag=True, help="Also if this operator does not run, or the plan has problems.")
 @click.option(
     "--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds its pods have to end."
 )
@@ -118,42 +126,54 @@ def take_over(
     """Stop NVIDIA's operator, so that this one begins.
 
     Its Deployment is scaled to zero and its Lease deleted. Its DaemonSets and what they run stay; running pods keep
-    their cards. Running it again is safe.
+    their cards. Running it again is safe. It is refused while `plan` names problems, such as a driver that could not
+    be deployed here.
 
     \b
     Examples:
       kubectl gpu migrate plan && kubectl gpu migrate take-over
       kubectl gpu migrate take-over --yes --namespace gpu-operator
+
+    \b
+    Exit codes: 0 done; 1 refused or failed, and the message says how far it came; 2 wrong usage; 130 not confirmed.
     """
     from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
     from gpu_control_plane.operator.migration import handover  # noqa: PLC0415
 
     screen = Screen(sys.stdout)
 
-    async def work(client: "Client") -> handover.Outcome:
+    async def work(client: "Client") -> tuple[handover.Outcome, bool]:
         operator = await handover.find(client, namespace)
-        if not force and not await handover.ours_runs(client):
+        runs = await handover.ours_runs(client)
+        if not force and not runs:
             raise handover.HandoverError(
                 "This operator does not run here: nobody would look after the stack. Install it first, with "
                 "operator.enabled=true, or use --force."
             )
+        if not force and (problems := (await _planned(client, namespace)).problems):
+            raise handover.HandoverError(
+                "A take-over would do harm. Mend this first, see `kubectl gpu migrate plan`, or use --force:\n"
+                + "\n".join(f"  - {problem}" for problem in problems)
+            )
         if not yes:
             click.confirm(f"Scale {operator.key} to zero and let this operator take over?", abort=True)
         with Screen(sys.stderr).step(f"Waiting for the pods of {operator.key} to end") as step:
-            return await handover.take_over(client, operator, progress=step.detail, patience=timeout)
+            return await handover.take_over(client, operator, progress=step.detail, patience=timeout), runs
 
-    done = _run(kubeconfig, context, work)
+    done, runs = _run(kubeconfig, context, work)
     before = f"; it had {done.replicas} {_replicas(done.replicas)}" if done.replicas else ""
     screen.mark(OK, f"{done.namespace}/{done.name} is scaled to zero{before}.")
     screen.mark(OK, "Its Lease was deleted." if done.lease_deleted else "It left no Lease.")
     if done.rival is not None:
         screen.mark(ATTENTION, f"Another one is still in charge: {done.rival.holder} in {done.rival.namespace}.")
+    if runs:
+        screen.line("  This operator begins within seconds.")
+    else:
+        screen.mark(ATTENTION, "This operator does not run: nobody looks after the stack until it does.")
     screen.line(
-        "  This operator begins within seconds. Do not run `helm upgrade` or `helm uninstall` on NVIDIA's release:"
+        "  Do not run `helm upgrade` or `helm uninstall` on NVIDIA's release: the first would start its operator"
     )
-    screen.line(
-        "  the first would start its operator again, the second would delete the ClusterPolicy and all operands."
-    )
+    screen.line("  again, the second would delete the ClusterPolicy and all operands.")
     screen.line()
     for line in ("kubectl get clusterpolicy", "kubectl gpu migrate give-back"):
         screen.line(f"  {screen.style(line, fg='cyan')}")
@@ -169,6 +189,10 @@ def give_back(*, kubeconfig: Path | None, context: str | None, namespace: str | 
     \b
     Examples:
       kubectl gpu migrate give-back
+      kubectl gpu migrate give-back --yes --namespace gpu-operator
+
+    \b
+    Exit codes: 0 done; 1 failed; 2 wrong usage; 130 not confirmed.
     """
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
     from gpu_control_plane.operator.migration import handover  # noqa: PLC0415
@@ -211,6 +235,18 @@ def _tell(screen: "Screen", made: "Translation") -> None:
     screen.note(
         f"What the file does not say is taken from NVIDIA's chart {CHART}; `helm get values -a` says everything."
     )
+    screen.note(
+        "managedNodes.enabledByDefault=false: our agent serves a node once gpu.deckhouse.io/enabled=true is on it."
+    )
+
+
+async def _planned(client: "Client", namespace: str | None) -> "Plan":
+    from gpu_control_plane.operator.migration.desired import desired  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.installation import read  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.plan import compare  # noqa: PLC0415
+
+    found = await read(client, namespace)
+    return compare(found, desired(found))
 
 
 def _run[T](kubeconfig: Path | None, context: str | None, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
@@ -218,9 +254,16 @@ def _run[T](kubeconfig: Path | None, context: str | None, work: "Callable[[Clien
     import asyncio  # noqa: PLC0415
 
     from gpu_control_plane.kube import Client, load_config  # noqa: PLC0415
+    from gpu_control_plane.kube.errors import Forbidden  # noqa: PLC0415
 
     async def connected() -> T:
         async with Client(load_config(kubeconfig, context=context)) as client:
             return await work(client)
 
-    return asyncio.run(connected())
+    try:
+        return asyncio.run(connected())
+    except Forbidden as error:
+        raise click.ClickException(
+            f"{error}. Use the kubeconfig of an administrator: a migration reads objects of the whole cluster, and a "
+            "change of hands writes a Deployment and deletes a Lease."
+        ) from error

@@ -1,7 +1,11 @@
 """The plan of a migration on one screen."""
 
+import textwrap
+
 from gpu_control_plane.cli.screen import ATTENTION, BAD, IDLE, OK, Screen, Symbol
-from gpu_control_plane.operator.migration.plan import Action, DaemonSetChange, Plan
+from gpu_control_plane.operator.migration.fates import Action, DaemonSetChange
+from gpu_control_plane.operator.migration.plan import Plan
+from gpu_control_plane.operator.migration.relabelled import KeyChange
 
 _SYMBOLS: dict[Action, Symbol] = {
     Action.CREATED: ("+", "green"),
@@ -9,31 +13,49 @@ _SYMBOLS: dict[Action, Symbol] = {
     Action.RECREATED: ("±", "yellow"),
     Action.KEPT: OK,
     Action.REMOVED: ("-", "red"),
-    Action.SEPARATE: IDLE,
 }
 _NODES_NAMED = 3
 _PATHS_NAMED = 3
+_WIDTH = 110
 
 
 def show_plan(screen: Screen, plan: Plan) -> None:
     _show_heads(screen, plan)
+    if plan.problems:
+        _title(screen, "What is in the way")
     for problem in plan.problems:
-        screen.mark(BAD, problem)
+        screen.mark(BAD, _wrapped(problem, 2))
     _show_fields(screen, plan)
-    _show_labels(screen, plan)
+    _show_keys(screen, plan, "Labels of nodes", "LABEL", plan.labels)
+    if plan.annotations:
+        _show_keys(screen, plan, "Annotations of nodes", "ANNOTATION", plan.annotations)
     _show_daemonsets(screen, plan)
+    _show_end(screen, plan)
+
+
+def _show_end(screen: Screen, plan: Plan) -> None:
+    """The steps that are left, and the command to type when there is something to take over."""
     _title(screen, "Before you take over")
     for number, step in enumerate(plan.todo, start=1):
-        screen.line(f"  {number}. {step}")
+        screen.line(f"  {number}. {_wrapped(step, 5)}")
+    if plan.problems:
+        screen.mark(BAD, "Mend what is in the way, as said above: until then a take-over is refused.")
+        return
     if not plan.todo:
         screen.mark(OK, "Nothing.")
-    screen.line()
-    screen.line(f"  {screen.style('kubectl gpu migrate take-over', fg='cyan')}")
+    if plan.operators or plan.holder is not None:
+        screen.line()
+        screen.line(f"  {screen.style('kubectl gpu migrate take-over', fg='cyan')}")
 
 
 def _show_heads(screen: Screen, plan: Plan) -> None:
-    if not plan.operators and plan.holder is None:
-        screen.mark(IDLE, screen.style("NVIDIA's operator does not run here.", bold=True))
+    if not plan.operators:
+        absent = (
+            f"NVIDIA's operator is in charge as {plan.holder}, but no Deployment of it was found in {plan.namespace}."
+            if plan.holder
+            else "NVIDIA's operator does not run here."
+        )
+        screen.mark(ATTENTION if plan.holder else IDLE, screen.style(absent, bold=True))
     for one in plan.operators:
         where = f"{one.namespace}/{one.name}, {one.replicas} {'replica' if one.replicas == 1 else 'replicas'}"
         screen.mark(
@@ -44,6 +66,10 @@ def _show_heads(screen: Screen, plan: Plan) -> None:
     screen.mark(
         OK if plan.policy else IDLE, f"ClusterPolicy: {plan.policy or 'none'}, operands in namespace {plan.namespace}"
     )
+    if plan.drivers:
+        screen.mark(OK, f"NVIDIADrivers: {', '.join(plan.drivers)}")
+    for remark in plan.remarks:
+        screen.mark(ATTENTION, remark)
 
 
 def _show_fields(screen: Screen, plan: Plan) -> None:
@@ -53,9 +79,12 @@ def _show_fields(screen: Screen, plan: Plan) -> None:
     screen.table(("OBJECT", "FIELD", ""), [(ATTENTION, (note.object, note.path, note.verdict)) for note in plan.fields])
 
 
-def _show_labels(screen: Screen, plan: Plan) -> None:
-    _title(screen, "Labels of nodes")
-    if not plan.labels:
+def _show_keys(screen: Screen, plan: Plan, title: str, head: str, changes: tuple[KeyChange, ...]) -> None:
+    _title(screen, title)
+    if not plan.compared:
+        screen.mark(IDLE, "Not compared: there is no ClusterPolicy that can be carried out.")
+        return
+    if not changes:
         screen.mark(OK, "All as they should be.")
         return
     rows = [
@@ -63,35 +92,48 @@ def _show_labels(screen: Screen, plan: Plan) -> None:
             ("+", "green") if change.before is None else ("-", "red") if change.after is None else ("~", "yellow"),
             (change.key, change.before or "", change.after or "", _nodes(change.nodes)),
         )
-        for change in plan.labels
+        for change in changes
     ]
-    screen.table(("LABEL", "IS", "WOULD BE", "NODES"), rows)
+    screen.table((head, "IS", "WOULD BE", "NODES"), rows)
 
 
 def _show_daemonsets(screen: Screen, plan: Plan) -> None:
     _title(screen, "DaemonSets")
     if not plan.compared:
-        screen.mark(IDLE, "Not compared: there is no ClusterPolicy that can be read.")
+        screen.mark(IDLE, "Not compared: there is no ClusterPolicy that can be carried out.")
         return
     if not plan.daemonsets:
         screen.mark(IDLE, "None, since no node has a card.")
         return
     screen.table(
-        ("DAEMONSET", "WOULD BE", "PODS", "", ""),
+        ("DAEMONSET", "OF", "WOULD BE", "PODS", "WHAT BECOMES OF THEM"),
         [(_SYMBOLS[change.action], _row(change)) for change in plan.daemonsets],
     )
+    changed = [change for change in plan.daemonsets if change.differences]
+    if changed:
+        _title(screen, "What differs in them")
+        screen.table(("DAEMONSET", "FIELDS"), [(_SYMBOLS[one.action], (one.name, _paths(one))) for one in changed])
 
 
 def _row(change: DaemonSetChange) -> tuple[str, ...]:
-    fate = "they go" if change.action is Action.REMOVED else change.restart.meaning if change.differences else ""
+    pods = str(change.pods) if change.pods == change.pods_after else f"{change.pods} → {change.pods_after}"
+    return change.name, change.owner, change.action, pods, change.restart.meaning if change.pods else ""
+
+
+def _paths(change: DaemonSetChange) -> str:
     short = [path.removeprefix("spec.template.").removeprefix("spec.") for path in change.differences[:_PATHS_NAMED]]
     more = f" and {len(change.differences) - _PATHS_NAMED} more" if len(change.differences) > _PATHS_NAMED else ""
-    return change.name, change.action, str(change.pods), fate, ", ".join(short) + more
+    return ", ".join(short) + more
 
 
 def _nodes(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - _NODES_NAMED} more" if len(names) > _NODES_NAMED else ""
     return f"{len(names)}: {', '.join(names[:_NODES_NAMED])}{more}"
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """A long sentence in lines that a terminal can show, the later ones below the first."""
+    return textwrap.fill(text, _WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False)
 
 
 def _title(screen: Screen, text: str) -> None:

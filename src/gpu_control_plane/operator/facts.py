@@ -4,6 +4,7 @@ NFD's labels say most of it. A node whose labels do not say something simply lac
 says so in a sentence that names the node.
 """
 
+import enum
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,19 +12,21 @@ import msgspec
 
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.names import PCI_LABELS, TRUE, NodeLabel
-from gpu_control_plane.kube.fields import OpenEnum
+from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, TRUE, NodeLabel
 
+DRIVER: Final = f"{DEPLOY}driver"
+VALIDATOR: Final = f"{DEPLOY}operator-validator"
 _CARD_LABELS: Final = (*PCI_LABELS, Label.GPU_PRESENT.value)
+_PAUSED: Final = "paused-for-"
 _MAJOR_ONLY: Final = frozenset({"ol", "rocky", "rhel"})
 
 
-class Runtime(OpenEnum):
+class Runtime(enum.StrEnum):
     """What runs containers on a node."""
 
-    CONTAINERD = "containerd", "containerd."
-    CRIO = "crio", "CRI-O."
-    DOCKER = "docker", "Docker."
+    CONTAINERD = "containerd"
+    CRIO = "crio"
+    DOCKER = "docker"
 
 
 class System(msgspec.Struct, frozen=True, order=True):
@@ -57,6 +60,10 @@ class NodeKind(msgspec.Struct, frozen=True):
     kernel: str = ""
     runtime: Runtime = Runtime.CONTAINERD
     ostree: str = ""
+    driver: bool = True
+    """Whether a driver container is meant for them."""
+    agent: bool = False
+    """Whether our agent hands out their cards."""
 
 
 def has_card(labels: Mapping[str, str]) -> bool:
@@ -77,10 +84,22 @@ def kind_of(node: Node) -> NodeKind:
         kernel=labels.get(NodeLabel.KERNEL, ""),
         runtime=runtime_of(node),
         ostree=labels.get(NodeLabel.OSTREE, ""),
+        driver=before_pause(labels.get(DRIVER, "")) == TRUE,
+        agent=before_pause(labels.get(VALIDATOR, "")) == AGENT,
     )
+
+
+def before_pause(value: str) -> str:
+    """What a deploy label says when nobody pauses its operand: driver managers write `paused-for-…` over `true`, and
+    hang it on to every other word, as in `agent_paused-for-…`."""
+    word, pause, _ = value.partition(_PAUSED)
+    return word.rstrip("_") or TRUE if pause else value
 
 
 def runtime_of(node: Node) -> Runtime:
     """The runtime by what the kubelet says of it, such as `cri-o://1.36.0`; containerd where it says nothing known."""
     word = node.status.node_info.container_runtime_version.partition("://")[0]
-    return {"cri-o": Runtime.CRIO, "docker": Runtime.DOCKER}.get(word, Runtime.CONTAINERD)
+    return _RUNTIMES.get(word, Runtime.CONTAINERD)
+
+
+_RUNTIMES: Final = {"cri-o": Runtime.CRIO, "docker": Runtime.DOCKER}

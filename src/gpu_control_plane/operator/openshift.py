@@ -5,22 +5,22 @@ followed, since a cluster upgrade brings another release and other images.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.kube import Object, Resource, Runtime, Selection
+from gpu_control_plane.kube import Cache, Object, Resource, Runtime, Selection
 from gpu_control_plane.kube.errors import Forbidden, KubeError, NotFound
 from gpu_control_plane.kube.followers import Followers
 from gpu_control_plane.operator.stack.stage import OpenShift
+from gpu_control_plane.operator.views import View
 
 _AGAIN: Final = 1.0
+_PATIENCE: Final = 20.0
+"""Seconds for the list of an object that can be read: who may read it but not list it must not stop the stack."""
 _COMPLETED: Final = "Completed"
-
-
-class View(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Base of every part."""
 
 
 class Update(View, frozen=True, kw_only=True):
@@ -89,56 +89,67 @@ def facts(version: ClusterVersion, proxy: Proxy | None, toolkit: ImageStream | N
     )
 
 
+class _Followed(msgspec.Struct, frozen=True):
+    """One object each, or none."""
+
+    versions: Cache[ClusterVersion]
+    proxies: Cache[Proxy]
+    streams: Cache[ImageStream]
+
+
 class OpenShiftWatch:
-    """Finds out, and follows. `known` is set once it is certain whether this is OpenShift."""
+    """Finds out, and follows. `known` is set once it is certain whether this is OpenShift, and what its objects say:
+    who rendered a driver before that would replace it a moment later."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.known = asyncio.Event()
         self.on_change: Callable[[], None] = lambda: None
         self._client = runtime.unfenced_client
-        self._caches: dict[type[Object], Any] = {}
-        self._followers: dict[type[Object], Followers[Any]] = {
-            kind: Followers(self._client, kind) for kind in (ClusterVersion, Proxy, ImageStream)
-        }
-        for follower in self._followers.values():
-            runtime.service(follower.run)
-        runtime.service(self._find_out)
+        self._versions = Followers(self._client, ClusterVersion)
+        self._proxies = Followers(self._client, Proxy)
+        self._streams = Followers(self._client, ImageStream)
+        self._followed: _Followed | None = None
+        for run in (self._versions.run, self._proxies.run, self._streams.run, self._find_out):
+            runtime.service(run)
 
     def facts(self) -> OpenShift | None:
         """What is known of it; None where this is not OpenShift."""
-        if not self._caches:
+        found = self._followed
+        version = found.versions.get("version") if found is not None else None
+        if found is None or version is None:
             return None
-        version = self._caches[ClusterVersion].get("version")
-        if version is None:
-            return None
-        return facts(
-            version,
-            self._caches[Proxy].get("cluster"),
-            self._caches[ImageStream].get("driver-toolkit", "openshift"),
-        )
+        return facts(version, found.proxies.get("cluster"), found.streams.get("driver-toolkit", "openshift"))
 
     async def _find_out(self) -> None:
-        while True:
-            try:
-                await self._client.get(ClusterVersion, "version")
-            except (NotFound, Forbidden):
-                # Who may not read it is not meant to treat this as OpenShift.
-                break
-            except KubeError:
-                await asyncio.sleep(_AGAIN)
-                continue
-            await self._follow()
-            break
+        if await self._shows(ClusterVersion, "version"):
+            self._followed = _Followed(
+                versions=await self._follow(self._versions, ClusterVersion, "version"),
+                proxies=await self._follow(self._proxies, Proxy, "cluster"),
+                streams=await self._follow(self._streams, ImageStream, "driver-toolkit", "openshift"),
+            )
         self.known.set()
+        self.on_change()
         await asyncio.Event().wait()
 
-    async def _follow(self) -> None:
-        selections: dict[type[Object], Selection] = {
-            ClusterVersion: Selection(fields="metadata.name=version"),
-            Proxy: Selection(fields="metadata.name=cluster"),
-            ImageStream: Selection(namespace="openshift", fields="metadata.name=driver-toolkit"),
-        }
-        for kind, selection in selections.items():
-            follower = self._followers[kind]
-            self._caches[kind] = follower.follow(kind.__name__, selection, lambda _old, _new: self.on_change())
-        await self._caches[ClusterVersion].synced()
+    async def _follow[T: Object](
+        self, followers: Followers[T], kind: type[T], name: str, namespace: str | None = None
+    ) -> Cache[T]:
+        """A cache of one object, which is in it if the cluster shows it at all."""
+        selection = Selection(namespace=namespace, fields=f"metadata.name={name}")
+        cache = followers.follow(name, selection, lambda _old, _new: self.on_change())
+        if await self._shows(kind, name, namespace):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(cache.synced(), _PATIENCE)
+        return cache
+
+    async def _shows(self, kind: type[Object], name: str, namespace: str | None = None) -> bool:
+        """Whether there is such an object, and we may read it: who may not is not meant to go by it."""
+        while True:
+            try:
+                await self._client.get(kind, name, namespace)
+            except (NotFound, Forbidden):
+                return False
+            except KubeError:
+                await asyncio.sleep(_AGAIN)
+            else:
+                return True

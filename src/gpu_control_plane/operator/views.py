@@ -41,7 +41,7 @@ class Container(View, frozen=True, kw_only=True):
 
 
 class EmptyDir(View, frozen=True, kw_only=True):
-    medium: str = ""
+    """That there is one is all that counts."""
 
 
 class Volume(View, frozen=True, kw_only=True):
@@ -188,10 +188,6 @@ class Pod(OperandPod, frozen=True):
     spec: PodSpec = PodSpec()
 
 
-class Selector(View, frozen=True, kw_only=True):
-    match_labels: dict[str, str] = {}
-
-
 class TemplateMeta(View, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -207,7 +203,6 @@ class UpdateStrategy(View, frozen=True, kw_only=True):
 
 
 class DaemonSetSpec(View, frozen=True, kw_only=True):
-    selector: Selector = Selector()
     template: PodTemplate = PodTemplate()
     update_strategy: UpdateStrategy = UpdateStrategy()
 
@@ -215,12 +210,9 @@ class DaemonSetSpec(View, frozen=True, kw_only=True):
 class DaemonSetStatus(View, frozen=True, kw_only=True):
     observed_generation: int = 0
     desired_number_scheduled: int = 0
-    current_number_scheduled: int = 0
     updated_number_scheduled: int = 0
     number_misscheduled: int = 0
-    number_ready: int = 0
     number_available: int = 0
-    number_unavailable: int = 0
 
 
 class DaemonSet(Object, frozen=True):

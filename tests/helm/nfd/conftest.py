@@ -27,7 +27,7 @@ def discovery(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         for crd in crds:
             cluster.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
         names = [f"crd/{crd['metadata']['name']}" for crd in crds]
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", *names)
         cluster.request("POST", f"{RULES}?fieldValidation=Strict", shipped_to(helm, cluster.cluster.kubeconfig))
         made = Discovery(cluster, ensure_binaries(NFD.programs))
         with made.master(folder / "nfd-master.log"):

@@ -70,12 +70,12 @@ class Discovery:
             found.update({node["metadata"]["name"]: node["metadata"]["labels"] for node in nodes})
             return all(NodeLabel.OS_ID in found[name] for name in names)
 
-        asyncio.run(until(done, within=60, saying="labels on every node"))
+        asyncio.run(until(done, within=120, saying="labels on every node"))
         return found
 
     def await_labels(self, node: str, expected: Mapping[str, str]) -> None:
         """Wait until a node has these labels of ours and no others."""
-        asyncio.run(until(lambda: ours(self.labels(node)) == expected, within=60, saying=f"{expected} on {node}"))
+        asyncio.run(until(lambda: ours(self.labels(node)) == expected, within=120, saying=f"{expected} on {node}"))
 
     def look(self, node: str, files: Path, options: Options = STOCK, sources: str = _SOURCES) -> None:
         """Publish what the worker finds in these files as the features of a node."""

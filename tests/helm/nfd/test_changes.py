@@ -106,3 +106,4 @@ def test_without_the_rule_its_labels_go(discovery: Discovery, helm: Helm, tmp_pa
         assert discovery.labels(node)["feature.node.kubernetes.io/pci-0302_10de.present"] == "true"
     finally:
         discovery.cluster.request("POST", RULES, rule)
+        discovery.await_labels(node, labels_for(TWO))

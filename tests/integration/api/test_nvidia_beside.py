@@ -86,7 +86,7 @@ async def _watched(client: Client) -> set[str]:
     """Names of the policies that a cache holds."""
     cache = Cache(StoredClusterPolicy, ApiSource(client, StoredClusterPolicy), metrics=client.metrics)
     task = asyncio.create_task(cache.run())
-    await asyncio.wait_for(cache.synced(), 30)
+    await asyncio.wait_for(cache.synced(), 60)
     task.cancel()
     return {item.name for item in cache}
 

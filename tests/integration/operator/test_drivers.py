@@ -1,7 +1,7 @@
 """NVIDIADrivers on a real API server: their DaemonSets, conflicts, hand-over, drift and reports."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ from gpu_control_plane.operator.stack.apply import Writer
 from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveServiceAccount
 from gpu_control_plane.operator.stack.stage import Platform
 from gpu_control_plane.operator.stack.standings import Standings
-from gpu_control_plane.operator.views import DaemonSet
+from gpu_control_plane.operator.views import DaemonSet, OperandPod
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from unit.operator.drivers.fleet import node
 from waiting import until_async, until_still
@@ -179,7 +179,7 @@ async def test_each_driver_gets_its_daemonsets_and_is_ready_when_they_run(quiet:
         before = count()
         made.drivers.wake()
         made.reporter.wake()
-        await until_still(count, still=1.5)
+        await until_still(count)
         assert count() == before
 
 
@@ -210,6 +210,8 @@ async def test_a_policy_that_brings_drivers_itself_disables_them_and_leaves_thei
         await there_are(quiet, 0)
         (gone,) = await daemonsets(quiet, live=False)
         assert gone.metadata.finalizers == ("orphan",)
+        accounts = {item.name for item in await quiet.list(LiveServiceAccount, HERE)}
+        assert "nvidia-gpu-driver-d-ubuntu24.04" in accounts, "pods that stay need their account"
 
 
 async def test_what_cannot_be_rendered_is_told_and_the_old_driver_stays(quiet: Client) -> None:
@@ -257,3 +259,28 @@ async def test_a_driver_for_a_kernel_goes_when_its_last_node_has_moved_on(quiet:
         await serve(quiet, old, 0)
         await there_are(quiet, 1, lambda item: item.name != old.name)
         await there_are(quiet, 1)
+
+
+async def test_pods_that_a_hand_over_left_go_when_nobody_asks_for_drivers_any_more(quiet: Client) -> None:
+    for name, labels in (("left", {"app.kubernetes.io/component": "nvidia-driver"}), ("other", {"app": "web"})):
+        container = {"name": "main", "image": "example.com/image:1"}
+        body = {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [container]}}
+        await quiet.create(OperandPod, body, NAMESPACE)
+    await add_policy(quiet, crd=True)
+    await add_driver(quiet, "d", default=True)
+
+    async def pods() -> set[str]:
+        return {pod.name for pod in await quiet.list(OperandPod, HERE) if not pod.deleting}
+
+    async with process(quiet) as made:
+        await settles(quiet, "d", "ready", "Ready")
+        await quiet.delete(StoredClusterPolicy, "cluster-policy")
+        await until_still(lambda: len(made.proxy.writes))
+        assert await pods() == {"left", "other"}, "the NVIDIADriver looks after it"
+        await quiet.delete(StoredNVIDIADriver, "d")
+        await until_async(lambda: _is(pods, {"other"}), saying="a pod that nobody looks after stays")
+        await quiet.delete(OperandPod, "other", NAMESPACE)
+
+
+async def _is(look: Callable[[], Awaitable[set[str]]], wanted: set[str]) -> bool:
+    return await look() == wanted

@@ -159,7 +159,7 @@ KINDS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         P | {f"{DEPLOY}driver": "paused-for-driver-upgrade"},
         gpu(CONTAINER, driver="paused-for-driver-upgrade"),
     ),
-    "agent": (P, gpu(CONTAINER, driver=PRE_INSTALLED, device_plugin=AGENT, container_toolkit=AGENT)),
+    "agent": (P, gpu(CONTAINER, driver=PRE_INSTALLED, device_plugin=AGENT, operator_validator=AGENT)),
     "lost": (
         {NodeLabel.PRESENT.value: TRUE, NodeLabel.RUNTIME.value: "crio", f"{DEPLOY}driver": TRUE},
         {NodeLabel.PRESENT.value: "false"},

@@ -14,6 +14,7 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.operator.labelling import clean_nodes
 from gpu_control_plane.operator.rival import TimedLease
+from gpu_control_plane.operator.upgrade.actions import PAUSED
 from gpu_control_plane.uninstall import clean_up
 
 CARD = {PCI_LABELS[0]: TRUE, NodeLabel.MIG_CONFIG.value: "all-1g.10gb", "zone": "a"}
@@ -27,13 +28,16 @@ STACK = {
 }
 OURS = {NodeLabel.RUNTIME.value: "containerd"}
 LOST = {NodeLabel.PRESENT.value: "false", "zone": "a"}
+INITIAL = NodeAnnotation.INITIALLY_UNSCHEDULABLE.value
 UPGRADES = {NodeAnnotation.UPGRADE_ENABLED.value: TRUE, "note": "mine"}
 
 
 @pytest.fixture
 async def machine(client: Client) -> AsyncIterator[str]:
-    """The name of a node that our controllers have labelled."""
+    """The name of a node that our controllers have labelled, and no other: nodes that other tests have left behind are
+    cleaned first."""
     await install(client)
+    await clean_nodes(client)
     name = f"machine-{secrets.token_hex(3)}"
     meta = {"name": name, "labels": CARD | STACK | OURS, "annotations": UPGRADES}
     await client.create(Node, {"metadata": meta})
@@ -62,6 +66,24 @@ async def test_uninstalling_takes_the_stack_off_nodes_and_can_be_repeated(client
     taken = [line for line in said if "software stack" in line]
     assert taken[1] == "Nodes from which the software stack was taken off: 0."
     assert taken[0] != taken[1]
+
+
+@pytest.mark.parametrize(("before", "cordoned"), [({}, False), ({INITIAL: TRUE}, True)], ids=["by us", "by a person"])
+async def test_an_upgrade_that_was_under_way_leaves_no_trace(
+    client: Client, machine: str, before: dict[str, str], cordoned: bool
+) -> None:
+    marks = {
+        "labels": {NodeLabel.UPGRADE_STATE.value: "pod-restart-required", NodeLabel.AGENT.value: PAUSED},
+        "annotations": {NodeAnnotation.STARTED.value: "1", NodeAnnotation.STEP_SINCE.value: "2", **before},
+    }
+    await client.patch(Node, machine, {"metadata": marks, "spec": {"unschedulable": True}})
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as counted:
+        await clean_nodes(counted)
+        assert len(proxy.writes) == 1
+    found = await client.get(Node, machine)
+    assert found.metadata.labels == CARD
+    assert found.metadata.annotations == {"note": "mine"}
+    assert found.spec.unschedulable is cordoned
 
 
 @pytest.mark.usefixtures("rival")

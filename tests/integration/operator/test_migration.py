@@ -4,24 +4,29 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import LEASE, NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.cli.main import run
 from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.local import Cluster
 from gpu_control_plane.operator.migration.desired import desired
+from gpu_control_plane.operator.migration.fates import Action
 from gpu_control_plane.operator.migration.handover import HandoverError, find, give_back, take_over
 from gpu_control_plane.operator.migration.installation import BEFORE, OURS, Deployment, FullDaemonSet, ReplicaSet, read
-from gpu_control_plane.operator.migration.plan import Action, compare
+from gpu_control_plane.operator.migration.plan import compare
 from gpu_control_plane.operator.migration.values import translate
 from gpu_control_plane.operator.rival import RivalWatch, TimedLease
 from gpu_control_plane.operator.views import Pod
@@ -87,7 +92,7 @@ class NvidiasOperator:
 
 async def held(client: Client, name: str, namespace: str, holder: str, *, seconds_ago: float = 0) -> None:
     renewed = micro_time(utc_now() - timedelta(seconds=seconds_ago))
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 60, "renewTime": renewed}
     await client.create(TimedLease, {"metadata": {"name": name}, "spec": spec}, namespace)
 
 
@@ -136,7 +141,7 @@ async def test_ours_is_in_charge_as_soon_as_the_take_over_is_done(client: Client
         taking = asyncio.create_task(take_over(client, await find(client, None)))
         await nvidias.end_pods()
         await taking
-        await until(lambda: watch.active() is None, within=5)
+        await until(lambda: watch.active() is None)
     finally:
         runtime.stop()
         await running
@@ -204,10 +209,72 @@ async def test_the_command_refuses_while_ours_does_not_run(
 ) -> None:
     await nvidias.start()
     if crashed:
-        await held(client, OURS, nvidias.namespace, "controller-1", seconds_ago=20)
+        await held(client, OURS, nvidias.namespace, "controller-1", seconds_ago=70)
     assert await command(api_server, "take-over", "--yes") == 1
     assert "This operator does not run here" in capfd.readouterr().err
     assert (await nvidias.deployment()).replicas == 1
+
+
+@pytest.fixture
+async def release(client: Client) -> AsyncIterator[Deployment]:
+    """Our controllers as Helm installs them, with operands in our own namespace."""
+    await install(client)
+    labels = {"app.kubernetes.io/component": "controller"}
+    container = {"name": "controller", "image": "x", "args": [f"--operand-namespace={NAMESPACE}"]}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    yield await client.create(
+        Deployment, {"metadata": {"name": "gpu-control-plane-controller"}, "spec": spec}, NAMESPACE
+    )
+    await client.delete(Deployment, "gpu-control-plane-controller", NAMESPACE)
+
+
+async def test_the_command_refuses_what_would_do_harm(
+    client: Client,
+    api_server: Cluster,
+    nvidias: NvidiasOperator,
+    release: Deployment,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Operands of ours beside those that run would give each node a second driver."""
+    await nvidias.start()
+    await held(client, OURS, nvidias.namespace, "controller-1")
+    name = f"policy-{secrets.token_hex(3)}"
+    spec = translate({}).values["clusterPolicy"]["spec"]
+    try:
+        policy = await client.create(StoredClusterPolicy, {"metadata": {"name": name}, "spec": spec})
+        owner = controlled_by(policy.resource, name, policy.metadata.uid)
+        labels = {"app": "nvidia-driver-daemonset"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+        await client.create(
+            FullDaemonSet,
+            {
+                "metadata": {"name": labels["app"], "ownerReferences": [msgspec.to_builtins(owner)]},
+                "spec": {"selector": {"matchLabels": labels}, "template": template},
+            },
+            nvidias.namespace,
+        )
+        assert await command(api_server, "take-over", "--yes") == 1
+        assert f"Set operator.namespace={nvidias.namespace}" in capfd.readouterr().err
+        assert (await nvidias.deployment()).replicas == 1
+        await client.delete(TimedLease, OURS, nvidias.namespace)
+        taking = asyncio.create_task(command(api_server, "take-over", "--yes", "--force"))
+        await nvidias.end_pods()
+        assert await taking == 0
+        assert "nobody looks after the stack" in capfd.readouterr().out
+    finally:
+        await client.delete(StoredClusterPolicy, name)
+
+
+async def test_who_may_not_read_the_cluster_is_told_so(
+    client: Client, api_server: Cluster, namespace: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = yaml.safe_load(api_server.kubeconfig.read_text())
+    nobody = tmp_path / "nobody"
+    config["users"][0]["user"]["as"] = f"system:serviceaccount:{namespace}:nobody"
+    nobody.write_text(yaml.safe_dump(config))
+    assert await asyncio.to_thread(run, ["migrate", "plan", "--kubeconfig", str(nobody)]) == 1
+    assert "Use the kubeconfig of an administrator" in capfd.readouterr().err
 
 
 async def test_the_command_says_what_it_did_and_the_way_back(
@@ -253,7 +320,7 @@ async def test_a_plan_is_made_from_what_runs(
         assert f"NVIDIA's operator: {nvidias.namespace}/gpu-operator, 1 replica, in charge" in capfd.readouterr().out
         wanted = desired(found)
         assert wanted is not None
-        daemonsets = [one for one in wanted.manifests if one["kind"] == "DaemonSet"]
+        daemonsets = [one for state in wanted.states for one in state.manifests if one["kind"] == "DaemonSet"]
         assert {change["name"] for change in plan["daemonsets"] if change["action"] == "created"} == {
             one["metadata"]["name"] for one in daemonsets
         }

@@ -1,27 +1,34 @@
 """On a cluster that looks like OpenShift: its kinds are there, its machines are not."""
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
+from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
-from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube import Client, Runtime, Selection, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
+from gpu_control_plane.kube.errors import NotFound, TooManyRequests
 from gpu_control_plane.kube.objects import Resource
-from gpu_control_plane.local import Cluster
+from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.operator.controller import Options, build
-from gpu_control_plane.operator.openshift import ClusterVersion, ImageStream, Proxy
+from gpu_control_plane.operator.openshift import ClusterVersion, ImageStream, OpenShiftWatch, Proxy
 from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveSecurityContextConstraints
 from integration.conftest import Namespace
-from unit.api.nvidia.stock import stock_policy
+from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until_async
 
 NAMESPACE = "nvidia-gpu-operator"
 RELEASE = "414.92.202309282257"
 TOOLKIT = "example.com/driver-toolkit@sha256:1111"
+CONTROL_PLANE = (Component.ETCD, Component.APISERVER)
 
 
 def definition(resource: Resource) -> dict[str, Any]:
@@ -50,10 +57,12 @@ async def furnish(client: Client) -> None:
         await client.create(Namespace, {"metadata": {"name": name}})
 
     async def served() -> bool:
-        found = await client.list(CustomResourceDefinition)
-        return all(
-            held is not None and held.status == "True" for held in (item.condition("Established") for item in found)
-        )
+        try:
+            for kind in kinds:
+                await client.list(kind)
+        except (NotFound, TooManyRequests):
+            return False
+        return True
 
     await until_async(served)
     history = [{"state": "Completed", "version": "4.20.3"}]
@@ -72,10 +81,72 @@ async def furnish(client: Client) -> None:
     await client.create(Node, {"metadata": {"name": "worker", "labels": labels}})
 
 
-async def test_the_driver_is_built_in_the_toolkit_of_the_release(own_api_server: Callable[..., Cluster]) -> None:
-    cluster = await asyncio.to_thread(own_api_server)
+@pytest.fixture(scope="module")
+def openshift(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("openshift")
+    with Cluster(folder, ensure_binaries(CONTROL_PLANE), Settings(components=CONTROL_PLANE)) as cluster:
+        asyncio.run(_furnished(cluster))
+        yield cluster
+
+
+async def _furnished(cluster: Cluster) -> None:
     async with Client(load_config(cluster.kubeconfig)) as client:
         await furnish(client)
+
+
+@asynccontextmanager
+async def looking(cluster: Cluster, fault: Fault) -> AsyncIterator[OpenShiftWatch]:
+    """A process that finds out where it runs, at an API server with a fault."""
+    async with FaultProxy.before(load_config(cluster.kubeconfig)) as proxy:
+        proxy.plant(fault)
+        runtime = Runtime("test-openshift", config=proxy.config, elect=False, status_port=None)
+        watch = OpenShiftWatch(runtime)
+        running = asyncio.create_task(runtime.run())
+        try:
+            yield watch
+        finally:
+            runtime.stop()
+            await running
+
+
+def _beside_the_release(request: Request) -> bool:
+    return "/proxies" in request.path or "/imagestreams" in request.path
+
+
+async def test_nothing_is_said_before_proxy_and_images_have_been_seen_as_well(openshift: Cluster) -> None:
+    late = Fault(when=_beside_the_release, times=math.inf, delay=0.5)
+    async with looking(openshift, late) as watch, asyncio.timeout(30):
+        await watch.known.wait()
+        facts = watch.facts()
+        assert facts is not None
+        assert facts.proxy == {"HTTPS_PROXY": "http://proxy:3128"}
+        assert facts.toolkit_images == {RELEASE: TOOLKIT}
+
+
+@pytest.mark.parametrize("status", [403, 404], ids=["no permission", "no such kind"])
+async def test_what_the_cluster_does_not_show_is_not_waited_for(openshift: Cluster, status: int) -> None:
+    refused = Fault(when=_beside_the_release, times=math.inf, status=status)
+    async with looking(openshift, refused) as watch, asyncio.timeout(30):
+        await watch.known.wait()
+        facts = watch.facts()
+        assert facts is not None
+        assert (facts.version, facts.proxy, facts.toolkit_images) == ("4.20.3", {}, {})
+
+
+@pytest.fixture
+async def cluster(openshift: Cluster) -> AsyncIterator[Cluster]:
+    """OpenShift without a stack, before and after the test."""
+    yield openshift
+    async with Client(load_config(openshift.kubeconfig)) as client:
+        for kind in (StoredClusterPolicy, StoredNVIDIADriver):
+            for item in await client.list(kind):
+                await client.delete(kind, item.name)
+        for daemonset in await client.list(LiveDaemonSet, Selection(namespace=NAMESPACE)):
+            await client.delete(LiveDaemonSet, daemonset.name, NAMESPACE)
+
+
+async def test_the_driver_is_built_in_the_toolkit_of_the_release(cluster: Cluster) -> None:
+    async with Client(load_config(cluster.kubeconfig)) as client:
         policy = stock_policy()
         policy["spec"]["operator"].pop("use_ocp_driver_toolkit")
         await client.create(StoredClusterPolicy, policy)
@@ -109,3 +180,32 @@ async def test_the_driver_is_built_in_the_toolkit_of_the_release(own_api_server:
         await until_async(allowed, within=60)
         runtime.stop()
         await running
+
+
+async def test_no_driver_is_made_before_it_is_known_where_it_runs(cluster: Cluster) -> None:
+    config = load_config(cluster.kubeconfig)
+    async with Client(config) as client, FaultProxy.before(config) as proxy:
+        proxy.plant(Fault(when=lambda request: "clusterversions" in request.path, times=math.inf, delay=1.5))
+        policy = stock_policy()
+        policy["spec"]["operator"].pop("use_ocp_driver_toolkit")
+        policy["spec"]["driver"]["useNvidiaDriverCRD"] = True
+        await client.create(StoredNVIDIADriver, stock_driver())
+        await client.create(StoredClusterPolicy, policy)
+        runtime = Runtime("operator", config=proxy.config, elect=False, status_port=None)
+        build(runtime, Options(namespace=NAMESPACE, images={"VALIDATOR_IMAGE": "example.com/validator:v1"}))
+        running = asyncio.create_task(runtime.run())
+
+        async def built_in_toolkit() -> bool:
+            items = await client.list(LiveDaemonSet, Selection(namespace=NAMESPACE))
+            specs = [(item.spec or {})["template"]["spec"] for item in items]
+            return any(part["image"] == TOOLKIT for spec in specs for part in spec["containers"])
+
+        try:
+            await until_async(built_in_toolkit, within=60)
+        finally:
+            runtime.stop()
+            await running
+        writes = [request for request in proxy.writes if "/daemonsets" in request.path]
+        made = [request for request in writes if request.path.endswith("/daemonsets")]
+        assert len(made) == len(await client.list(LiveDaemonSet, Selection(namespace=NAMESPACE)))
+        assert writes == made

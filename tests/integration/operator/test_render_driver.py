@@ -50,7 +50,7 @@ async def test_every_object_is_accepted_strictly(
     client: Client, namespace: str, sections: dict[str, Any], openshift: OpenShift | None, count: int
 ) -> None:
     kinds = (COREOS,) if openshift else (UBUNTU, OLD_UBUNTU, RHEL, SLES)
-    files = {"files": {"a.conf": "1", "b.conf": "2"}}
+    files = {"files": {"a.conf": "1", "b.conf": "2"}, "topology": {"nvidia-topologyd.conf": "3"}}
     made = rendered(policy(**sections), *kinds, openshift=openshift, config_maps=files)
     assert not made.problem
     for manifest in made.manifests:

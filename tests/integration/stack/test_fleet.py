@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -18,20 +19,21 @@ from integration.stack.scenarios import DRIVER, MIG, MPS, SIX_ELEVEN, TOOLKIT, s
 from integration.stack.theatre import Theatre, gpu_node
 from waiting import until, until_async
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
 _UBUNTU, _OLD, _RHEL, _SLES = ("ubuntu", "24.04"), ("ubuntu", "22.04"), ("rhel", "9.4"), ("sles", "15-SP6")
 _CARD = "feature.node.kubernetes.io/pci-10de.present"
 
 
 async def test_each_node_of_a_mixed_fleet_has_the_driver_and_the_toolkit_that_suit_it(theatre: Theatre) -> None:
-    await theatre.nodes(
-        gpu_node("mix-a", system=_UBUNTU),
-        gpu_node("mix-b", system=_UBUNTU, kernel=SIX_ELEVEN),
-        gpu_node("mix-c", system=_OLD),
-        gpu_node("mix-d", system=_RHEL, runtime="cri-o://1.36.0"),
-    )
+    await theatre.nodes(gpu_node("mix-a", system=_UBUNTU), gpu_node("mix-b", system=_UBUNTU, kernel=SIX_ELEVEN))
     await theatre.policy(stock())
+    await theatre.state("ready")
+    # The first have the plain names; of nodes that come together, those whose labels are written first.
+    await theatre.nodes(gpu_node("mix-c", system=_OLD), gpu_node("mix-d", system=_RHEL, runtime="cri-o://1.36.0"))
+    for name in (f"{DRIVER}-ubuntu22.04", f"{DRIVER}-rhel9", f"{TOOLKIT}-crio"):
+        await until_async(partial(_serves, theatre, name), within=60, saying=f"{name} does not come")
+    await until_async(lambda: _serves(theatre, TOOLKIT, 3), within=60, saying="a toolkit is missing")
     await theatre.state("ready")
     assert await _drivers(theatre) == {
         DRIVER: ("ubuntu24.04", {NodeLabel.OS_ID: "ubuntu", NodeLabel.OS_VERSION: "24.04"}),
@@ -87,8 +89,7 @@ async def test_nodes_that_have_their_labels_already_make_no_policy_ready(theatre
     await theatre.state("ready")
     await theatre.stop()
     await theatre.client.delete(StoredClusterPolicy, "cluster-policy")
-    await theatre.sweep()
-    await until_async(theatre.empty, within=60, saying="operands stay behind")
+    await until_async(theatre.swept, within=120, saying="operands stay behind")
     assert (await theatre.node("again-0")).metadata.labels[NodeLabel.PRESENT] == "true"
     async with _watched(theatre) as seen:
         await theatre.policy(stock())
@@ -163,9 +164,9 @@ async def _pods(theatre: Theatre) -> dict[str, str]:
     return found
 
 
-async def _serves(theatre: Theatre, name: str) -> bool:
+async def _serves(theatre: Theatre, name: str, nodes: int = 1) -> bool:
     found: DaemonSet | None = (await theatre.daemonsets()).get(name)
-    return found is not None and found.status.number_available == 1
+    return found is not None and found.status.number_available == nodes
 
 
 async def _gone(theatre: Theatre, name: str) -> bool:

@@ -13,7 +13,7 @@ from gpu_control_plane.operator.views import OperandPod
 from integration.stack.scenarios import SCENARIOS, Scenario, Seen
 from integration.stack.theatre import NAMESPACE, Theatre
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
 _REASONS = ("ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError", "RunContainerError")
 

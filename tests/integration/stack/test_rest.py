@@ -8,7 +8,7 @@ from integration.stack.scenarios import stock
 from integration.stack.theatre import Theatre, gpu_node
 from waiting import until, until_async
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
 
 async def test_neither_a_restart_nor_idleness_costs_a_write(theatre: Theatre) -> None:

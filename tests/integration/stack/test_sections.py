@@ -7,13 +7,25 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube.errors import Invalid
 from gpu_control_plane.operator.stack.live import EVERYWHERE, LiveServiceAccount
 from gpu_control_plane.operator.stack.namespace import LABELS
+from gpu_control_plane.operator.stack.states import STATES
+from gpu_control_plane.operator.views import REVISION_HASH
 from integration.stack.scenarios import DRIVER, EXPORTER, SIX_EIGHT, stock
 from integration.stack.theatre import NAMESPACE, Namespace, Theatre, gpu_node
 from waiting import until_async
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
 _EXPORTER = "state-dcgm-exporter"
+_ALWAYS_ON = {"pre-requisites", "state-operator-metrics", "state-operator-validation"}
+_ALWAYS_OFF = ("state-kata-manager",)
+_KATA_ONLY = ("state-kata-device-plugin", "state-cc-manager")
+_SWITCHES = (
+    *("driver", "toolkit", "devicePlugin", "dcgmExporter", "gfd", "migManager", "sandboxWorkloads"),
+    *("vfioManager", "vgpuDeviceManager", "sandboxDevicePlugin", "ccManager", "kataSandboxDevicePlugin"),
+)
+_ON = {"enabled": True}
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+_READY = "gpu_operator_state_ready"
 
 
 async def test_switching_a_section_off_and_on_touches_nothing_else(theatre: Theatre) -> None:
@@ -38,15 +50,58 @@ async def test_switching_a_section_off_and_on_touches_nothing_else(theatre: Thea
     assert not await theatre.events(StackEvent.DRIFT_REPAIRED)
 
 
+async def test_a_change_of_one_operand_replaces_its_pods_and_no_others(theatre: Theatre) -> None:
+    await theatre.nodes(gpu_node("one-0"), gpu_node("one-1"))
+    await theatre.policy(stock())
+    await theatre.state("ready")
+    await theatre.at_rest()
+    before, pods = await _objects(theatre), await _pods(theatre)
+    await theatre.patch_policy({"dcgmExporter": {"env": [{"name": "DCGM_EXPORTER_INTERVAL", "value": "5000"}]}})
+    await theatre.state("ready")
+    await theatre.at_rest()
+    after = await _objects(theatre)
+    assert {name for name, held in before.items() if after[name] != held} == {f"DaemonSet/{EXPORTER}"}
+    others = {uid: name for uid, name in pods.items() if name != EXPORTER}
+    assert len(others) < len(pods)
+    assert others.items() <= (await _pods(theatre)).items()
+    assert not {uid for uid, name in pods.items() if name == EXPORTER} & (await _pods(theatre)).keys()
+
+
+async def test_of_what_is_switched_off_nothing_is_left(theatre: Theatre) -> None:
+    passthrough = gpu_node("off-1", labels={"nvidia.com/gpu.workload.config": "vm-passthrough"})
+    await theatre.nodes(gpu_node("off-0"), passthrough)
+    vgpu = {"repository": "registry.example", "image": "vgpu-manager", "version": "580.1"}
+    extra = ("dcgm", "nodeStatusExporter", "vgpuManager")
+    await theatre.policy(
+        stock(
+            **{name: {"enabled": True, **(vgpu if name == "vgpuManager" else {})} for name in extra},
+            sandboxWorkloads=_ON,
+        )
+    )
+    await theatre.state("ready")
+    assert {state for state, _ in (await _objects(theatre)).values()} == {
+        state.name for state in STATES if state.name not in (*_ALWAYS_OFF, *_KATA_ONLY)
+    }
+
+    await theatre.patch_policy({name: {"enabled": False} for name in (*_SWITCHES, *extra)})
+    await theatre.state("ready")
+    assert {state for state, _ in (await _objects(theatre)).values()} == _ALWAYS_ON
+    assert set(await theatre.daemonsets()) == {"nvidia-operator-validator"}
+
+
 async def test_a_driver_that_is_to_come_precompiled_takes_the_place_of_the_one_before(theatre: Theatre) -> None:
     await theatre.nodes(gpu_node("pre-0"))
     await theatre.policy(stock())
     await theatre.state("ready")
+    (before,) = await _hashes(theatre, "pre-0")
     await theatre.patch_policy({"driver": {"usePrecompiled": True, "version": "595"}})
     await theatre.state("ready")
     drivers = [name for name in await theatre.daemonsets() if name.startswith(DRIVER)]
     assert drivers == [f"{DRIVER}-{SIX_EIGHT}-ubuntu24.04"]
-    assert (await theatre.pod_of(drivers[0])).spec.node_name == "pre-0"
+    pods = [pod for pod in await theatre.pods() if pod.controller and pod.controller.name == drivers[0]]
+    assert [pod.spec.node_name for pod in pods] == ["pre-0"]
+    (now,) = await _hashes(theatre, "pre-0")
+    assert now != before
 
 
 async def test_unknown_fields_are_kept_and_named(theatre: Theatre) -> None:
@@ -100,26 +155,65 @@ async def test_a_second_policy_waits_for_the_first_to_go(theatre: Theatre) -> No
             policy.metadata.uid
         }
 
-    await until_async(all_seconds, within=60, saying="accounts of the first stay behind")
+    await until_async(all_seconds, within=150, saying="accounts of the first stay behind")
 
 
-async def test_deleting_the_policy_leaves_nothing_behind_but_the_mark_of_the_namespace(theatre: Theatre) -> None:
-    await theatre.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": dict.fromkeys(LABELS)}})
+async def test_the_namespace_is_marked_for_as_long_as_that_is_asked_for(theatre: Theatre) -> None:
+    own = dict.fromkeys(LABELS) | {_ENFORCE: "baseline"}
+    await theatre.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": own}})
+    before = (await theatre.client.get(Namespace, NAMESPACE)).metadata
+    await theatre.policy(stock(psa={"enabled": True}))
+    await theatre.state("ready")
+    assert LABELS.items() <= (await _labels(theatre)).items()
+
+    await theatre.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": {_ENFORCE: "restricted"}}})
+    await theatre.told(StackEvent.DRIFT_REPAIRED, f"Namespace/{NAMESPACE}")
+    assert LABELS.items() <= (await _labels(theatre)).items()
+
+    await theatre.patch_policy({"psa": {"enabled": False}})
+    await theatre.state("ready")
+    after = (await theatre.client.get(Namespace, NAMESPACE)).metadata
+    assert (after.labels, after.annotations) == (before.labels, before.annotations)
+    await theatre.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": {_ENFORCE: None}}})
+
+
+async def test_a_namespace_that_forbids_the_pods_is_told_of_and_opened_if_that_is_asked_for(theatre: Theatre) -> None:
+    await theatre.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": {_ENFORCE: "restricted"}}})
+    await theatre.nodes(gpu_node("shut-0"))
+    await theatre.policy(stock())
+
+    async def told() -> bool:
+        states = (await theatre.seen_policy()).status.states
+        return [(held.node, held.reason) for state in states for held in state.nodes][:1] == [("shut-0", "PodMissing")]
+
+    await until_async(told, within=60, saying="nobody says that pods are refused")
+    assert not await theatre.pods()
+    await theatre.patch_policy({"psa": {"enabled": True}})
+    await theatre.state("ready")
+    await theatre.patch_policy({"psa": {"enabled": False}})
+    await theatre.state("ready")
+    assert (await _labels(theatre))[_ENFORCE] == "restricted"
+    await theatre.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": {_ENFORCE: None}}})
+
+
+async def test_deleting_the_policy_leaves_nothing_behind(theatre: Theatre) -> None:
+    before = await _labels(theatre)
     await theatre.nodes(gpu_node("gone-0"))
     await theatre.policy(stock(psa={"enabled": True}))
     await theatre.state("ready")
-    labels = (await theatre.client.get(Namespace, NAMESPACE)).metadata.labels
-    assert LABELS.items() <= labels.items()
-
-    await theatre.client.patch(
-        Namespace, NAMESPACE, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
-    )
-    await theatre.told(StackEvent.DRIFT_REPAIRED, f"Namespace/{NAMESPACE}")
-    assert LABELS.items() <= (await theatre.client.get(Namespace, NAMESPACE)).metadata.labels.items()
+    assert LABELS.items() <= (await _labels(theatre)).items()
+    assert _number(theatre, "gpu_operator_reconciliation_status") == _number(theatre, _READY, state=_EXPORTER) == 1
 
     await theatre.client.delete(StoredClusterPolicy, "cluster-policy")
-    await until_async(theatre.empty, within=60, saying="operands stay behind")
+    await until_async(theatre.empty, within=150, saying="operands stay behind")
     await until_async(lambda: _clean(theatre, "gone-0"), within=60, saying="labels stay behind")
+
+    async def unmarked() -> bool:
+        return await _labels(theatre) == before
+
+    await until_async(unmarked, within=60, saying="the namespace stays marked")
+    assert _number(theatre, "gpu_operator_reconciliation_status") == 0
+    assert _number(theatre, _READY, state=_EXPORTER) is None
 
 
 async def _objects(theatre: Theatre) -> dict[str, tuple[str, str]]:
@@ -131,6 +225,26 @@ async def _objects(theatre: Theatre) -> dict[str, tuple[str, str]]:
             version = f"{meta.uid}/{meta.generation or meta.resource_version}"
             found[f"{kind.resource.kind}/{name}"] = meta.labels[PodLabel.OPERAND], version
     return found
+
+
+async def _pods(theatre: Theatre) -> dict[str, str]:
+    """The DaemonSet of each pod, by the pod's UID."""
+    return {pod.metadata.uid: pod.controller.name for pod in await theatre.pods() if pod.controller}
+
+
+async def _hashes(theatre: Theatre, node: str) -> list[str]:
+    """The template of each driver pod on a node."""
+    drivers = [pod for pod in await theatre.pods() if pod.controller and pod.controller.name.startswith(DRIVER)]
+    return [pod.metadata.labels[REVISION_HASH] for pod in drivers if pod.spec.node_name == node]
+
+
+async def _labels(theatre: Theatre) -> dict[str, str]:
+    return (await theatre.client.get(Namespace, NAMESPACE)).metadata.labels
+
+
+def _number(theatre: Theatre, name: str, **labels: str) -> float | None:
+    assert theatre.runtime is not None
+    return theatre.runtime.metrics.registry.get_sample_value(name, labels)
 
 
 async def _without(theatre: Theatre, name: str) -> bool:

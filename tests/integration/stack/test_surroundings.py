@@ -14,7 +14,7 @@ from integration.stack.scenarios import EXPORTER, stock
 from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
 from waiting import until_async
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
 _MONITORS = LiveServiceMonitor.resource
 

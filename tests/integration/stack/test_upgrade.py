@@ -14,7 +14,7 @@ from integration.stack.theatre import NAMESPACE, Theatre, gpu_node, merged, spec
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until_async
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
 SYSTEMS = (("ubuntu", "24.04"), ("ubuntu", "22.04"), ("rhel", "9.4"))
 KERNELS = ("6.8.0-60-generic", "5.15.0-130-generic")
@@ -111,7 +111,7 @@ async def test_a_new_driver_goes_through_a_mixed_fleet(theatre: Theatre) -> None
         upgrade = (await theatre.seen_policy()).status.upgrade
         return upgrade is not None and (upgrade.done, upgrade.skipped, upgrade.failed) == (len(nodes) - 1, 1, 0)
 
-    await until_async(reported, within=30, saying="the upgrade is not reported")
+    await until_async(reported, saying="the upgrade is not reported")
     await theatre.client.delete(ReplicaSet, f"work-{skipped}", "default")
 
 
@@ -142,9 +142,14 @@ async def test_drivers_change_hands_without_a_restart_and_are_upgraded_when_aske
     async def upgraded() -> bool:
         pods = await driver_pods(theatre)
         driver = await theatre.client.get(StoredNVIDIADriver, name)
-        return {version(pod) for pod in pods.values()} == {NEW} and driver.status.state is State.READY
+        over = [(await theatre.node(f"n{number}")).metadata.labels.get(NodeLabel.UPGRADE_STATE) for number in range(3)]
+        return (
+            {version(pod) for pod in pods.values()} == {NEW}
+            and driver.status.state is State.READY
+            and over == [UpgradeState.DONE] * 3
+        )
 
-    await until_async(upgraded, within=90, saying="the NVIDIADriver's driver does not come")
+    await until_async(upgraded, within=120, saying="the NVIDIADriver's driver does not come")
     nodes = [await theatre.node(f"n{number}") for number in range(3)]
     assert not any(node.spec.unschedulable for node in nodes)
     assert not any(NodeAnnotation.FAILURE in node.metadata.annotations for node in nodes)
@@ -153,7 +158,7 @@ async def test_drivers_change_hands_without_a_restart_and_are_upgraded_when_aske
     async def swept() -> bool:
         return "nvidia-driver" not in await theatre.held(LiveServiceAccount)
 
-    await until_async(swept, within=30, saying="the account of the policy's drivers stays behind")
+    await until_async(swept, within=150, saying="the account of the policy's drivers stays behind")
 
 
 async def test_drivers_go_back_to_the_policy_without_a_restart(theatre: Theatre) -> None:

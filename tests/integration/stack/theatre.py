@@ -125,7 +125,7 @@ class Theatre:
     async def seen_policy(self, name: str = "cluster-policy") -> StoredClusterPolicy:
         return await self.client.get(StoredClusterPolicy, name)
 
-    async def state(self, wanted: str, name: str = "cluster-policy", within: float = 60) -> StoredClusterPolicy:
+    async def state(self, wanted: str, name: str = "cluster-policy", within: float = 120) -> StoredClusterPolicy:
         """Wait until a policy is in this state, of its present generation."""
 
         seen = await self.seen_policy(name)
@@ -223,7 +223,7 @@ class Theatre:
 
         await until(idle, within=60, saying="the operator does not come to rest")
         # What comes too soon after the last time waits for its turn outside of the queues.
-        await until_still(self._looks, still=1.5, saying="the operator looks again and again")
+        await until_still(self._looks, saying="the operator looks again and again")
 
     def _looks(self) -> int:
         assert self.runtime is not None
@@ -267,9 +267,13 @@ class Theatre:
         for kind in (StoredClusterPolicy, StoredNVIDIADriver):
             for item in await self.client.list(kind):
                 await self.client.delete(kind, item.name)
-        await self.sweep()
-        await until_async(self.empty, within=60, saying="operands stay behind")
+        await until_async(self.swept, within=120, saying="operands stay behind")
         await asyncio.gather(*(self._gone(Node, node.name, None) for node in await self.client.list(Node)))
+
+    async def swept(self) -> bool:
+        """Sweep until nothing comes after: the operator may be at work yet on what it has not seen go."""
+        await self.sweep()
+        return await self.empty()
 
     async def sweep(self) -> None:
         """Delete what Kubernetes would delete anyway, after a while."""
@@ -277,10 +281,8 @@ class Theatre:
         await asyncio.gather(
             *(self._gone(kind, name, NAMESPACE if kind.resource.namespaced else None) for kind, name in held)
         )
-        # Pods that were left without a DaemonSet on purpose.
-        await asyncio.gather(*(self._gone(OperandPod, pod.name) for pod in await self.pods() if not pod.controller))
-        orphans = [pod.name for pod in await self.pods() if pod.controller is None]
-        await asyncio.gather(*(self._gone(OperandPod, name) for name in orphans))
+        # Also those that were left without a DaemonSet on purpose.
+        await asyncio.gather(*(self._gone(OperandPod, pod.name) for pod in await self.pods() if not pod.deleting))
 
     async def empty(self) -> bool:
         """Whether nothing is left of the stack."""

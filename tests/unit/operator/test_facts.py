@@ -3,9 +3,18 @@
 import pytest
 
 from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
-from gpu_control_plane.api.nvidia.names import PCI_LABELS, NodeLabel
+from gpu_control_plane.api.nvidia.names import DEPLOY, PCI_LABELS, NodeLabel
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.operator.facts import NodeKind, Runtime, System, gpu_present, has_card, kind_of, runtime_of
+from gpu_control_plane.operator.facts import (
+    NodeKind,
+    Runtime,
+    System,
+    before_pause,
+    gpu_present,
+    has_card,
+    kind_of,
+    runtime_of,
+)
 
 
 def _node(labels: dict[str, str] | None = None, runtime: str = "") -> Node:
@@ -67,13 +76,51 @@ def test_a_kind_is_all_that_labels_and_status_say() -> None:
         NodeLabel.OS_VERSION: "4.20",
         NodeLabel.KERNEL: "5.14.0-570.el9_6.x86_64",
         NodeLabel.OSTREE: "9.6.20260101-0",
+        f"{DEPLOY}driver": "true",
+        f"{DEPLOY}operator-validator": "agent",
     }
     assert kind_of(_node(labels, "cri-o://1.36.0")) == NodeKind(
         system=System("rhcos", "4.20"),
         kernel="5.14.0-570.el9_6.x86_64",
         runtime=Runtime.CRIO,
         ostree="9.6.20260101-0",
+        driver=True,
+        agent=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "before"),
+    [
+        ("true", "true"),
+        ("false", "false"),
+        ("agent", "agent"),
+        ("", ""),
+        ("paused-for-driver-upgrade", "true"),
+        ("paused-for-mig-change", "true"),
+        ("agent_paused-for-driver-upgrade", "agent"),
+        ("pre-installed_paused-for-driver-upgrade", "pre-installed"),
+    ],
+)
+def test_a_pause_hides_no_word(value: str, before: str) -> None:
+    assert before_pause(value) == before
+
+
+@pytest.mark.parametrize(
+    ("value", "driver"),
+    [("true", True), ("paused-for-driver-upgrade", True), ("pre-installed", False), ("false", False), (None, False)],
+)
+def test_a_driver_is_meant_for_nodes_whose_label_says_so(value: str | None, driver: bool) -> None:
+    labels = {} if value is None else {f"{DEPLOY}driver": value}
+    assert kind_of(_node(labels)).driver is driver
+
+
+@pytest.mark.parametrize(
+    ("value", "agent"),
+    [("agent", True), ("agent_paused-for-driver-upgrade", True), ("true", False), ("false", False), ("", False)],
+)
+def test_nodes_of_the_agent_are_known_by_the_label_of_their_validator(value: str, agent: bool) -> None:
+    assert kind_of(_node({f"{DEPLOY}operator-validator": value})).agent is agent
 
 
 @pytest.mark.parametrize("labels", [{}, {NodeLabel.OS_ID: "ubuntu"}, {NodeLabel.OS_VERSION: "24.04"}])

@@ -29,6 +29,7 @@ from gpu_control_plane.api.nvidia.fields import (
     Probe,
     Section,
     ServiceMonitor,
+    Toleration,
 )
 from gpu_control_plane.api.nvidia.names import GROUP
 from gpu_control_plane.api.nvidia.status import StackStatus
@@ -71,7 +72,7 @@ class DaemonSets(Section, frozen=True, kw_only=True):
 
     labels: Annotated[Labels, about("Labels of DaemonSets and their pods.")] = {}
     annotations: Annotated[Labels, about("Annotations of DaemonSets and their pods.")] = {}
-    tolerations: Annotated[tuple[PodPart, ...], about("Tolerations instead of the built-in one.")] = ()
+    tolerations: Annotated[tuple[Toleration, ...], about("Tolerations instead of the built-in one.")] = ()
     priority_class_name: Annotated[str, about("PriorityClass instead of system-node-critical.")] = ""
     update_strategy: Annotated[UpdateStrategy, about("How pods are replaced.", default=True)] = (
         UpdateStrategy.ROLLING_UPDATE
@@ -266,16 +267,16 @@ class CCManagerSection(Operand, frozen=True, kw_only=True):
 class KataArtifacts(Section, frozen=True, kw_only=True):
     """What a Kata runtime class needs."""
 
-    url: Annotated[str, about("Where it is.")] = ""
+    url: Annotated[str, about("Where it is.", required=True)] = ""
     pull_secret: Annotated[str, about("Secret with which it is pulled.")] = ""
 
 
 class KataRuntimeClass(Section, frozen=True, kw_only=True):
     """A Kata runtime class."""
 
-    name: Annotated[str, about("Its name.")] = ""
+    name: Annotated[str, about("Its name.", required=True)] = ""
     node_selector: Annotated[Labels, about("Nodes it is for.")] = {}
-    artifacts: Annotated[KataArtifacts | None, about("What it needs.")] = None
+    artifacts: Annotated[KataArtifacts | None, about("What it needs.", required=True)] = None
 
 
 class KataConfig(Section, frozen=True, kw_only=True):
@@ -374,6 +375,6 @@ DEFINITION: Final = Definition(
     kind=ClusterPolicy,
     columns=(
         Column("Status", ".status.state", description="The whole in one word"),
-        Column("Age", ".metadata.creationTimestamp"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
     ),
 )

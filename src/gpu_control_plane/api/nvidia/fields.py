@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 
 from gpu_control_plane.api.shapes import wire_name
-from gpu_control_plane.kube.fields import about
+from gpu_control_plane.kube.fields import PRESERVE_UNKNOWN, about
 
 IMAGE_NAME: Final = r"[a-zA-Z0-9\-]+"
 DURATION: Final = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
@@ -25,6 +25,31 @@ class Section(msgspec.Struct, frozen=True, rename=wire_name, kw_only=True, omit_
 Labels = dict[str, str]
 PodPart = dict[str, Any]
 """A part of a pod, in Kubernetes' own shape, which is passed on as it is."""
+
+
+def _text(description: str) -> dict[str, str]:
+    return {"type": "string", "description": description}
+
+
+Toleration = Annotated[
+    PodPart,
+    about(
+        properties={
+            "key": _text("Key of the taint; every taint if absent."),
+            "operator": _text("Exists, or Equal, which also compares the value."),
+            "value": _text("Value of the taint."),
+            "effect": _text("NoSchedule, PreferNoSchedule or NoExecute; each of them if absent."),
+            "tolerationSeconds": {
+                "type": "integer",
+                "format": "int64",
+                "description": "How long NoExecute is borne; for ever if absent.",
+            },
+        },
+        **PRESERVE_UNKNOWN,
+    ),
+]
+"""Kubernetes' own shape as well, but its fields are checked when it is written: `value: true` without quotes is the
+usual mistake, and DaemonSets with it would be refused later."""
 
 
 _Quantity = Annotated[int | str, about(pattern=QUANTITY)]

@@ -71,6 +71,14 @@ class NodeAnnotation(OpenEnum):
     )
     STARTED = "gpu.deckhouse.io/driver-upgrade-started", "When the node's turn began, in seconds since 1970. Ours."
     FAILURE = "gpu.deckhouse.io/driver-upgrade-failure", "Why the upgrade of the node failed. Ours."
+    FAILED_WITH = (
+        "gpu.deckhouse.io/driver-upgrade-failed-with",
+        "Revision of the driver with which it failed: it is tried again with another. Ours.",
+    )
+    LOST_SINCE = (
+        "gpu.deckhouse.io/driver-upgrade-lost-since",
+        "Since when a node under way has not been ready, in seconds since 1970. Ours.",
+    )
 
 
 class PodLabel(OpenEnum):
@@ -82,7 +90,7 @@ class PodLabel(OpenEnum):
     DRIVER_OS = "nvidia.com/node.os-version", "Operating system a driver is for."
     STATE = "nvidia.com/gpu-operator.state", "State of the stack a driver belongs to."
     OPERAND = "gpu.deckhouse.io/operand", "State of the stack an object belongs to. Ours."
-    VARIANT = "gpu.deckhouse.io/variant", "Operating system, kernel or runtime an operand is for. Ours."
+    VARIANT = "gpu.deckhouse.io/variant", "System, kernel, runtime or agent's nodes that an operand is for. Ours."
 
 
 class StackCondition(OpenEnum):

@@ -15,6 +15,7 @@ from gpu_control_plane.api.nvidia.fields import (
     Probe,
     Resources,
     Section,
+    Toleration,
 )
 from gpu_control_plane.api.nvidia.names import GROUP
 from gpu_control_plane.api.nvidia.status import StackStatus
@@ -93,7 +94,7 @@ class NVIDIADriverSpec(ImageParts, frozen=True, kw_only=True):
     node_affinity: Annotated[PodPart | None, about("Affinity to nodes.", effect=False)] = None
     labels: Annotated[Labels, about("Labels of its DaemonSets and pods.")] = {}
     annotations: Annotated[Labels, about("Annotations of its DaemonSets and pods.")] = {}
-    tolerations: Annotated[tuple[PodPart, ...], about("Tolerations beside the built-in one.")] = ()
+    tolerations: Annotated[tuple[Toleration, ...], about("Tolerations beside the built-in one.")] = ()
     priority_class_name: Annotated[str, about("PriorityClass instead of system-node-critical.")] = ""
     pod_security_context: Annotated[PodPart | None, about("Security context of its pods.")] = None
 

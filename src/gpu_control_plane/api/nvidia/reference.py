@@ -137,8 +137,11 @@ def _rows(part: _Struct, path: str = "") -> Iterator[tuple[str, str, str, str]]:
         mark = " \\*" if name in schema.get("required", ()) else ""
         inner = _struct_in(field.type)
         yield f"`{path}{name}`{mark}", _type(about, inner), default(about), text(about["description"])
-        if inner and inner not in _SHARED:
-            yield from _rows(inner, f"{path}{name}{'[]' if about['type'] == 'array' else ''}.")
+        place = f"{path}{name}{'[]' if about.get('type') == 'array' else ''}"
+        if inner is None:
+            yield from fields(about.get("items", about), place)
+        elif inner not in _SHARED:
+            yield from _rows(inner, f"{place}.")
 
 
 def _type(about: dict[str, Any], inner: _Struct | None) -> str:

@@ -1,6 +1,7 @@
 """Whom every node belongs to, kept at every change of a node or an NVIDIADriver, on every replica.
 
-One change of a node costs one decision, however many nodes there are; whoever asks gets an answer at once.
+One change of a node costs one decision, however many nodes there are, and one of an NVIDIADriver one comparison for
+each node; whoever asks gets an answer at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,8 @@ from gpu_control_plane.api.nvidia.upgradepolicy import (
 )
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.changes import spec_changed
-from gpu_control_plane.operator.drivers.owner import Claims, Driver, Trouble, claims_of, conflict
+from gpu_control_plane.operator.drivers.owner import Claims, Driver, Trouble, claims_of, conflict, selects
+from gpu_control_plane.operator.facts import gpu_present
 from gpu_control_plane.operator.labelling.decide import OwnerWish
 from gpu_control_plane.operator.upgrade.campaigns import Campaign
 
@@ -33,10 +35,12 @@ class OwnerBook:
     """Owners by what NVIDIADrivers select, and nodes by the owner whose label they carry."""
 
     def __init__(self, drivers: Cache[StoredNVIDIADriver], nodes: Cache[Node]) -> None:
-        self._stored = drivers
         self._nodes = nodes
+        self._read: dict[str, Driver] = {}
+        self._policies: dict[str, UpgradePolicy | None] = {}
         self._claims = Claims()
-        self._claimants: dict[str, tuple[str, ...]] = {}
+        self._selecting: dict[str, tuple[str, ...]] = {}
+        """By GPU node, those that name it; the default one names nobody."""
         self._contested: dict[str, tuple[str, ...]] = {}
         self._told: list[Callable[[], None]] = []
         nodes.index(_OWNED, lambda node: filter(None, (node.metadata.labels.get(NodeLabel.DRIVER_OWNER),)))
@@ -49,7 +53,7 @@ class OwnerBook:
 
     def drivers(self) -> list[Driver]:
         """All of them that are not being deleted."""
-        return [driver_of(stored) for stored in self._stored if not stored.deleting]
+        return [driver for driver in self._read.values() if not driver.deleting]
 
     @property
     def trouble(self) -> Trouble | None:
@@ -63,7 +67,7 @@ class OwnerBook:
             return None
         if not claimants:
             return OwnerWish(None)
-        policy = self._policy(claimants[0])
+        policy = self._policies.get(claimants[0])
         return OwnerWish(claimants[0], upgrades=policy is not None and policy.auto_upgrade)
 
     def carrying(self, driver: str) -> list[Node]:
@@ -75,48 +79,68 @@ class OwnerBook:
         if self.trouble is not None:
             return []
         carrying = {node.name for node in self.carrying(driver)}
-        return sorted(node for node, found in self._claimants.items() if found == (driver,) and node not in carrying)
+        return sorted(
+            node
+            for node, found in self._selecting.items()
+            if self._claims.or_default(found) == (driver,) and node not in carrying
+        )
 
     def campaigns(self) -> Sequence[Campaign]:
         """The upgrade policy of each, with the nodes that carry its name."""
         return tuple(
             Campaign(
-                driver.name, self._policy(driver.name), frozenset(node.name for node in self.carrying(driver.name))
+                driver.name,
+                self._policies[driver.name],
+                frozenset(node.name for node in self.carrying(driver.name)),
+                unreadable=driver.spec is None,
             )
             for driver in sorted(self.drivers(), key=lambda driver: driver.name)
         )
 
-    def _policy(self, name: str) -> UpgradePolicy | None:
-        stored = self._stored.get(name)
-        spec = driver_of(stored).spec if stored is not None else None
-        return upgrade_policy(spec) if spec is not None else None
-
     def _driver_changed(self, old: StoredNVIDIADriver | None, new: StoredNVIDIADriver | None) -> None:
         if not spec_changed(old, new):
             return
-        self._claims = claims_of([driver_of(stored) for stored in self._stored])
-        self._claimants, self._contested = {}, {}
-        for node in self._nodes:
-            self._look_at(node)
+        if new is not None:
+            driver = self._read[new.name] = driver_of(new)
+            self._policies[new.name] = upgrade_policy(driver.spec) if driver.spec is not None else None
+        elif old is not None:
+            self._read.pop(old.name, None)
+            self._policies.pop(old.name, None)
+        before, self._claims = self._claims, claims_of(list(self._read.values()))
+        for name in before.selectors.keys() | self._claims.selectors.keys():
+            if before.selectors.get(name) != self._claims.selectors.get(name):
+                self._select_anew(name)
         self._tell()
+
+    def _select_anew(self, driver: str) -> None:
+        """One of them names other nodes now, or none."""
+        selector = self._claims.selectors.get(driver)
+        for node in self._nodes:
+            found = self._selecting.get(node.name)
+            if found is None:
+                continue
+            if (driver in found) != (selector is not None and selects(selector, node.metadata.labels)):
+                self._look_at(node)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         contested = bool(self._contested)
         if new is not None:
             self._look_at(new)
         elif old is not None:
-            self._claimants.pop(old.name, None)
-            self._contested.pop(old.name, None)
+            self._forget(old.name)
         if contested != bool(self._contested):
             self._tell()
 
     def _look_at(self, node: Node) -> None:
-        found = self._claims.claimants(node.metadata.labels)
-        for names, holds in ((self._claimants, found), (self._contested, len(found) > 1)):
-            if holds:
-                names[node.name] = found
-            else:
-                names.pop(node.name, None)
+        self._forget(node.name)
+        if gpu_present(node.metadata.labels):
+            found = self._selecting[node.name] = self._claims.selecting(node.metadata.labels)
+            if len(found) > 1:
+                self._contested[node.name] = found
+
+    def _forget(self, name: str) -> None:
+        self._selecting.pop(name, None)
+        self._contested.pop(name, None)
 
     def _tell(self) -> None:
         for tell in self._told:

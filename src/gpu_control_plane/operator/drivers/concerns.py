@@ -48,6 +48,12 @@ def owner_uid(item: Object) -> str:
     return owner.uid if owner is not None and owner.kind == StoredNVIDIADriver.resource.kind else ""
 
 
+def owner_name(item: Object) -> str:
+    """Its name; empty likewise."""
+    owner = controller_of(item)
+    return owner.name if owner is not None and owner.kind == StoredNVIDIADriver.resource.kind else ""
+
+
 def upgrading(node: Node) -> bool:
     """Whether the driver of a node with an owner is being replaced, or waits for that."""
     labels = node.metadata.labels

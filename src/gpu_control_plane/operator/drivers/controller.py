@@ -4,6 +4,7 @@ All of them are looked at together: what one of them may have depends on what th
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -15,8 +16,11 @@ from gpu_control_plane.api.nvidia.names import StackReason
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.kube import Key, Requeue, Runtime
 from gpu_control_plane.kube.changes import spec_changed
+from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.pace import Pace
+from gpu_control_plane.kube.together import together
 from gpu_control_plane.operator.charge import Charge
+from gpu_control_plane.operator.drivers.abandoned import came_or_went, without_owner
 from gpu_control_plane.operator.drivers.book import OwnerBook
 from gpu_control_plane.operator.drivers.concerns import (
     ALL,
@@ -29,6 +33,7 @@ from gpu_control_plane.operator.drivers.concerns import (
 )
 from gpu_control_plane.operator.drivers.events import tell_repaired
 from gpu_control_plane.operator.drivers.manager_image import keep_manager
+from gpu_control_plane.operator.drivers.moving import Moves
 from gpu_control_plane.operator.drivers.owner import Driver, Trouble
 from gpu_control_plane.operator.drivers.pools import left_out, nodes_of
 from gpu_control_plane.operator.drivers.render import render_driver
@@ -42,11 +47,13 @@ from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.stage import CannotRender, Platform
 from gpu_control_plane.operator.stack.standings import Standings
 from gpu_control_plane.operator.upgrade.campaigns import Campaign
+from gpu_control_plane.operator.views import OperandPod
 
 _PAUSE: Final = 0.3
 """Seconds between two passes: a fleet that joins at once is rendered a few times, not once for each node."""
 _UPGRADING: Final = "operator.drivers/upgrading"
 _OWNED: Final = "operator.drivers/owned"
+_OWNERLESS: Final = "operator.drivers/ownerless"
 
 _log = structlog.get_logger(component="operator.drivers")
 
@@ -74,6 +81,7 @@ class Drivers:
         self._platform = platform
         self.stored = runtime.cache(StoredNVIDIADriver)
         self.book = OwnerBook(self.stored, charge.nodes)
+        self._moves = Moves(runtime, charge, standings, self.book, lambda: asked_for(self._policy()))
         self.results: dict[str, Result] = {}
         self.on_result: Callable[[], None] = lambda: None
         self._rendered: dict[str, list[Manifest]] = {}
@@ -81,10 +89,12 @@ class Drivers:
         self._pace = Pace(_PAUSE)
         charge.nodes.index(_UPGRADING, lambda node: (_UPGRADING,) if upgrading(node) else ())
         standings.daemonsets.index(_OWNED, lambda item: (_OWNED,) if owner_uid(item) else ())
+        standings.pods.index(_OWNERLESS, lambda pod: (_OWNERLESS,) if without_owner(pod) else ())
         self._controller = runtime.controller("drivers", self._converge, workers=1)
         self._controller.watch(self.stored, all_of_them, when=spec_changed)
         self._controller.watch(charge.policies, all_of_them, when=spec_changed)
         self._controller.watch(charge.nodes, all_of_them, when=node_changed)
+        self._controller.watch(standings.pods, all_of_them, when=came_or_went)
         for cache in writer.watched():
             self._controller.watch(cache, all_of_them, when=touched)
         self.book.on_change(self.wake)
@@ -93,10 +103,12 @@ class Drivers:
     def wake(self) -> None:
         """Something changed that no cache shows."""
         self._controller.enqueue(ALL)
+        self._moves.wake()
 
     def owner(self, node: Node) -> OwnerWish | None:
-        """The NVIDIADriver that a node should belong to; None while nobody can say."""
-        return self.book.owner(node)
+        """The NVIDIADriver that a node should belong to; None while nobody can say, or a move would cost its driver."""
+        wish = self.book.owner(node)
+        return None if wish is not None and wish.name and self._moves.unprepared(node, wish.name) else wish
 
     def campaigns(self) -> Sequence[Campaign]:
         """The upgrade policy of each, and its nodes."""
@@ -125,6 +137,8 @@ class Drivers:
         policy = self._policy()
         if asked_for(policy):
             await self._bring_all(policy)
+            if found is None and not self.book.drivers():
+                await self._clear_away()
         else:
             self.results, self._rendered = {}, {}
             await self._hand_back()
@@ -182,17 +196,18 @@ class Drivers:
         )
 
     async def _prune(self, driver: Driver, made: list[Manifest], nodes: Sequence[Node], applied: Applied) -> None:
-        """Remove what is no longer needed. What a DaemonSet that stays may use stays with it."""
+        """Remove what is no longer needed. What a DaemonSet or a pod that stays may use stays with it."""
         names = {manifest["metadata"]["name"] for manifest in _daemonsets(made)}
         held = [item for item in self._standings.daemonsets if owner_uid(item) == driver.uid]
         going = {item.name: item for item in stale(held, made, nodes)}
         staying = [item.name for item in held if item.name not in names and item.name not in going]
         self._leftovers = self._leftovers or bool(staying)
+        in_use = bool(staying or self._ownerless())
 
         def ours(live: Live) -> bool:
             if owner_uid(live) != driver.uid:
                 return False
-            return live.name in going if live.resource.kind == "DaemonSet" else not staying
+            return live.name in going if live.resource.kind == "DaemonSet" else not in_use
 
         keep = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in made}
         await self._writer.prune(
@@ -200,10 +215,36 @@ class Drivers:
         )
 
     async def _hand_back(self) -> None:
-        """The ClusterPolicy brings drivers again: ours go, but their pods run until each node is upgraded."""
+        """The ClusterPolicy brings drivers again: ours go, but their pods run, and keep their accounts, until each node
+        is upgraded."""
+
+        def daemonset(live: Live) -> bool:
+            return live.resource.kind == "DaemonSet"
+
+        in_use = self._standings.daemonsets.count(_OWNED, _OWNED) > 0 or bool(self._ownerless())
         await self._writer.prune(
-            set(), lambda live: bool(owner_uid(live)), Applied(), orphan=lambda live: live.resource.kind == "DaemonSet"
+            set(),
+            lambda live: bool(owner_uid(live)) and (daemonset(live) or not in_use),
+            Applied(),
+            orphan=daemonset,
         )
+
+    async def _clear_away(self) -> None:
+        """Nobody asks for a driver any more: pods that a hand-over had left behind go as well."""
+        pods = self._ownerless()
+        await together(self._delete(pod) for pod in pods)
+        if pods:
+            _log.info("drivers removed that nobody asks for", pods=len(pods))
+
+    def _ownerless(self) -> list[OperandPod]:
+        return self._standings.pods.under(_OWNERLESS, _OWNERLESS)
+
+    async def _delete(self, pod: OperandPod) -> None:
+        meta = pod.metadata
+        with suppress(NotFound):
+            await self._runtime.client.delete(
+                OperandPod, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+            )
 
     def _known(self, name: str) -> Sequence[Manifest]:
         """The DaemonSets of the last time that an NVIDIADriver could be carried out."""

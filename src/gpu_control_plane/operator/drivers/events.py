@@ -8,7 +8,7 @@ from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.kube import EventRecorder
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.operator.stack.apply import Applied
-from gpu_control_plane.operator.stack.events import tell_status, tell_unknown
+from gpu_control_plane.operator.stack.events import tell_status
 
 _NAMED: Final = 5
 
@@ -21,9 +21,6 @@ def tell_driver(recorder: EventRecorder, driver: StoredNVIDIADriver, new: StackS
     conflicting = StackReason.CONFLICTING_NODE_SELECTOR
     if after is not None and after.reason == conflicting and (before is None or before.reason != conflicting):
         recorder.warning(driver, StackEvent.CONFLICTING_NODE_SELECTOR, after.message)
-    unknown, known = (find(status.conditions, StackCondition.UNKNOWN_FIELDS) for status in (new, old))
-    if unknown is not None and (known is None or known.message != unknown.message):
-        tell_unknown(recorder, driver, unknown.message)
 
 
 def tell_repaired(recorder: EventRecorder, driver: StoredNVIDIADriver, applied: Applied) -> None:

@@ -56,10 +56,15 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
     def claimants(self, labels: Mapping[str, str]) -> tuple[str, ...]:
         """Those that ask for a node with these labels; more than one is a conflict."""
-        if not gpu_present(labels):
-            return ()
-        found = tuple(name for name, selector in self.selectors.items() if _matches(selector, labels))
-        return found or ((self.default,) if self.default is not None else ())
+        return self.or_default(self.selecting(labels)) if gpu_present(labels) else ()
+
+    def selecting(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+        """Those that name a GPU node with these labels."""
+        return tuple(name for name, selector in self.selectors.items() if selects(selector, labels))
+
+    def or_default(self, selecting: tuple[str, ...]) -> tuple[str, ...]:
+        """A GPU node that nobody names goes to the default one."""
+        return selecting or ((self.default,) if self.default is not None else ())
 
 
 def claims_of(drivers: Sequence[Driver]) -> Claims:
@@ -125,5 +130,5 @@ def _circular(selectors: Mapping[str, Mapping[str, str]]) -> Trouble | None:
     )
 
 
-def _matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    return all(labels.get(key) == value for key, value in selector.items())
+def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    return selector.items() <= labels.items()

@@ -96,6 +96,7 @@ def _objects(
             if wish.type is DriverType.VGPU_HOST_MANAGER:
                 _for_host(daemonset)
             _root(daemonset, policy)
+            _rank(daemonset, spec, policy)
             add_env(daemonset.main, wish.env)
             seal(daemonset)
             note_template(manifest, spec.manager)
@@ -142,8 +143,6 @@ def _make_ours(daemonset: DaemonSet, driver: Driver, spec: NVIDIADriverSpec, wis
     daemonset.annotate(spec.annotations)
     daemonset.select({NodeLabel.DRIVER_OWNER: driver.name, **place.selector})
     _add_tolerations(daemonset, spec)
-    if spec.priority_class_name:
-        daemonset.pod["priorityClassName"] = spec.priority_class_name
     if spec.pod_security_context is not None:
         daemonset.pod["securityContext"] = copy.deepcopy(spec.pod_security_context)
 
@@ -175,6 +174,14 @@ def _for_host(daemonset: DaemonSet) -> None:
     for volume, path in (("vfio", "/dev/vfio"), ("cgroup", "/sys/fs/cgroup")):
         daemonset.add_volume(volume, hostPath={"path": path})
         daemonset.main.mount(volume, path)
+
+
+def _rank(daemonset: DaemonSet, spec: NVIDIADriverSpec, policy: ClusterPolicySpec | None) -> None:
+    """Unless it says otherwise, it ranks with the drivers of the ClusterPolicy: after a hand-over their pods run on,
+    and a successor that ranks higher and waits for its turn would be let in their place by the scheduler."""
+    name = spec.priority_class_name or (policy.daemonsets.priority_class_name if policy is not None else "")
+    if name:
+        daemonset.pod["priorityClassName"] = name
 
 
 def _root(daemonset: DaemonSet, policy: ClusterPolicySpec | None) -> None:

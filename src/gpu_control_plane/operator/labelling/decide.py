@@ -4,6 +4,7 @@ Only differences come out, so that a node that is right costs nothing. Words of 
 deploy label, are left alone.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -13,12 +14,12 @@ from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import on
 from gpu_control_plane.api.nvidia.names import AGENT, PRE_INSTALLED, TRUE, NodeAnnotation, NodeLabel
-from gpu_control_plane.operator.facts import has_card, runtime_of
+from gpu_control_plane.operator.facts import DRIVER, before_pause, has_card, runtime_of
 from gpu_control_plane.operator.labelling.keys import (
     AGENT_KEYS,
     DEPLOY_KEYS,
-    DRIVER,
     MIG_MANAGER,
+    Plan,
     mig_capable,
     plan_of,
     workload_of,
@@ -147,6 +148,14 @@ def cleanup(node: Node) -> Change:
     return Change(labels, annotations, "the software stack is gone") if labels or annotations else NOTHING
 
 
+def gets_driver(labels: Mapping[str, str], wish: Wish) -> bool:
+    """Whether a driver container is meant for a node with a card: not where the host or a person brings the driver, nor
+    where no operand goes. A deploy label that is missing will come, and counts as if it were there."""
+    if labels.get(_OPERANDS) == _FALSE or DRIVER not in _plan(labels, wish).wanted:
+        return False
+    return before_pause(labels.get(DRIVER, "")) in ("", TRUE)
+
+
 def managed(node: Node) -> bool:
     """Whether the node carries a label that nobody but this operator writes: the others beside it are ours, too, and
     not those of NVIDIA's operator."""
@@ -165,23 +174,27 @@ def _without_card(node: Node) -> Change:
 
 
 def _deploy(labels: dict[str, str | None], held: dict[str, str], subject: Subject, wish: Wish) -> None:
-    plan = plan_of(workload_of(held, wish.default_workload, sandbox=wish.sandbox), wish.mode)
+    plan = _plan(held, wish)
     _take(labels, held, plan.unwanted)
     doer = AGENT if subject.report.agent_plugin else TRUE
     for key in plan.wanted:
         value = held.get(key, "")
-        if key in AGENT_KEYS:
-            wanted = doer if value in _DOERS else value
-        elif key == DRIVER:
+        if key == DRIVER:
             wanted = _driver(value, subject, wish)
+        elif value in _DOERS:
+            wanted = doer if key in AGENT_KEYS else TRUE
         else:
-            wanted = value or TRUE
+            wanted = value
         if wanted != value:
             labels[key] = wanted
     if plan.mig:
         manager = held.get(MIG_MANAGER)
         if (manager in (TRUE, AGENT) and manager != doer) or (manager is None and mig_capable(held)):
             labels[MIG_MANAGER] = doer
+
+
+def _plan(held: Mapping[str, str], wish: Wish) -> Plan:
+    return plan_of(workload_of(held, wish.default_workload, sandbox=wish.sandbox), wish.mode)
 
 
 _DOERS: Final = ("", TRUE, AGENT)

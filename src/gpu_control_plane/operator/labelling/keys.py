@@ -10,17 +10,18 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.names import DEPLOY, TRUE, NodeLabel
+from gpu_control_plane.operator.facts import VALIDATOR
 
 _MIG_CAPABLE: Final = NodeLabel.MIG_CAPABLE.value
 _PRODUCT: Final = NodeLabel.PRODUCT.value
 _VGPU_HOST_DRIVER: Final = NodeLabel.VGPU_HOST_DRIVER.value
 _MIG_PRODUCTS: Final = ("h100", "a100", "a30")
 
-DRIVER: Final = f"{DEPLOY}driver"
 MIG_MANAGER: Final = f"{DEPLOY}mig-manager"
-AGENT_KEYS: Final = frozenset({f"{DEPLOY}device-plugin", f"{DEPLOY}container-toolkit", MIG_MANAGER})
-"""What our agent does itself on the nodes it serves. Two device plugins would hand out one card twice, two writers
-would fight over the runtime's configuration and the division of cards."""
+AGENT_KEYS: Final = frozenset({f"{DEPLOY}device-plugin", MIG_MANAGER, VALIDATOR})
+"""What is otherwise where our agent hands out the cards. Two device plugins would hand out one card twice, two MIG
+managers would fight over the division of cards. The validator there is one that waits for no device plugin. The
+container toolkit stays: without its runtime no pod of the stack that needs cards would start."""
 
 
 class Plan(msgspec.Struct, frozen=True):

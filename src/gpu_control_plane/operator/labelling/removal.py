@@ -1,10 +1,11 @@
-"""Takes the labels of the software stack off all nodes, once this product is gone from a cluster.
+"""Takes the software stack off all nodes, once this product is gone from a cluster: its labels, and what an upgrade of
+drivers that was under way has left, a cordon among it.
 
 NVIDIA's operator writes the same labels. Its own are left alone: in a cluster where no node carries a label that only
 we write, and where it is in charge now.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from gpu_control_plane.api.node import Node
@@ -12,11 +13,15 @@ from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import Conflict, Forbidden, NotFound
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.operator.labelling.decide import NOTHING, Change, cleanup, managed
-from gpu_control_plane.operator.labelling.patch import patch_node
+from gpu_control_plane.operator.labelling.decide import cleanup, managed
 from gpu_control_plane.operator.rival import SELECTION, TimedLease, judge
+from gpu_control_plane.operator.upgrade.step import switch_off
+from gpu_control_plane.operator.upgrade.view import NodeView
 
 _ATTEMPTS = 5
+
+type Patch = dict[str, dict[str, object]]
+"""A merge patch of a Node; empty when there is nothing to do."""
 
 
 async def clean_nodes(client: Client, now: Callable[[], datetime] = utc_now) -> int:
@@ -24,18 +29,18 @@ async def clean_nodes(client: Client, now: Callable[[], datetime] = utc_now) -> 
     nodes = await client.list(Node)
     if not any(managed(node) for node in nodes):
         return 0
-    removed = _only_ours if await _rival_in_charge(client, now()) else cleanup
+    removed = _only_ours if await _rival_in_charge(client, now()) else _everything
     return sum([await _clean(client, node, removed) for node in nodes])
 
 
-async def _clean(client: Client, node: Node, removed: Callable[[Node], Change]) -> bool:
+async def _clean(client: Client, node: Node, removed: Callable[[Node], Patch]) -> bool:
     """The kubelet writes to its Node, too. Who comes second looks again, and the last word is a failure."""
     for attempt in range(1, _ATTEMPTS + 1):
-        change = removed(node)
-        if not change:
+        patch = removed(node)
+        if not patch:
             return False
         try:
-            await patch_node(client, node, change)
+            await client.patch(Node, node.name, patch, resource_version=node.metadata.resource_version)
         except NotFound:
             return False
         except Conflict:
@@ -47,8 +52,37 @@ async def _clean(client: Client, node: Node, removed: Callable[[Node], Change]) 
     return False
 
 
-def _only_ours(node: Node) -> Change:
-    return Change({NodeLabel.RUNTIME.value: None}, {}, "another operator is in charge") if managed(node) else NOTHING
+def _everything(node: Node) -> Patch:
+    meta, stack = node.metadata, cleanup(node)
+    upgrade = switch_off(
+        NodeView(
+            name=node.name,
+            labels=meta.labels,
+            annotations=meta.annotations,
+            unschedulable=node.spec.unschedulable,
+        )
+    )
+    patch = _without(
+        {*stack.labels, *(_held(upgrade.labels, meta.labels) if upgrade else ())},
+        {*stack.annotations, *(_held(upgrade.annotations, meta.annotations) if upgrade else ())},
+    )
+    if upgrade is not None and upgrade.unschedulable is False and node.spec.unschedulable:
+        patch["spec"] = {"unschedulable": None}
+    return patch
+
+
+def _only_ours(node: Node) -> Patch:
+    return _without({NodeLabel.RUNTIME.value} if managed(node) else (), ())
+
+
+def _without(labels: Iterable[str], annotations: Iterable[str]) -> Patch:
+    fields = {"labels": dict.fromkeys(sorted(labels)), "annotations": dict.fromkeys(sorted(annotations))}
+    metadata: dict[str, object] = {name: values for name, values in fields.items() if values}
+    return {"metadata": metadata} if metadata else {}
+
+
+def _held(names: Iterable[str], held: Mapping[str, str]) -> set[str]:
+    return {str(name) for name in names if name in held}
 
 
 async def _rival_in_charge(client: Client, now: datetime) -> bool:

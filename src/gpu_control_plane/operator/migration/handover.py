@@ -39,8 +39,14 @@ async def find(client: Client, namespace: str | None) -> Deployment:
     """The one Deployment of NVIDIA's operator."""
     found = await operators(client, namespace)
     if not found:
-        where = f"in namespace {namespace}" if namespace else "in this cluster"
-        raise HandoverError(f"NVIDIA's operator was not found {where}. Name its namespace with --namespace.")
+        if namespace:
+            raise HandoverError(
+                f"NVIDIA's operator was not found in namespace {namespace}. Leave --namespace out to look everywhere."
+            )
+        raise HandoverError(
+            "NVIDIA's operator was not found in this cluster. If it has no labels of its chart, and holds no Lease, "
+            "scale its Deployment to zero by hand."
+        )
     if len(found) > 1:
         places = ", ".join(str(one.key) for one in found)
         raise HandoverError(f"NVIDIA's operator is there more than once: {places}. Choose one with --namespace.")

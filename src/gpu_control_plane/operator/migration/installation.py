@@ -7,7 +7,9 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.errors import NotFound
@@ -15,12 +17,19 @@ from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.rival import SELECTION, Rival, TimedLease, judge
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.stack.policies import winner
-from gpu_control_plane.operator.views import Pod, controller_of
+from gpu_control_plane.operator.views import OperandPod, Pod, controller_of
 
 OURS: Final = "gpu-control-plane"
 """Name of the Lease that our controllers hold."""
 BEFORE: Final = "gpu.deckhouse.io/replicas-before-take-over"
 """Annotation of the Deployment of NVIDIA's operator: how many replicas it had."""
+_CONTROLLER: Final = "gpu-control-plane-controller"
+_DRIVER_PODS: Final = (
+    "app in (nvidia-driver-daemonset,nvidia-vgpu-manager-daemonset)",
+    "app.kubernetes.io/component=nvidia-driver",
+    "openshift.driver-toolkit=true",
+)
+"""Pods of drivers have any of these labels."""
 _MARKS: Final = ("app=gpu-operator", "app.kubernetes.io/component=gpu-operator")
 _USUAL: Final = "gpu-operator"
 _POD_NAME: Final = re.compile("[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
@@ -45,9 +54,18 @@ class Deployment(Object, frozen=True):
     @property
     def images(self) -> dict[str, str]:
         """Variables of its environment that name the images of operands."""
-        containers = self.spec.get("template", {}).get("spec", {}).get("containers", [])
-        variables = (one for container in containers for one in container.get("env", []))
+        variables = (one for container in self._containers for one in container.get("env", []))
         return {one["name"]: one["value"] for one in variables if one["name"].endswith("_IMAGE") and one.get("value")}
+
+    def argument(self, name: str) -> tuple[str, ...]:
+        """What its containers are given as `--name=`."""
+        words = [word for container in self._containers for word in container.get("args", [])]
+        return tuple(word.partition("=")[2] for word in words if word.startswith(f"--{name}="))
+
+    @property
+    def _containers(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.spec.get("template", {}).get("spec", {}).get("containers", [])
+        return found
 
 
 class ReplicaSet(Object, frozen=True):
@@ -71,6 +89,17 @@ class ConfigMap(Object, frozen=True):
     data: dict[str, str] = {}
 
 
+class Ours(msgspec.Struct, frozen=True, kw_only=True):
+    """How our controllers were installed."""
+
+    operator: bool = True
+    """Whether they carry out ClusterPolicies."""
+    namespace: str = NAMESPACE
+    """Where they would have the operands."""
+    images: dict[str, str] = {}
+    """Variables of their environment that name images."""
+
+
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """One moment of a cluster."""
 
@@ -81,10 +110,15 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     rival: Rival | None = None
     ours: Rival | None = None
     """Who leads among our controllers."""
+    release: Ours | None = None
+    """How they were installed; None where Helm did not."""
     daemonsets: tuple[FullDaemonSet, ...] = ()
     config_maps: tuple[ConfigMap, ...] = ()
     """ConfigMaps beside the operands, which a ClusterPolicy may name."""
     nodes: tuple[Node, ...] = ()
+    states: tuple[GPUNodeState, ...] = ()
+    """What our agents say of their nodes."""
+    driver_pods: tuple[OperandPod, ...] = ()
     namespace: str = _USUAL
     """Namespace of the operands."""
 
@@ -97,26 +131,58 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 async def read(client: Client, namespace: str | None = None, *, now: datetime | None = None) -> Installation:
     """Everything a plan needs. A kind that the cluster does not know has no objects."""
     moment = now or utc_now()
-    policies, drivers, nodes, leases, own = await asyncio.gather(
+    policies, drivers, nodes, states = await asyncio.gather(
         _all(client, StoredClusterPolicy),
         _all(client, StoredNVIDIADriver),
         client.list(Node),
+        _all(client, GPUNodeState),
+    )
+    leases, own, release = await asyncio.gather(
         client.list(TimedLease, SELECTION),
         client.list(TimedLease, Selection(fields=f"metadata.name={OURS}")),
+        _release(client),
     )
     found = Installation(
         policies=tuple(policies),
         drivers=tuple(drivers),
         nodes=tuple(nodes),
+        states=tuple(states),
         deployments=tuple(await operators(client, namespace, leases)),
         rival=judge(leases, moment),
         ours=live(own, moment),
+        release=release,
     )
     home = namespace or _home(found)
-    daemonsets, config_maps = await asyncio.gather(
-        client.list(FullDaemonSet, Selection(home)), client.list(ConfigMap, Selection(home))
+    daemonsets, config_maps, pods = await asyncio.gather(
+        client.list(FullDaemonSet, Selection(home)), client.list(ConfigMap, Selection(home)), _driver_pods(client, home)
     )
-    return msgspec.structs.replace(found, namespace=home, daemonsets=tuple(daemonsets), config_maps=tuple(config_maps))
+    return msgspec.structs.replace(
+        found,
+        namespace=home,
+        daemonsets=tuple(daemonsets),
+        config_maps=tuple(config_maps),
+        driver_pods=tuple(pods),
+    )
+
+
+async def _driver_pods(client: Client, namespace: str) -> list[OperandPod]:
+    some = await asyncio.gather(
+        *(client.list(OperandPod, Selection(namespace, labels=labels)) for labels in _DRIVER_PODS)
+    )
+    return list({pod.name: pod for pods in some for pod in pods}.values())
+
+
+async def _release(client: Client) -> Ours | None:
+    """How Helm has installed our controllers, read from their Deployment."""
+    try:
+        held = await client.get(Deployment, _CONTROLLER, NAMESPACE)
+    except NotFound:
+        return None
+    return Ours(
+        operator="operator" not in held.argument("without"),
+        namespace=next(iter(held.argument("operand-namespace")), NAMESPACE),
+        images=held.images,
+    )
 
 
 def live(leases: list[TimedLease], now: datetime) -> Rival | None:

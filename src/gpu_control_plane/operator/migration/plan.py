@@ -1,46 +1,24 @@
 """What would change if this operator took over from NVIDIA's. Pure: two moments in, differences out."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.nvidia import ClusterPolicySpec
+from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver, UnreadableSpec
-from gpu_control_plane.kube.fields import OpenEnum
+from gpu_control_plane.operator.labelling.decide import wish_of
 from gpu_control_plane.operator.migration.desired import Wanted
-from gpu_control_plane.operator.migration.differences import differences
-from gpu_control_plane.operator.migration.installation import FullDaemonSet, Installation
-from gpu_control_plane.operator.stack.drift import content_drifts
-from gpu_control_plane.operator.stack.policies import problem_of
+from gpu_control_plane.operator.migration.fates import DaemonSetChange, Restart, fates, on_delete
+from gpu_control_plane.operator.migration.installation import Installation
+from gpu_control_plane.operator.migration.relabelled import KeyChange, key_changes
+from gpu_control_plane.operator.stack.policies import in_force
 from gpu_control_plane.operator.views import controller_of
 
 _QUIET: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.FAILED})
-_OUR_NAMESPACE: Final = "d8-gpu-operator"
 _OPENSHIFT: Final = "node.openshift.io/"
-_ON_DELETE: Final = "OnDelete"
-
-
-class Action(OpenEnum):
-    """What happens to a DaemonSet."""
-
-    CREATED = "created", "It does not exist yet."
-    CHANGED = "changed", "It is rewritten."
-    RECREATED = "recreated", "It is deleted and made again, since something in it cannot be changed."
-    KEPT = "kept", "It is as it should be."
-    REMOVED = "removed", "Nothing asks for it."
-    SEPARATE = "separate", "It belongs to an NVIDIADriver, and is looked after with that one."
-
-
-class Restart(OpenEnum):
-    """What happens to the pods of a DaemonSet."""
-
-    NONE = "none", "they stay"
-    ROLLING = "rolling", "replaced, a few at a time"
-    UPGRADE = "upgrade", "replaced by a driver upgrade, node after node"
-    AT_ONCE = "at-once", "all go at once, and come back"
-    BY_HAND = "by-hand", "they stay until somebody deletes them"
+_OWNERS: Final = (StoredClusterPolicy.resource.kind, StoredNVIDIADriver.resource.kind)
 
 
 class FieldNote(msgspec.Struct, frozen=True, rename="camel"):
@@ -49,25 +27,6 @@ class FieldNote(msgspec.Struct, frozen=True, rename="camel"):
     object: str
     path: str
     verdict: str
-
-
-class LabelChange(msgspec.Struct, frozen=True, rename="camel"):
-    """The same change of a label on several nodes; None stands for its absence."""
-
-    key: str
-    before: str | None
-    after: str | None
-    nodes: tuple[str, ...]
-
-
-class DaemonSetChange(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A DaemonSet and what would become of it."""
-
-    name: str
-    action: Action
-    restart: Restart = Restart.NONE
-    pods: int = 0
-    differences: tuple[str, ...] = ()
 
 
 class Operator(msgspec.Struct, frozen=True, rename="camel"):
@@ -83,51 +42,84 @@ class Plan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """What would change, and what has to be done before."""
 
     policy: str | None
+    drivers: tuple[str, ...]
+    """NVIDIADrivers, whether or not the ClusterPolicy asks for them."""
     namespace: str
     holder: str | None
     """Who of NVIDIA's operator is in charge; None when nobody is."""
     ours: str | None
     """Who leads among our controllers; None when they do not run."""
     operators: tuple[Operator, ...]
+    problems: tuple[str, ...]
+    """Why a take-over would do harm, and what to change."""
+    remarks: tuple[str, ...]
+    """What this plan cannot tell."""
     todo: tuple[str, ...]
     fields: tuple[FieldNote, ...]
-    labels: tuple[LabelChange, ...]
+    labels: tuple[KeyChange, ...]
+    annotations: tuple[KeyChange, ...]
     daemonsets: tuple[DaemonSetChange, ...]
     compared: bool
-    """Whether DaemonSets could be compared: not without a ClusterPolicy that can be read."""
-    problems: tuple[str, ...] = ()
+    """Whether labels and DaemonSets could be compared: not without objects to go by."""
 
 
 def compare(found: Installation, wanted: Wanted | None) -> Plan:
     """Hold what is there against what this operator would have."""
-    spec, unreadable = _spec(found.policy)
-    changes = tuple(_daemonsets(found, wanted, spec)) if wanted is not None else ()
+    changes = tuple(fates(found, wanted)) if wanted is not None else ()
+    after = wanted.nodes if wanted is not None else found.nodes
     return Plan(
         policy=found.policy.name if found.policy else None,
+        drivers=tuple(sorted(one.name for one in found.drivers)),
         namespace=found.namespace,
         holder=found.rival.holder if found.rival else None,
         ours=found.ours.holder if found.ours else None,
         operators=tuple(
             Operator(one.metadata.namespace or "", one.name, one.replicas, one.images) for one in found.deployments
         ),
+        problems=(*_problems(found, wanted), *_losses(found, wanted, changes)),
+        remarks=tuple(_remarks(found)),
         todo=tuple(_todo(found, changes)),
         fields=tuple(_fields((*found.policies, *found.drivers))),
-        labels=tuple(_labels(found, spec)),
+        labels=key_changes(found.nodes, after, lambda node: node.metadata.labels),
+        annotations=key_changes(found.nodes, after, lambda node: node.metadata.annotations),
         daemonsets=changes,
         compared=wanted is not None,
-        problems=(*unreadable, *(wanted.problems if wanted else ()), *_obstacles(found)),
     )
 
 
-def _spec(policy: StoredClusterPolicy | None) -> tuple[ClusterPolicySpec | None, tuple[str, ...]]:
-    if policy is None:
-        return None, ()
-    try:
-        spec = policy.read().spec
-    except UnreadableSpec as error:
-        return None, (f"ClusterPolicy {policy.name} cannot be read: {error}",)
-    contradiction = problem_of(spec)
-    return spec, (f"ClusterPolicy {policy.name}: {contradiction}",) if contradiction else ()
+def _problems(found: Installation, wanted: Wanted | None) -> Iterable[str]:
+    force, release = in_force(found.policies), found.release
+    if force is not None and force.problem:
+        unreadable = "" if force.spec is not None else " cannot be read"
+        yield f"ClusterPolicy {force.policy.name}{unreadable}: {force.problem}"
+    if wanted is not None:
+        yield from wanted.problems
+    if release is not None and not release.operator:
+        yield "This operator is installed with operator.enabled=false: nobody would look after the stack."
+    elif release is not None and release.namespace != found.namespace and _has_operands(found):
+        yield (
+            f"This operator would have operands in {release.namespace}, and they are in {found.namespace}: each node "
+            f"would get a second driver. Set operator.namespace={found.namespace} (helm upgrade)."
+        )
+
+
+def _losses(found: Installation, wanted: Wanted | None, changes: Iterable[DaemonSetChange]) -> Iterable[str]:
+    """Drivers that would be unloaded although the policy asks for drivers: pods that use a card would lose it."""
+    if wanted is None or wanted.policy is None or not wish_of(wanted.policy).driver_enabled:
+        return
+    drivers = {one.name for one in found.daemonsets if on_delete(one.spec or {})}
+    for change in changes:
+        if change.restart is Restart.GONE and change.pods and change.name in drivers:
+            yield (
+                f"The driver of DaemonSet {change.name} would be unloaded on {change.pods} nodes, under whatever uses"
+                " its cards. Let NVIDIA's operator finish what it has begun there, or remove the DaemonSet when its"
+                " nodes are free."
+            )
+
+
+def _remarks(found: Installation) -> Iterable[str]:
+    if any(label.startswith(_OPENSHIFT) for node in found.nodes for label in node.metadata.labels):
+        yield "This is OpenShift: DaemonSets were compared as on any other Kubernetes; the driver's will differ more."
 
 
 def _fields(objects: Iterable[StoredClusterPolicy | StoredNVIDIADriver]) -> Iterable[FieldNote]:
@@ -141,90 +133,11 @@ def _fields(objects: Iterable[StoredClusterPolicy | StoredNVIDIADriver]) -> Iter
         yield from (FieldNote(name, path, "without effect") for path in read.ineffective)
 
 
-def _labels(found: Installation, spec: ClusterPolicySpec | None) -> Iterable[LabelChange]:
-    """Changes of labels as the production code decides them, without what agents may add to it later."""
-    from gpu_control_plane.operator.labelling.decide import Subject, decide, wish_of  # noqa: PLC0415
-
-    if spec is None:
-        return
-    wish = wish_of(spec)
-    nodes: dict[tuple[str, str | None, str | None], list[str]] = {}
-    for node in found.nodes:
-        for key, after in decide(Subject(node), wish).labels.items():
-            nodes.setdefault((key, node.metadata.labels.get(key), after), []).append(node.name)
-    for key, before, after in sorted(nodes, key=str):
-        yield LabelChange(key, before, after, tuple(sorted(nodes[key, before, after])))
-
-
-def _daemonsets(found: Installation, wanted: Wanted, spec: ClusterPolicySpec | None) -> Iterable[DaemonSetChange]:
-    held = {one.name: one for one in found.daemonsets}
-    manifests: dict[str, Any] = {
-        one["metadata"]["name"]: one for one in wanted.manifests if one.get("kind") == "DaemonSet"
-    }
-    upgrades = bool(spec and spec.driver.upgrade_policy and spec.driver.upgrade_policy.auto_upgrade)
-    for name in sorted({*held, *manifests}):
-        existing, manifest = held.get(name), manifests.get(name)
-        if existing is None:
-            yield DaemonSetChange(name=name, action=Action.CREATED)
-        elif manifest is not None:
-            yield _changed(existing, manifest, upgrades=upgrades)
-        elif (owner := _owner_kind(existing)) == StoredClusterPolicy.resource.kind:
-            yield DaemonSetChange(name=name, action=Action.REMOVED, pods=existing.pods)
-        elif owner == StoredNVIDIADriver.resource.kind:
-            yield DaemonSetChange(name=name, action=Action.SEPARATE)
-
-
-def _owner_kind(existing: FullDaemonSet) -> str:
-    owner = controller_of(existing)
-    return owner.kind if owner is not None else ""
-
-
-def _changed(existing: FullDaemonSet, manifest: Any, *, upgrades: bool) -> DaemonSetChange:
-    """Compared by what decides about drift in production; the paths are for people."""
-    if not content_drifts(manifest, existing):
-        return DaemonSetChange(name=existing.name, action=Action.KEPT, pods=existing.pods)
-    anew = _part_drifts("selector", manifest, existing)
-    if not _part_drifts("template", manifest, existing):
-        restart = Restart.NONE
-    elif manifest["spec"].get("updateStrategy", {}).get("type") == _ON_DELETE:
-        restart = Restart.UPGRADE if upgrades else Restart.BY_HAND
-    else:
-        restart = Restart.AT_ONCE if anew else Restart.ROLLING
-    return DaemonSetChange(
-        name=existing.name,
-        action=Action.RECREATED if anew else Action.CHANGED,
-        restart=restart,
-        pods=existing.pods,
-        differences=tuple(differences(manifest["spec"], existing.spec, "spec")) or ("spec",),
-    )
-
-
-def _part_drifts(part: str, manifest: Any, existing: FullDaemonSet) -> bool:
-    """Whether this part of the spec is another than it should be, whatever the rest is."""
-    spec = dict(existing.spec or {})
-    spec.pop(part, None)
-    if part in manifest["spec"]:
-        spec[part] = manifest["spec"][part]
-    return content_drifts({**manifest, "spec": spec}, existing)
-
-
-def _obstacles(found: Installation) -> Iterable[str]:
-    """What the comparison cannot tell."""
-    if any(label.startswith(_OPENSHIFT) for node in found.nodes for label in node.metadata.labels):
-        yield "This is OpenShift: DaemonSets were compared as on any other Kubernetes; the driver's will differ more."
-
-
 def _todo(found: Installation, changes: Iterable[DaemonSetChange]) -> Iterable[str]:
     """What has to be done before the change of hands, in order."""
-    if found.ours is None:
-        yield "Install this operator: helm install with operator.enabled=true. It waits while NVIDIA's is in charge."
+    yield from _our_release(found)
     if found.policy is None:
-        yield "There is no ClusterPolicy: nothing is deployed before there is one."
-    if found.policy is not None and found.namespace != _OUR_NAMESPACE:
-        yield f"Set operator.namespace={found.namespace}, where the operands are: elsewhere they would be made anew."
-    images = {name: image for one in found.deployments for name, image in one.images.items()}
-    if images:
-        yield f"Set operator.images, since NVIDIA's operator names these itself: {', '.join(sorted(images))}."
+        yield "There is no ClusterPolicy: nothing but NVIDIADrivers is deployed before there is one."
     busy = sorted(
         node.name for node in found.nodes if node.metadata.labels.get(NodeLabel.UPGRADE_STATE, "") not in _QUIET
     )
@@ -235,9 +148,30 @@ def _todo(found: Installation, changes: Iterable[DaemonSetChange]) -> Iterable[s
         yield f"NVIDIA's operator is installed more than once ({places}): choose with --namespace."
     if any(change.restart is Restart.UPGRADE for change in changes):
         yield (
-            "Decide when drivers restart: with driver.upgradePolicy.autoUpgrade the changed driver is rolled out node "
-            "after node, right after the take-over. Set it to false first to choose the moment yourself."
+            "Decide when drivers restart: with upgradePolicy.autoUpgrade the changed driver is rolled out node after "
+            "node, right after the take-over. Set it to false first to choose the moment yourself."
         )
+
+
+def _our_release(found: Installation) -> Iterable[str]:
+    """What is to be done about our own release; where the controllers were started by hand nobody can say much."""
+    release, elsewhere = found.release, found.namespace != NAMESPACE and _has_operands(found)
+    if release is None and found.ours is None:
+        yield "Install this operator: helm install with operator.enabled=true. It waits while NVIDIA's is in charge."
+    elif found.ours is None:
+        yield f"This operator is installed, but does not run: see why with kubectl -n {NAMESPACE} get pods."
+    if release is None and elsewhere:
+        yield f"Set operator.namespace={found.namespace}, where the operands are: elsewhere they would be made anew."
+    theirs = {name for one in found.deployments for name in one.images}
+    missing = sorted(theirs - (release.images.keys() if release is not None else set()))
+    if missing:
+        yield f"Set operator.images, since NVIDIA's operator names these itself: {', '.join(missing)}."
+
+
+def _has_operands(found: Installation) -> bool:
+    """Whether a ClusterPolicy or an NVIDIADriver has brought something into the namespace."""
+    owners = (controller_of(one) for one in found.daemonsets)
+    return any(owner is not None and owner.kind in _OWNERS for owner in owners)
 
 
 def _named(names: list[str], most: int = 5) -> str:

@@ -65,12 +65,13 @@ class Translation(msgspec.Struct, frozen=True):
 
 
 def translate(given: Mapping[str, Any]) -> Translation:
-    """The same stack, as values for our chart."""
+    """The same stack, as values for our chart. Our agent is kept away from nodes: where it runs, it takes the place of
+    NVIDIA's device plugin and MIG manager, and that is for a person to choose, node by node."""
     merged = _merged(DEFAULTS, given)
     for section in _WITH_CHART:
         if section in merged:
             merged[section]["version"] = merged[section].get("version") or CHART
-    made: Tree = {"operator": {"enabled": True}}
+    made: Tree = {"operator": {"enabled": True}, "managedNodes": {"enabledByDefault": False}}
     notes: list[Note] = []
     for path, value, row in _placed(merged, ()):
         if row is None:

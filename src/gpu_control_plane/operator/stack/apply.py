@@ -25,8 +25,15 @@ from gpu_control_plane.kube.errors import (
 from gpu_control_plane.kube.followers import Followers
 from gpu_control_plane.kube.together import together
 from gpu_control_plane.kube.transport import Call
-from gpu_control_plane.operator.stack.drift import content_drifts, metadata_drifts
-from gpu_control_plane.operator.stack.live import EVERYWHERE, SOMEWHERE, Live, LiveConfigMap, LiveDaemonSet
+from gpu_control_plane.operator.stack.drift import content_drifts, metadata_drifts, with_its_selector
+from gpu_control_plane.operator.stack.live import (
+    EVERYWHERE,
+    SOMEWHERE,
+    Live,
+    LiveConfigMap,
+    LiveDaemonSet,
+    LiveRuntimeClass,
+)
 from gpu_control_plane.operator.stack.manifest import Manifest
 
 _OURS: Final = str(PodLabel.OPERAND)
@@ -88,9 +95,13 @@ class Writer:
         return found
 
     def config_maps(self) -> Mapping[str, Mapping[str, str]]:
-        """The ConfigMaps of the namespace that people made."""
+        """The ConfigMaps of the namespace that people made, with their keys of both kinds."""
         held: Cache[LiveConfigMap] = self._caches[LiveConfigMap.resource.kind]
-        return {item.name: item.data or {} for item in held if _OURS not in item.metadata.labels}
+        return {
+            item.name: {**(item.data or {}), **(item.binary_data or {})}
+            for item in held
+            if _OURS not in item.metadata.labels
+        }
 
     def held_variants(self) -> dict[str, str]:
         """The variant that each DaemonSet is for, by name."""
@@ -120,17 +131,25 @@ class Writer:
         *,
         orphan: Callable[[Live], bool] = lambda _live: False,
     ) -> None:
-        """Remove the objects that `ours` claims, but for those to keep. Pods of an orphaned DaemonSet go on running."""
+        """Remove the objects that `ours` claims, but for those to keep. Pods of an orphaned DaemonSet go on running.
+
+        A DaemonSet of another operator may select the pods of others, too. It goes first, and if it does not go nothing
+        does: it would adopt what the others leave behind, and remove it.
+        """
         condemned = [
             item
             for kind, cache in self._caches.items()
             for item in cache
             if (kind, item.name) not in keep and not item.deleting and ours(item)
         ]
-        await together(
-            self._guarded(_named(item), partial(self._discard, item, applied, orphan=orphan(item)), applied)
-            for item in condemned
-        )
+        first = [item for item in condemned if orphan(item) and _selects_others(item)]
+        for wave in (first, [item for item in condemned if item not in first]):
+            if any(_named(item) in applied.problems for item in first):
+                return
+            await together(
+                self._guarded(_named(item), partial(self._discard, item, applied, orphan=orphan(item)), applied)
+                for item in wave
+            )
 
     async def _guarded(self, name: str, work: Callable[[], Awaitable[None]], applied: Applied) -> None:
         try:
@@ -164,6 +183,7 @@ class Writer:
 
     async def _mend(self, kind: str, name: str, manifest: Manifest, live: Live) -> bool:
         """Replace an object that differs; False if nothing had to be written, or nothing came of it."""
+        manifest = with_its_selector(manifest, live)
         if not live.content or not self._differs(kind, name, manifest, live):
             if not metadata_drifts(manifest, live):
                 return False
@@ -227,9 +247,11 @@ class Writer:
             return  # somebody was faster
 
     def _selection(self, kind: type[Live]) -> Selection:
-        namespace = self._namespace if kind.resource.namespaced else None
-        everything = kind in (LiveConfigMap, LiveDaemonSet)
-        return Selection(namespace=namespace, labels=None if everything else _OURS)
+        """Also what another operator has made for the policy: without our label, but to be removed like the rest. Only
+        of what a whole cluster has many of, roles, none but ours are held."""
+        if kind.resource.namespaced:
+            return Selection(namespace=self._namespace)
+        return Selection() if kind is LiveRuntimeClass else Selection(labels=_OURS)
 
     def _scope(self, kind: str) -> str | None:
         return self._namespace if self._kinds[kind].resource.namespaced else None
@@ -259,6 +281,12 @@ def _merged(wanted: Manifest, live: Live) -> Manifest:
         "annotations": {**held.annotations, **wanted.get("annotations", {})},
         "finalizers": list(held.finalizers),
     }
+
+
+def _selects_others(live: Live) -> bool:
+    """Whether a DaemonSet finds pods by a label that others of its state have as well."""
+    labels = live.body().get("spec", {}).get("selector", {}).get("matchLabels", {})
+    return isinstance(live, LiveDaemonSet) and PodLabel.VARIANT not in labels
 
 
 def _on_delete(manifest: Manifest) -> bool:

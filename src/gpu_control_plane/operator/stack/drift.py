@@ -41,6 +41,19 @@ def content_drifts(desired: Manifest, live: Live) -> bool:
     return not all(_alike(name, wanted.get(name), there.get(name)) for name in live.content)
 
 
+def with_its_selector(desired: Manifest, live: Live) -> Manifest:
+    """The object with the selector that it has in the cluster, if its pods are found by that as well: the selector of a
+    DaemonSet cannot change, and another DaemonSet in its place would leave running pods behind."""
+    if desired["kind"] != "DaemonSet":
+        return desired
+    spec, held = desired["spec"], live.body().get("spec", {}).get("selector", {})
+    if not held or held.get("matchExpressions"):
+        return desired
+    if not _within(held.get("matchLabels", {}), spec["template"]["metadata"].get("labels", {})):
+        return desired
+    return {**desired, "spec": {**spec, "selector": held}}
+
+
 def metadata_drifts(desired: Manifest, live: Live) -> bool:
     """Whether a label, an annotation or the owner is missing; those that others added are theirs."""
     wanted, held = desired["metadata"], live.metadata

@@ -1,9 +1,10 @@
-"""What people are told of a ClusterPolicy: once for each change."""
+"""What people are told of a ClusterPolicy or an NVIDIADriver: once for each change."""
 
-from gpu_control_plane.api.nvidia.names import StackEvent
+from gpu_control_plane.api.nvidia.names import StackCondition, StackEvent
 from gpu_control_plane.api.nvidia.status import OperandState, StackStatus, State
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import EventRecorder, Object
+from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.operator.stack.apply import Applied
 
 _NAMED = 5
@@ -20,7 +21,9 @@ def tell_applied(recorder: EventRecorder, policy: StoredClusterPolicy, applied: 
 
 
 def tell_status(recorder: EventRecorder, about: Object, old: StackStatus, new: StackStatus) -> None:
-    """Tell of states of the stack that have become ready or are no longer, and of the whole."""
+    """Tell of states of the stack that have become ready or are no longer, of the whole, and of fields that have no
+    effect."""
+    _tell_unknown(recorder, about, old, new)
     before = {state.name: state.state for state in old.states}
     for state in new.states:
         was = before.get(state.name)
@@ -32,7 +35,7 @@ def tell_status(recorder: EventRecorder, about: Object, old: StackStatus, new: S
             nodes = ", ".join(f"{trouble.node} ({trouble.reason})" for trouble in state.nodes[:_NAMED])
             note = f"{state.name}: {'; '.join(filter(None, (state.message, nodes)))}"
             recorder.warning(about, StackEvent.OPERAND_NOT_READY, note)
-    if old.state is new.state and old.observed_generation:
+    if old.state is new.state:
         return
     if new.state is State.IGNORED:
         recorder.warning(about, StackEvent.IGNORED, _why(new))
@@ -42,16 +45,18 @@ def tell_status(recorder: EventRecorder, about: Object, old: StackStatus, new: S
         recorder.warning(about, StackEvent.STATE_CHANGED, f"{new.state}: {_why(new)}")
 
 
-def tell_unknown(recorder: EventRecorder, about: Object, message: str) -> None:
-    recorder.warning(about, StackEvent.UNKNOWN_FIELDS, message)
-
-
 def tell_rival(recorder: EventRecorder, about: Object, message: str) -> None:
     recorder.warning(about, StackEvent.OTHER_OPERATOR_ACTIVE, message)
 
 
 def tell_taken_over(recorder: EventRecorder, about: Object) -> None:
     recorder.normal(about, StackEvent.TAKEN_OVER, "NVIDIA's operator is gone; this one is in charge now.")
+
+
+def _tell_unknown(recorder: EventRecorder, about: Object, old: StackStatus, new: StackStatus) -> None:
+    known, unknown = (find(status.conditions, StackCondition.UNKNOWN_FIELDS) for status in (old, new))
+    if unknown is not None and (known is None or known.message != unknown.message):
+        recorder.warning(about, StackEvent.UNKNOWN_FIELDS, unknown.message)
 
 
 def _why(status: StackStatus) -> str:

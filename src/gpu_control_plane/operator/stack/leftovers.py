@@ -4,12 +4,15 @@ Not what cannot be rendered at the moment. Nor, while no node has a card, the Da
 everybody would miss what they might be needed for.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.operator.stack.live import Live, LiveDaemonSet
+from gpu_control_plane.operator.stack.manifest import assets
+from gpu_control_plane.operator.stack.states import STATES
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,5 +60,27 @@ def _on_delete(live: Live) -> bool:
 
 
 def state_of(live: Live) -> str:
-    """The state an object belongs to; empty for one that another operator made."""
-    return live.metadata.labels.get(PodLabel.OPERAND, "")
+    """The state an object belongs to, by our label; empty if that cannot be said.
+
+    What NVIDIA's operator made has no such label, but the names of the same manifests. Those of DaemonSets for one
+    kernel or system begin with them.
+    """
+    return live.metadata.labels.get(PodLabel.OPERAND) or _by_name(live.resource.kind, live.name)
+
+
+def _by_name(kind: str, name: str) -> str:
+    known = _names()
+    if kind != LiveDaemonSet.resource.kind or (kind, name) in known:
+        return known.get((kind, name), "")
+    begun = [held for of, held in known if of == kind and name.startswith(f"{held}-")]
+    return known[kind, max(begun, key=len)] if begun else ""
+
+
+@functools.cache
+def _names() -> Mapping[tuple[str, str], str]:
+    """The state of every object that the assets name, by kind and name."""
+    return {
+        (manifest["kind"], manifest["metadata"]["name"]): state.name
+        for state in STATES
+        for manifest in assets(state.name, openshift=True)
+    }

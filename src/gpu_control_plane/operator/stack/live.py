@@ -5,6 +5,8 @@ Each kind says which of its fields are content. What Kubernetes itself fills in 
 
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from gpu_control_plane.kube.objects import Object, Resource
 from gpu_control_plane.operator.stack.manifest import Manifest
 
@@ -118,7 +120,7 @@ class LivePrometheusRule(Live, frozen=True, kw_only=True):
 
 
 class LiveSecurityContextConstraints(Live, frozen=True, kw_only=True):
-    """OpenShift's own; only what it exists for is compared."""
+    """OpenShift's own: who may do what. It may learn fields that no manifest of ours names; they are not ours."""
 
     resource: ClassVar[Resource] = Resource(
         "security.openshift.io",
@@ -127,9 +129,34 @@ class LiveSecurityContextConstraints(Live, frozen=True, kw_only=True):
         "securitycontextconstraints",
         namespaced=False,
     )
-    content: ClassVar[tuple[str, ...]] = ("users",)
+    content: ClassVar[tuple[str, ...]] = (
+        *("users", "groups", "volumes", "seccompProfiles", "allowedUnsafeSysctls"),
+        *("allowedCapabilities", "defaultAddCapabilities", "requiredDropCapabilities"),
+        *("allowPrivilegedContainer", "allowPrivilegeEscalation", "readOnlyRootFilesystem"),
+        *("allowHostDirVolumePlugin", "allowHostIPC", "allowHostNetwork", "allowHostPID", "allowHostPorts"),
+        *("fsGroup", "runAsUser", "seLinuxContext", "supplementalGroups"),
+    )
 
     users: list[Any] | None = None
+    groups: list[Any] | None = None
+    volumes: list[Any] | None = None
+    seccomp_profiles: list[Any] | None = None
+    allowed_unsafe_sysctls: list[Any] | None = None
+    allowed_capabilities: list[Any] | None = None
+    default_add_capabilities: list[Any] | None = None
+    required_drop_capabilities: list[Any] | None = None
+    allow_privileged_container: bool | None = None
+    allow_privilege_escalation: bool | None = None
+    read_only_root_filesystem: bool | None = None
+    allow_host_dir_volume_plugin: bool | None = None
+    allow_host_ipc: bool | None = msgspec.field(name="allowHostIPC", default=None)
+    allow_host_network: bool | None = None
+    allow_host_pid: bool | None = msgspec.field(name="allowHostPID", default=None)
+    allow_host_ports: bool | None = None
+    fs_group: dict[str, Any] | None = None
+    run_as_user: dict[str, Any] | None = None
+    se_linux_context: dict[str, Any] | None = None
+    supplemental_groups: dict[str, Any] | None = None
 
 
 EVERYWHERE: Final[tuple[type[Live], ...]] = (

@@ -46,6 +46,13 @@ class StackMetrics:
             "gpu_operator_state_ready", "1 for each state of the stack that is ready.", ("state",), registry=registry
         )
 
+    def forget(self) -> None:
+        """Nobody is in force any more, or somebody else is in charge: numbers are as they were before."""
+        for gauge in (self._nodes, self._status, self._success, self._features):
+            gauge.set(0)
+        self._ready.clear()
+        self._state.clear()
+
     def observe(self, status: StackStatus, picture: Picture) -> None:
         """Take over what a status says."""
         ready = status.state is State.READY

@@ -8,8 +8,9 @@ from typing import Final
 
 from gpu_control_plane.api.nvidia.fields import Operand
 from gpu_control_plane.operator.images import image_of
+from gpu_control_plane.operator.stack.config_maps import follow_config, named
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.shared import follow_config, limit, pull_secrets, run_image
+from gpu_control_plane.operator.stack.shared import limit, pull_secrets, run_image
 from gpu_control_plane.operator.stack.stage import Stage
 
 DEVICE_PLUGIN_IMAGE: Final = "DEVICE_PLUGIN_IMAGE"
@@ -26,6 +27,7 @@ def choose_config(daemonset: DaemonSet, section: Operand, stage: Stage) -> None:
         daemonset.drop(*_COMPANIONS)
         return
     name = plugin.config.name
+    named(stage.platform, name, field="devicePlugin.config")
     companions = [daemonset.container(companion) for companion in _COMPANIONS]
     image = image_of(plugin, fallback=DEVICE_PLUGIN_IMAGE, what="the device plugin", environment=stage.platform.images)
     run_image(companions, image, plugin)

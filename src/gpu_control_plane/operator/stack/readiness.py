@@ -4,7 +4,7 @@ A DaemonSet that nobody has looked at yet has the same numbers as one that is wa
 when they speak of the present generation and cover every node that the DaemonSet selects.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -43,6 +43,23 @@ ADDED: Final = (
 """What Kubernetes lets all pods of DaemonSets tolerate. New pods do not come to a node that is not ready."""
 ADDED_ON_HOST: Final = (_exists("network-unavailable", "NoSchedule"),)
 """What it adds for those that use the network of the host."""
+ON_DELETE: Final = "OnDelete"
+"""The update strategy of drivers: nobody replaces a pod but whoever deletes it."""
+_MISSING: Final = (
+    "no pod has been made for the node yet; if none comes, `kubectl describe daemonset` says who refuses it:"
+    " Pod Security (set psa.enabled), a quota or a webhook"
+)
+_CREATING: Final = "ContainerCreating"
+_ON_THE_WAY: Final = (_CREATING, "PodInitializing")
+"""What a kubelet says of containers whose turn has not come, or whose image, volumes and network it gets ready."""
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Nodes that pods are meant for: those that take them, and those that do not, each with the taint that keeps them
+    away."""
+
+    open: tuple[str, ...] = ()
+    barred: Mapping[str, str] = {}
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,15 +70,20 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     available: int = 0
     message: str = ""
     troubles: tuple[NodeTrouble, ...] = ()
+    reach: Reach = Reach()
 
 
 def standing(
-    daemonset: DaemonSet, expected: Iterable[str], unready: Callable[[], Mapping[str, OperandPod | None]]
+    daemonset: DaemonSet,
+    expected: Iterable[str],
+    unready: Callable[[], Mapping[str, OperandPod | None]],
+    outdated: Callable[[], int] = lambda: 0,
 ) -> Standing:
     """How a DaemonSet stands that should run on the nodes `expected`.
 
     `unready` gives those of its nodes on which it does not work, with the pod if there is one; it is asked only when
-    the numbers say that there are some.
+    the numbers say that there are some. `outdated` counts pods of another template, where the numbers are not to be
+    trusted about that.
     """
     numbers, wanted = daemonset.status, set(expected)
     desired = max(numbers.desired_number_scheduled, len(wanted))
@@ -75,14 +97,15 @@ def standing(
         return Standing(
             ready=False, desired=desired, available=available, message=f"{missing} nodes are not counted in yet"
         )
-    if numbers.updated_number_scheduled == numbers.number_available == numbers.desired_number_scheduled:
+    old = max(numbers.desired_number_scheduled - numbers.updated_number_scheduled, outdated())
+    if not old and numbers.number_available == numbers.desired_number_scheduled:
         return Standing(ready=True, desired=desired, available=available)
     found = unready()
     troubles = [trouble_of(node, pod) for node, pod in sorted(found.items())[:MAX_NODES_NAMED]]
-    old = numbers.desired_number_scheduled - numbers.updated_number_scheduled
     if old and not troubles:
+        until = ", and stay until they are deleted" if daemonset.spec.update_strategy.type == ON_DELETE else ""
         return Standing(
-            ready=False, desired=desired, available=available, message=f"{old} pods are of an older version"
+            ready=False, desired=desired, available=available, message=f"{old} pods are of an older version{until}"
         )
     return Standing(
         ready=False,
@@ -93,24 +116,65 @@ def standing(
     )
 
 
+def reach_of(selector: Mapping[str, str], tolerations: Iterable[Toleration], nodes: Iterable[Node]) -> Reach:
+    """The nodes that pods with this selector are meant for, by whether they bear the taints there."""
+    borne, names, barred = tuple(tolerations), [], {}
+    for node in nodes:
+        labels = node.metadata.labels
+        if node.deleting or not all(labels.get(key) == value for key, value in selector.items()):
+            continue
+        if node.spec.taints and (why := _barrier(node, borne)):
+            barred[node.name] = why
+        else:
+            names.append(node.name)
+    return Reach(tuple(names), barred)
+
+
+def joint(reaches: Iterable[Reach]) -> Reach:
+    """Where any pods come to, and the nodes to which none come."""
+    held = tuple(reaches)
+    taken = dict.fromkeys(name for reach in held for name in reach.open)
+    barred = {name: why for reach in held for name, why in reach.barred.items() if name not in taken}
+    return Reach(tuple(taken), dict(sorted(barred.items())))
+
+
 def nodes_for(selector: Mapping[str, str], tolerations: Iterable[Toleration], nodes: Iterable[Node]) -> list[str]:
     """Names of the nodes to which pods with this selector and these tolerations go."""
-    borne = tuple(tolerations)
-    return [
-        node.name
+    return list(reach_of(selector, tolerations, nodes).open)
+
+
+def left_out(selectors: Sequence[Mapping[str, str]], nodes: Iterable[Node]) -> Standing | None:
+    """How the nodes stand that none of a state's DaemonSets selects, where each DaemonSet is for a kind of nodes."""
+    others = [
+        node
         for node in nodes
-        if not node.deleting
-        and all(node.metadata.labels.get(key) == value for key, value in selector.items())
-        and (not node.spec.taints or all(_bearable(taint, borne) for taint in node.spec.taints))
+        if not node.deleting and not any(selector.items() <= node.metadata.labels.items() for selector in selectors)
     ]
+    if not others:
+        return None
+    keys = sorted({key for selector in selectors for key in selector})
+    troubles = [_unsuited(node, keys) for node in sorted(others, key=lambda node: node.name)[:MAX_NODES_NAMED]]
+    return Standing(
+        ready=False, desired=len(others), message=f"nothing suits {len(others)} nodes", troubles=tuple(troubles)
+    )
+
+
+def _unsuited(node: Node, keys: Sequence[str]) -> NodeTrouble:
+    lacking = [key for key in keys if not node.metadata.labels.get(key)]
+    why = (
+        f"it lacks the labels by which its DaemonSet is chosen: {', '.join(lacking)}. Node Feature Discovery sets them"
+        if lacking
+        else "there is no DaemonSet for nodes of its kind yet"
+    )
+    return NodeTrouble(node=node.name, reason="NothingSuits", message=why)
 
 
 def trouble_of(node: str, pod: OperandPod | None) -> NodeTrouble:
     """Why an operand does not work on a node: one word and a sentence."""
     if pod is None:
-        return NodeTrouble(node=node, reason="PodMissing", message="no pod has been made for the node yet")
+        return NodeTrouble(node=node, reason="PodMissing", message=_MISSING)
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        if status.trouble:
+        if status.trouble and status.trouble not in _ON_THE_WAY:
             reason, _, why = status.trouble.partition(": ")
             return NodeTrouble(node=node, reason=reason, message=_sentence(pod, f"{status.name}: {why or reason}"))
     if pod.deleting:
@@ -124,13 +188,31 @@ def trouble_of(node: str, pod: OperandPod | None) -> NodeTrouble:
             reason=pod.status.reason or "PodFailed",
             message=_sentence(pod, pod.status.message or "it has failed"),
         )
-    waiting = [status.name for status in pod.status.init_container_statuses if not status.ready]
-    where = f"{waiting[0]} has not finished" if waiting else "not all of its containers are ready"
-    return NodeTrouble(node=node, reason="NotReady", message=_sentence(pod, where))
+    reason, what = _unfinished(pod)
+    return NodeTrouble(node=node, reason=reason, message=_sentence(pod, what))
+
+
+def _unfinished(pod: OperandPod) -> tuple[str, str]:
+    """How far a pod has come in which nothing is wrong."""
+    for statuses in (pod.status.init_container_statuses, pod.status.container_statuses):
+        first = next((status for status in statuses if not status.ready), None)
+        if first is not None and first.state.waiting is not None:
+            return _CREATING, f"{first.name} is being created; `kubectl describe pod` says what it waits for"
+        if first is not None and statuses is pod.status.init_container_statuses:
+            return "NotReady", f"{first.name} has not finished"
+    return "NotReady", "not all of its containers are ready"
 
 
 def _sentence(pod: OperandPod, what: str) -> str:
     return f"Pod {pod.name}: {what}"[:1024]
+
+
+def _barrier(node: Node, tolerations: tuple[Toleration, ...]) -> str:
+    """The first taint of a node that pods with these tolerations do not bear; empty if they may come."""
+    taint = next((taint for taint in node.spec.taints if not _bearable(taint, tolerations)), None)
+    if taint is None:
+        return ""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _bearable(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:

@@ -27,6 +27,10 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     manifests: tuple[Manifest, ...] = ()
     problem: str = ""
 
+    @property
+    def daemonsets(self) -> list[Manifest]:
+        return [manifest for manifest in self.manifests if manifest["kind"] == "DaemonSet"]
+
 
 def render_policy(stage: Stage, owner: OwnerReference | None = None) -> list[Rendered]:
     """Every state of the stack, in order."""

@@ -3,25 +3,20 @@
 Transforms of an operand come first and what people wrote for the operand last, so that they have the last word.
 """
 
-import hashlib
 from typing import Final
 
-import msgspec
-
-from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.nvidia.choices import UpdateStrategy
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import EnvVar, ImageParts, Operand, Resources
 from gpu_control_plane.operator.facts import Runtime
 from gpu_control_plane.operator.images import image_of, pull_policy
 from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.variants import Variant
 
 VALIDATOR_IMAGE: Final = "VALIDATOR_IMAGE"
 RUNTIME_CLASS: Final = "nvidia"
 """Name of the runtime class where the policy has none."""
-CONFIG_DIGEST: Final = f"{GROUP}/config-digest"
 
 _DRIVER_ROOT: Final = "/run/nvidia/driver"
 _DRIVER: Final = "nvidia-driver-daemonset"
@@ -58,18 +53,6 @@ def limit(containers: list[Container], resources: Resources | None) -> None:
 def add_env(container: Container, env: tuple[EnvVar, ...]) -> None:
     for variable in env:
         container.set_env(variable.name, variable.value)
-
-
-def follow_config(daemonset: DaemonSet, stage: Stage, *names: str) -> None:
-    """Let the pods be new ones whenever a ConfigMap of theirs is edited: most operands read it only when they start."""
-    annotations = daemonset.template["metadata"].setdefault("annotations", {})
-    annotations[CONFIG_DIGEST] = config_digest(stage.platform, *names)
-
-
-def config_digest(platform: Platform, *names: str) -> str:
-    """A digest over the content of ConfigMaps."""
-    found = {name: dict(platform.config_maps[name]) for name in names if name in platform.config_maps}
-    return hashlib.sha256(msgspec.json.encode(found, order="deterministic")).hexdigest()[:16]
 
 
 def operand(daemonset: DaemonSet, section: Operand, stage: Stage, *, image: str, names: tuple[str, ...] = ()) -> None:

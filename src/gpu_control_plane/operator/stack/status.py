@@ -19,7 +19,7 @@ from gpu_control_plane.api.nvidia.status import (
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.operator.rival import Rival
-from gpu_control_plane.operator.stack.readiness import Standing
+from gpu_control_plane.operator.stack.readiness import Reach, Standing, joint
 from gpu_control_plane.operator.stack.render import Rendered
 
 _NAMED: Final = 3
@@ -60,6 +60,11 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     """Why the spec cannot be carried out at all."""
     now: datetime
+
+    @property
+    def reach(self) -> Reach:
+        """The nodes that pods of any state come to, and those that take none."""
+        return joint(standing.reach for standings in self.standings.values() for standing in standings)
 
 
 def status_of(held: StackStatus, picture: Picture) -> StackStatus | None:
@@ -163,7 +168,10 @@ def _verdict(states: Sequence[StateReport], picture: Picture) -> Verdict:
         reason, message = obstacle
         return Verdict(ready=False, reason=reason, message=message[:_MESSAGE_LIMIT])
     if picture.gpu_nodes:
-        message = f"All states are ready on {picture.gpu_nodes} nodes."
+        barred = picture.reach.barred
+        message = f"All states are ready on {picture.gpu_nodes - len(barred)} nodes."
+        if barred:
+            message += f" Out of reach are {len(barred)}: {_barred(barred)}"
         return Verdict(ready=True, reason=StackReason.RECONCILED, message=message)
     if picture.feature_labels:
         return Verdict(ready=True, reason=StackReason.NO_GPU_NODES, message="No node has a card.")
@@ -185,7 +193,26 @@ def _obstacle(states: Sequence[StateReport], picture: Picture) -> tuple[StackRea
     if waiting or picture.drivers_pending:
         parts = [*map(_named, waiting), *filter(None, (picture.drivers_pending,))]
         return StackReason.OPERAND_NOT_READY, "; ".join(parts)
+    reach = picture.reach
+    if reach.barred and not reach.open:
+        # Kubernetes counts no node that takes no pods, so each DaemonSet looks as if it ran wherever it should.
+        return StackReason.OPERAND_NOT_READY, f"no GPU node takes pods of the stack: {_barred(reach.barred)}"
     return None
+
+
+def _barred(nodes: Mapping[str, str]) -> str:
+    """The first of the nodes that are out of reach, each with the taint that makes it so, and what to do about it."""
+    named = ", ".join(f"{node} ({why})" for node, why in list(nodes.items())[:_NAMED])
+    hint = (
+        " Pods bear the taints that daemonsets.tolerations names."
+        if not all(map(_by_kubernetes, nodes.values()))
+        else ""
+    )
+    return f"{named}{', …' if len(nodes) > _NAMED else ''}.{hint}"
+
+
+def _by_kubernetes(taint: str) -> bool:
+    return taint.startswith("node.kubernetes.io/")
 
 
 def _named(state: StateReport) -> str:

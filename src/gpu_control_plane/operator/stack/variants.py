@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.nvidia.names import NodeLabel
+from gpu_control_plane.api.nvidia.names import AGENT, NodeLabel
 from gpu_control_plane.operator.facts import NodeKind, Runtime, System
 from gpu_control_plane.operator.stack.stage import CannotRender, Stage
 
@@ -33,6 +33,8 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str = ""
     runtime: Runtime = Runtime.CONTAINERD
     ostree: str = ""
+    agent: bool = False
+    """Whether our agent hands out the cards of its nodes."""
 
 
 def one_for_all(stage: Stage, _name: str) -> tuple[Variant, ...]:
@@ -55,6 +57,21 @@ def by_runtime_class(stage: Stage, name: str) -> tuple[Variant, ...]:
     cdi, runtimes = stage.policy.cdi, {_runtime(stage, kind) for kind in stage.kinds}
     alike = cdi.enabled or cdi.nri_plugin_enabled or runtimes <= {Runtime.CRIO} or Runtime.CRIO not in runtimes
     return one_for_all(stage, name) if alike else by_runtime(stage, name)
+
+
+def beside_agent(stage: Stage, made: tuple[Variant, ...], gate: str) -> tuple[Variant, ...]:
+    """The variants, and one more of each that has nodes whose cards our agent hands out: their label `gate` says so."""
+    return made + tuple(
+        msgspec.structs.replace(
+            variant,
+            word=AGENT if variant.plain else f"{variant.word}-{AGENT}",
+            plain=False,
+            selector={**variant.selector, gate: AGENT},
+            agent=True,
+        )
+        for variant in made
+        if any(kind.agent and _selects(stage, variant, kind) for kind in stage.kinds)
+    )
 
 
 def by_system(stage: Stage, name: str) -> tuple[Variant, ...]:
@@ -97,6 +114,10 @@ def settled(
 def name_of(name: str, word: str) -> str:
     """What the DaemonSet of a variant is called when another one has the plain name."""
     return f"{name}-{word}"[:_NAME_LIMIT].rstrip("-.").lower()
+
+
+def _selects(stage: Stage, variant: Variant, kind: NodeKind) -> bool:
+    return not variant.selector or variant.runtime == _runtime(stage, kind)
 
 
 def _runtime(stage: Stage, kind: NodeKind) -> Runtime:

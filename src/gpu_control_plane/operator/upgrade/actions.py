@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
+from gpu_control_plane.operator.upgrade.notes import LOST, NO_DRIVER
 from gpu_control_plane.operator.upgrade.view import DriverPod, NodeView
 from gpu_control_plane.operator.views import Pod
 
@@ -94,11 +95,20 @@ def enter(
 
 
 def fail(view: NodeView, why: str, now: float) -> Change:
-    """Give up, and say why where a person looks. The node stays cordoned; the agent may use the driver again."""
+    """Give up, and say why where a person looks. The node stays cordoned; the agent may use the driver again.
+
+    What it failed with is kept: it is tried again with another driver, or, if it was lost, when it is back.
+    """
+    failed_with = (view.wanted or NO_DRIVER) if view.ready else LOST
     return Change(
         note=f"The upgrade of the driver failed: {why}"[:_LONGEST],
         labels={NodeLabel.UPGRADE_STATE: UpgradeState.FAILED.value, **unpaused(view)},
-        annotations={NodeAnnotation.STEP_SINCE: stamp(now), NodeAnnotation.FAILURE: why[:_LONGEST]},
+        annotations={
+            NodeAnnotation.STEP_SINCE: stamp(now),
+            NodeAnnotation.FAILURE: why[:_LONGEST],
+            NodeAnnotation.FAILED_WITH: failed_with,
+            NodeAnnotation.LOST_SINCE: None,
+        },
         warning=True,
     )
 

@@ -26,7 +26,7 @@ from gpu_control_plane.kube.together import together
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
 from gpu_control_plane.operator.upgrade.begun import Begun
-from gpu_control_plane.operator.upgrade.campaigns import Campaign, Campaigns
+from gpu_control_plane.operator.upgrade.campaigns import Campaign, Campaigns, governed_otherwise
 from gpu_control_plane.operator.upgrade.events import tell, tell_refused
 from gpu_control_plane.operator.upgrade.evict import Evictions
 from gpu_control_plane.operator.upgrade.look import Look
@@ -90,8 +90,7 @@ class Upgrades:
             return  # while caches fill, the answer would be wrong; the first reconcile asks when they are complete
         before, wrote = self._governing, self._writing
         self._read_campaigns()
-        after = self._governing
-        changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        changed = governed_otherwise(before, self._governing)
         for name in changed if wrote == self._writing else {node.name for node in self._look.nodes}:
             self._steps.enqueue(Key(name))
         self._turns.enqueue(_TURNS)
@@ -120,6 +119,8 @@ class Upgrades:
         if not self._writing:
             return None
         campaign = self._governing.get(key.name)
+        if campaign is not None and campaign.unreadable:
+            return None
         policy = campaign.active_policy if campaign is not None else None
         if policy is None:
             self._let_go(key.name)

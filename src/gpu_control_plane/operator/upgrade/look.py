@@ -1,14 +1,14 @@
 """Takes the picture of a node from the caches: the only place that knows where its parts come from."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from gpu_control_plane.api.gpunodestate import GPUNodeState, StepResult
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.names import TRUE, PodLabel
+from gpu_control_plane.api.nvidia.names import TRUE, NodeLabel, PodLabel, UpgradeState
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.objects import Key, Object
@@ -28,7 +28,10 @@ _LABELS: Final = (
     f"{_TOOLKIT_BUILD}={TRUE}",
 )
 """Which pods are drivers and validators: those with any of these. Other pods of the stack are not held."""
-_NODE, _OWNER = "upgrade-node", "upgrade-owner"
+_NOBODY: Final = ""
+"""In place of the owner of a pod that has none."""
+_NODE, _OWNER, _FAILED = "upgrade-node", "upgrade-owner", "upgrade-failed"
+_AT_REST: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.REQUIRED})
 _VERSION: Final = re.compile(r":(?P<version>[3-9]\d\d\.\d+(?:\.\d+)?)(?:-|$)")
 """The tag of a driver image, where it begins with the driver's version."""
 
@@ -49,27 +52,34 @@ class Look:
         self._namespace = namespace
         for pods in self.pods:
             pods.index(_NODE, lambda pod: (pod.spec.node_name,))
-            pods.index(_OWNER, lambda pod: _owner(pod) if is_driver(pod) else ())
+            pods.index(_OWNER, lambda pod: (_owner(pod) or (_NOBODY,)) if is_driver(pod) else ())
         self.revisions.index(_OWNER, _owner)
+        self.nodes.index(_FAILED, lambda node: (_FAILED,) if _state(node) is UpgradeState.FAILED else ())
 
     def nodes_of_daemonset(self, daemonset: DaemonSet) -> set[Key]:
-        """Nodes with driver pods of the DaemonSet."""
-        return self._nodes_of(daemonset.metadata.uid)
+        """Nodes with driver pods of the DaemonSet, and those that wait for another driver, perhaps this one."""
+        if not _drives(daemonset):
+            return self._nodes_of(daemonset.metadata.uid)
+        failed = {node.key for node in self.nodes.under(_FAILED, _FAILED)}
+        return self._nodes_of(daemonset.metadata.uid) | self._nodes_of(_NOBODY) | failed
 
     def nodes_of_revision(self, revision: ControllerRevision) -> set[Key]:
-        """Nodes with driver pods of the DaemonSet whose revision it is."""
-        return {key for owner in _owner(revision) for key in self._nodes_of(owner)}
+        """The same for the DaemonSet whose revision it is."""
+        owner = controller_of(revision)
+        daemonset = self.daemonsets.get(owner.name, self._namespace) if owner is not None else None
+        return self.nodes_of_daemonset(daemonset) if daemonset is not None else set()
 
     def view(self, node: Node, evictions: Evictions, pods: tuple[Pod, ...] = ()) -> NodeView:
         here = self._pods(_NODE, node.name)
         leaving = evictions.leaving(node.name)
+        drivers = tuple(self._driver(pod, leaving) for pod in here if is_driver(pod))
         return NodeView(
             name=node.name,
             labels=node.metadata.labels,
             annotations=node.metadata.annotations,
             unschedulable=node.spec.unschedulable,
             ready=node.ready,
-            drivers=tuple(self._driver(pod, leaving) for pod in here if is_driver(pod)),
+            drivers=drivers,
             validators=tuple(
                 ValidatorPod(name=pod.name, ready=pod.all_ready and not pod.deleting, trouble=pod.trouble)
                 for pod in here
@@ -80,7 +90,23 @@ class Look:
             pool_resources=frozenset(name for pool in self._pools for name in pool.resource_names if pods),
             leaving=leaving,
             refusals=evictions.refusals(node.name),
+            wanted=self._wanted(node) if _state(node) not in _AT_REST or any(pod.orphan for pod in drivers) else "",
         )
+
+    def _wanted(self, node: Node) -> str:
+        """Revision of the driver for the node, by what DaemonSets select. Asked only where it matters: of nodes that
+        may fail, or did, or whose driver is nobody's."""
+        labels = node.metadata.labels.items()
+        found = [
+            self._newest(daemonset.metadata.uid)
+            for daemonset in self.daemonsets
+            if _drives(daemonset) and daemonset.spec.template.spec.node_selector.items() <= labels
+        ]
+        return ".".join(sorted(revision.hash for revision in found if revision is not None))
+
+    def _newest(self, daemonset: str) -> ControllerRevision | None:
+        held = self.revisions.under(_OWNER, daemonset)
+        return max(held, key=lambda revision: revision.revision, default=None)
 
     def _nodes_of(self, owner: str) -> set[Key]:
         return {Key(pod.spec.node_name) for pod in self._pods(_OWNER, owner) if pod.spec.node_name}
@@ -94,8 +120,7 @@ class Look:
         owner = pod.controller
         owned = owner is not None and owner.kind == DaemonSet.resource.kind
         wanted = self.daemonsets.get(owner.name, self._namespace) if owner is not None and owned else None
-        revisions = self.revisions.under(_OWNER, owner.uid) if owner is not None and owned else []
-        newest = max(revisions, key=lambda revision: revision.revision, default=None)
+        newest = self._newest(owner.uid) if owner is not None and owned else None
         statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
         return DriverPod(
             name=pod.name,
@@ -114,7 +139,14 @@ class Look:
 
 
 def is_driver(pod: Object) -> bool:
-    labels = pod.metadata.labels
+    return _of_driver(pod.metadata.labels)
+
+
+def _drives(daemonset: DaemonSet) -> bool:
+    return not daemonset.deleting and _of_driver(daemonset.spec.template.metadata.labels)
+
+
+def _of_driver(labels: Mapping[str, str]) -> bool:
     return (
         labels.get("app") == DRIVER_APP
         or labels.get(PodLabel.COMPONENT) == DRIVER_COMPONENT
@@ -142,7 +174,11 @@ def agent_of(state: GPUNodeState | None, *, node_ready: bool) -> Agent | None:
     )
 
 
-def _owner(item: Object) -> Iterable[str]:
+def _state(node: Node) -> UpgradeState:
+    return UpgradeState(node.metadata.labels.get(NodeLabel.UPGRADE_STATE, ""))
+
+
+def _owner(item: Object) -> tuple[str, ...]:
     owner = controller_of(item)
     return (owner.uid,) if owner is not None else ()
 

@@ -17,7 +17,8 @@ _MINUTE: Final = 60
 
 
 def report(policy: UpgradePolicy, views: Sequence[NodeView], message: str, now: float) -> UpgradeReport:
-    """What the status of the ClusterPolicy or the NVIDIADriver says."""
+    """What the status of the ClusterPolicy or the NVIDIADriver says of the nodes whose driver it brings."""
+    views = [view for view in views if view.managed]
     waiting = [view for view in views if view.state is UpgradeState.REQUIRED]
     failed = sorted((view for view in views if view.state is UpgradeState.FAILED), key=lambda view: view.name)
     took = [seconds for view in views if (seconds := duration(view)) is not None]

@@ -28,6 +28,7 @@ VALIDATION_LIMIT: Final = 600.0
 QUIESCE_LIMIT: Final = 60.0
 """Seconds the agent has to let go of the driver."""
 MOST_RESTARTS: Final = 10
+NO_SUCCESSOR: Final = "its driver pod is nobody's, and no DaemonSet would bring another one"
 
 
 def begin_restart(
@@ -60,10 +61,10 @@ def restart(view: NodeView, now: float) -> Step:
         )
     if failing := next((pod for pod in view.drivers if _fails(pod)), None):
         return fail(view, f"{failing.name} restarted {failing.restarts} times{_because(failing)}", now)
-    deadline = since + RESTART_LIMIT
+    deadline = _deadline(view, since)
     if now >= deadline:
         return fail(view, f"no new driver was ready after {RESTART_LIMIT / 60:.0f} min: {_missing(view)}", now)
-    if _to_be_touched(view):
+    if _to_be_touched(view) and not view.without_successor:
         return _quiesce(view, since, now) or _replace(view)
     return Wait(reason=_missing(view), until=deadline)
 
@@ -79,6 +80,13 @@ def validate(view: NodeView, now: float) -> Step | None:
     if now >= since + VALIDATION_LIMIT:
         return fail(view, f"the new driver has not proven itself in {VALIDATION_LIMIT:.0f} s: {missing}", now)
     return Wait(reason=missing, until=since + VALIDATION_LIMIT)
+
+
+def _deadline(view: NodeView, since: float) -> float:
+    """A driver that was published in the middle has as much time as the first. It is not put off any further: pods
+    may come and go for ever."""
+    made = max((pod.created for pod in view.drivers if not pod.outdated), default=since)
+    return min(max(since, made), since + RESTART_LIMIT) + RESTART_LIMIT
 
 
 def _to_be_touched(view: NodeView) -> bool:
@@ -126,6 +134,8 @@ def _fails(pod: DriverPod) -> bool:
 def _missing(view: NodeView) -> str:
     if not view.drivers:
         return "no driver pod is on the node"
+    if view.without_successor:
+        return NO_SUCCESSOR
     pod = next((pod for pod in view.drivers if pod.leaving), view.drivers[0])
     if pod.leaving:
         return f"the old driver pod {pod.name} is leaving"

@@ -33,7 +33,12 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 def rollout(
     policy: UpgradePolicy, views: Sequence[NodeView], now: float, begun: AbstractSet[str] = frozenset()
 ) -> Rollout:
-    """The next turns. `begun` are nodes that were given one which their views do not show yet."""
+    """The next turns. `begun` are nodes that were given one which their views do not show yet.
+
+    A node that has no driver of ours takes no part: neither in the number of nodes that a share is taken of, nor as one
+    that goes first.
+    """
+    views = [view for view in views if view.managed]
     waiting = [view for view in views if view.state is UpgradeState.REQUIRED and view.name not in begun]
     candidates = {view.name: first for view in waiting if (first := _first_step(view, policy, now)) is not None}
     busy = [view for view in views if view.holds_turn or view.name in begun]
@@ -92,7 +97,8 @@ def _canaries_first(
         if view.name in begun or view.state is not UpgradeState.DONE or isinstance(step(view, policy, now), Change)
     ]
     if undone:
-        return frozenset(undone), f"{_names(undone)} goes first"
+        away = [view.name for view in chosen if view.name in undone and not view.ready]
+        return frozenset(undone), f"{_names(undone)} goes first{f', but {_names(away)} is not ready' if away else ''}"
     return None, ""
 
 
@@ -112,6 +118,7 @@ def _idle(waiting: Sequence[NodeView]) -> str:
     for why, nodes in (
         ("not ready", [view.name for view in waiting if not view.skipped and not view.ready]),
         ("without a driver pod", [view.name for view in waiting if not view.skipped and not view.drivers]),
+        ("to get a driver from nobody", [view.name for view in waiting if not view.skipped and view.without_successor]),
     ):
         if nodes:
             return f"waiting for nodes that are {why}: {_names(nodes)}"
@@ -120,8 +127,12 @@ def _idle(waiting: Sequence[NodeView]) -> str:
 
 def _full(*, turns: int, busy: int, unavailable: int, most: int) -> str:
     if turns:
-        return f"{unavailable} nodes are out of service, and no more than {most} may be (maxUnavailable)"
-    return f"{busy} nodes are under way, and no more may be (maxParallelUpgrades)"
+        return f"{_nodes(unavailable)} out of service, and no more than {most} may be (maxUnavailable)"
+    return f"{_nodes(busy)} under way, and no more may be (maxParallelUpgrades)"
+
+
+def _nodes(number: int) -> str:
+    return f"{number} {'node is' if number == 1 else 'nodes are'}"
 
 
 def _names(nodes: Sequence[str]) -> str:

@@ -11,7 +11,9 @@ from gpu_control_plane.api.nvidia.names import TRUE, NodeAnnotation, NodeLabel, 
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
 from gpu_control_plane.operator.upgrade.actions import Change, Step, Wait, enter, stamp, unpaused
 from gpu_control_plane.operator.upgrade.emptying import delete_pods, drain, wait_for_jobs
-from gpu_control_plane.operator.upgrade.restarting import begin_restart, restart, validate
+from gpu_control_plane.operator.upgrade.losing import lost, no_longer_than_lost
+from gpu_control_plane.operator.upgrade.notes import LOST
+from gpu_control_plane.operator.upgrade.restarting import NO_SUCCESSOR, begin_restart, restart, validate
 from gpu_control_plane.operator.upgrade.validation import validated
 from gpu_control_plane.operator.upgrade.view import NodeView
 
@@ -22,6 +24,8 @@ OURS: Final = (
     NodeAnnotation.STEP_SINCE,
     NodeAnnotation.STARTED,
     NodeAnnotation.FAILURE,
+    NodeAnnotation.FAILED_WITH,
+    NodeAnnotation.LOST_SINCE,
 )
 """Annotations that mean nothing without an upgrade."""
 
@@ -31,7 +35,7 @@ def step(view: NodeView, policy: UpgradePolicy, now: float) -> Step:
     handle = _HANDLERS.get(view.state)
     if handle is None:
         return Wait(reason=f'nobody here knows the state "{view.state}"; remove the label to begin anew')
-    return handle(view, policy, now)
+    return lost(view, now) or no_longer_than_lost(view, handle(view, policy, now))
 
 
 def switch_off(view: NodeView) -> Change | None:
@@ -61,6 +65,7 @@ def _look(view: NodeView, _policy: UpgradePolicy, now: float) -> Step:
                 NodeAnnotation.INITIALLY_UNSCHEDULABLE: TRUE if view.unschedulable else None,
                 NodeAnnotation.STARTED: None,
                 NodeAnnotation.FAILURE: None,
+                NodeAnnotation.FAILED_WITH: None,
             },
         )
     if view.state is UpgradeState.NONE:
@@ -92,6 +97,8 @@ def _hindrance(view: NodeView) -> str | None:
         return "no driver pod is on the node"
     if not view.ready:
         return "the node is not ready"
+    if view.without_successor:
+        return NO_SUCCESSOR
     return None if view.granted else "it waits for its turn"
 
 
@@ -101,6 +108,7 @@ def _begin(view: NodeView, now: float) -> Change:
         NodeAnnotation.FAILURE: None,
         NodeAnnotation.WAIT_START: None,
         NodeAnnotation.VALIDATION_START: None,
+        NodeAnnotation.FAILED_WITH: None,
         **_initial_state(view),
     }
     if all(pod.only_restarts for pod in view.drivers) and not view.requested and not view.safe_load:
@@ -130,13 +138,34 @@ def _uncordon(view: NodeView, _policy: UpgradePolicy, now: float) -> Step:
 
 
 def _recover(view: NodeView, _policy: UpgradePolicy, now: float) -> Step:
-    """It failed; a person may have put it right since."""
+    """It failed; a person may have put it right since, or have published another driver."""
     if not view.settled:
-        return Wait(reason=view.annotations.get(NodeAnnotation.FAILURE, "the upgrade of the driver failed"))
+        why = view.annotations.get(NodeAnnotation.FAILURE, "the upgrade of the driver failed")
+        return _try_again(view, now) or Wait(reason=why)
     verdict = validated(view)
     if verdict is not None:
         return Wait(reason=verdict)
     return _finish(view, "The driver works after all", now)
+
+
+def _try_again(view: NodeView, now: float) -> Change | None:
+    """Once with each driver, and when a lost node is back: it waits for a turn as we left it; None if it stays failed.
+
+    What a node failed with under another operator is not known. It is taken to be the driver that is wanted now.
+    """
+    failed_with = view.annotations.get(NodeAnnotation.FAILED_WITH)
+    if view.skipped or (failed_with != LOST and view.wanted in ("", failed_with)):
+        return None
+    if failed_with is None:
+        return Change(note="", annotations={NodeAnnotation.FAILED_WITH: view.wanted})
+    if not view.ready:
+        return None
+    return enter(
+        UpgradeState.REQUIRED,
+        f"The upgrade is to be tried again: {'the node is back' if failed_with == LOST else 'there is another driver'}",
+        now,
+        annotations={NodeAnnotation.FAILURE: None, NodeAnnotation.FAILED_WITH: None},
+    )
 
 
 def _validate(view: NodeView, _policy: UpgradePolicy, now: float) -> Step:
@@ -171,7 +200,7 @@ def _step_back(view: NodeView, now: float) -> Change:
         UpgradeState.REQUIRED,
         f"The upgrade of the driver is put off: the node has the label {NodeLabel.UPGRADE_SKIP}",
         now,
-        annotations={NodeAnnotation.STARTED: None, NodeAnnotation.WAIT_START: None},
+        annotations={NodeAnnotation.STARTED: None, NodeAnnotation.WAIT_START: None, NodeAnnotation.LOST_SINCE: None},
         unschedulable=None if view.initially_unschedulable else False,
     )
 

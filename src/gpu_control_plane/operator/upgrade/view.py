@@ -99,10 +99,17 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """Pods, by uid, that refused to leave."""
     granted: bool = False
     """It is the node's turn."""
+    wanted: str = ""
+    """Revision of the driver that it is to get; empty if nobody can say, or nobody asks."""
 
     @property
     def state(self) -> UpgradeState:
         return UpgradeState(self.labels.get(NodeLabel.UPGRADE_STATE, ""))
+
+    @property
+    def managed(self) -> bool:
+        """Whether there is a driver to upgrade; a node whose host brings the driver has none."""
+        return bool(self.drivers) or self.state is not UpgradeState.NONE
 
     @property
     def in_progress(self) -> bool:
@@ -142,6 +149,12 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         A pod that a change of owner left behind is one such thing: whoever governs the node brings another.
         """
         return self.requested or self.safe_load or any(pod.outdated and not pod.leaving for pod in self.drivers)
+
+    @property
+    def without_successor(self) -> bool:
+        """Whether a driver that is nobody's would be taken away, and no other would come: its owner cannot be rendered,
+        or leaves the node out."""
+        return not self.wanted and any(pod.orphan for pod in self.drivers)
 
     @property
     def settled(self) -> bool:

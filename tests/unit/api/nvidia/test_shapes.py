@@ -166,6 +166,52 @@ def test_a_choice_has_these_values(path: str, values: list[str]) -> None:
     assert _at(POLICY, path)["enum"] == values
 
 
+SWITCHES = {
+    *("enabled", "hostNetwork", "hostPID", "honorLabels", "useNvidiaDriverCRD", "usePrecompiled", "useHostMofed"),
+    *("useOpenKernelModules", "use_ocp_driver_toolkit", "nlsEnabled", "autoUpgrade", "force", "deleteEmptyDir"),
+    *("enable", "enablePodLabels", "enablePodUID", "nriPluginEnabled", "paused"),
+}
+NUMBERS = {*PROBE, "timeoutSeconds", "maxParallelUpgrades", "hostPort", "nodes", "tolerationSeconds"}
+LISTS = {
+    *("imagePullSecrets", "args", "env", "tolerations", "relabelings", "podLabelAllowlistRegex", "runtimeClasses"),
+}
+MAPS = {"labels", "annotations", "nodeSelector", "additionalLabels", "limits", "requests"}
+TYPES = {
+    **dict.fromkeys(SWITCHES, "boolean"),
+    **dict.fromkeys(NUMBERS, "integer"),
+    **dict.fromkeys(LISTS, "array"),
+    **dict.fromkeys(MAPS, "object"),
+}
+DEFAULTS_THAT_ARE_SWITCHES = {"cdi.default", "default"}
+"""Elsewhere a `default` is the name of something."""
+
+
+@pytest.mark.parametrize("schema", [POLICY, DRIVER], ids=["ClusterPolicy", "NVIDIADriver"])
+def test_a_field_is_text_unless_it_is_known_to_be_something_else(schema: dict[str, Any]) -> None:
+    for where, field in _everything(schema, ""):
+        path, name = where[1:], where.rpartition(".")[2]
+        if name.endswith(("[]", "{}")) or "properties" in field or "x-kubernetes-preserve-unknown-fields" in field:
+            continue
+        if path in DEFAULTS_THAT_ARE_SWITCHES:
+            assert field["type"] == "boolean", path
+        elif name == "maxUnavailable" and "upgradePolicy" in path:
+            assert field["x-kubernetes-int-or-string"], path
+        else:
+            assert field["type"] == TYPES.get(name, "string"), path
+
+
+@pytest.mark.parametrize(("schema", "path"), [(POLICY, "daemonsets.tolerations[]"), (DRIVER, "tolerations[]")])
+def test_the_fields_of_a_toleration_are_checked_when_it_is_written(schema: dict[str, Any], path: str) -> None:
+    """Otherwise `value: true` without quotes would be accepted, and no DaemonSet could be written."""
+    fields = {name: field["type"] for name, field in _at(schema, path)["properties"].items()}
+    assert fields == {**dict.fromkeys(("key", "operator", "value", "effect"), "string"), "tolerationSeconds": "integer"}
+
+
+def test_a_runtime_class_of_kata_is_whole() -> None:
+    kata = _at(POLICY, "kataManager.config.runtimeClasses[]")
+    assert (kata["required"], kata["properties"]["artifacts"]["required"]) == (["name", "artifacts"], ["url"])
+
+
 def test_a_section_that_is_absent_means_what_an_empty_one_means() -> None:
     """What the API server fills in and what the types assume are one and the same."""
     required: dict[str, Any] = {name: {} for name in POLICY["required"]}

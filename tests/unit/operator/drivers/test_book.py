@@ -151,6 +151,30 @@ async def test_campaigns_go_by_the_labels_that_nodes_carry() -> None:
         assert [held.name for held in made.book.carrying("a")] == ["mine"]
 
 
+async def test_a_campaign_whose_policy_nobody_can_read_is_not_taken_for_one_that_is_off() -> None:
+    async with world() as made:
+        await made.drivers.say(stored("torn", rdma="yes"))
+        await made.drivers.say(stored("off", upgradePolicy={"autoUpgrade": False}))
+        assert [(held.name, held.unreadable) for held in made.book.campaigns()] == [("off", False), ("torn", True)]
+
+
+async def test_a_driver_that_selects_other_nodes_changes_the_owner_of_those_nodes_alone() -> None:
+    async with world() as made:
+        await made.drivers.say(stored("a", nodeSelector={"pool": "a"}))
+        await made.drivers.say(stored("x", default=True))
+        await made.nodes.say(node("one", labels={"pool": "a"}))
+        await made.nodes.say(node("two", labels={"pool": "b"}))
+        await made.nodes.say(node("bare", labels={"pool": "b", NodeLabel.PRESENT: "false"}))
+        assert (made.book.unlabelled("a"), made.book.unlabelled("x")) == (["one"], ["two"])
+        await made.drivers.say(stored("a", 2, nodeSelector={"pool": "b"}))
+        assert (made.book.unlabelled("a"), made.book.unlabelled("x")) == (["two"], ["one"])
+        await made.drivers.say(stored("b", nodeSelector={"pool": "b"}))
+        assert made.reason() is StackReason.CONFLICTING_NODE_SELECTOR
+        await made.drivers.say(stored("b", nodeSelector={"pool": "b"}), deleted=True)
+        await made.drivers.say(stored("x", 2, default=True), deleted=True)
+        assert (made.reason(), made.book.unlabelled("a"), made.book.unlabelled("x")) == (None, ["two"], [])
+
+
 @pytest.mark.parametrize("label", [NodeLabel.PRESENT, NodeLabel.OS_ID])
 async def test_a_node_without_a_card_belongs_to_nobody(label: NodeLabel) -> None:
     async with world() as made:

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from gpu_control_plane.operator.drivers.names import daemonset_name
 from gpu_control_plane.operator.drivers.pools import kinds_of, left_out, nodes_of, pools
 from gpu_control_plane.operator.facts import Runtime
-from gpu_control_plane.operator.stack.stage import OpenShift, Platform
+from gpu_control_plane.operator.stack.driver.places import by_kernel
+from gpu_control_plane.operator.stack.stage import CannotRender, OpenShift, Platform
 from unit.operator.drivers.fleet import NAMESPACE, node, wish_of
 from unit.operator.stack.driver_scene import policy
 
@@ -31,6 +33,15 @@ def test_there_is_a_pool_for_each_system_and_kernel_that_matters(spec: dict[str,
     wish = wish_of(**spec)
     found = pools(kinds_of(FLEET), wish, Platform(namespace=NAMESPACE), None)
     assert [place.word for place in found] == words
+
+
+def test_kernels_that_differ_in_their_architecture_alone_never_share_a_name() -> None:
+    fleet = [node(name, system="rhel 9.4", kernel=f"5.14.0-427.el9.{name}") for name in ("aarch64", "x86_64")]
+    wish = wish_of(usePrecompiled=True)
+    found = pools(kinds_of(fleet), wish, Platform(namespace=NAMESPACE), None)
+    assert len({daemonset_name(wish.type, "uid", place) for place in found}) == len(found) == 2
+    with pytest.raises(CannotRender, match=r"5.14.0-427.el9.aarch64 and 5.14.0-427.el9.x86_64 would have one name"):
+        by_kernel(kinds_of(fleet), whole=True)
 
 
 def test_pools_select_disjoint_nodes_and_leave_out_only_nameless_ones() -> None:

@@ -185,6 +185,19 @@ def test_the_clusterpolicy_says_where_the_hosts_root_is() -> None:
     assert mounts(daemonset(driver("demo")), MANAGER)["/host"] == "/"
 
 
+@pytest.mark.parametrize(
+    ("own", "policys", "expected"),
+    [("", "", "system-node-critical"), ("", "low", "low"), ("own", "low", "own"), ("own", "", "own")],
+)
+def test_it_ranks_with_the_drivers_of_the_policy_unless_it_says_otherwise(
+    own: str, policys: str, expected: str
+) -> None:
+    spec = policy(None, daemonsets={"priorityClassName": policys})
+    made = render_driver(driver("demo", priorityClassName=own), NODES, Platform(namespace=NAMESPACE), spec)
+    held = DaemonSet(next(manifest for manifest in made if manifest["kind"] == "DaemonSet"))
+    assert held.pod["priorityClassName"] == expected
+
+
 def test_only_the_manager_may_be_named_by_the_operators_environment() -> None:
     images = {"DRIVER_MANAGER_IMAGE": "env/manager:1", "DRIVER_IMAGE": "env/driver:1"}
     assert daemonset(driver("demo", manager={}), images=images).container(MANAGER).manifest["image"] == "env/manager:1"

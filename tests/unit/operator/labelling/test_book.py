@@ -159,7 +159,7 @@ async def test_what_an_agent_says_and_its_end_are_noticed(world: World) -> None:
     assert world.book.outstanding == {"a"}
     assert (await world.write("a")).labels.keys() == {
         "nvidia.com/gpu.deploy.device-plugin",
-        "nvidia.com/gpu.deploy.container-toolkit",
+        "nvidia.com/gpu.deploy.operator-validator",
     }
 
 

@@ -22,6 +22,7 @@ from gpu_control_plane.operator.labelling.decide import (
     Wish,
     cleanup,
     decide,
+    gets_driver,
     managed,
     wish_of,
 )
@@ -35,6 +36,7 @@ OPERANDS = NodeLabel.OPERANDS.value
 RUNTIME = NodeLabel.RUNTIME.value
 ENABLED = NodeAnnotation.UPGRADE_ENABLED.value
 PAUSED = "paused-for-driver-upgrade"
+AGENT_PAUSED = f"agent_{PAUSED}"
 
 
 def keys(*names: str, value: str = TRUE) -> dict[str, str]:
@@ -293,8 +295,27 @@ def test_without_a_driver_container_a_host_driver_is_nothing_special() -> None:
     assert labelled(P, off, HOST) == P | PRESENT | C
 
 
+@pytest.mark.parametrize(
+    ("labels", "wish", "meant"),
+    [
+        (keys("driver"), WISH, True),
+        ({}, WISH, True),
+        (keys("driver", value=""), WISH, True),
+        (keys("driver", value=PAUSED), WISH, True),
+        (keys("driver", value=PRE_INSTALLED), WISH, False),
+        (keys("driver", value="false"), WISH, False),
+        (keys("driver") | OFF, WISH, False),
+        (keys("driver") | PASSTHROUGH, WISH, True),
+        (keys("driver") | PASSTHROUGH, SANDBOX, False),
+        (VM_VGPU, SANDBOX, False),
+    ],
+)
+def test_a_driver_container_is_meant_for_nodes_that_bring_none(labels: dict[str, str], wish: Wish, meant: bool) -> None:
+    assert gets_driver(P | labels, wish) is meant
+
+
 SERVES = Report(agent_plugin=True)
-OURS = keys("device-plugin", "container-toolkit", value=AGENT)
+OURS = keys("device-plugin", "operator-validator", value=AGENT)
 
 
 @pytest.mark.parametrize(
@@ -308,9 +329,27 @@ OURS = keys("device-plugin", "container-toolkit", value=AGENT)
         (P | C | OURS | keys("mig-manager", value=AGENT), UNKNOWN, C | MIG),
         (P | CAPABLE, SERVES, CAPABLE | C | OURS | keys("mig-manager", value=AGENT)),
         (P | C | keys("device-plugin", value=PAUSED), SERVES, C | OURS | keys("device-plugin", value=PAUSED)),
+        (P | C | dict.fromkeys(OURS, AGENT_PAUSED), SERVES, C | dict.fromkeys(OURS, AGENT_PAUSED)),
+        (P | C | dict.fromkeys(OURS, AGENT_PAUSED), UNKNOWN, C | dict.fromkeys(OURS, AGENT_PAUSED)),
+        (
+            P | C | OURS | keys("mig-manager", value=AGENT_PAUSED),
+            SERVES,
+            C | OURS | keys("mig-manager", value=AGENT_PAUSED),
+        ),
+        (
+            P | C | keys("operator-validator", value="false"),
+            SERVES,
+            C | OURS | keys("operator-validator", value="false"),
+        ),
+        (P | C | OURS | keys("container-toolkit", value=AGENT), SERVES, C | OURS),
+        (P | C | keys("container-toolkit", value=AGENT), UNKNOWN, C),
         (P | OFF | C | OURS, SERVES, OFF),
     ],
-    ids=["new", "from true", "empty", "back", "MIG", "MIG back", "MIG new", "paused", "operands off"],
+    ids=[
+        *("new", "from true", "empty", "back", "MIG", "MIG back", "MIG new", "paused", "paused as the agent's"),
+        *("paused, and the agent has left", "MIG paused", "a person's word", "the toolkit stays"),
+        *("the toolkit comes back", "operands off"),
+    ],
 )
 def test_what_the_agent_does_itself_is_not_done_twice(
     before: dict[str, str], report: Report, wanted: dict[str, str]
@@ -399,7 +438,9 @@ def test_a_cleanup_leaves_what_people_and_others_have_written() -> None:
 
 NAMES = [*PCI_LABELS, *C, *VFIO, *KATA, *VGPU, *MIG, OPERANDS, WORKLOAD, MIG_CONFIG, OWNER, RUNTIME, "zone"]
 NAMES += [NodeLabel.PRESENT.value, NodeLabel.MIG_CAPABLE.value, NodeLabel.PRODUCT.value]
-VALUES = st.sampled_from([TRUE, "false", "", PAUSED, AGENT, PRE_INSTALLED, "vm-vgpu", "vm-passthrough", "A100", "crio"])
+VALUES = st.sampled_from(
+    [TRUE, "false", "", PAUSED, AGENT, AGENT_PAUSED, PRE_INSTALLED, "vm-vgpu", "vm-passthrough", "A100", "crio"]
+)
 NODES = st.builds(
     node,
     st.dictionaries(st.sampled_from(NAMES), VALUES),
@@ -453,3 +494,10 @@ def test_a_managed_node_is_told_apart_and_a_cleanup_takes_all_of_it(subject: Sub
     assert not managed(clean)
     assert not cleanup(clean)
     assert after(clean, decide(Subject(clean), wish)).metadata.labels.get(NodeLabel.PRESENT.value) != "false"
+
+
+@given(SUBJECTS, WISHES)
+def test_where_a_driver_container_is_meant_its_label_follows(subject: Subject, wish: Wish) -> None:
+    before = node(subject.node.metadata.labels | P)
+    labels = after(before, decide(msgspec.structs.replace(subject, node=before), wish)).metadata.labels
+    assert gets_driver(labels, wish) == (labels.get(f"{DEPLOY}driver") in (TRUE, PAUSED))

@@ -10,13 +10,17 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
-from gpu_control_plane.operator.migration.desired import Wanted
+from gpu_control_plane.operator.migration.desired import Wanted, desired
 from gpu_control_plane.operator.migration.differences import differences
-from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation
-from gpu_control_plane.operator.migration.plan import Action, Plan, Restart, compare
+from gpu_control_plane.operator.migration.fates import Action, Restart
+from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation, Ours
+from gpu_control_plane.operator.migration.plan import Plan, compare
+from gpu_control_plane.operator.migration.relabelled import relabelled
 from gpu_control_plane.operator.migration.values import translate
 from gpu_control_plane.operator.rival import Rival
 from gpu_control_plane.operator.stack.defaults import filled_in
+from gpu_control_plane.operator.stack.policies import in_force
+from gpu_control_plane.operator.stack.render import Rendered
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 RIVAL = Rival("gpu-operator", "gpu-operator-1_a", NOW + timedelta(minutes=1))
@@ -26,7 +30,7 @@ OURS = Rival("d8-gpu-operator", "controller-1", NOW + timedelta(minutes=1))
 def policy(values: dict[str, Any] | None = None, name: str = "cluster-policy", age: int = 0) -> StoredClusterPolicy:
     spec = translate(values or {}).values["clusterPolicy"]["spec"]
     return StoredClusterPolicy(
-        metadata=ObjectMeta(name=name, creation_timestamp=NOW - timedelta(days=age)),
+        metadata=ObjectMeta(name=name, uid="ClusterPolicy", creation_timestamp=NOW - timedelta(days=age)),
         spec=msgspec.Raw(msgspec.json.encode(spec)),
     )
 
@@ -46,7 +50,7 @@ def manifest(name: str, image: str = "r/x:1", strategy: str = "RollingUpdate") -
 def daemonset(
     name: str, image: str = "r/x:1", strategy: str = "RollingUpdate", owner: str = "ClusterPolicy"
 ) -> FullDaemonSet:
-    reference = OwnerReference(api_version="nvidia.com/v1", kind=owner, name="x", uid="u", controller=True)
+    reference = OwnerReference(api_version="nvidia.com/v1", kind=owner, name="x", uid=owner, controller=True)
     spec = filled_in(manifest(name, image, strategy), {})["spec"]
     return FullDaemonSet(
         metadata=ObjectMeta(name=name, owner_references=(reference,) if owner else ()),
@@ -62,8 +66,14 @@ def gpu_node(name: str, **labels: str) -> Node:
 
 
 def planned(wanted: list[dict[str, Any]] | None = None, **found: Any) -> Plan:
+    """The plan where these manifests, of one state, are wanted; without a list, those that would really be."""
     usual: dict[str, Any] = {"policies": (policy(),), "rival": RIVAL, "ours": OURS, "namespace": "d8-gpu-operator"}
-    return compare(Installation(**usual | found), Wanted(tuple(wanted)) if wanted is not None else None)
+    there = Installation(**usual | found)
+    force = in_force(there.policies)
+    if wanted is None or force is None or force.spec is None:
+        return compare(there, desired(there))
+    state = Rendered(state="state-dcgm", enabled=True, manifests=tuple(wanted))
+    return compare(there, Wanted(policy=force.spec, states=(state,), nodes=relabelled(there, force.spec).nodes))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +89,8 @@ def planned(wanted: list[dict[str, Any]] | None = None, **found: Any) -> Plan:
             Action.CHANGED,
             Restart.UPGRADE,
         ),
-        (daemonset("a"), None, Action.REMOVED, Restart.NONE),
-        (daemonset("a", owner="NVIDIADriver"), None, Action.SEPARATE, Restart.NONE),
+        (daemonset("a"), None, Action.REMOVED, Restart.GONE),
+        (daemonset("a", owner="NVIDIADriver"), None, Action.REMOVED, Restart.UPGRADE),
     ],
 )
 def test_a_daemonset_is_made_changed_kept_or_removed(
@@ -113,7 +123,7 @@ def test_a_selector_cannot_change_so_the_daemonset_is_made_anew(strategy: str, r
 
 
 def test_on_openshift_the_plan_says_that_it_does_not_know_all() -> None:
-    assert "OpenShift" in planned([], nodes=(gpu_node("a", **{"node.openshift.io/os_id": "rhcos"}),)).problems[0]
+    assert "OpenShift" in planned([], nodes=(gpu_node("a", **{"node.openshift.io/os_id": "rhcos"}),)).remarks[0]
 
 
 def test_fields_that_change_nothing_are_named_with_their_object() -> None:
@@ -128,7 +138,7 @@ def test_fields_that_change_nothing_are_named_with_their_object() -> None:
 
 
 def test_label_changes_are_told_once_for_all_nodes_they_concern() -> None:
-    plan = planned([], nodes=(gpu_node("b"), gpu_node("a"), Node(metadata=ObjectMeta(name="plain"))))
+    plan = planned(nodes=(gpu_node("b"), gpu_node("a"), Node(metadata=ObjectMeta(name="plain"))))
     present = next(change for change in plan.labels if change.key == NodeLabel.PRESENT)
     assert (present.before, present.after, present.nodes) == (None, "true", ("a", "b"))
     assert all("plain" not in change.nodes for change in plan.labels)
@@ -157,8 +167,10 @@ def test_a_policy_that_contradicts_itself_is_a_problem() -> None:
     ("found", "begins"),
     [
         ({"ours": None}, "Install this operator"),
+        ({"ours": None, "release": Ours()}, "This operator is installed, but does not run"),
         ({"policies": ()}, "There is no ClusterPolicy"),
-        ({"namespace": "gpu-operator"}, "Set operator.namespace=gpu-operator"),
+        ({"namespace": "gpu-operator", "daemonsets": (daemonset("a"),)}, "Set operator.namespace=gpu-operator"),
+        ({"namespace": "gpu-operator"}, None),
         ({"nodes": (gpu_node("a", **{NodeLabel.UPGRADE_STATE: "drain-required"}),)}, "Wait for the driver upgrade"),
         ({}, None),
         ({"nodes": (gpu_node("a", **{NodeLabel.UPGRADE_STATE: "upgrade-done"}),)}, None),
@@ -179,6 +191,8 @@ def test_images_in_the_environment_of_the_other_operator_have_to_come_along() ->
     plan = planned([], deployments=(operator,))
     assert plan.operators[0].images == {"DRIVER_IMAGE": "r/d:1"}
     assert any("DRIVER_IMAGE" in step for step in plan.todo)
+    settled = planned([], deployments=(operator,), release=Ours(images={"DRIVER_IMAGE": "r/d:2"}))
+    assert settled.todo == ()
 
 
 @pytest.mark.parametrize(
@@ -203,4 +217,14 @@ def test_only_what_would_really_change_is_a_difference(desired: Any, existing: A
 
 def test_a_plan_is_json_for_machines() -> None:
     plan = msgspec.json.decode(msgspec.json.encode(planned([manifest("a")])))
-    assert plan["daemonsets"] == [{"name": "a", "action": "created", "restart": "none", "pods": 0, "differences": []}]
+    assert plan["daemonsets"] == [
+        {
+            "name": "a",
+            "action": "created",
+            "owner": "ClusterPolicy/cluster-policy",
+            "restart": "none",
+            "pods": 0,
+            "podsAfter": 0,
+            "differences": [],
+        }
+    ]

@@ -130,6 +130,11 @@ def test_the_defaults_of_the_chart_are_a_spec_of_ours_and_nothing_in_them_is_unk
     assert made.values["nvidiaDriver"] == {"create": False}
 
 
+def test_the_agent_takes_nothing_from_nvidias_programs_unless_a_person_says_so() -> None:
+    """Where it runs, their device plugin, toolkit and MIG manager leave, and nobody offers nvidia.com/gpu."""
+    assert translate({}).values["managedNodes"] == {"enabledByDefault": False}
+
+
 def test_helms_heading_is_no_value() -> None:
     assert translate({"COMPUTED VALUES": None}) == translate({})
 
@@ -217,4 +222,5 @@ def test_every_key_of_a_file_is_used_or_told_or_empty(values: dict[str, dict[str
         odd = (inner or {}).get("odd")
         if odd is not None and odd not in ("", []) and section not in {"draDriver", "nfd", "gpuCluster"}:
             assert told & {"odd", f"{section}.odd"}
-    assert set(made.values) <= {"operator", "controller", "crds", "logLevel", "clusterPolicy", "nvidiaDriver"}
+    known = {"operator", "controller", "crds", "logLevel", "clusterPolicy", "nvidiaDriver", "managedNodes"}
+    assert set(made.values) <= known

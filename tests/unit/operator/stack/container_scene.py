@@ -34,6 +34,13 @@ UBUNTU = System("ubuntu", "24.04")
 CONTAINERD = NodeKind(system=UBUNTU)
 CRIO = NodeKind(system=UBUNTU, runtime=Runtime.CRIO)
 DOCKER = NodeKind(system=UBUNTU, runtime=Runtime.DOCKER)
+PEOPLES: dict[str, dict[str, str]] = {
+    "sharing": {"whole": ""},
+    "metrics": {"dcgm-metrics.csv": ""},
+    "layouts": {"config.yaml": ""},
+    "clients": {"clients.yaml": ""},
+}
+"""The ConfigMaps that policies of tests name."""
 CDI_OFF: dict[str, Any] = {"cdi": {"enabled": False}}
 NRI: dict[str, Any] = {"cdi": {"nriPluginEnabled": True}}
 STATES: tuple[State, ...] = (
@@ -74,7 +81,7 @@ def stage(
         namespace=NAMESPACE,
         openshift=openshift,
         service_monitors=service_monitors,
-        config_maps=config_maps or {},
+        config_maps=PEOPLES if config_maps is None else config_maps,
         images=images or {},
     )
     return Stage(policy=policy(**sections), platform=platform, kinds=dict.fromkeys(kinds or (CONTAINERD,), 1))

@@ -10,16 +10,22 @@ from gpu_control_plane.operator.stack.operands import container_toolkit
 from unit.operator.stack.container_scene import OPENSHIFT, ROWS, daemonsets, env, stage
 
 RUNTIME = "gpu.deckhouse.io/container-runtime"
+VALIDATOR = "nvidia.com/gpu.deploy.operator-validator"
 NODES = st.builds(
     NodeKind,
     system=st.sampled_from([System("ubuntu", "24.04"), System("rhel", "9.4"), None]),
     runtime=st.sampled_from(list(Runtime)),
+    agent=st.booleans(),
 )
 CDI = st.builds(lambda cdi, nri: {"enabled": cdi, "nriPluginEnabled": nri}, st.booleans(), st.booleans())
 
 
-def _covers(selector: dict[str, str], runtime: Runtime) -> bool:
-    return selector.get(RUNTIME, runtime.value) == runtime.value
+def _covers(selector: dict[str, str], runtime: Runtime, *, agent: bool) -> bool:
+    """Whether a node is selected. The agent's nodes say so at the gate of the validator."""
+    return selector.get(RUNTIME, runtime.value) == runtime.value and selector.get(VALIDATOR) in (
+        None,
+        "agent" if agent else "true",
+    )
 
 
 @settings(deadline=None)  # the first one reads the assets
@@ -31,7 +37,7 @@ def test_each_node_gets_each_operand_once(nodes: set[NodeKind], cdi: dict[str, A
         assert len({held.name for held in made}) == len(made)
         for node in nodes:
             runtime = Runtime.CRIO if openshift else node.runtime
-            (pod,) = [held for held in made if _covers(held.pod["nodeSelector"], runtime)]
+            (pod,) = [held for held in made if _covers(held.pod["nodeSelector"], runtime, agent=node.agent)]
             by_class = row.sees_cards and not cdi["nriPluginEnabled"] and (cdi["enabled"] or runtime != Runtime.CRIO)
             assert pod.pod.get("runtimeClassName") == ("nvidia" if by_class else None)
 

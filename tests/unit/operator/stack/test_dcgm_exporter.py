@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.operands import dcgm
 from gpu_control_plane.operator.stack.operands.dcgm_exporter import STATE
-from gpu_control_plane.operator.stack.shared import CONFIG_DIGEST
 from unit.operator.stack.container_scene import daemonset, env, mounts, objects, of_kind, stage
 
 POD_LABELS = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS"

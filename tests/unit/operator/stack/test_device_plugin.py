@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.operands import device_plugin, gpu_feature_discovery, mps_control_daemon
-from gpu_control_plane.operator.stack.shared import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.state import State
 from unit.operator.stack.container_scene import CDI_OFF, OPENSHIFT, daemonset, env, mounts, of_kind, stage
 

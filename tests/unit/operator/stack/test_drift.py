@@ -4,12 +4,16 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_control_plane.kube.client import decoder
 from gpu_control_plane.operator.stack.drift import content_drifts, metadata_drifts
-from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.live import LiveSecurityContextConstraints
+from gpu_control_plane.operator.stack.manifest import Manifest, assets
+from gpu_control_plane.operator.stack.states import STATES
 from unit.operator.stack.drift_examples import SENT, answer, live, sent
 
 Path = tuple[str | int, ...]
@@ -253,3 +257,42 @@ def test_of_metadata_only_what_is_ours_counts(change: Callable[[Manifest], None]
     assert not metadata_drifts(wanted, live(there))
     change(there["metadata"])
     assert metadata_drifts(wanted, live(there)) is drifts
+
+
+CONSTRAINTS = [
+    manifest
+    for state in STATES
+    for manifest in assets(state.name, openshift=True)
+    if manifest["kind"] == "SecurityContextConstraints"
+]
+
+
+def as_openshift_has_it(manifest: Manifest, **changes: Any) -> LiveSecurityContextConstraints:
+    """With what OpenShift adds by itself."""
+    added: dict[str, Any] = {
+        "priority": None,
+        "groups": [],
+        "allowedFlexVolumes": None,
+        "userNamespaceLevel": "AllowHostLevel",
+    }
+    return decoder(LiveSecurityContextConstraints).decode(msgspec.json.encode({**added, **manifest, **changes}))
+
+
+@pytest.mark.parametrize("manifest", CONSTRAINTS, ids=lambda held: held["metadata"]["name"])
+def test_what_openshift_lets_pods_do_is_what_we_say(manifest: Manifest) -> None:
+    assert not content_drifts(manifest, as_openshift_has_it(manifest))
+    for name, value in content(manifest).items():
+        if value:
+            assert content_drifts(manifest, as_openshift_has_it(manifest, **{name: None})), name
+        assert content_drifts(manifest, as_openshift_has_it(manifest, **{name: _another(value)})), name
+    assert content_drifts(manifest, as_openshift_has_it(manifest, groups=["system:authenticated"]))
+
+
+def _another(value: object) -> object:
+    match value:
+        case bool():
+            return not value
+        case list():
+            return [*value, "more"]
+        case _:
+            return {"type": "MustRunAs"}

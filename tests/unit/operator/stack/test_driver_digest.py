@@ -8,7 +8,7 @@ from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.stage import OpenShift
 from unit.operator.stack.driver_scene import COREOS, driver, policy
 
-FILES = {"params": {"nvidia.conf": "1"}, "repos": {"a.list": "1"}}
+FILES = {"params": {"nvidia.conf": "1"}, "repos": {"a.list": "1"}, "topology": {"nvidia-topologyd.conf": "1"}}
 NAMED = {"kernelModuleConfig": {"name": "params"}, "repoConfig": {"configMapName": "repos"}}
 ENV = {"env": [{"name": "FABRIC_MANAGER_FABRIC_MODE", "value": "1"}]}
 
@@ -49,14 +49,14 @@ def test_it_stays_where_a_loaded_driver_does_not_care(sections: dict[str, dict[s
         {"driver": ENV},
         {"driver": {"secretEnv": "s"}},
         {"driver": {"licensingConfig": {"secretName": "s"}}},
-        {"driver": {"virtualTopology": {"config": "c"}}},
+        {"driver": {"virtualTopology": {"config": "topology"}}},
         {"gds": {"enabled": True}},
         {"gdrcopy": {"enabled": True}},
         {"hostPaths": {"rootFS": "/sysroot"}},
     ],
 )
 def test_it_changes_with_what_is_loaded(sections: dict[str, dict[str, Any]]) -> None:
-    assert digest(driver(policy(**sections))) != digest(driver(policy()))
+    assert digest(driver(policy(**sections), config_maps=FILES)) != digest(driver(policy()))
 
 
 def test_edited_parameters_load_the_driver_anew_and_edited_repositories_only_make_a_new_pod() -> None:

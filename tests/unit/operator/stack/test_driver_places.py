@@ -1,7 +1,9 @@
 """Which DaemonSets there are of a driver, and which nodes each is for."""
 
+import msgspec
 import pytest
 
+from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.operator.facts import NodeKind, System
 from gpu_control_plane.operator.stack.driver.openshift import TOOLKIT
 from gpu_control_plane.operator.stack.driver.places import kernel_word
@@ -42,6 +44,14 @@ def test_nodes_that_do_not_say_their_system_are_left_out() -> None:
     assert "kernel" in problem(policy({"usePrecompiled": True}), NAMELESS)
 
 
+@pytest.mark.parametrize("section", [{}, {"usePrecompiled": True}], ids=["built", "precompiled"])
+def test_nodes_that_bring_their_driver_need_not_say_their_system(section: dict[str, bool]) -> None:
+    brings = [msgspec.structs.replace(kind, driver=False) for kind in (NAMELESS, RHEL)]
+    assert drivers(policy(section), *brings) == {}
+    assert driver(policy(section), *brings, UBUNTU).pod["nodeSelector"][OS_ID] == "ubuntu"
+    assert "operating system" in problem(policy(section), *brings, NAMELESS)
+
+
 def test_a_precompiled_driver_is_made_for_each_kernel_and_system_and_never_for_all() -> None:
     made = drivers(policy({"usePrecompiled": True}), UBUNTU, OLD_UBUNTU, RHEL, NAMELESS)
     assert {name: held.main.manifest["image"].rpartition(":")[2] for name, held in made.items()} == {
@@ -50,7 +60,11 @@ def test_a_precompiled_driver_is_made_for_each_kernel_and_system_and_never_for_a
         "nvidia-driver-daemonset-5.14.0-427.13.1.el9.4-rhel9.4": "595.91.07-5.14.0-427.13.1.el9_4.x86_64-rhel9",
     }
     for held in made.values():
-        assert held.manifest["spec"]["selector"]["matchLabels"] == {"app": "nvidia-driver-daemonset"}
+        word = held.template["metadata"]["labels"][PodLabel.VARIANT]
+        assert held.manifest["spec"]["selector"]["matchLabels"] == {
+            "app": "nvidia-driver-daemonset",
+            PodLabel.VARIANT: word,
+        }
         assert held.pod["nodeSelector"].keys() >= {KERNEL_LABEL, OS_ID, OS_VERSION}
     assert len({str(sorted(held.pod["nodeSelector"].items())) for held in made.values()}) == 3
 

@@ -94,12 +94,27 @@ def test_the_image_is_for_the_system_unless_it_is_a_digest(section: dict[str, An
         ({"repository": "", "version": "", "image": "driver"}, "has no version"),
         ({"repository": "", "version": "", "image": ""}, "DRIVER_IMAGE"),
         ({"usePrecompiled": True, "version": "sha256:abc"}, "is a digest"),
-        ({"kernelModuleConfig": {"name": "absent"}}, "ConfigMap absent"),
+        ({"kernelModuleConfig": {"name": "absent"}}, "ConfigMap absent, which kernelModuleConfig names, is not in"),
+        ({"repoConfig": {"configMapName": "absent"}}, "ConfigMap absent, which repoConfig names, is not in"),
+        ({"certConfig": {"name": "absent"}}, "ConfigMap absent, which certConfig names, is not in"),
+        ({"virtualTopology": {"config": "absent"}}, "ConfigMap absent, which virtualTopology names, is not in"),
+        ({"virtualTopology": {"config": "empty"}}, "has no key nvidia-topologyd.conf: add it"),
+        ({"licensingConfig": {"configMapName": "absent"}}, "ConfigMap absent, which licensingConfig names, is not in"),
+        (
+            {"licensingConfig": {"configMapName": "empty", "nlsEnabled": True}},
+            "has no key gridd.conf and no key client_configuration_token.tok: add it",
+        ),
         ({"secretEnv": "absent"}, "Secret absent"),
     ],
 )
 def test_what_cannot_be_rendered_says_why(section: dict[str, Any], says: str) -> None:
-    assert says in problem(policy(section), secrets=frozenset({"present"}))
+    assert says in problem(policy(section), secrets=frozenset({"present"}), config_maps={"empty": {}})
+
+
+@pytest.mark.parametrize(("section", "container"), [("gds", FS), ("gdrcopy", GDR)])
+def test_modules_beside_the_driver_need_a_version_as_the_driver_does(section: str, container: str) -> None:
+    bare = {"enabled": True, "repository": "", "version": "", "image": "modules"}
+    assert f"{container}'s image modules has no version" in problem(policy(None, **{section: bare}))
 
 
 @pytest.mark.parametrize("section", [{"gds": {"enabled": True}}, {"gdrcopy": {"enabled": True}}])
@@ -261,12 +276,13 @@ def test_parameters_of_modules_are_files() -> None:
     ],
 )
 def test_a_licence_comes_from_a_secret_or_else_a_config_map(licensing: dict[str, Any], found: dict[str, str]) -> None:
-    made = driver(policy({"licensingConfig": licensing}))
+    made = driver(policy({"licensingConfig": licensing}), config_maps={"c": {"gridd.conf": ""}})
     assert {path: source for path, source in mounts(made).items() if path.startswith("/drivers/")} == found
 
 
 def test_a_topology_is_a_file() -> None:
-    made = driver(policy({"virtualTopology": {"config": "topology"}}))
+    held = {"topology": {"nvidia-topologyd.conf": ""}}
+    made = driver(policy({"virtualTopology": {"config": "topology"}}), config_maps=held)
     assert mounts(made)["/etc/nvidia/nvidia-topologyd.conf"] == "topology"
 
 

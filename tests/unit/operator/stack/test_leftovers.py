@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicy
 from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.kube.objects import ObjectMeta, controlled_by
-from gpu_control_plane.operator.stack.leftovers import Asked, goes, leaves_pods
+from gpu_control_plane.operator.stack.leftovers import Asked, goes, leaves_pods, state_of
 from gpu_control_plane.operator.stack.live import Live, LiveDaemonSet, LiveServiceAccount
 
 STATE = "state-driver"
@@ -14,10 +14,10 @@ ASKED = Asked(policy="ours", enabled=frozenset({STATE}))
 OFF = Asked(policy="ours", enabled=frozenset())
 
 
-def made(kind: type[Live], owner: str = "ours", state: str = STATE) -> Live:
+def made(kind: type[Live], owner: str = "ours", state: str = STATE, name: str = "x") -> Live:
     return kind(
         metadata=ObjectMeta(
-            name="x",
+            name=name,
             labels={PodLabel.OPERAND: state} if state else {},
             owner_references=(controlled_by(ClusterPolicy.resource, "policy", owner),),
         )
@@ -70,6 +70,18 @@ def driver(strategy: str) -> Live:
             True,
             id="handed over: the DaemonSet itself goes",
         ),
+        pytest.param(
+            made(LiveDaemonSet, state="", name="nvidia-driver-daemonset"),
+            replace(ASKED, unrendered=frozenset({STATE})),
+            False,
+            id="another operator's driver, while ours cannot be rendered",
+        ),
+        pytest.param(
+            made(LiveServiceAccount, state="", name="nvidia-driver"),
+            replace(OFF, handed_over=frozenset({STATE}), policy_drivers=True),
+            False,
+            id="another operator's account, handed over, and pods still need it",
+        ),
     ],
 )
 def test_what_goes(live: Live, wanted: Asked, gone: bool) -> None:
@@ -83,9 +95,32 @@ def test_what_goes(live: Live, wanted: Asked, gone: bool) -> None:
         pytest.param(driver("OnDelete"), OFF, False, id="a driver that nobody asks for any more"),
         pytest.param(driver("RollingUpdate"), ASKED, False, id="an operand that may be replaced at any time"),
         pytest.param(driver("OnDelete"), replace(OFF, handed_over=frozenset({STATE})), True, id="handed over"),
+        pytest.param(
+            made(LiveDaemonSet, state="", name="nvidia-driver-daemonset"),
+            replace(OFF, handed_over=frozenset({STATE})),
+            True,
+            id="another operator's, handed over",
+        ),
     ],
 )
 def test_a_driver_under_work_is_replaced_by_its_nodes_upgrade_and_not_at_once(
     live: Live, wanted: Asked, stay: bool
 ) -> None:
     assert leaves_pods(live, wanted) is stay
+
+
+@pytest.mark.parametrize(
+    ("live", "state"),
+    [
+        (made(LiveDaemonSet, state="state-dcgm", name="nvidia-driver-daemonset"), "state-dcgm"),
+        (made(LiveDaemonSet, state="", name="nvidia-driver-daemonset"), "state-driver"),
+        (made(LiveDaemonSet, state="", name="nvidia-driver-daemonset-6.8.0-60-generic-ubuntu24.04"), "state-driver"),
+        (made(LiveDaemonSet, state="", name="nvidia-dcgm"), "state-dcgm"),
+        (made(LiveDaemonSet, state="", name="nvidia-dcgm-exporter"), "state-dcgm-exporter"),
+        (made(LiveServiceAccount, state="", name="nvidia-driver"), "state-driver"),
+        (made(LiveServiceAccount, state="", name="nvidia-driver-of-mine"), ""),
+        (made(LiveDaemonSet, state="", name="x"), ""),
+    ],
+)
+def test_what_another_operator_made_is_known_by_its_name(live: Live, state: str) -> None:
+    assert state_of(live) == state

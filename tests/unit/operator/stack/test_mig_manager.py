@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.manifest import assets
 from gpu_control_plane.operator.stack.operands.mig_manager import STATE
-from gpu_control_plane.operator.stack.shared import CONFIG_DIGEST
 from unit.operator.stack.container_scene import CDI_OFF, daemonset, env, mounts, objects, stage
 
 PROFILE = re.compile(r"^(?P<slices>\d)g\.(?P<memory>\d+)gb(\+me|\+gfx|\+me\.all|-me)?$")

@@ -2,15 +2,19 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from gpu_control_plane.operator.facts import NodeKind
 from gpu_control_plane.operator.stack.operands import node_status_exporter
 from gpu_control_plane.operator.stack.operands.operator_validation import STATE
 from unit.operator.stack.container_scene import (
     CDI_OFF,
     CONTAINERD,
     CRIO,
+    DOCKER,
     NRI,
+    OPENSHIFT,
     daemonset,
     daemonsets,
     env,
@@ -19,6 +23,8 @@ from unit.operator.stack.container_scene import (
     stage,
 )
 
+GATE = "nvidia.com/gpu.deploy.operator-validator"
+NAME = "nvidia-operator-validator"
 STEPS = ["driver", "toolkit", "cuda", "plugin"]
 WORKLOADS = ["cuda-validation", "plugin-validation"]
 
@@ -84,6 +90,51 @@ def test_a_plugin_that_is_off_is_not_checked(plugin: dict[str, Any], *, checked:
     assert daemonset(STATE, stage(devicePlugin=plugin)).has("plugin-validation") is checked
 
 
+def served(kind: NodeKind) -> NodeKind:
+    """A node of this kind whose cards our agent hands out."""
+    return msgspec.structs.replace(kind, agent=True)
+
+
+@pytest.mark.parametrize("kinds", [(CONTAINERD, served(CONTAINERD)), (served(CONTAINERD),)], ids=["mixed", "only"])
+def test_where_the_agent_hands_out_cards_no_device_plugin_is_waited_for(kinds: tuple[NodeKind, ...]) -> None:
+    plain, ours = daemonsets(STATE, stage(*kinds))
+    assert plain.manifest == daemonset(STATE, stage()).manifest
+    assert ours.name == f"{NAME}-agent"
+    assert (plain.pod["nodeSelector"], ours.pod["nodeSelector"]) == ({GATE: "true"}, {GATE: "agent"})
+    assert [held["name"] for held in ours.pod["initContainers"]] == [f"{step}-validation" for step in STEPS[:-1]]
+    assert plain.has("plugin-validation")
+    same = ("serviceAccountName", "runtimeClassName", "tolerations", "containers", "volumes")
+    assert [ours.pod[field] for field in same] == [plain.pod[field] for field in same]
+
+
+def test_its_pods_are_found_as_those_of_any_validator_and_kept_apart_from_them() -> None:
+    plain, ours = (made.manifest["spec"] for made in daemonsets(STATE, stage(CONTAINERD, served(CONTAINERD))))
+    labels = ours["template"]["metadata"]["labels"]
+    assert labels["app"] == NAME
+    assert plain["selector"]["matchLabels"].items() <= ours["selector"]["matchLabels"].items() <= labels.items()
+    assert not ours["selector"]["matchLabels"].items() <= plain["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "names"),
+    [
+        ((CONTAINERD, CRIO), {"": "containerd", "-crio": "crio"}),
+        ((CONTAINERD, NodeKind(), served(CRIO)), {"": "containerd", "-crio": "crio", "-crio-agent": "crio"}),
+        ((CONTAINERD, served(CONTAINERD), CRIO), {"": "containerd", "-agent": "containerd", "-crio": "crio"}),
+        ((served(CONTAINERD), served(DOCKER)), {"": None, "-agent": None}),
+    ],
+)
+def test_each_runtime_class_has_one_only_where_there_are_such_nodes(
+    kinds: tuple[NodeKind, ...], names: dict[str, str | None]
+) -> None:
+    made = daemonsets(STATE, stage(*kinds, **CDI_OFF))
+    runtime = "gpu.deckhouse.io/container-runtime"
+    assert {held.name.removeprefix(NAME): held.pod["nodeSelector"].get(runtime) for held in made} == names
+    assert {held.name for held in made if held.pod["nodeSelector"][GATE] == "agent"} == {
+        held.name for held in made if held.name.endswith("-agent")
+    }
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_people_tell_each_check_something(step: str) -> None:
     said = {"env": [{"name": "WITH_WAIT", "value": "maybe"}, {"name": "EXTRA", "value": step}]}
@@ -118,3 +169,9 @@ def test_the_exporter_of_the_node_is_scraped_where_prometheus_is() -> None:
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
     assert not of_kind(node_status_exporter.STATE, stage(service_monitors=False), "ServiceMonitor")
+
+
+def test_nobody_is_woken_for_a_plugin_that_nobody_waits_for() -> None:
+    (rules,) = of_kind(node_status_exporter.STATE, stage(openshift=OPENSHIFT), "PrometheusRule")
+    (rule,) = [held for held in rules["spec"]["groups"][0]["rules"] if held["alert"] == "GPUsNotOfferedOnNode"]
+    assert "gpu_operator_node_plugin_ready == 1" in rule["expr"]

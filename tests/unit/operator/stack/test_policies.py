@@ -8,7 +8,6 @@ import pytest
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube.client import decoder
-from gpu_control_plane.operator.stack.namespace import LABELS, Namespace, missing_labels
 from gpu_control_plane.operator.stack.policies import judged, problem_of, winner
 from unit.api.nvidia.stock import stock_policy
 
@@ -75,24 +74,3 @@ def test_what_contradicts_itself_is_told(sections: dict[str, Any], word: str) ->
     found = problem_of(spec(**sections))
     assert word in found
     assert bool(found) is bool(word)
-
-
-@pytest.mark.parametrize(
-    ("psa", "held", "missing"),
-    [
-        ({}, {}, {}),
-        ({"enabled": False}, {}, {}),
-        ({"enabled": True}, {}, LABELS),
-        ({"enabled": True}, LABELS | {"team": "ml"}, {}),
-        (
-            {"enabled": True},
-            LABELS | {"pod-security.kubernetes.io/enforce": "baseline"},
-            {"pod-security.kubernetes.io/enforce": "privileged"},
-        ),
-    ],
-)
-def test_the_namespace_is_marked_where_the_policy_asks_for_it(
-    psa: dict[str, bool], held: dict[str, str], missing: dict[str, str]
-) -> None:
-    namespace = msgspec.convert({"metadata": {"name": "gpu", "labels": held}}, Namespace)
-    assert missing_labels(namespace, spec(psa=psa)) == missing

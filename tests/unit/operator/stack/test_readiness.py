@@ -6,11 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.node import Node, NodeSpec, Taint
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED
-from gpu_control_plane.operator.stack.readiness import Standing, Toleration, nodes_for, standing, trouble_of
+from gpu_control_plane.operator.stack.readiness import (
+    Standing,
+    Toleration,
+    left_out,
+    nodes_for,
+    reach_of,
+    standing,
+    trouble_of,
+)
 from gpu_control_plane.operator.stack.standings import tolerations_of
-from gpu_control_plane.operator.views import DaemonSet, OperandPod
+from gpu_control_plane.operator.views import DaemonSet, OperandPod, UpdateStrategy
 
 ALL_GOOD = {
     "observedGeneration": 2,
@@ -73,6 +81,12 @@ def test_the_pods_are_not_looked_at_while_the_numbers_are_good() -> None:
         raise AssertionError
 
     assert standing(daemonset(), NODES, never).ready
+
+
+def test_pods_that_were_adopted_are_no_newest_ones_whatever_the_numbers_say() -> None:
+    found = standing(daemonset(), NODES, dict, lambda: 2)
+    assert not found.ready
+    assert "2 pods are of an older version" in found.message
 
 
 def test_no_more_nodes_are_desired_than_are_told() -> None:
@@ -147,6 +161,43 @@ _RUNNING = {"name": "main", "ready": True, "state": {}}
             "NotReady",
             "driver-validation has not finished",
         ),
+        # As a kubelet puts it: while one runs, all that come after it are initializing.
+        (
+            {
+                "phase": "Pending",
+                "initContainerStatuses": [
+                    {"name": "first", "ready": True, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+                    {"name": "driver-validation", "ready": False, "state": {"running": {}}},
+                    _waiting("PodInitializing"),
+                ],
+                "containerStatuses": [_waiting("PodInitializing")],
+            },
+            {},
+            "NotReady",
+            "driver-validation has not finished",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "initContainerStatuses": [_waiting("PodInitializing")],
+                "containerStatuses": [_waiting("PodInitializing")],
+            },
+            {},
+            "ContainerCreating",
+            "main is being created; `kubectl describe pod` says what it waits for",
+        ),
+        (
+            {"phase": "Pending", "containerStatuses": [_RUNNING, _waiting("ContainerCreating")]},
+            {},
+            "ContainerCreating",
+            "kubectl describe pod",
+        ),
+        (
+            {"containerStatuses": [_waiting("CreateContainerConfigError", 'secret "tokens" not found')]},
+            {},
+            "CreateContainerConfigError",
+            'secret "tokens" not found',
+        ),
         ({"phase": "Running", "containerStatuses": [{"name": "main"}]}, {}, "NotReady", "not all of its containers"),
     ],
 )
@@ -160,6 +211,7 @@ def test_why_a_pod_does_not_work(status: dict[str, Any], metadata: dict[str, Any
 def test_a_node_without_a_pod_is_told_so() -> None:
     found = trouble_of("a", None)
     assert (found.node, found.reason) == ("a", "PodMissing")
+    assert "set psa.enabled" in found.message
 
 
 def test_what_is_told_fits_into_a_status() -> None:
@@ -219,3 +271,54 @@ def test_a_pod_that_waits_for_the_scheduler_is_known_by_the_node_it_is_made_for(
     assert made.spec.meant_for == "gpu-7"
     assert msgspec.convert({"spec": {"affinity": affinity, "nodeName": "b"}}, OperandPod).spec.meant_for == "b"
     assert OperandPod().spec.meant_for == ""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "says"),
+    [
+        ("RollingUpdate", "2 pods are of an older version"),
+        ("OnDelete", "2 pods are of an older version, and stay until they are deleted"),
+    ],
+)
+def test_pods_that_nobody_replaces_by_himself_are_told_so(strategy: str, says: str) -> None:
+    held = daemonset(updatedNumberScheduled=1)
+    spec = msgspec.structs.replace(held.spec, update_strategy=UpdateStrategy(type=strategy))
+    assert stands(msgspec.structs.replace(held, spec=spec), *NODES).message == says
+
+
+@pytest.mark.parametrize(
+    ("taints", "why"),
+    [
+        ([], ""),
+        ([("a", "PreferNoSchedule")], ""),
+        ([("node.kubernetes.io/unschedulable", "NoSchedule")], ""),
+        ([("node.kubernetes.io/not-ready", "NoSchedule")], "node.kubernetes.io/not-ready:NoSchedule"),
+        ([("node.kubernetes.io/not-ready", "NoExecute"), ("team", "NoExecute")], "team=yes:NoExecute"),
+    ],
+)
+def test_the_taint_that_keeps_pods_away_is_named(taints: list[tuple[str, str]], why: str) -> None:
+    held = [Taint(key=key, value="yes" if key == "team" else "", effect=effect) for key, effect in taints]
+    tainted = msgspec.structs.replace(node("a"), spec=NodeSpec(taints=tuple(held)))
+    found = reach_of({"gpu": "yes"}, tolerations_of({}), [tainted])
+    assert (found.open, found.barred) == (((), {"a": why}) if why else (("a",), {}))
+
+
+def test_nodes_that_no_daemonset_is_for_are_named_with_the_labels_they_lack() -> None:
+    selectors = [{"gpu": "yes", "os": "x", "kernel": "1"}, {"gpu": "yes", "os": "y", "kernel": "1"}]
+    nodes = [
+        labelled("suited", gpu="yes", os="x", kernel="1"),
+        labelled("unknown", gpu="yes", os="x"),
+        labelled("other", gpu="yes", os="z", kernel="1"),
+    ]
+    found = left_out(selectors, nodes)
+    assert found is not None
+    assert (found.ready, found.desired, found.available, found.message) == (False, 2, 0, "nothing suits 2 nodes")
+    assert {held.node: held.reason for held in found.troubles} == dict.fromkeys(("other", "unknown"), "NothingSuits")
+    other, unknown = found.troubles
+    assert "no DaemonSet for nodes of its kind" in other.message
+    assert "it lacks the labels by which its DaemonSet is chosen: kernel." in unknown.message
+    assert left_out(selectors, nodes[:1]) is None
+
+
+def labelled(name: str, **labels: str) -> Node:
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node)

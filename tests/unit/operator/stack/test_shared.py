@@ -9,8 +9,9 @@ from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import EnvVar, Operand, Resources
 from gpu_control_plane.operator.facts import NodeKind, Runtime
 from gpu_control_plane.operator.images import NoImage
+from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, follow_config
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.shared import CONFIG_DIGEST, finish, follow_config, operand, pull_secrets
+from gpu_control_plane.operator.stack.shared import finish, operand, pull_secrets
 from gpu_control_plane.operator.stack.stage import Platform, Stage
 from gpu_control_plane.operator.stack.variants import Variant
 from unit.api.nvidia.stock import stock_policy

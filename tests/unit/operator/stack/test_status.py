@@ -3,14 +3,15 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpu_control_plane.api.nvidia.status import NodeTrouble, OperandState, StackStatus, State
 from gpu_control_plane.kube.objects import Condition
+from gpu_control_plane.operator.reporting import beside, replacing, status_differs
 from gpu_control_plane.operator.rival import Rival
-from gpu_control_plane.operator.stack.readiness import Standing
+from gpu_control_plane.operator.stack.readiness import Reach, Standing
 from gpu_control_plane.operator.stack.render import Rendered
-from gpu_control_plane.operator.stack.reporter import beside, status_differs
 from gpu_control_plane.operator.stack.status import Picture, ignored_status, rival_condition, status_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -215,3 +216,50 @@ def test_only_what_is_ours_makes_a_status_differ() -> None:
     assert not status_differs(replaced, held)
     assert status_differs(look(unknown=("a",)), held)
     assert status_differs(look(gpu_nodes=4), held)
+
+
+GONE = "node.kubernetes.io/unreachable:NoSchedule"
+
+
+def barring(barred: dict[str, str], *names: str) -> dict[str, tuple[Standing, ...]]:
+    """Two states that run wherever Kubernetes lets them; one of them comes to these nodes, none to the others."""
+    bare = Standing(ready=True, reach=Reach((), barred))
+    return {"state-driver": (bare,), "state-dcgm": (msgspec.structs.replace(bare, reach=Reach(names, barred)),)}
+
+
+@pytest.mark.parametrize(
+    ("barred", "says"),
+    [
+        ({"gpu-2": GONE}, f"All states are ready on 2 nodes. Out of reach are 1: gpu-2 ({GONE})."),
+        (
+            {"gpu-2": GONE, "gpu-3": "team=ml:NoSchedule"},
+            (
+                f"All states are ready on 1 nodes. Out of reach are 2: gpu-2 ({GONE}), gpu-3 (team=ml:NoSchedule)."
+                " Pods bear the taints that daemonsets.tolerations names."
+            ),
+        ),
+    ],
+)
+def test_nodes_out_of_reach_make_no_stack_unready_but_are_named(barred: dict[str, str], says: str) -> None:
+    status = look(standings=barring(barred | {"gpu-1": "only for one"}, "gpu-1"))
+    assert status.state is State.READY
+    assert told(status)["Ready"] == ("True", "Reconciled", says)
+
+
+def test_a_stack_that_reaches_no_node_at_all_is_not_ready() -> None:
+    status = look(standings=barring({f"gpu-{number}": GONE for number in range(4)}))
+    assert status.state is State.NOT_READY
+    kind, reason, message = told(status)["Error"]
+    assert (kind, reason) == ("True", "OperandNotReady")
+    assert message == f"no GPU node takes pods of the stack: {', '.join(f'gpu-{n} ({GONE})' for n in range(3))}, …."
+
+
+def test_nodes_that_nobody_wants_pods_on_are_not_out_of_reach() -> None:
+    assert look(standings=barring({})).state is State.READY
+
+
+def test_a_count_that_has_become_zero_does_not_stay() -> None:
+    """What is 0 or empty is not encoded, and a merge patch leaves what it does not name."""
+    held = {"state": "notReady", "upgrade": {"failed": 1, "total": 8}, "namespace": "a"}
+    patch = replacing(held, {"state": "ready", "upgrade": {"total": 8}, "states": [1]})
+    assert patch == {"state": "ready", "upgrade": {"failed": None, "total": 8}, "namespace": None, "states": [1]}

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from gpu_control_plane.operator.stack.operands.vgpu_device_manager import STATE
-from gpu_control_plane.operator.stack.shared import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.stage import Stage
 from unit.operator.stack.sandbox_scene import daemonset, mounts, objects, policy, stage
 
@@ -36,7 +36,7 @@ def _layouts(scene: Stage) -> list[Manifest]:
 def test_the_policy_says_whose_layouts_and_which_is_the_usual_one(
     config: dict[str, Any] | None, name: str, layout: str
 ) -> None:
-    scene = _stage(config)
+    scene = _stage(config, config_maps={"layouts": {"config.yaml": ""}})
     made = daemonset(STATE, scene)
     assert mounts(made, "nvidia-vgpu-device-manager")["/vgpu-config"] == name
     assert made.main.env("CONFIG_FILE") == "/vgpu-config/config.yaml"

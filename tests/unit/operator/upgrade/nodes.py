@@ -23,9 +23,11 @@ def view(
     annotations: Mapping[str, str] | None = None,
     **rest: object,
 ) -> NodeView:
-    """A node in a state, with its driver pods. Unless told otherwise, its present step has just begun."""
+    """A node in a state, with its driver pods. Unless told otherwise, its present step has just begun, and a driver of
+    the revision `r2` is meant for it."""
     held = {str(NodeLabel.UPGRADE_STATE): state.value} if state else {}
     given = {str(key): value for key, value in (labels or {}).items()}
+    rest.setdefault("wanted", "r2")
     since = {str(NodeAnnotation.STEP_SINCE): str(int(NOW))} if state else {}
     noted = {str(key): value for key, value in (annotations or {}).items()}
     return NodeView(name=name, labels=held | given, annotations=since | noted, drivers=drivers, **rest)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
-from gpu_control_plane.api.nvidia.upgradepolicy import Drain, UpgradePolicy
+from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy
 from unit.operator.upgrade.nodes import gpu_pod
 from unit.operator.upgrade.operator import Killed, Operator
 from unit.operator.upgrade.world import NEVER, Habits, World
@@ -123,6 +123,56 @@ def test_failed_nodes_are_done_once_they_are_mended_and_tried_again() -> None:
         assert machine.revision == world.revision, name
         assert machine.unschedulable is (name in names(CORDONED)), name
         assert NodeAnnotation.FAILURE not in machine.annotations, name
+
+
+@pytest.mark.parametrize("writes", [None, 1], ids=["one life", "killed after every write"])
+def test_another_driver_is_tried_on_nodes_that_failed_and_the_same_one_is_not(writes: int | None) -> None:
+    world = fleet()
+    run_to_the_end(world)
+    world.publish_driver()
+    run_to_the_end(world)
+    failed = {name for name, machine in world.machines.items() if machine.state is S.FAILED}
+    before = {name: world.machines[name].annotations for name in failed}
+    world.advance(world.clock + 86400)
+    run_to_the_end(world, writes=writes)
+    assert {name: world.machines[name].annotations for name in failed} == before
+    for kind in ("driver-stuck", "driver-crashes", "never-validated"):
+        for name in names(kind):
+            world.change(name, habits=Habits())
+    world.publish_driver()
+    run_to_the_end(world, writes=writes)
+    for kind in ("driver-stuck", "driver-crashes", "never-validated"):
+        for name in names(kind):
+            machine = world.machines[name]
+            assert (machine.state, machine.unschedulable, machine.revision) == (S.DONE, False, 3), name
+    for name in names("budget-refuses"):
+        assert world.machines[name].state is S.FAILED, name
+    assert world.holding() == 0
+
+
+@pytest.mark.parametrize("writes", [None, 1], ids=["one life", "killed after every write"])
+def test_lost_nodes_stop_nobody_although_their_pods_may_stay_for_ever(writes: int | None) -> None:
+    policy = UpgradePolicy(
+        auto_upgrade=True,
+        max_parallel_upgrades=1,
+        max_unavailable="50%",
+        pod_deletion=PodDeletion(timeout_seconds=0),
+    )
+    lost = [f"a-lost-{number}" for number in range(3)]
+    good = [f"good-{number}" for number in range(9)]
+    habits = {name: Habits(lost_at=S.POD_DELETION_REQUIRED) for name in lost} | dict.fromkeys(good, Habits())
+    world = World(policy, habits.items())
+    run_to_the_end(world)
+    world.publish_driver()
+    run_to_the_end(world, writes=writes)
+    assert {world.machines[name].state for name in good} == {S.DONE}
+    assert {world.machines[name].state for name in lost} == {S.FAILED}
+    assert world.holding() == 0
+    for name in lost:
+        world.come_back(name, Habits())
+    run_to_the_end(world, writes=writes)
+    assert {machine.state for machine in world.machines.values()} == {S.DONE}
+    assert not any(machine.unschedulable for machine in world.machines.values())
 
 
 @pytest.mark.parametrize("stale", [False, True], ids=["fresh news", "old news"])

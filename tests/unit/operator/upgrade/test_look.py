@@ -10,6 +10,7 @@ import pytest
 from fault_proxy import plain_config
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.operator.upgrade.evict import Evictions
 from gpu_control_plane.operator.upgrade.look import Look, agent_of
@@ -58,7 +59,11 @@ def daemonset(digest: str) -> DaemonSet:
     return msgspec.convert({"metadata": {"name": "driver", "namespace": HERE, "uid": "ds"}, "spec": spec}, DaemonSet)
 
 
-async def seen(*things: Pod | ControllerRevision | DaemonSet) -> NodeView:
+def worker(**labels: str) -> Node:
+    return msgspec.convert({"metadata": {"name": "worker", "labels": labels}}, Node)
+
+
+async def seen(*things: Pod | ControllerRevision | DaemonSet, node: Node | None = None) -> NodeView:
     """The node `worker` as it looks when these exist. A pod is held by each cache whose selector it matches."""
     runtime = Runtime("test", config=plain_config("http://127.0.0.1:1"), elect=False, status_port=None)
     look = Look(runtime, HERE)
@@ -71,7 +76,7 @@ async def seen(*things: Pod | ControllerRevision | DaemonSet) -> NodeView:
                 look.revisions._store.put(thing)
             case DaemonSet():
                 look.daemonsets._store.put(thing)
-    return look.view(msgspec.convert({"metadata": {"name": "worker"}}, Node), Evictions(runtime.client, lambda: 0.0))
+    return look.view(node or worker(), Evictions(runtime.client, lambda: 0.0))
 
 
 async def only(*things: Pod | ControllerRevision | DaemonSet) -> DriverPod:
@@ -106,6 +111,38 @@ async def test_a_pod_is_current_if_it_is_of_the_newest_revision(
 ) -> None:
     pod = await only(driver({**LABELS, "controller-revision-hash": word}, OWNER), *revisions)
     assert pod.current is current
+
+
+@pytest.mark.parametrize(
+    ("state", "zone", "wanted"),
+    [
+        ("upgrade-failed", "a", "new"),
+        ("pod-deletion-required", "a", "new"),
+        ("upgrade-failed", "b", ""),
+        ("upgrade-done", "a", ""),
+    ],
+    ids=["failed", "under way", "not selected", "nobody asks"],
+)
+async def test_the_driver_a_node_is_to_get_is_known_without_a_pod_of_it(state: str, zone: str, wanted: str) -> None:
+    node = worker(zone=zone, **{str(NodeLabel.UPGRADE_STATE): state})
+    template = {"metadata": {"labels": LABELS}, "spec": {"nodeSelector": {"zone": "a"}}}
+    meta = {"name": "driver", "namespace": HERE, "uid": "ds"}
+    held = msgspec.convert({"metadata": meta, "spec": {"template": template}}, DaemonSet)
+    validator = msgspec.convert({"metadata": {**meta, "name": "other", "uid": "other"}}, DaemonSet)
+    view = await seen(held, validator, revision(1, "old"), revision(2, "new"), node=node)
+    assert view.wanted == wanted
+
+
+async def test_whether_another_driver_would_come_is_known_of_a_node_whose_driver_is_nobodys() -> None:
+    held = msgspec.convert(
+        {
+            "metadata": {"name": "driver", "namespace": HERE, "uid": "ds"},
+            "spec": {"template": {"metadata": {"labels": LABELS}}},
+        },
+        DaemonSet,
+    )
+    assert (await seen(driver(LABELS), held, revision(1, "new"))).wanted == "new"
+    assert (await seen(driver(LABELS))).without_successor
 
 
 async def test_a_pod_that_no_daemonset_owns_is_an_orphan() -> None:

@@ -46,6 +46,10 @@ def test_the_nodes_are_counted_by_what_they_are_at() -> None:
     assert found.failed_nodes == (NodeTrouble(node="h", reason="UpgradeFailed", message="the pod did not leave"),)
 
 
+def test_a_node_without_a_driver_of_ours_is_not_counted() -> None:
+    assert report(POLICY, [*VIEWS, view(S.NONE, name="host")], "", NOW) == report(POLICY, VIEWS, "", NOW)
+
+
 def test_the_average_is_that_of_nodes_which_were_upgraded() -> None:
     found = report(POLICY, VIEWS, "", NOW)
     assert (found.average_seconds, found.measured) == (200, 2)

@@ -9,7 +9,7 @@ from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Canary, Drain, UpgradePolicy
 from gpu_control_plane.operator.upgrade.rollout import rollout
 from gpu_control_plane.operator.upgrade.view import DriverPod, NodeView
-from unit.operator.upgrade.nodes import CURRENT, NOW, STALE, view
+from unit.operator.upgrade.nodes import CURRENT, NOW, ORPHAN, STALE, view
 
 S = UpgradeState
 
@@ -108,6 +108,8 @@ FIRST = {"tier": "first"}
             ["b"],
             "b goes first",
         ),
+        (Canary(nodes=1), [view(S.NONE, name="a"), node("b"), node("c")], ["b"], "b goes first"),
+        (Canary(nodes=1), [node("a", ready=False), node("b")], [], "a goes first, but a is not ready"),
         (Canary(node_selector=FIRST), [node("a"), node("b", labels=FIRST)], ["b"], "b goes first"),
         (Canary(node_selector=FIRST), [node("a"), node("b", S.DONE, labels=FIRST)], ["a"], ""),
         (Canary(node_selector={"tier": "none"}), nodes(a=S.REQUIRED), ["a"], ""),
@@ -119,6 +121,8 @@ FIRST = {"tier": "first"}
         "done by its label, but its pod is old",
         "failed",
         "one that is skipped is none",
+        "one without a driver of ours is none",
+        "one that cannot begin is told",
         "by selector",
         "by selector, done",
         "nobody is selected",
@@ -129,20 +133,34 @@ def test_canaries_go_first(canary: Canary, views: list[NodeView], expected: list
     assert (list(found.begin), found.message) == (expected, message)
 
 
+def test_nodes_without_a_driver_of_ours_take_no_part_in_a_share() -> None:
+    """A quarter of four is one, of the twelve nodes with cards it would be three."""
+    bare = [view(S.NONE, name=f"host-{number}") for number in range(8)]
+    views = nodes(a=S.REQUIRED, b=S.REQUIRED, c=S.REQUIRED, d=S.REQUIRED)
+    assert begins(policy(0, "25%"), [*views, *bare]) == ["a"]
+    cordoned = [replace(held, unschedulable=True) for held in bare]
+    assert begins(policy(0, "25%"), [*views, *cordoned]) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("wanted", "views", "message"),
     [
         (
             policy(1),
             nodes(a=S.DRAIN_REQUIRED, b=S.REQUIRED),
-            "1 nodes are under way, and no more may be (maxParallelUpgrades)",
+            "1 node is under way, and no more may be (maxParallelUpgrades)",
         ),
         (
             policy(0, 1),
             nodes(a=S.FAILED, b=S.REQUIRED),
-            "1 nodes are out of service, and no more than 1 may be (maxUnavailable)",
+            "1 node is out of service, and no more than 1 may be (maxUnavailable)",
         ),
         (policy(), [node("a", ready=False)], "waiting for nodes that are not ready: a"),
+        (
+            policy(),
+            [node("a", pod=ORPHAN, wanted="")],
+            "waiting for nodes that are to get a driver from nobody: a",
+        ),
         (policy(), nodes(a=S.DONE), ""),
     ],
 )

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, PodLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy, WaitForCompletion
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
+from gpu_control_plane.operator.upgrade.notes import LOST, NO_DRIVER
 from gpu_control_plane.operator.upgrade.step import step, switch_off
 from gpu_control_plane.operator.upgrade.view import DriverPod, NodeView, Refusal, ValidatorPod
 from unit.operator.upgrade.nodes import CURRENT, NOW, ORPHAN, POLICY, STALE, gpu_pod, view
@@ -180,7 +181,12 @@ def cordoned(state: UpgradeState, *drivers: DriverPod, **rest: object) -> NodeVi
             S.DONE,
             id="failed: mended, cordoned before",
         ),
-        pytest.param(cordoned(S.FAILED, STALE, validators=VALID), POLICY, None, id="failed: an old pod"),
+        pytest.param(
+            cordoned(S.FAILED, STALE, validators=VALID, annotations={NodeAnnotation.FAILED_WITH: "r2"}),
+            POLICY,
+            None,
+            id="failed: an old pod",
+        ),
     ],
 )
 def test_the_table_is_followed(node: NodeView, policy: UpgradePolicy, expected: UpgradeState | None) -> None:
@@ -308,6 +314,17 @@ def test_an_outdated_driver_pod_is_deleted_once(pod: DriverPod) -> None:
     assert isinstance(leaving, Wait)
 
 
+def test_a_driver_that_is_nobodys_is_not_taken_away_while_nobody_brings_another() -> None:
+    begun = step(view(S.REQUIRED, ORPHAN, granted=True, wanted=""), POLICY, NOW)
+    assert begun == Wait(reason="its driver pod is nobody's, and no DaemonSet would bring another one")
+    node = cordoned(S.POD_RESTART_REQUIRED, ORPHAN, wanted="")
+    assert isinstance(step(node, POLICY, NOW), Wait)
+    failed = step(node, POLICY, NOW + 1800)
+    assert isinstance(failed, Change)
+    assert (failed.state, failed.annotations[NodeAnnotation.FAILED_WITH]) == (S.FAILED, NO_DRIVER)
+    assert isinstance(step(replace(node, wanted="r2"), POLICY, NOW), Restart)
+
+
 def test_a_driver_that_waits_to_load_may_load_once_the_node_is_empty() -> None:
     node = cordoned(S.POD_RESTART_REQUIRED, UNREADY, annotations=SAFE_LOAD)
     found = step(node, POLICY, NOW)
@@ -325,6 +342,15 @@ def test_a_driver_pod_that_does_not_come_fails_after_half_an_hour(pods: tuple[Dr
     assert found.warning
 
 
+def test_a_driver_that_is_published_in_the_middle_has_its_own_half_hour_but_no_more() -> None:
+    late = cordoned(S.POD_RESTART_REQUIRED, replace(UNREADY, created=NOW + 1500))
+    assert step(late, POLICY, NOW + 1900) == Wait(reason="the driver pod driver-new is not ready", until=NOW + 3300)
+    endless = cordoned(S.POD_RESTART_REQUIRED, replace(UNREADY, created=NOW + 3590))
+    found = step(endless, POLICY, NOW + 3600)
+    assert isinstance(found, Change)
+    assert found.state is S.FAILED
+
+
 def test_a_node_that_nothing_validates_fails_after_ten_minutes() -> None:
     node = cordoned(S.VALIDATION_REQUIRED, CURRENT, annotations=ago(NodeAnnotation.VALIDATION_START, 0))
     assert isinstance(step(node, POLICY, NOW + 599), Wait)
@@ -335,6 +361,94 @@ def test_a_node_that_nothing_validates_fails_after_ten_minutes() -> None:
 
 def test_a_node_that_failed_its_validation_does_not_count_as_mended_by_its_pod_alone() -> None:
     assert isinstance(step(cordoned(S.FAILED, CURRENT, validators=INVALID), POLICY, NOW), Wait)
+
+
+@pytest.mark.parametrize(
+    ("failed_with", "rest", "expected"),
+    [
+        ("r1", {}, S.REQUIRED),
+        ("r2", {}, None),
+        ("r1", {"wanted": ""}, None),
+        (NO_DRIVER, {}, S.REQUIRED),
+        (NO_DRIVER, {"wanted": ""}, None),
+        ("r1", {"labels": SKIP}, None),
+        ("r1", {"ready": False}, None),
+        (LOST, {}, S.REQUIRED),
+        (LOST, {"wanted": ""}, S.REQUIRED),
+        (LOST, {"ready": False}, None),
+    ],
+    ids=[
+        "another driver is there",
+        "the same driver",
+        "nobody knows the driver",
+        "there was no driver, and there is one now",
+        "there is still none",
+        "to be left alone",
+        "out of reach",
+        "it was lost and is back",
+        "it was lost and is back, whatever the driver",
+        "it is still lost",
+    ],
+)
+def test_a_failed_node_is_tried_once_with_each_driver_and_when_it_is_back(
+    failed_with: str, rest: dict[str, object], expected: UpgradeState | None
+) -> None:
+    times = ago(NodeAnnotation.STARTED, 900) | {NodeAnnotation.FAILED_WITH: failed_with, NodeAnnotation.FAILURE: "why"}
+    given: dict[str, object] = {"wanted": "r2", "annotations": times, **rest}
+    node = cordoned(S.FAILED, STALE, **given)
+    found = step(node, POLICY, NOW)
+    if expected is None:
+        assert found == Wait(reason="why")
+        return
+    assert isinstance(found, Change)
+    assert found.state is expected
+    assert (found.annotations[NodeAnnotation.FAILED_WITH], found.annotations[NodeAnnotation.FAILURE]) == (None, None)
+    assert found.unschedulable is None
+
+
+def test_what_a_node_failed_with_is_noted() -> None:
+    node = cordoned(S.POD_RESTART_REQUIRED, CRASHING, wanted="r2")
+    for ready, noted in ((True, "r2"), (False, LOST)):
+        times = ago(NodeAnnotation.STEP_SINCE, 9) | ({} if ready else {NodeAnnotation.LOST_SINCE: str(int(NOW))})
+        found = step(replace(node, ready=ready, annotations=times), POLICY, NOW)
+        assert isinstance(found, Change)
+        assert (found.state, found.annotations[NodeAnnotation.FAILED_WITH]) == (S.FAILED, noted)
+
+
+def test_what_failed_under_another_operator_is_not_tried_with_the_same_driver() -> None:
+    found = step(cordoned(S.FAILED, STALE, wanted="r2"), POLICY, NOW)
+    assert found == Change(note="", annotations={NodeAnnotation.FAILED_WITH: "r2"})
+
+
+UNHURRIED = replace(POLICY, pod_deletion=PodDeletion(timeout_seconds=0))
+
+
+@pytest.mark.parametrize("state", [S.WAIT_FOR_JOBS_REQUIRED, S.POD_DELETION_REQUIRED, S.DRAIN_REQUIRED])
+def test_a_lost_node_gives_up_its_turn_however_long_its_pods_may_stay(state: UpgradeState) -> None:
+    policy = replace(
+        UNHURRIED,
+        wait_for_completion=WaitForCompletion(pod_selector="app=train"),
+        drain=Drain(enable=True, timeout_seconds=0),
+    )
+    node = cordoned(state, STALE, pods=(TRAINING,), leaving={TRAINING.metadata.uid}, ready=False)
+    found = step(node, policy, NOW)
+    assert found == Change(note="", annotations={NodeAnnotation.LOST_SINCE: str(int(NOW))})
+    away = replace(node, annotations={**node.annotations, NodeAnnotation.LOST_SINCE: str(int(NOW))})
+    waiting = step(away, policy, NOW + 1)
+    assert isinstance(waiting, Wait)
+    assert waiting.until == NOW + 900
+    failed = step(away, policy, NOW + 900)
+    assert isinstance(failed, Change)
+    assert (failed.state, failed.annotations[NodeAnnotation.FAILED_WITH]) == (S.FAILED, LOST)
+    assert step(replace(away, ready=True), policy, NOW + 900) == Change(
+        note="", annotations={NodeAnnotation.LOST_SINCE: None}
+    )
+
+
+def test_a_node_that_only_has_to_be_uncordoned_need_not_be_there() -> None:
+    found = step(cordoned(S.UNCORDON_REQUIRED, CURRENT, ready=False), POLICY, NOW)
+    assert isinstance(found, Change)
+    assert found.state is S.DONE
 
 
 def test_a_newer_driver_during_validation_is_taken_at_once() -> None:

@@ -95,6 +95,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
             agent=Agent(alive=self.ready, quiesced=self.quiesced, passed=passed) if self.habits.agent else None,
             pods=tuple(self.pods.values()),
             leaving=asked,
+            wanted=str(revision),
         )
 
 

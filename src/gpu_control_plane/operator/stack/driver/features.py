@@ -5,8 +5,9 @@ from typing import Final
 from gpu_control_plane.api.nvidia.choices import KernelModuleType
 from gpu_control_plane.api.nvidia.fields import KernelAddOn
 from gpu_control_plane.operator.facts import System
-from gpu_control_plane.operator.images import for_system, image_of
+from gpu_control_plane.operator.images import image_of
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.driver.system_image import system_image
 from gpu_control_plane.operator.stack.driver.wish import DriverWish
 from gpu_control_plane.operator.stack.driver_manager import MANAGER
 from gpu_control_plane.operator.stack.shared import add_env, pull_secrets, run_image
@@ -62,7 +63,7 @@ def _add(
     container = daemonset.container(name)
     fallback = f"{variable}_IMAGE" if wish.by_variable else ""
     image = image_of(add_on, fallback=fallback, what=name, environment=platform.images)
-    run_image([container], for_system(image, system.tag), add_on)
+    run_image([container], system_image(image, system.tag, what=name), add_on)
     pull_secrets(daemonset, *add_on.image_pull_secrets)
     add_env(container, add_on.env)
     daemonset.main.set_env(f"{variable}_ENABLED", _ON)

@@ -2,12 +2,13 @@
 
 from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.operator.facts import System
-from gpu_control_plane.operator.images import for_system, image_of, precompiled
+from gpu_control_plane.operator.images import image_of, precompiled
 from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
 from gpu_control_plane.operator.stack.driver.features import PEERMEM, add_modules, add_rdma, choose_modules
 from gpu_control_plane.operator.stack.driver.mounts import add_files, add_secret_env, add_subscription
 from gpu_control_plane.operator.stack.driver.openshift import add_openshift
 from gpu_control_plane.operator.stack.driver.probes import add_probes
+from gpu_control_plane.operator.stack.driver.system_image import system_image, versioned
 from gpu_control_plane.operator.stack.driver.wish import DriverWish, check
 from gpu_control_plane.operator.stack.driver_manager import driver_manager
 from gpu_control_plane.operator.stack.shared import limit, pull_secrets, run_image
@@ -30,8 +31,16 @@ def fit(daemonset: DaemonSet, wish: DriverWish, place: Variant, platform: Platfo
     add_subscription(daemonset, wish, place, platform)
     add_secret_env(daemonset, wish, platform)
     add_openshift(daemonset, place, platform)
+    _find_its_own(daemonset, place)
     if wish.precompiled:
         daemonset.label({PodLabel.PRECOMPILED: "true"})
+
+
+def _find_its_own(daemonset: DaemonSet, place: Variant) -> None:
+    """Select no pods but those for this place: a DaemonSet adopts whatever it finds without an owner, and would remove
+    a running driver from every node that it is not for."""
+    if place.word and not place.ostree:
+        daemonset.manifest["spec"]["selector"]["matchLabels"][str(PodLabel.VARIANT)] = place.word
 
 
 def _run(daemonset: DaemonSet, wish: DriverWish, place: Variant, system: System, platform: Platform) -> None:
@@ -50,9 +59,9 @@ def _run(daemonset: DaemonSet, wish: DriverWish, place: Variant, system: System,
 
 
 def driver_image(wish: DriverWish, place: Variant, system: System, platform: Platform) -> str:
-    """The driver's image for one place. Its tag is completed by the system, so there has to be a tag, or a digest."""
+    """The driver's image for one place."""
     fallback = "DRIVER_IMAGE" if wish.by_variable else ""
     image = image_of(wish.image, fallback=fallback, what="the driver", environment=platform.images)
-    if ":" not in image.rpartition("/")[2]:
-        raise CannotRender(f"the driver's image {image} has no version: set repository, image and version")
-    return precompiled(image, place.kernel, system.tag) if wish.precompiled else for_system(image, system.tag)
+    if wish.precompiled:
+        return precompiled(versioned(image, what="the driver"), place.kernel, system.tag)
+    return system_image(image, system.tag, what="the driver")

@@ -1,7 +1,6 @@
 """Files that people and hosts give to a driver: repositories, certificates, parameters, licences, subscriptions. Pure.
 
-A ConfigMap that a spec names but nobody has made is an error: a driver without what was asked for would load, and
-nobody would know why it does not do as it was told.
+Secrets are not looked into: nobody but the kubelet may read them. Its pod says when one is missing.
 """
 
 from typing import Final
@@ -10,11 +9,11 @@ import msgspec
 
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.operator.facts import Runtime, System
+from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, config_digest, named
 from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
 from gpu_control_plane.operator.stack.driver.features import GDRCOPY, GDS
 from gpu_control_plane.operator.stack.driver.wish import DriverWish
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.shared import CONFIG_DIGEST, config_digest
 from gpu_control_plane.operator.stack.stage import CannotRender, Platform
 from gpu_control_plane.operator.stack.variants import Variant
 
@@ -37,6 +36,8 @@ class Folders(msgspec.Struct, frozen=True):
 class Files(msgspec.Struct, frozen=True):
     """A ConfigMap whose keys become files of a folder; without a name there is none."""
 
+    field: str
+    """The field of the spec that names it."""
     volume: str
     config_map: str
     folder: str
@@ -64,12 +65,13 @@ _SUSE_SUBSCRIPTION: Final = {
 
 def add_files(daemonset: DaemonSet, wish: DriverWish, system: System, platform: Platform) -> None:
     """Everything that ConfigMaps and Secrets bring, and a new pod whenever one of the ConfigMaps is edited."""
-    parameters = Files("kernel-module-config", wish.parameters, "/drivers")
+    parameters = Files("kernelModuleConfig", "kernel-module-config", wish.parameters, "/drivers")
     _each_key(daemonset, [daemonset.main], parameters, platform)
     if not wish.precompiled:
         _add_sources(daemonset, wish, system, platform)
-    _add_licence(daemonset, wish)
+    _add_licence(daemonset, wish, platform)
     if wish.topology:
+        named(platform, wish.topology, _TOPOLOGY, field="virtualTopology")
         daemonset.add_volume("topology-config", configMap={"name": wish.topology, "items": [_item(_TOPOLOGY)]})
         daemonset.main.mount("topology-config", f"/etc/nvidia/{_TOPOLOGY}", sub_path=_TOPOLOGY, read_only=True)
     _follow(daemonset, wish, platform)
@@ -110,20 +112,22 @@ def _add_sources(daemonset: DaemonSet, wish: DriverWish, system: System, platfor
             " remove repoConfig and certConfig, or use a precompiled driver"
         )
     for files in (
-        Files("repo-config", wish.repositories, folders.repositories),
-        Files("cert-config", wish.certificates, folders.certificates),
+        Files("repoConfig", "repo-config", wish.repositories, folders.repositories),
+        Files("certConfig", "cert-config", wish.certificates, folders.certificates),
     ):
         _each_key(daemonset, _builders(daemonset), files, platform)
 
 
-def _add_licence(daemonset: DaemonSet, wish: DriverWish) -> None:
+def _add_licence(daemonset: DaemonSet, wish: DriverWish, platform: Platform) -> None:
     licence = wish.licence
     if not licence.secret and not licence.config_map:
         return
-    items = [_item(_LICENCE), *([_item(_TOKEN)] if licence.token else [])]
+    keys = (_LICENCE, _TOKEN) if licence.token else (_LICENCE,)
+    items = [_item(key) for key in keys]
     if licence.secret:
         daemonset.add_volume("licensing-config", secret={"secretName": licence.secret, "items": items})
     else:
+        named(platform, licence.config_map, *keys, field="licensingConfig")
         daemonset.add_volume("licensing-config", configMap={"name": licence.config_map, "items": items})
     main = daemonset.main
     main.mount("licensing-config", f"/drivers/{_LICENCE}", sub_path=_LICENCE, read_only=True)
@@ -147,13 +151,7 @@ def _each_key(daemonset: DaemonSet, containers: list[Container], files: Files, p
     """Mount each key of a ConfigMap as a file, so that what else is in the folder stays."""
     if not files.config_map:
         return
-    held = platform.config_maps.get(files.config_map)
-    if held is None:
-        raise CannotRender(
-            f"the ConfigMap {files.config_map}, which is named for the driver, is not in namespace"
-            f" {platform.namespace}: create it"
-        )
-    keys = sorted(held)
+    keys = sorted(named(platform, files.config_map, field=files.field))
     if not keys:
         return
     daemonset.add_volume(files.volume, configMap={"name": files.config_map, "items": [_item(key) for key in keys]})

@@ -5,6 +5,7 @@ OpenShift's Driver Toolkit on the release of CoreOS. A node whose labels do not 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -12,7 +13,7 @@ from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import on
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.operator.facts import NodeKind, Runtime, System
-from gpu_control_plane.operator.stack.stage import OpenShift
+from gpu_control_plane.operator.stack.stage import CannotRender, OpenShift
 from gpu_control_plane.operator.stack.variants import Variant
 
 _ARCHITECTURE: Final = re.compile(r"[._-]?(x86_64|aarch64|arm64|amd64|ppc64le)")
@@ -34,12 +35,22 @@ def by_system(kinds: Iterable[NodeKind]) -> list[Variant]:
 
 
 def by_kernel(kinds: Iterable[NodeKind], *, whole: bool) -> list[Variant]:
-    """One place for each kernel and operating system; `whole` says that all of a system's version counts."""
+    """One place for each kernel and operating system; `whole` says that all of a system's version counts.
+
+    Places that are told apart by a whole version have names without the architecture, as they have always had. Two
+    kernels of one such name would take each other's place for ever, so they are refused.
+    """
     first: dict[tuple[str, str], System] = {}
     for kind in kinds:
         if kind.system is not None and kind.kernel:
             key = kind.kernel, full_name(kind.system) if whole else kind.system.tag
             first[key] = min(first.get(key, kind.system), kind.system)
+    words = Counter((kernel_word(kernel), name) for kernel, name in first)
+    if whole and (twice := sorted(kernel for kernel, name in first if words[kernel_word(kernel), name] > 1)):
+        raise CannotRender(
+            f"precompiled drivers for the kernels {' and '.join(twice)} would have one name:"
+            " bring them by an NVIDIADriver (driver.useNvidiaDriverCRD), which tells them apart"
+        )
     return [
         Variant(
             word=f"{kernel_word(kernel)}-{name}"[:_LABEL_LIMIT].rstrip("-."),

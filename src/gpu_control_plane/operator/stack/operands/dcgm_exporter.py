@@ -4,11 +4,12 @@ from typing import Final
 
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec, DCGMExporterSection
 from gpu_control_plane.api.nvidia.fields import on
+from gpu_control_plane.operator.stack.config_maps import follow_config, named
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.operands import dcgm
 from gpu_control_plane.operator.stack.scraping import scraped
-from gpu_control_plane.operator.stack.shared import follow_config, operand
+from gpu_control_plane.operator.stack.shared import operand
 from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime_class
@@ -74,6 +75,7 @@ def _choose_metrics(daemonset: DaemonSet, stage: Stage) -> None:
     config = stage.policy.dcgm_exporter.config
     if config is None or not config.name:
         return
+    named(stage.platform, config.name, _METRICS, field="dcgmExporter.config")
     daemonset.main.set_env("DCGM_EXPORTER_COLLECTORS", _METRICS_PATH)
     daemonset.main.mount("metrics-config", _METRICS_PATH, sub_path=_METRICS, read_only=True)
     items = [{"key": _METRICS, "path": _METRICS}]

@@ -42,7 +42,11 @@ def _enabled(policy: ClusterPolicySpec) -> bool:
 
 
 def _variants(stage: Stage, name: str) -> tuple[Variant, ...]:
-    """The names of the last two kinds are known from before there were several systems, so they are kept."""
+    """Only nodes that get a driver from here count. The names of the last two kinds are known from before there were
+    several systems, so they are kept."""
+    stage = msgspec.structs.replace(stage, kinds={kind: count for kind, count in stage.kinds.items() if kind.driver})
+    if not stage.kinds:
+        return ()
     if on(stage.policy.driver.use_precompiled, absent=False):
         found = [_named(place, name, _kernel_name(place)) for place in by_kernel(stage.kinds, whole=True)]
         if not found:

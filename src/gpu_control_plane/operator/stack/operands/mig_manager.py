@@ -5,9 +5,10 @@ from typing import Final
 from gpu_control_plane.api.nvidia.clusterpolicy import MIGManagerSection
 from gpu_control_plane.api.nvidia.fields import on
 from gpu_control_plane.operator.stack.cdi import tell_cdi
+from gpu_control_plane.operator.stack.config_maps import follow_config, named
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.shared import follow_config, operand
+from gpu_control_plane.operator.stack.shared import operand
 from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime_class
@@ -21,11 +22,13 @@ def _transform(daemonset: DaemonSet, stage: Stage, _variant: Variant) -> None:
     operand(daemonset, section, stage, image="MIG_MANAGER_IMAGE")
     layouts, clients = _layouts(section), _clients(section)
     if layouts:
+        named(stage.platform, layouts, field="migManager.config")
         daemonset.add_volume("mig-parted-config", configMap={"name": layouts})
         daemonset.main.set_env("CONFIG_FILE", "/mig-parted-config/config.yaml")
     else:
         daemonset.main.set_env("DEFAULT_CONFIG_FILE", "/mig-parted-config/config-default.yaml")
     if clients:
+        named(stage.platform, clients, field="migManager.gpuClientsConfig")
         daemonset.add_volume("gpu-clients", configMap={"name": clients})
     if layouts or clients:
         follow_config(daemonset, stage, *(name for name in (layouts, clients) if name))

@@ -1,7 +1,12 @@
 """The validator: one check after the other, and a pod that is ready once all of them have passed. Others wait for the
-files that it leaves on the node."""
+files that it leaves on the node.
+
+Where our agent hands out the cards there is no NVIDIA device plugin, and nobody has to offer `nvidia.com/gpu`: a second
+DaemonSet for these nodes leaves out the check that waits for it.
+"""
 
 from gpu_control_plane.api.nvidia.fields import Env
+from gpu_control_plane.operator.facts import VALIDATOR
 from gpu_control_plane.operator.images import pull_policy
 from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
 from gpu_control_plane.operator.stack.mig import tell_strategy
@@ -9,7 +14,11 @@ from gpu_control_plane.operator.stack.operands import device_plugin
 from gpu_control_plane.operator.stack.shared import VALIDATOR_IMAGE, add_env, give_cards, operand, runtime_class_of
 from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.state import State
-from gpu_control_plane.operator.stack.variants import Variant, by_runtime_class
+from gpu_control_plane.operator.stack.variants import Variant, beside_agent, by_runtime_class
+
+
+def _variants(stage: Stage, name: str) -> tuple[Variant, ...]:
+    return beside_agent(stage, by_runtime_class(stage, name), VALIDATOR)
 
 
 def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
@@ -18,7 +27,7 @@ def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
     runtime_class = runtime_class_of(stage, variant)
     image = str(daemonset.main.manifest["image"])
     _prepare_workload(daemonset.container("cuda-validation"), stage, image, runtime_class, policy.validator.cuda)
-    if device_plugin.enabled(policy):
+    if device_plugin.enabled(policy) and not variant.agent:
         plugin = daemonset.container("plugin-validation")
         tell_strategy(plugin, policy)
         _prepare_workload(plugin, stage, image, runtime_class, policy.validator.plugin)
@@ -45,7 +54,7 @@ STATE = State(
     name="state-operator-validation",
     enabled=lambda _policy: True,
     transform=_transform,
-    variants=by_runtime_class,
+    variants=_variants,
     env=lambda policy: policy.validator.env,
     runtime_class=True,
 )

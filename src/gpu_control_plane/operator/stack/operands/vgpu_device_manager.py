@@ -3,10 +3,11 @@
 from typing import Final
 
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec, VGPUDevicesConfig
+from gpu_control_plane.operator.stack.config_maps import follow_config, named
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.sandbox import deployed
-from gpu_control_plane.operator.stack.shared import follow_config, operand
+from gpu_control_plane.operator.stack.shared import operand
 from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant
@@ -28,6 +29,7 @@ def _transform(daemonset: DaemonSet, stage: Stage, _variant: Variant) -> None:
     operand(daemonset, stage.policy.vgpu_device_manager, stage, image="VGPU_DEVICE_MANAGER_IMAGE")
     daemonset.main.set_env("DEFAULT_VGPU_CONFIG", config.default or _LAYOUT)
     if not _own_layouts(stage.policy):
+        named(stage.platform, config.name, field="vgpuDeviceManager.config")
         daemonset.add_volume("vgpu-config", configMap={"name": config.name})
         follow_config(daemonset, stage, config.name)
 

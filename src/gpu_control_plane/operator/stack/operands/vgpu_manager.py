@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
-from gpu_control_plane.operator.images import for_system
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.driver.mounts import add_files
 from gpu_control_plane.operator.stack.driver.openshift import add_openshift
 from gpu_control_plane.operator.stack.driver.places import built_in_toolkit, by_release
+from gpu_control_plane.operator.stack.driver.system_image import system_image
 from gpu_control_plane.operator.stack.driver.wish import DriverWish
 from gpu_control_plane.operator.stack.driver_manager import driver_manager
 from gpu_control_plane.operator.stack.operands.driver import handed_over
@@ -45,7 +45,7 @@ def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
     driver_manager(daemonset, section.driver_manager, stage.platform, resources=section.resources)
     operand(daemonset, section, stage, image="VGPU_MANAGER_IMAGE")
     main = daemonset.main
-    main.manifest["image"] = for_system(_complete(main.manifest["image"]), system.tag)
+    main.manifest["image"] = system_image(main.manifest["image"], system.tag, what="the vGPU manager")
     config = section.kernel_module_config
     wish = DriverWish(image=section, parameters=config.name if config else "")
     add_files(daemonset, wish, system, stage.platform)
@@ -53,13 +53,6 @@ def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
     if variant.ostree:
         daemonset.label({_APP: variant.name})
         daemonset.manifest["spec"]["selector"]["matchLabels"][_APP] = variant.name
-
-
-def _complete(image: str) -> str:
-    """The stock policy names the image but neither where it is nor its version: nobody may pass it on to others."""
-    if ":" not in image.rpartition("/")[2]:
-        raise CannotRender(f"the vGPU manager's image {image} has no version: set repository, image and version")
-    return image
 
 
 def _without_certificates(platform: Platform) -> Platform:

@@ -1,0 +1,71 @@
+"""GPU nodes that no pod of the stack comes to are named: Kubernetes itself does not count them."""
+
+import pytest
+
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import NodeLabel, StackCondition, StackReason
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from integration.stack.scenarios import DRIVER, stock
+from integration.stack.theatre import Theatre, gpu_node
+from waiting import until_async
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
+
+_TAINT = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+
+
+async def test_a_fleet_that_takes_no_pods_is_not_ready_and_a_part_of_one_is_named(theatre: Theatre) -> None:
+    for name in ("far-0", "far-1"):
+        await theatre.nodes(gpu_node(name) | {"spec": {"taints": [_TAINT]}})
+    await theatre.policy(stock())
+    policy = await theatre.state("notReady")
+    says = "no GPU node takes pods of the stack: far-0 (team=ml:NoSchedule), far-1 (team=ml:NoSchedule)."
+    while says not in _message(policy, StackCondition.ERROR):
+        policy = await theatre.next_status(policy)
+    assert "daemonsets.tolerations" in _message(policy, StackCondition.ERROR)
+
+    await theatre.client.patch(Node, "far-0", {"spec": {"taints": []}})
+    policy = await theatre.state("ready")
+    assert "ready on 1 nodes. Out of reach are 1: far-1 (team=ml:NoSchedule)" in _message(policy, StackCondition.READY)
+
+    await theatre.patch_policy({"daemonsets": {"tolerations": [{"operator": "Exists"}]}})
+    policy = await theatre.state("ready")
+    assert _message(policy, StackCondition.READY) == "All states are ready on 2 nodes."
+    assert {pod.spec.node_name for pod in await theatre.pods()} == {"far-0", "far-1"}
+
+
+async def test_a_cluster_whose_nodes_want_no_operands_is_ready(theatre: Theatre) -> None:
+    off = gpu_node("none-0", labels={str(NodeLabel.OPERANDS): "false"})
+    await theatre.nodes(off | {"spec": {"taints": [_TAINT]}})
+    await theatre.policy(stock())
+    await theatre.condition(StackCondition.READY, StackReason.RECONCILED)
+    assert not await theatre.pods()
+
+
+async def test_a_node_whose_system_nobody_knows_is_named_until_somebody_does(theatre: Theatre) -> None:
+    strange = gpu_node("odd-1")
+    for label in (NodeLabel.OS_ID, NodeLabel.OS_VERSION):
+        del strange["metadata"]["labels"][label]
+    await theatre.nodes(gpu_node("odd-0"), strange)
+    await theatre.policy(stock())
+    seen = await theatre.state("notReady")
+
+    async def told() -> bool:
+        nonlocal seen
+        seen = await theatre.seen_policy()
+        driver = next((state for state in seen.status.states if state.name == "state-driver"), None)
+        return driver is not None and (driver.desired, driver.ready) == (2, 1)
+
+    await until_async(told, within=60, saying="the strange node is not counted")
+    (trouble,) = next(state.nodes for state in seen.status.states if state.name == "state-driver")
+    assert (trouble.node, trouble.reason) == ("odd-1", "NothingSuits")
+    assert NodeLabel.OS_ID in trouble.message
+
+    labels = {str(NodeLabel.OS_ID): "ubuntu", str(NodeLabel.OS_VERSION): "24.04"}
+    await theatre.client.patch(Node, "odd-1", {"metadata": {"labels": labels}})
+    await theatre.state("ready")
+    assert (await theatre.daemonsets())[DRIVER].status.number_available == 2
+
+
+def _message(policy: StoredClusterPolicy, wanted: StackCondition) -> str:
+    return next((held.message for held in policy.status.conditions if held.type == wanted), "")
