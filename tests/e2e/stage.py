@@ -49,7 +49,7 @@ class Stage:
     def run_pod(self, name: str, *arguments: Any, **keywords: Any) -> dict[str, Any]:
         """Create a pod as `create_pod` does, and wait until it runs."""
         self.create_pod(name, *arguments, **keywords)
-        until(lambda: self.pod(name)["status"]["phase"] == "Running", within=60)
+        until(lambda: self.pod(name)["status"]["phase"] == "Running", within=150)
         return self.pod(name)
 
     def pod(self, name: str) -> dict[str, Any]:
@@ -69,13 +69,20 @@ class Stage:
         """What a command says inside a pod's container."""
         return self.kubectl("exec", pod, "--", *command)
 
+    def answers(self, pod: str) -> bool:
+        """Whether a command runs in a pod; the kubelet takes a moment to find a restarted runtime."""
+        try:
+            return self.exec(pod, "hostname") == f"{pod}\n"
+        except AssertionError:
+            return False
+
     def delete_pod(self, name: str) -> None:
         """Delete a pod and wait until it is gone."""
-        self.kubectl("delete", "pod", name, "--wait", "--timeout=60s")
+        self.kubectl("delete", "pod", name, "--wait", "--timeout=120s")
 
     def inside(self, node: RealNode, *command: str) -> str:
         """What a command says on a node itself, beside its pods."""
-        return subprocess.run(node.command(*command), capture_output=True, text=True, check=True, timeout=30).stdout
+        return subprocess.run(node.command(*command), capture_output=True, text=True, check=True, timeout=90).stdout
 
     def wait_for_service_account(self) -> None:
         """Pods are refused before somebody has made the account they run as."""

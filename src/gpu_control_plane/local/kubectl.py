@@ -9,9 +9,12 @@ from gpu_control_plane.local.store import Store, replace_link
 
 
 def link_kubectl(program: Path) -> Path:
-    """Point the link at this program. In a cache that others keep for us, the program itself has to do."""
+    """Point the link at this program. In a cache that others keep for us, the program itself has to do.
+
+    Who has put the link on his PATH, as he is advised to, gives the link itself: it stays as it is.
+    """
     link = _link()
-    if link.is_symlink() and link.readlink() == program:
+    if link.exists() and link.samefile(program):
         return link
     try:
         link.parent.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,7 @@ class AgentScene:
     def stop_agent(self, number: signal.Signals = signal.SIGTERM) -> None:
         assert self.agent is not None
         self.agent.send_signal(number)
-        self.agent.wait(30)
+        self.agent.wait(60)
         self.agent = None
 
     def start_controller(self, *options: str) -> None:
@@ -124,7 +124,7 @@ class AgentScene:
     def metrics(self) -> str:
         """Everything the agent measures. One that has just been started is given the time to answer."""
         until(lambda: not is_free(self._port))
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=30) as answer:
             text: str = answer.read().decode()
         return text
 
@@ -138,7 +138,7 @@ class AgentScene:
         counted = [line for line in self.metrics().splitlines() if line.startswith("kube_api_requests_total{")]
         return [line for line in counted if not any(read in line for read in reads)]
 
-    def wait_offered(self, resource: str, count: int, within: float = 30) -> None:
+    def wait_offered(self, resource: str, count: int, within: float = 90) -> None:
         """Until the scheduler may hand out so many."""
         until(lambda: self.allocatable(resource) == count, within=within)
 
@@ -156,7 +156,7 @@ def scene_on(stage: Stage, *, without: tuple[str, ...] = (), agent: tuple[str, .
         scene.start_controller(*(f"--without={name}" for name in without))
         scene.start_agent(*agent)
         until(lambda: scene.node.name in stage.kubectl("get", "gpunodestates", "-o", "name", "--ignore-not-found"))
-        until(lambda: _ready(scene), within=40)
+        until(lambda: _ready(scene), within=90)
         yield scene
     finally:
         scene.close()

@@ -47,7 +47,7 @@ def test_a_mended_card_returns_when_a_person_says_so(scene: AgentScene) -> None:
     scene.stage.kubectl("annotate", "gpudevice", scene.card(0), "gpu.deckhouse.io/clear-fault=checked")
     scene.wait_offered(TRAINING, 2)
     until(lambda: healthy(scene, 0)[0] == "True")
-    assert "gpu.deckhouse.io/clear-fault" not in scene.device(0)["metadata"].get("annotations", {})
+    until(lambda: "gpu.deckhouse.io/clear-fault" not in scene.device(0)["metadata"].get("annotations", {}))
 
 
 def test_the_driver_is_let_go_of_and_taken_up_again(scene: AgentScene) -> None:
@@ -59,6 +59,7 @@ def test_the_driver_is_let_go_of_and_taken_up_again(scene: AgentScene) -> None:
     scene.wait_offered(TRAINING, 0)
     assert open_devices(scene.agent.pid, scene.devices) == []
     assert scene.cards_in("steady") == ["nvidia0", "nvidia1"]
+    settle(1)  # times are told in whole seconds
     scene.stage.kubectl("label", "node", scene.node.name, f"{PAUSE}-")
     until(lambda: "quiesced" not in scene.state()["status"])
     scene.wait_offered(TRAINING, 2)

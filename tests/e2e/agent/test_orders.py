@@ -1,6 +1,7 @@
 """Orders reach pods: whole cards, turns and instances, each container with exactly its own device files."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,15 @@ def emptied(scene: AgentScene) -> None:
     scene.stage.kubectl("delete", "pods", "--all", "--wait")
     scene.order()
     until(lambda: not scene.state()["status"].get("plugin", {}).get("resources"))
+
+
+def offers(scene: AgentScene, name: str) -> list[dict[str, Any]]:
+    """What the agent says about a resource."""
+    return [each for each in scene.state()["status"]["plugin"]["resources"] if each["name"] == name]
+
+
+def problems(scene: AgentScene) -> list[dict[str, Any]]:
+    return list(scene.state()["status"].get("plugin", {}).get("problems", ()))
 
 
 def test_a_pod_sees_exactly_its_card_and_the_card_says_who_has_it(scene: AgentScene) -> None:
@@ -65,14 +75,16 @@ def test_a_card_moves_to_another_pool_under_a_running_pod_only_when_the_pod_ends
     assert scene.allocatable(SERVING) == 1, "the card in use must not be offered again"
     assert scene.cards_in("holder") == [f"nvidia{held}"]
     assert scene.stage.container("holder")["restartCount"] == 0
-    listed = {each["name"]: each for each in scene.state()["status"]["plugin"]["resources"]}
-    assert listed[TRAINING]["inventoryIDs"] == [scene.card(held)]
-    assert listed[TRAINING]["healthy"] == 0
+    until(
+        lambda: (
+            [(each["inventoryIDs"], each["healthy"]) for each in offers(scene, TRAINING)] == [([scene.card(held)], 0)]
+        )
+    )
     scene.stage.run_pod("next", limits={SERVING: 1})
     assert scene.cards_in("next") == [f"nvidia{1 - held}"]
     scene.stage.delete_pod("holder")
     scene.wait_offered(SERVING, 2)
-    until(lambda: TRAINING not in {each["name"] for each in scene.state()["status"]["plugin"]["resources"]})
+    until(lambda: not offers(scene, TRAINING))
 
 
 def test_pods_take_turns_on_a_card_and_are_spread_fairly(scene: AgentScene) -> None:
@@ -106,24 +118,23 @@ def test_an_instance_in_use_outlives_another_layout(scene: AgentScene) -> None:
     scene.stage.run_pod("keeper", limits={large: 1})
     gate = scene.stage.exec("keeper", "ls", "/dev/nvidia-caps")
     scene.order(cut(scene.card(0), **{"1g_18gb": 7}))
-    until(lambda: 0 < scene.allocatable(small) < 7, within=30)
-    problems = scene.state()["status"]["plugin"]["problems"]
-    assert [problem["reason"] for problem in problems] == ["Waiting"]
-    assert "keeper" in json.dumps(problems)
+    until(lambda: 0 < scene.allocatable(small) < 7, within=90)
+    until(lambda: [problem["reason"] for problem in problems(scene)] == ["Waiting"])
+    assert "keeper" in json.dumps(problems(scene))
     assert scene.stage.exec("keeper", "ls", "/dev/nvidia-caps") == gate
     scene.stage.delete_pod("keeper")
     scene.wait_offered(small, 7)
-    assert "problems" not in scene.state()["status"]["plugin"]
+    until(lambda: not problems(scene))
 
 
 def test_a_layout_that_no_card_can_have_is_said_and_changes_nothing(scene: AgentScene) -> None:
     scene.order(cut(scene.card(0), **{"3g_71gb": 3}))
-    until(lambda: scene.state()["status"].get("plugin", {}).get("problems"))
-    (problem,) = scene.state()["status"]["plugin"]["problems"]
+    until(lambda: problems(scene))
+    (problem,) = problems(scene)
     assert problem["reason"] == "Misconfigured"
     assert "3g.71gb" in problem["message"]
-    events = scene.stage.kubectl("get", "events", "-A", "--field-selector", "reason=GPUOrderNotCarriedOut")
-    assert "at most 2" in events
+    events = ("get", "events", "-A", "--field-selector", "reason=GPUOrderNotCarriedOut")
+    until(lambda: "at most 2" in scene.stage.kubectl(*events))
 
 
 def test_the_node_was_checked_and_its_check_passed(scene: AgentScene) -> None:

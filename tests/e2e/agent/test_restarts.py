@@ -54,7 +54,7 @@ def test_an_agent_killed_inside_allocate_fails_that_pod_and_leaks_no_unit(scene:
     scene.stage.create_pod("unlucky", limits={TRAINING: 1}, node=scene.node.name)
     settle(2)  # The kubelet is inside Allocate, which takes five seconds on this node.
     scene.stop_agent(signal.SIGKILL)
-    until(lambda: scene.stage.pod("unlucky")["status"]["phase"] == "Failed", within=30)
+    until(lambda: scene.stage.pod("unlucky")["status"]["phase"] == "Failed", within=90)
     assert scene.stage.pod("unlucky")["status"]["reason"] == "UnexpectedAdmissionError"
     scene.install(quick)
     scene.start_agent()
@@ -73,9 +73,9 @@ def test_after_a_reboot_pods_fail_until_the_agent_has_registered(scene: AgentSce
     scene.stage.run_pod("plain")
     scene.stop_agent(signal.SIGKILL)
     scene.node.reboot()
-    until(lambda: scene.stage.pod("steady")["status"]["phase"] == "Failed", within=60)
+    until(lambda: scene.stage.pod("steady")["status"]["phase"] == "Failed", within=150)
     assert scene.stage.pod("steady")["status"]["reason"] == "UnexpectedAdmissionError"
-    until(lambda: scene.stage.pod("plain")["status"]["phase"] == "Running", within=60)
+    until(lambda: scene.stage.pod("plain")["status"]["phase"] == "Running", within=150)
     scene.start_agent()
     scene.wait_offered(TRAINING, 2)
     scene.stage.run_pod("fresh", limits={TRAINING: 2})

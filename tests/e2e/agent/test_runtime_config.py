@@ -193,7 +193,7 @@ def test_a_pod_outlives_set_and_restart_and_new_ones_start_through_what_was_set(
     assert command("set", *command.nvidia) == 0
     assert command("verify", *command.nvidia) == 0
     stage.node.containerd.restart()
-    assert stage.exec("steady", "echo", "here").strip() == "here"
+    until(lambda: stage.answers("steady"))
     handler = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
     stage.kubectl("create", "-f", "-", given=json.dumps({**handler, "handler": "nvidia"}))
     stage.run_pod("through", runtimeClassName="nvidia")

@@ -15,7 +15,7 @@ from unit.local.patience import until
 
 pytestmark = pytest.mark.timeout(600)  # the image may have to be built first
 STARTS_WITHIN = 3.0
-"""Seconds for `--help`, on cores that other tests use too; alone it takes a tenth of that."""
+"""Seconds of a processor for `--help`, whatever else the machine does meanwhile; it takes a tenth of that."""
 _CONFINED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -23,12 +23,12 @@ _CONFINED = {
     "runAsNonRoot": True,
 }
 _LOOK = """
-import json, os, ssl, time, subprocess
+import json, os, ssl, subprocess
 def writable(folder):
     return [path for path, _, _ in os.walk(folder) if os.access(path, os.W_OK)]
-started = time.monotonic()
 helped = subprocess.run(["/usr/local/bin/gpu-control-plane", "controller", "--help"], stdout=subprocess.DEVNULL)
-took = time.monotonic() - started
+spent = os.times()
+took = spent.children_user + spent.children_system
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(json.dumps({
     "ids": [os.getuid(), os.getgid()],
@@ -65,7 +65,7 @@ def controller(stage: Stage, image: Built) -> str:
         env=[{"name": name, "value": value} for name, value in address.items()],
         readinessProbe={"httpGet": {"path": "/readyz", "port": 8080}, "periodSeconds": 1},
     )
-    until(lambda: _status(stage, "controller").get("ready"), within=60)
+    until(lambda: _status(stage, "controller").get("ready"), within=150)
     return "controller"
 
 
@@ -101,7 +101,7 @@ def test_a_container_can_change_nothing_and_starts_fast(stage: Stage, controller
 
 def test_the_controller_ends_when_it_is_asked_to(stage: Stage, controller: str) -> None:
     asked = time.monotonic()
-    stage.kubectl("delete", "pod", controller, "--wait", "--timeout=60s")
+    stage.kubectl("delete", "pod", controller, "--wait", "--timeout=120s")
     assert time.monotonic() - asked < 25  # a first process that ignored SIGTERM would take 30 s
 
 
@@ -124,5 +124,5 @@ def _status(stage: Stage, pod: str) -> dict[str, Any]:
 
 def _end_of(stage: Stage, pod: str) -> dict[str, Any]:
     """How a pod's container ended, once it has."""
-    until(lambda: _status(stage, pod).get("state", {}).get("terminated"), within=60)
+    until(lambda: _status(stage, pod).get("state", {}).get("terminated"), within=150)
     return dict(_status(stage, pod)["state"]["terminated"])

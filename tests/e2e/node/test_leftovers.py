@@ -48,7 +48,10 @@ time.sleep(300)
         assert owner.stdout.readline()
         number = (folder / NODES_FOLDER / "network").read_text()
         interface = f"gpu{number}-0"
-        [space] = {_namespace(pid) for pid in _ids() if str(folder) in _command_line(pid)} - {_namespace(os.getpid())}
+        [space] = {_namespace(pid) for pid in _ids() if str(folder) in _command_line(pid)} - {
+            _namespace(os.getpid()),
+            "",
+        }
         owner.kill()
     until(lambda: not _processes_in(space) and not _interfaces(interface))
     assert _control_groups(interface)

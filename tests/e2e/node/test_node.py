@@ -24,7 +24,7 @@ def test_the_node_is_ready_and_named(stage: Stage, node: RealNode) -> None:
 
 
 def test_logs_are_readable_and_commands_run_inside(stage: Stage, pod: str) -> None:
-    assert stage.kubectl("logs", pod) == "hello from a container\n"
+    until(lambda: stage.kubectl("logs", pod) == "hello from a container\n")
     assert stage.exec(pod, "hostname") == f"{pod}\n"
 
 
@@ -42,7 +42,7 @@ def test_a_pod_outlives_the_programs_that_started_it(
 ) -> None:
     before = stage.container(pod)["containerID"]
     getattr(node, program).restart(number)
-    until(lambda: _answers(stage, pod))
+    until(lambda: stage.answers(pod))
     after = stage.container(pod)
     assert (after["containerID"], after["restartCount"]) == (before, 0)
 
@@ -76,11 +76,3 @@ def test_a_reboot_restarts_containers_and_shows(stage: Stage, node: RealNode, po
     until(lambda: (now := stage.container(pod))["ready"] and now["containerID"] != before)
     assert stage.container(pod)["restartCount"] == 1
     assert list(node.cdi.iterdir()) == []
-
-
-def _answers(stage: Stage, pod: str) -> bool:
-    """Whether a command runs in a pod; the kubelet takes a moment to find a restarted runtime."""
-    try:
-        return stage.exec(pod, "hostname") == f"{pod}\n"
-    except AssertionError:
-        return False

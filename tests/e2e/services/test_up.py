@@ -78,7 +78,7 @@ def test_a_pod_that_asks_for_a_pools_card_really_runs_with_it(kubectl: Kubectl) 
     until(lambda: CARD in kubectl("get", "gpu", "-o", "name", "--ignore-not-found"))
     kubectl("create", "-f", "-", given=TRAINER)
     kubectl("annotate", "gpudevice", CARD, "gpu.deckhouse.io/assignment=training")
-    kubectl("wait", "--for=condition=Ready", "pod/trainer", "--timeout=40s")
+    kubectl("wait", "--for=condition=Ready", "pod/trainer", "--timeout=140s")
     assert kubectl("exec", "trainer", "--", "ls", "/dev/nvidia0") == "/dev/nvidia0\n"
 
 

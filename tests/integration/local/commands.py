@@ -33,7 +33,7 @@ class CommandLine:
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=environ, cwd=self._home, stdout=pipe, stderr=pipe, text=True)
 
-    def run(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout: float = 170) -> subprocess.CompletedProcess[str]:
         with self.start(*arguments) as process:
             out, err = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
@@ -53,7 +53,7 @@ class Kubectl:
 
     def __call__(self, *arguments: str, given: str | None = None) -> str:
         ran = subprocess.run(
-            [*self._command, *arguments], input=given, capture_output=True, text=True, check=False, timeout=60
+            [*self._command, *arguments], input=given, capture_output=True, text=True, check=False, timeout=150
         )
         assert ran.returncode == 0, ran.stderr
         return ran.stdout

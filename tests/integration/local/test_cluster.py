@@ -4,15 +4,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gpu_control_plane.local import Binaries, Cluster, Component
-from gpu_control_plane.local.components import Ports
 from gpu_control_plane.local.errors import ClusterBusy, ComponentFailed, PortTaken
 from gpu_control_plane.local.identity import identify, is_alive
 from integration.local.commands import Kubectl
@@ -102,21 +99,21 @@ def test_a_port_that_was_asked_for_and_is_taken_is_named(small_cluster: MakeClus
             small_cluster(port=port).start()
 
 
-def test_a_port_that_is_lost_in_the_last_moment_is_replaced(small_cluster: MakeCluster) -> None:
+def test_a_port_that_is_lost_in_the_last_moment_is_replaced(
+    small_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = small_cluster()
-    record = cluster.folder / "ports.json"
+    launch = cluster.launch
     thieves: list[socket.socket] = []
 
-    def steal() -> None:
-        until(record.exists)
-        ports = msgspec.json.decode(record.read_bytes(), type=Ports)
-        thieves.append(socket.create_server(("127.0.0.1", ports.etcd)))
+    def steal_and_launch(component: Component) -> None:
+        if not thieves:
+            thieves.append(socket.create_server(("127.0.0.1", cluster.plan.ports.etcd)))
+        launch(component)
 
-    thread = threading.Thread(target=steal)
-    thread.start()
+    monkeypatch.setattr(cluster, "launch", steal_and_launch)
     try:
         cluster.start()
-        thread.join()
         assert cluster.plan.ports.etcd != thieves[0].getsockname()[1]
         assert cluster.healthy(Component.ETCD)
     finally:

@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,9 +55,9 @@ def test_the_gpu_api_is_served(kubectl: Kubectl) -> None:
 def test_pods_on_simulated_nodes_run_and_jobs_complete(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=any", "--replicas=2")
     kubectl("create", "job", "once", "--image=any")
-    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
-    kubectl("wait", "--for=condition=complete", "job/once", "--timeout=30s")
-    kubectl("delete", "deployment,job", "--all", "--wait", "--timeout=30s")
+    kubectl("rollout", "status", "deployment/web", "--timeout=120s")
+    kubectl("wait", "--for=condition=complete", "job/once", "--timeout=120s")
+    kubectl("delete", "deployment,job", "--all", "--wait", "--timeout=120s")
     until(lambda: "web-" not in kubectl("get", "pods", "--no-headers", "--ignore-not-found"))
 
 
@@ -67,10 +68,15 @@ def test_another_port_for_a_running_cluster_is_refused(gpu: CommandLine) -> None
 
 
 def test_a_crashed_component_is_restarted_and_status_tells(gpu: CommandLine) -> None:
-    scheduler = next(each for each in gpu.status()["components"] if each["name"] == "kube-scheduler")
-    os.kill(scheduler["pid"], signal.SIGKILL)
-    until(lambda: gpu.status()["state"] == "Running" and gpu.pids()[4] != scheduler["pid"])
-    told = next(each for each in gpu.status()["components"] if each["name"] == "kube-scheduler")
+    def scheduler() -> Any:
+        status = gpu.status()
+        shown = next(each for each in status["components"] if each["name"] == "kube-scheduler")
+        return shown if status["state"] == "Running" and shown["pid"] else None
+
+    killed = scheduler()
+    os.kill(killed["pid"], signal.SIGKILL)
+    until(lambda: (now := scheduler()) and now["pid"] != killed["pid"])
+    told = scheduler()
     assert (told["restarts"], told["lastExit"]) == (1, "killed by SIGKILL")
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-def until(condition: Callable[[], object], within: float = 20.0) -> None:
+def until(condition: Callable[[], object], within: float = 60.0) -> None:
     """Return when the condition holds; fail after a while."""
     deadline = time.monotonic() + within
     while not condition():

@@ -85,7 +85,7 @@ def test_where_the_kernel_does_not_help_the_end_of_a_pipe_does(tmp_path: Path) -
 def test_a_watched_child_hands_on_how_it_ended(script: str, code: int) -> None:
     lifeline, owner_end = os.pipe()
     with watched(["/bin/sh", "-c", script], lifeline) as shim:
-        assert shim.wait(10) == code
+        assert shim.wait(60) == code
     os.close(owner_end)
     os.close(lifeline)
 
