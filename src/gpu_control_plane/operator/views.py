@@ -171,6 +171,12 @@ class OperandPod(Object, frozen=True):
         return self.status.phase == "Running" and bool(statuses) and all(status.ready for status in statuses)
 
     @property
+    def counted_on(self) -> bool:
+        """Whether Kubernetes counts on it: not while its node does not answer, whatever its containers said last."""
+        refused = any(held.type == "Ready" and held.status == "False" for held in self.status.conditions)
+        return self.all_ready and not refused and not self.deleting
+
+    @property
     def trouble(self) -> str:
         """The first thing that keeps it from running, with the container's name; empty when nothing does."""
         for status in (*self.status.init_container_statuses, *self.status.container_statuses):

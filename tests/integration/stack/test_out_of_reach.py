@@ -34,6 +34,21 @@ async def test_a_fleet_that_takes_no_pods_is_not_ready_and_a_part_of_one_is_name
     assert {pod.spec.node_name for pod in await theatre.pods()} == {"far-0", "far-1"}
 
 
+async def test_a_pod_whose_node_does_not_answer_is_named_though_its_containers_last_said_that_they_work(
+    theatre: Theatre,
+) -> None:
+    await theatre.nodes(gpu_node("mute-0"), gpu_node("mute-1"))
+    await theatre.policy(stock())
+    seen = await theatre.state("ready")
+    pod = await theatre.pod_of("nvidia-dcgm-exporter", "mute-1")
+    given_up = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    await theatre.client.patch(type(pod), pod.name, given_up, namespace=pod.metadata.namespace, subresource="status")
+    while not (troubles := [trouble for state in seen.status.states for trouble in state.nodes]):
+        seen = await theatre.next_status(seen)
+    assert [(trouble.node, trouble.reason) for trouble in troubles] == [("mute-1", "NotReady")]
+    assert "does not answer" in troubles[0].message
+
+
 async def test_a_cluster_whose_nodes_want_no_operands_is_ready(theatre: Theatre) -> None:
     off = gpu_node("none-0", labels={str(NodeLabel.OPERANDS): "false"})
     await theatre.nodes(off | {"spec": {"taints": [_TAINT]}})

@@ -200,6 +200,8 @@ def _unfinished(pod: OperandPod) -> tuple[str, str]:
             return _CREATING, f"{first.name} is being created; `kubectl describe pod` says what it waits for"
         if first is not None and statuses is pod.status.init_container_statuses:
             return "NotReady", f"{first.name} has not finished"
+    if pod.all_ready:
+        return "NotReady", "its containers worked when they were last heard of, but its node does not answer"
     return "NotReady", "not all of its containers are ready"
 
 

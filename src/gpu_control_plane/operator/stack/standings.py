@@ -43,7 +43,7 @@ class Standings:
         self.revisions.index(_OWNER, _owner)
         self.pods.index(_TEMPLATE, lambda pod: [_template(uid, _hash(pod)) for uid in _owner(pod)])
         self.pods.index(_POLICYS, lambda pod: (_POLICYS,) if of_the_policy(pod) else ())
-        self.pods.index(_UNREADY, lambda pod: () if pod.all_ready and not pod.deleting else _owner(pod))
+        self.pods.index(_UNREADY, lambda pod: () if pod.counted_on else _owner(pod))
 
     def daemonset(self, name: str) -> DaemonSet | None:
         return self.daemonsets.get(name, self._namespace)

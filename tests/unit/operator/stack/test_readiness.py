@@ -199,6 +199,16 @@ _RUNNING = {"name": "main", "ready": True, "state": {}}
             'secret "tokens" not found',
         ),
         ({"phase": "Running", "containerStatuses": [{"name": "main"}]}, {}, "NotReady", "not all of its containers"),
+        (
+            {
+                "phase": "Running",
+                "containerStatuses": [_RUNNING],
+                "conditions": [{"type": "Ready", "status": "False"}],
+            },
+            {},
+            "NotReady",
+            "its node does not answer",
+        ),
     ],
 )
 def test_why_a_pod_does_not_work(status: dict[str, Any], metadata: dict[str, Any], reason: str, words: str) -> None:
