@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.identity import MAX_NAME
-from gpu_control_plane.api.names import GROUP, VERSION, DeviceCondition
+from gpu_control_plane.api.names import GROUP, VERSION, DeviceCondition, Label
 from gpu_control_plane.api.shapes import (
     Namespace,
     NodeName,
@@ -209,6 +209,11 @@ class GPUDevice(Object, frozen=True, kw_only=True):
 
     spec: Annotated[DeviceSpec, about("Where the card is. It never changes.")]
     status: Annotated[DeviceStatus, about("What is known about the card, and what is done with it.")] = DeviceStatus()
+
+    @property
+    def ignored(self) -> bool:
+        """Whether a person has taken the card out of service."""
+        return self.metadata.labels.get(Label.IGNORE) == "true"
 
 
 DEFINITION: Final = Definition(

@@ -12,7 +12,6 @@ import msgspec
 
 from gpu_control_plane.api import GPUDevice, inventory_id
 from gpu_control_plane.api.gpudevice import PCI
-from gpu_control_plane.api.names import Label
 from gpu_control_plane.inventory.nfd import NVIDIA
 from gpu_control_plane.inventory.report import Report
 from gpu_control_plane.inventory.verdicts import Missing
@@ -61,17 +60,13 @@ def compare(node: str, report: Report, known: Mapping[str, GPUDevice], witnesses
         candidates = (places.keys() | known.keys()) - reported
     else:
         candidates = places.keys() - reported
-    ignored = tuple(sorted(at for at in candidates if at in known and is_ignored(known[at]))) if absent > 0 else ()
+    ignored = tuple(sorted(at for at in candidates if at in known and known[at].ignored)) if absent > 0 else ()
     short = absent - len(ignored)
     if short <= 0:
         return Comparison(ignored=ignored, strays=strays, differences=_differences(report, witnesses.counts))
     named = {at: inventory_id(node, at) for at in candidates if at in known or report.bus is not None}
     missing = (_missing(at, places.get(at), known.get(at), named.get(at)) for at in candidates if at not in ignored)
     return Comparison(missing=tuple(sorted(missing)), short=short, ignored=ignored, strays=strays)
-
-
-def is_ignored(device: GPUDevice) -> bool:
-    return device.metadata.labels.get(Label.IGNORE) == "true"
 
 
 def _places(report: Report, witnesses: Witnesses) -> tuple[PCI, ...]:

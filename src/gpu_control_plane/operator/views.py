@@ -4,7 +4,7 @@ One view of each for the whole operator, so that one process watches each kind o
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -221,11 +221,19 @@ class DaemonSetStatus(View, frozen=True, kw_only=True):
     number_available: int = 0
 
 
+ON_DELETE: Final = "OnDelete"
+"""The update strategy of drivers: nobody replaces a pod but whoever deletes it."""
+
+
 class DaemonSet(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("apps", "v1", "DaemonSet", "daemonsets")
 
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
+
+    @property
+    def on_delete(self) -> bool:
+        return self.spec.update_strategy.type == ON_DELETE
 
     @property
     def serves(self) -> bool:
@@ -252,6 +260,11 @@ class ControllerRevision(Object, frozen=True):
     @property
     def hash(self) -> str:
         return self.metadata.labels.get(REVISION_HASH, "")
+
+
+def newest(revisions: Iterable[ControllerRevision]) -> ControllerRevision | None:
+    """The one in force of a DaemonSet's."""
+    return max(revisions, key=lambda held: held.revision, default=None)
 
 
 def controller_of(item: Object) -> OwnerReference | None:

@@ -23,7 +23,7 @@ from gpu_control_plane.api.names import DeviceCondition, NodeCondition
 from gpu_control_plane.kube.conditions import FALSE, find, is_true
 from gpu_control_plane.pools.burnin import remembered, unrecorded, untested
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
-from gpu_control_plane.pools.wishes import Wish, is_ignored, wishes, withdrawn
+from gpu_control_plane.pools.wishes import Wish, wishes, withdrawn
 from gpu_control_plane.pools.words import Waits
 
 WHO = "gpu-pools"
@@ -176,7 +176,7 @@ def _introduced(snapshot: Snapshot) -> tuple[GPUDevice, ...]:
         and all(
             device.status.state is not None
             or _described(device)
-            or is_ignored(device)
+            or device.ignored
             or (device.name in unseen and device.status.hardware is None)
             for device in snapshot.devices
         )

@@ -6,7 +6,7 @@ import msgspec
 
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.api.pool_faults import seniority
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
@@ -27,11 +27,6 @@ def wishes(snapshot: Snapshot, cards: Iterable[GPUDevice]) -> dict[str, Wish]:
     return _limited(snapshot, {device.name: _of_card(snapshot, device) for device in cards}, cards)
 
 
-def is_ignored(device: GPUDevice) -> bool:
-    """Whether a person has taken the card out of service."""
-    return device.metadata.labels.get(Label.IGNORE) == "true"
-
-
 def withdrawn(snapshot: Snapshot, device: GPUDevice) -> bool:
     """Whether the card is approved for a pool that is being deleted, which waits for that to end."""
     pool = snapshot.pools.get(device.metadata.annotations.get(Annotation.ASSIGNMENT, ""))
@@ -40,7 +35,7 @@ def withdrawn(snapshot: Snapshot, device: GPUDevice) -> bool:
 
 def _of_card(snapshot: Snapshot, device: GPUDevice) -> Wish:
     """Where the card should be, as far as the card alone decides it."""
-    if is_ignored(device):
+    if device.ignored:
         return Wish(None, Waits.IGNORED)
     approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
     if not approved:

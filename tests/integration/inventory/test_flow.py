@@ -16,7 +16,7 @@ from gpu_control_plane.api.nodefeature import CARDS, Element, Instances, NodeFac
 from gpu_control_plane.inventory import Settings
 from gpu_control_plane.kube import Client
 from integration.inventory.machines import FACTS, Machine, controllers
-from waiting import until, until_async
+from waiting import until, until_async, until_still
 
 COMPLETE = NodeCondition.INVENTORY_COMPLETE
 READY = NodeCondition.READY_FOR_POOLING
@@ -203,7 +203,7 @@ async def test_values_the_api_refuses_are_told_and_not_tried_for_ever(client: Cl
         assert "computeCapability" in held.message
         await _others_are_served(client, machine)
         writes = len(machine.writes(proxy))
-        await asyncio.sleep(0.5)  # the quiet itself
+        await until_still(lambda: len(machine.writes(proxy)))
         assert len(machine.writes(proxy)) == writes
         await machine.report(machine.cards(4))
         await machine.until_said(READY, Reason.READY)

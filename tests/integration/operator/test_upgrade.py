@@ -147,6 +147,7 @@ async def test_a_node_that_failed_is_tried_again_with_another_driver(stage: Stag
     stage.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%", pod_deletion=PodDeletion(timeout_seconds=10)))
     async with stage.life(), stage.operator(load_config(api_server.kubeconfig)):
         await until_async(lambda: stage.all_in(S.FAILED))
+        assert "disruption budget" in (await stage.node(name)).metadata.annotations[NodeAnnotation.FAILURE]
         await stage.allow_disruptions(1)
         await stage.publish_driver()
         await until_async(lambda: stage.all_in(S.DONE))

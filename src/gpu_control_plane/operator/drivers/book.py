@@ -67,8 +67,7 @@ class OwnerBook:
             return None
         if not claimants:
             return OwnerWish(None)
-        policy = self._policies.get(claimants[0])
-        return OwnerWish(claimants[0], upgrades=policy is not None and policy.auto_upgrade)
+        return OwnerWish(claimants[0], upgrades=_automatic(self._policies.get(claimants[0])))
 
     def carrying(self, driver: str) -> list[Node]:
         """The nodes that carry the NVIDIADriver's name."""
@@ -163,8 +162,17 @@ def driver_of(stored: StoredNVIDIADriver) -> Driver:
     )
 
 
+def upgrades_itself(spec: NVIDIADriverSpec | None) -> bool:
+    """Whether its drivers are upgraded without being asked; not where nobody can read it."""
+    return spec is not None and _automatic(upgrade_policy(spec))
+
+
 def upgrade_policy(spec: NVIDIADriverSpec) -> UpgradePolicy | None:
     """How its drivers are upgraded. Virtual machines cannot leave a host driver, so nobody upgrades that."""
     if spec.driver_type is DriverType.VGPU_HOST_MANAGER:
         return None
     return spec.upgrade_policy or _ABSENT
+
+
+def _automatic(policy: UpgradePolicy | None) -> bool:
+    return policy is not None and policy.auto_upgrade

@@ -1,13 +1,13 @@
 """What becomes of each DaemonSet and of its pods, by the same rules that decide in production. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube.fields import OpenEnum
-from gpu_control_plane.operator.drivers.book import upgrade_policy
+from gpu_control_plane.operator.drivers.book import upgrades_itself
 from gpu_control_plane.operator.drivers.concerns import owner_uid
 from gpu_control_plane.operator.drivers.stale import stale
 from gpu_control_plane.operator.facts import gpu_present
@@ -16,14 +16,11 @@ from gpu_control_plane.operator.migration.desired import DriverPart, Wanted
 from gpu_control_plane.operator.migration.differences import differences
 from gpu_control_plane.operator.migration.installation import FullDaemonSet, Installation
 from gpu_control_plane.operator.stack.drift import content_drifts, with_its_selector
-from gpu_control_plane.operator.stack.leftovers import Asked, goes, leaves_pods
-from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.leftovers import Asked, asked_of, goes, leaves_pods
+from gpu_control_plane.operator.stack.manifest import Manifest, on_delete
 from gpu_control_plane.operator.stack.readiness import nodes_for
 from gpu_control_plane.operator.stack.standings import of_the_policy, tolerations_of
-from gpu_control_plane.operator.stack.states import STATES
 from gpu_control_plane.operator.views import DaemonSet, controller_of
-
-_ON_DELETE: Final = "OnDelete"
 
 
 class Action(OpenEnum):
@@ -101,8 +98,7 @@ def _of_drivers(found: Installation, wanted: Wanted) -> Iterator[DaemonSetChange
 
 def _of_driver(part: DriverPart, held: Mapping[str, FullDaemonSet], wanted: Wanted) -> Iterator[DaemonSetChange]:
     owner = f"NVIDIADriver/{part.driver.name}"
-    policy = upgrade_policy(part.driver.spec) if part.driver.spec is not None else None
-    upgrades = policy is not None and policy.auto_upgrade
+    upgrades = upgrades_itself(part.driver.spec)
     manifests = _daemonsets(part.manifests)
     yield from _wished(manifests, held, wanted, owner=owner, upgrades=upgrades)
     own = [one for one in held.values() if owner_uid(one) == part.driver.uid and one.name not in manifests]
@@ -118,21 +114,19 @@ def _of_driver(part: DriverPart, held: Mapping[str, FullDaemonSet], wanted: Want
 def _asked(found: Installation, wanted: Wanted) -> Asked:
     assert found.policy is not None  # noqa: S101 - the caller checked both
     assert wanted.policy is not None  # noqa: S101
-    spec, enabled = wanted.policy, [state for state in wanted.states if state.enabled]
     held = {one.name: one for one in found.daemonsets}
 
     def needless(name: str, state: str) -> bool:
         served = _served(held[name].spec or {}, wanted)
         successors = (
-            manifest for one in enabled if one.state == state for manifest in _daemonsets(one.manifests).values()
+            manifest for one in wanted.states if one.state == state for manifest in _daemonsets(one.manifests).values()
         )
         return not held[name].pods or any(served & _served(manifest["spec"], wanted) for manifest in successors)
 
-    return Asked(
-        policy=found.policy.metadata.uid,
-        enabled=frozenset(state.state for state in enabled),
-        unrendered=frozenset(state.state for state in enabled if state.problem),
-        handed_over=frozenset(state.name for state in STATES if state.orphan(spec)),
+    return asked_of(
+        found.policy.metadata.uid,
+        wanted.policy,
+        wanted.states,
         policy_drivers=any(of_the_policy(pod) for pod in found.driver_pods),
         cards=any(gpu_present(node.metadata.labels) for node in wanted.nodes),
         needless=needless,
@@ -178,11 +172,6 @@ def _changed(existing: FullDaemonSet, manifest: Manifest, *, upgrades: bool) -> 
         restart = Restart.AT_ONCE if anew else Restart.ROLLING
     paths = tuple(differences(manifest["spec"], existing.spec, "spec")) or ("spec",)
     return Action.RECREATED if anew else Action.CHANGED, restart, paths
-
-
-def on_delete(spec: Mapping[str, Any]) -> bool:
-    """Whether pods are replaced only when somebody deletes them, as those of drivers are."""
-    return bool(spec.get("updateStrategy", {}).get("type") == _ON_DELETE)
 
 
 def _removed(existing: FullDaemonSet, owner: str, *, leaves: bool, upgrades: bool) -> DaemonSetChange:

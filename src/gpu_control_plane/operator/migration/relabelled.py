@@ -10,7 +10,7 @@ import msgspec
 
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.operator.drivers.book import driver_of, upgrade_policy
+from gpu_control_plane.operator.drivers.book import driver_of, upgrades_itself
 from gpu_control_plane.operator.drivers.owner import Driver, Ownership, owners
 from gpu_control_plane.operator.labelling.decide import OwnerWish, Subject, Wish, decide, wish_of
 from gpu_control_plane.operator.labelling.report import report_of
@@ -82,8 +82,7 @@ def _owner(node: Node, ownership: Ownership, drivers: Sequence[Driver]) -> Owner
         return None
     name = ownership.owners.get(node.name)
     spec = next((driver.spec for driver in drivers if driver.name == name), None)
-    policy = upgrade_policy(spec) if spec is not None else None
-    return OwnerWish(name, upgrades=policy is not None and policy.auto_upgrade)
+    return OwnerWish(name, upgrades=upgrades_itself(spec))
 
 
 def _changed(subject: Subject, wish: Wish) -> Node:

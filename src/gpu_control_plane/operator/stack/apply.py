@@ -34,7 +34,7 @@ from gpu_control_plane.operator.stack.live import (
     LiveDaemonSet,
     LiveRuntimeClass,
 )
-from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.manifest import Manifest, on_delete
 
 _OURS: Final = str(PodLabel.OPERAND)
 _AT_ONCE: Final = 16
@@ -204,7 +204,7 @@ class Writer:
             if not await self._acceptable(kind, manifest):
                 raise
             # Something that cannot change, such as a selector or a role reference: a new object takes its place.
-            await self._remove(live, "Orphan" if _on_delete(manifest) else "Background")
+            await self._remove(live, "Orphan" if on_delete(manifest.get("spec", {})) else "Background")
             await self._client.create(type(live), manifest, self._scope(kind))
             return True
         if content_drifts(manifest, written):
@@ -287,11 +287,6 @@ def _selects_others(live: Live) -> bool:
     """Whether a DaemonSet finds pods by a label that others of its state have as well."""
     labels = live.body().get("spec", {}).get("selector", {}).get("matchLabels", {})
     return isinstance(live, LiveDaemonSet) and PodLabel.VARIANT not in labels
-
-
-def _on_delete(manifest: Manifest) -> bool:
-    spec = manifest.get("spec", {})
-    return isinstance(spec, dict) and spec.get("updateStrategy", {}).get("type") == "OnDelete"
 
 
 def _bytes(content: Manifest) -> bytes:

@@ -5,13 +5,15 @@ everybody would miss what they might be needed for.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.operator.stack.live import Live, LiveDaemonSet
-from gpu_control_plane.operator.stack.manifest import assets
+from gpu_control_plane.operator.stack.manifest import assets, on_delete
+from gpu_control_plane.operator.stack.render import Rendered
 from gpu_control_plane.operator.stack.states import STATES
 
 
@@ -34,6 +36,28 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a DaemonSet of a state that is on has nothing to do any more, or is in the way of its successor."""
 
 
+def asked_of(
+    policy: str,
+    spec: ClusterPolicySpec,
+    rendered: Iterable[Rendered],
+    *,
+    policy_drivers: bool,
+    cards: bool,
+    needless: Callable[[str, str], bool],
+) -> Asked:
+    """What the policy with this UID asks for, by what became of it."""
+    enabled = [state for state in rendered if state.enabled]
+    return Asked(
+        policy=policy,
+        enabled=frozenset(state.state for state in enabled),
+        unrendered=frozenset(state.state for state in enabled if state.problem),
+        handed_over=frozenset(state.name for state in STATES if state.orphan(spec)),
+        policy_drivers=policy_drivers,
+        cards=cards,
+        needless=needless,
+    )
+
+
 def goes(live: Live, asked: Asked) -> bool:
     """Whether an object that was not rendered goes."""
     if not any(owner.controller and owner.uid == asked.policy for owner in live.metadata.owner_references):
@@ -51,12 +75,7 @@ def leaves_pods(live: Live, asked: Asked) -> bool:
     """Whether the pods of a DaemonSet that goes run on: those of a driver whose successor is asked for. It is under
     somebody's work, so the upgrade of each node replaces it, in turn."""
     state = state_of(live)
-    return state in asked.handed_over or (state in asked.enabled and _on_delete(live))
-
-
-def _on_delete(live: Live) -> bool:
-    strategy = live.body().get("spec", {}).get("updateStrategy", {})
-    return bool(strategy.get("type") == "OnDelete")
+    return state in asked.handed_over or (state in asked.enabled and on_delete(live.body().get("spec", {})))
 
 
 def state_of(live: Live) -> str:

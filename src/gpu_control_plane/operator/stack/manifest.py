@@ -6,12 +6,14 @@ Assets are complete and readable as they are; what depends on the policy is adde
 
 import copy
 import functools
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any, Final
 
 import yaml
 
 from gpu_control_plane.kube.objects import OwnerReference
+from gpu_control_plane.operator.views import ON_DELETE
 
 Manifest = dict[str, Any]
 
@@ -38,6 +40,11 @@ def in_namespace(manifest: Manifest, namespace: str) -> None:
     for subject in manifest.get("subjects", ()):
         if subject["kind"] == "ServiceAccount":
             subject.setdefault("namespace", namespace)
+
+
+def on_delete(spec: Mapping[str, Any]) -> bool:
+    """Whether the pods of a DaemonSet are replaced only when somebody deletes them, as those of drivers are."""
+    return bool(spec.get("updateStrategy", {}).get("type") == ON_DELETE)
 
 
 def owned_by(manifest: Manifest, owner: OwnerReference) -> None:

@@ -12,13 +12,12 @@ from gpu_control_plane.kube.errors import ApiError, Conflict
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.operator.stack.apply import Applied, Writer
 from gpu_control_plane.operator.stack.events import tell_applied
-from gpu_control_plane.operator.stack.leftovers import Asked, goes, leaves_pods
+from gpu_control_plane.operator.stack.leftovers import asked_of, goes, leaves_pods
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
 from gpu_control_plane.operator.stack.render import Rendered, render_policy
 from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.standings import Standings
-from gpu_control_plane.operator.stack.states import STATES
 
 _log = structlog.get_logger(component="operator.stack")
 
@@ -100,13 +99,11 @@ class Passes:
     async def _prune(
         self, policy: StoredClusterPolicy, stage: Stage, rendered: tuple[Rendered, ...], applied: Applied
     ) -> None:
-        enabled = [state for state in rendered if state.enabled]
         manifests = [manifest for state in rendered for manifest in state.manifests]
-        asked = Asked(
-            policy=policy.metadata.uid,
-            enabled=frozenset(state.state for state in enabled),
-            unrendered=frozenset(state.state for state in enabled if state.problem),
-            handed_over=frozenset(state.name for state in STATES if state.orphan(stage.policy)),
+        asked = asked_of(
+            policy.metadata.uid,
+            stage.policy,
+            rendered,
             policy_drivers=self._standings.policy_drivers(),
             cards=bool(stage.kinds),
             needless=lambda name, state: self._needless(name, _daemonsets(rendered, state)),

@@ -43,8 +43,6 @@ ADDED: Final = (
 """What Kubernetes lets all pods of DaemonSets tolerate. New pods do not come to a node that is not ready."""
 ADDED_ON_HOST: Final = (_exists("network-unavailable", "NoSchedule"),)
 """What it adds for those that use the network of the host."""
-ON_DELETE: Final = "OnDelete"
-"""The update strategy of drivers: nobody replaces a pod but whoever deletes it."""
 _MISSING: Final = (
     "no pod has been made for the node yet; if none comes, `kubectl describe daemonset` says who refuses it:"
     " Pod Security (set psa.enabled), a quota or a webhook"
@@ -103,7 +101,7 @@ def standing(
     found = unready()
     troubles = [trouble_of(node, pod) for node, pod in sorted(found.items())[:MAX_NODES_NAMED]]
     if old and not troubles:
-        until = ", and stay until they are deleted" if daemonset.spec.update_strategy.type == ON_DELETE else ""
+        until = ", and stay until they are deleted" if daemonset.on_delete else ""
         return Standing(
             ready=False, desired=desired, available=available, message=f"{old} pods are of an older version{until}"
         )

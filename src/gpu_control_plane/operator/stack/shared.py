@@ -11,8 +11,10 @@ from gpu_control_plane.api.nvidia.fields import EnvVar, ImageParts, Operand, Res
 from gpu_control_plane.operator.facts import Runtime
 from gpu_control_plane.operator.images import image_of, pull_policy
 from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
+from gpu_control_plane.operator.stack.manifest import on_delete
 from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.variants import Variant
+from gpu_control_plane.operator.views import ON_DELETE
 
 VALIDATOR_IMAGE: Final = "VALIDATOR_IMAGE"
 RUNTIME_CLASS: Final = "nvidia"
@@ -149,9 +151,9 @@ def _host_paths(daemonset: DaemonSet, policy: ClusterPolicySpec) -> None:
 def _common(daemonset: DaemonSet, policy: ClusterPolicySpec) -> None:
     """The section `daemonsets`: what all operands have in common."""
     wanted, spec = policy.daemonsets, daemonset.manifest["spec"]
-    driver = daemonset.name.startswith(_DRIVER) or spec.get("updateStrategy", {}).get("type") == "OnDelete"
+    driver = daemonset.name.startswith(_DRIVER) or on_delete(spec)
     if wanted.update_strategy is UpdateStrategy.ON_DELETE:
-        spec["updateStrategy"] = {"type": "OnDelete"}
+        spec["updateStrategy"] = {"type": ON_DELETE}
     elif wanted.rolling_update is not None and wanted.rolling_update.max_unavailable and not driver:
         most = wanted.rolling_update.max_unavailable
         spec["updateStrategy"] = {

@@ -12,14 +12,20 @@ from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.readiness import (
     ADDED,
     ADDED_ON_HOST,
-    ON_DELETE,
     Standing,
     Toleration,
     left_out,
     reach_of,
     standing,
 )
-from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, OperandPod, controller_of
+from gpu_control_plane.operator.views import (
+    REVISION_HASH,
+    ControllerRevision,
+    DaemonSet,
+    OperandPod,
+    controller_of,
+    newest,
+)
 
 _GATE: Final = "operator.stack/gate"
 _OWNER: Final = "operator.stack/owner"
@@ -94,11 +100,11 @@ class Standings:
     def _outdated(self, daemonset: DaemonSet) -> int:
         """Pods of a template that is not the newest. A DaemonSet that adopts pods of another one, as when drivers are
         to come precompiled from now on, counts them as its own latest: both are in their first generation."""
-        if daemonset.spec.update_strategy.type != ON_DELETE:
+        if not daemonset.on_delete:
             return 0
         uid = daemonset.metadata.uid
-        newest = max(self.revisions.under(_OWNER, uid), key=lambda held: held.revision, default=None)
-        current = self.pods.count(_TEMPLATE, _template(uid, newest.hash)) if newest is not None else 0
+        latest = newest(self.revisions.under(_OWNER, uid))
+        current = self.pods.count(_TEMPLATE, _template(uid, latest.hash)) if latest is not None else 0
         return self.pods.count(_OWNER, uid) - current
 
     def _unready(self, daemonset: DaemonSet, expected: Sequence[str]) -> dict[str, OperandPod | None]:

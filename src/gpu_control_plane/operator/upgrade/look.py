@@ -15,7 +15,15 @@ from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.operator.upgrade.evict import Evictions
 from gpu_control_plane.operator.upgrade.view import Agent, DriverPod, NodeView, ValidatorPod
-from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, Pod, PodSpec, controller_of
+from gpu_control_plane.operator.views import (
+    REVISION_HASH,
+    ControllerRevision,
+    DaemonSet,
+    Pod,
+    PodSpec,
+    controller_of,
+    newest,
+)
 
 DRIVER_APP: Final = "nvidia-driver-daemonset"
 DRIVER_COMPONENT: Final = "nvidia-driver"
@@ -98,15 +106,11 @@ class Look:
         may fail, or did, or whose driver is nobody's."""
         labels = node.metadata.labels.items()
         found = [
-            self._newest(daemonset.metadata.uid)
+            newest(self.revisions.under(_OWNER, daemonset.metadata.uid))
             for daemonset in self.daemonsets
             if _drives(daemonset) and daemonset.spec.template.spec.node_selector.items() <= labels
         ]
         return ".".join(sorted(revision.hash for revision in found if revision is not None))
-
-    def _newest(self, daemonset: str) -> ControllerRevision | None:
-        held = self.revisions.under(_OWNER, daemonset)
-        return max(held, key=lambda revision: revision.revision, default=None)
 
     def _nodes_of(self, owner: str) -> set[Key]:
         return {Key(pod.spec.node_name) for pod in self._pods(_OWNER, owner) if pod.spec.node_name}
@@ -120,12 +124,12 @@ class Look:
         owner = pod.controller
         owned = owner is not None and owner.kind == DaemonSet.resource.kind
         wanted = self.daemonsets.get(owner.name, self._namespace) if owner is not None and owned else None
-        newest = self._newest(owner.uid) if owner is not None and owned else None
+        latest = newest(self.revisions.under(_OWNER, owner.uid)) if owner is not None and owned else None
         statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
         return DriverPod(
             name=pod.name,
             uid=pod.metadata.uid,
-            current=newest is None or pod.metadata.labels.get(REVISION_HASH) == newest.hash,
+            current=latest is None or pod.metadata.labels.get(REVISION_HASH) == latest.hash,
             orphan=not owned,
             ready=pod.all_ready,
             restarts=max((status.restart_count for status in statuses if not status.ready), default=0),

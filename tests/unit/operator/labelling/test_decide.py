@@ -1,6 +1,5 @@
 """Which labels a node gets: the published cases of NVIDIA's operator, what lies between them, and what is ours."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -8,13 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
 from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
-from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, PRE_INSTALLED, TRUE, NodeAnnotation, NodeLabel
-from gpu_control_plane.kube.objects import ObjectMeta
+from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, PRE_INSTALLED, TRUE, NodeLabel
 from gpu_control_plane.operator.labelling.decide import (
-    Change,
     HostDriver,
     OwnerWish,
     Report,
@@ -26,78 +22,38 @@ from gpu_control_plane.operator.labelling.decide import (
     managed,
     wish_of,
 )
-
-P = {PCI_LABELS[0]: TRUE}
-PRESENT = {NodeLabel.PRESENT.value: TRUE}
-OWNER = NodeLabel.DRIVER_OWNER.value
-MIG_CONFIG = NodeLabel.MIG_CONFIG.value
-WORKLOAD = NodeLabel.WORKLOAD.value
-OPERANDS = NodeLabel.OPERANDS.value
-RUNTIME = NodeLabel.RUNTIME.value
-ENABLED = NodeAnnotation.UPGRADE_ENABLED.value
-PAUSED = "paused-for-driver-upgrade"
-AGENT_PAUSED = f"agent_{PAUSED}"
-
-
-def keys(*names: str, value: str = TRUE) -> dict[str, str]:
-    return {f"{DEPLOY}{name}": value for name in names}
-
-
-C = keys(
-    *("driver", "gpu-feature-discovery", "container-toolkit", "device-plugin", "dcgm", "dcgm-exporter"),
-    *("node-status-exporter", "operator-validator", "client"),
+from unit.operator.labelling.scene import (
+    A100,
+    AGENT_PAUSED,
+    ALL_DISABLED,
+    CAPABLE,
+    DRIVER_CRD,
+    ENABLED,
+    KATA,
+    KATA_MODE,
+    MIG,
+    MIG_CONFIG,
+    OFF,
+    OPERANDS,
+    OWNER,
+    PASSTHROUGH,
+    PAUSED,
+    PRESENT,
+    RUNTIME,
+    SANDBOX,
+    UPGRADES,
+    VFIO,
+    VGPU,
+    VM_VGPU,
+    WISH,
+    WORKLOAD,
+    C,
+    P,
+    after,
+    keys,
+    labelled,
+    node,
 )
-MIG = keys("mig-manager")
-VFIO = keys("sandbox-device-plugin", "sandbox-validator", "vfio-manager", "kata-manager", "cc-manager", "client")
-KATA = keys("kata-sandbox-device-plugin", "sandbox-validator", "vfio-manager", "kata-manager", "cc-manager", "client")
-VGPU = keys("sandbox-device-plugin", "vgpu-manager", "vgpu-device-manager", "sandbox-validator", "cc-manager", "client")
-WISH = Wish(
-    sandbox=False,
-    default_workload=Workload.CONTAINER,
-    mode=SandboxMode.KUBEVIRT,
-    mig_manager=True,
-    mig_default="",
-    driver_enabled=True,
-    upgrades=False,
-    driver_crd=False,
-)
-SANDBOX = msgspec.structs.replace(WISH, sandbox=True)
-KATA_MODE = msgspec.structs.replace(SANDBOX, mode=SandboxMode.KATA)
-ALL_DISABLED = msgspec.structs.replace(WISH, mig_default="all-disabled")
-UPGRADES = msgspec.structs.replace(WISH, upgrades=True)
-DRIVER_CRD = msgspec.structs.replace(WISH, driver_crd=True)
-CAPABLE = {NodeLabel.MIG_CAPABLE.value: TRUE}
-A100 = {NodeLabel.PRODUCT.value: "NVIDIA-A100-SXM4-40GB"}
-
-
-def node(
-    labels: Mapping[str, str], annotations: Mapping[str, str] | None = None, runtime: str = "containerd://2.4.2"
-) -> Node:
-    return Node(
-        metadata=ObjectMeta(name="worker-1", labels=dict(labels), annotations=dict(annotations or {})),
-        status=NodeStatus(node_info=NodeInfo(container_runtime_version=runtime)),
-    )
-
-
-def after(before: Node, change: Change) -> Node:
-    """The node once the change is written."""
-    meta = before.metadata
-    sides = (({**meta.labels}, change.labels), ({**meta.annotations}, change.annotations))
-    for held, changes in sides:
-        for key, value in changes.items():
-            held.pop(key, None)
-            if value is not None:
-                held[key] = value
-    return msgspec.structs.replace(
-        before, metadata=msgspec.structs.replace(meta, labels=sides[0][0], annotations=sides[1][0])
-    )
-
-
-def labelled(labels: Mapping[str, str], wish: Wish, report: Report | None = None) -> dict[str, str]:
-    """All labels of a node once it is as it should be, our own label left out: one test is about that."""
-    subject = Subject(node(labels), report or Report())
-    found = after(subject.node, decide(subject, wish)).metadata.labels
-    return {name: value for name, value in found.items() if name != RUNTIME}
 
 
 class Case(NamedTuple):
@@ -107,9 +63,6 @@ class Case(NamedTuple):
 
 
 FOO = {WORKLOAD: "foo"}
-PASSTHROUGH = {WORKLOAD: "vm-passthrough"}
-VM_VGPU = {WORKLOAD: "vm-vgpu"}
-OFF = {OPERANDS: "false"}
 CASES = {
     "1": Case(P, WISH, P | PRESENT | C),
     "2": Case({PCI_LABELS[0]: "false"}, WISH, {PCI_LABELS[0]: "false"}),
@@ -253,112 +206,6 @@ def test_a_node_with_a_card_tells_its_runtime(said: str, label: str) -> None:
     gone = node({name: value for name, value in right.metadata.labels.items() if name not in P})
     assert RUNTIME not in after(gone, decide(Subject(gone), WISH)).metadata.labels
     assert not managed(before)
-
-
-HOST = Report(host_driver=HostDriver("580.159.04"), driver_known=True)
-BROKEN = Report(host_driver=HostDriver("440.33", "too old"), driver_known=True)
-NO_HOST = Report(driver_known=True)
-UNKNOWN = Report()
-
-
-@pytest.mark.parametrize("report", [HOST, BROKEN], ids=["works", "does not work"])
-@pytest.mark.parametrize("value", [None, "", TRUE, PRE_INSTALLED])
-def test_a_host_with_a_driver_gets_none_of_ours(report: Report, value: str | None) -> None:
-    before = P if value is None else P | keys("driver", value=value)
-    assert labelled(before, WISH, report) == P | PRESENT | C | keys("driver", value=PRE_INSTALLED)
-
-
-@pytest.mark.parametrize(
-    ("value", "report", "wanted"),
-    [
-        (PRE_INSTALLED, NO_HOST, TRUE),
-        (PRE_INSTALLED, UNKNOWN, PRE_INSTALLED),
-        (TRUE, UNKNOWN, TRUE),
-        ("", UNKNOWN, TRUE),
-        ("", NO_HOST, TRUE),
-        (PAUSED, NO_HOST, PAUSED),
-    ],
-)
-def test_only_a_host_known_to_have_no_driver_gets_ours_back(value: str, report: Report, wanted: str) -> None:
-    assert labelled(P | keys("driver", value=value), WISH, report)[f"{DEPLOY}driver"] == wanted
-
-
-@pytest.mark.parametrize("value", ["", TRUE, PRE_INSTALLED])
-def test_a_driver_pod_is_not_taken_for_the_hosts_driver(value: str) -> None:
-    before = node(P | keys("driver", value=value))
-    subject = Subject(before, HOST, driver_pod=True)
-    assert after(before, decide(subject, WISH)).metadata.labels[f"{DEPLOY}driver"] == (value or TRUE)
-
-
-def test_without_a_driver_container_a_host_driver_is_nothing_special() -> None:
-    off = msgspec.structs.replace(WISH, driver_enabled=False)
-    assert labelled(P, off, HOST) == P | PRESENT | C
-
-
-@pytest.mark.parametrize(
-    ("labels", "wish", "meant"),
-    [
-        (keys("driver"), WISH, True),
-        ({}, WISH, True),
-        (keys("driver", value=""), WISH, True),
-        (keys("driver", value=PAUSED), WISH, True),
-        (keys("driver", value=PRE_INSTALLED), WISH, False),
-        (keys("driver", value="false"), WISH, False),
-        (keys("driver") | OFF, WISH, False),
-        (keys("driver") | PASSTHROUGH, WISH, True),
-        (keys("driver") | PASSTHROUGH, SANDBOX, False),
-        (VM_VGPU, SANDBOX, False),
-    ],
-)
-def test_a_driver_container_is_meant_for_nodes_that_bring_none(labels: dict[str, str], wish: Wish, meant: bool) -> None:
-    assert gets_driver(P | labels, wish) is meant
-
-
-SERVES = Report(agent_plugin=True)
-OURS = keys("device-plugin", "operator-validator", value=AGENT)
-
-
-@pytest.mark.parametrize(
-    ("before", "report", "wanted"),
-    [
-        (P, SERVES, C | OURS),
-        (P | C, SERVES, C | OURS),
-        (P | dict.fromkeys(C, ""), SERVES, C | OURS),
-        (P | C | OURS, UNKNOWN, C),
-        (P | C | MIG, SERVES, C | OURS | keys("mig-manager", value=AGENT)),
-        (P | C | OURS | keys("mig-manager", value=AGENT), UNKNOWN, C | MIG),
-        (P | CAPABLE, SERVES, CAPABLE | C | OURS | keys("mig-manager", value=AGENT)),
-        (P | C | keys("device-plugin", value=PAUSED), SERVES, C | OURS | keys("device-plugin", value=PAUSED)),
-        (P | C | dict.fromkeys(OURS, AGENT_PAUSED), SERVES, C | dict.fromkeys(OURS, AGENT_PAUSED)),
-        (P | C | dict.fromkeys(OURS, AGENT_PAUSED), UNKNOWN, C | dict.fromkeys(OURS, AGENT_PAUSED)),
-        (
-            P | C | OURS | keys("mig-manager", value=AGENT_PAUSED),
-            SERVES,
-            C | OURS | keys("mig-manager", value=AGENT_PAUSED),
-        ),
-        (
-            P | C | keys("operator-validator", value="false"),
-            SERVES,
-            C | OURS | keys("operator-validator", value="false"),
-        ),
-        (P | C | OURS | keys("container-toolkit", value=AGENT), SERVES, C | OURS),
-        (P | C | keys("container-toolkit", value=AGENT), UNKNOWN, C),
-        (P | OFF | C | OURS, SERVES, OFF),
-    ],
-    ids=[
-        *("new", "from true", "empty", "back", "MIG", "MIG back", "MIG new", "paused", "paused as the agent's"),
-        *("paused, and the agent has left", "MIG paused", "a person's word", "the toolkit stays"),
-        *("the toolkit comes back", "operands off"),
-    ],
-)
-def test_what_the_agent_does_itself_is_not_done_twice(
-    before: dict[str, str], report: Report, wanted: dict[str, str]
-) -> None:
-    assert labelled(before, WISH, report) == P | PRESENT | wanted
-
-
-def test_the_agent_has_no_say_on_nodes_for_virtual_machines() -> None:
-    assert labelled(P | PASSTHROUGH, SANDBOX, SERVES) == P | PASSTHROUGH | PRESENT | VFIO
 
 
 class Ownership(NamedTuple):

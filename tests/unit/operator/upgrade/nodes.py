@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
 from gpu_control_plane.kube.objects import ObjectMeta, OwnerReference
@@ -13,6 +15,9 @@ POLICY = UpgradePolicy(auto_upgrade=True)
 CURRENT = DriverPod(name="driver-new", uid="d-new", created=NOW - 10)
 STALE = DriverPod(name="driver-old", uid="d-old", current=False, created=NOW - 9000)
 ORPHAN = DriverPod(name="driver-orphan", uid="d-orphan", orphan=True, created=NOW - 9000)
+SKIP: dict[str, str] = {NodeLabel.UPGRADE_SKIP: "true"}
+UNREADY = replace(CURRENT, ready=False)
+CRASHING = replace(UNREADY, restarts=11, trouble="nvidia-driver-ctr: CrashLoopBackOff")
 
 
 def view(
@@ -64,3 +69,14 @@ def gpu_pod(
         ),
         status=PodStatus(phase=phase),
     )
+
+
+def cordoned(state: UpgradeState, *drivers: DriverPod, **rest: object) -> NodeView:
+    return view(state, *drivers, unschedulable=True, **rest)  # type: ignore[arg-type]
+
+
+def ago(annotation: NodeAnnotation, seconds: float) -> dict[str, str]:
+    return {annotation: str(int(NOW - seconds))}
+
+
+TRAINING = gpu_pod("job", labels={"app": "train"})
