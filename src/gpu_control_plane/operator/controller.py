@@ -6,6 +6,7 @@ Each part watches what it needs by itself. Here is only what one part has to hea
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -63,7 +64,7 @@ def build(runtime: Runtime, options: Options | None = None, *, now: Callable[[],
     surroundings = Surroundings(
         unlabelled=lambda: labelling.book.outstanding,
         host_problems=lambda: labelling.book.problems,
-        upgrade=lambda: upgrades.report(THE_POLICYS),
+        upgrade=partial(upgrades.report, THE_POLICYS),
         drivers_pending=lambda: drivers.pending(),  # noqa: PLW0108 - it is made below
         openshift=openshift,
     )

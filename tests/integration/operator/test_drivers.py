@@ -51,7 +51,7 @@ class Process:
             self.drivers,
             standings,
             namespace=NAMESPACE,
-            upgrade=lambda _name: None,
+            upgrade=lambda _name, _last: None,
             now=utc_now,
         )
 

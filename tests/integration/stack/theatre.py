@@ -11,6 +11,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, PodLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube import Client, Condition, Object, Resource, Runtime, Selection, load_config
+from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.local import Cluster
@@ -90,10 +91,10 @@ class Theatre:
                 await theatre.stop()
                 await theatre.clear()
 
-    async def start(self) -> Runtime:
-        """Start the operator; it leads at once."""
+    async def start(self, config: Config | None = None) -> Runtime:
+        """Start the operator; it leads at once. With a `config` of its own it reaches the cluster another way."""
         self.runtime = Runtime(
-            "operator", config=load_config(self.cluster.kubeconfig), elect=False, status_port=None,
+            "operator", config=config or load_config(self.cluster.kubeconfig), elect=False, status_port=None,
             identity=f"test-{secrets.token_hex(2)}",
         )  # fmt: skip
         build(self.runtime, Options(namespace=NAMESPACE, images=IMAGES))

@@ -23,7 +23,8 @@ class DriverReporter:
 
     def __init__(
         self, runtime: Runtime, charge: Charge, drivers: Drivers, standings: Standings, *,
-        namespace: str, upgrade: Callable[[str], UpgradeReport | None], now: Callable[[], datetime],
+        namespace: str, now: Callable[[], datetime],
+        upgrade: Callable[[str, UpgradeReport | None], UpgradeReport | None],
     ) -> None:  # fmt: skip
         self._charge = charge
         self._drivers = drivers
@@ -62,7 +63,7 @@ class DriverReporter:
             unlabelled=self._drivers.book.unlabelled(stored.name),
             nodes=result.nodes,
             converged=result.generation == generation,
-            upgrade=self._upgrade(stored.name),
+            upgrade=self._upgrade(stored.name, stored.status.upgrade),
             unknown=_unknown(stored),
             now=self._clock().replace(microsecond=0),
         )

@@ -45,7 +45,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     unlabelled: Callable[[], set[str]]
     host_problems: Callable[[], Mapping[str, str]]
-    upgrade: Callable[[], UpgradeReport | None]
+    upgrade: Callable[[UpgradeReport | None], UpgradeReport | None]
+    """How far it has come, given what was last told."""
     drivers_pending: Callable[[], str]
     openshift: OpenShiftWatch
 
@@ -157,7 +158,7 @@ class Stack:
             unlabelled=sorted(self._around.unlabelled()),
             host_problems=self._around.host_problems(),
             converged=self._answered == self._asked,
-            upgrade=self._around.upgrade(),
+            upgrade=self._around.upgrade(policy.status.upgrade),
             drivers_pending=self._around.drivers_pending(),
             unknown=found.read.unknown if found.read is not None else (),
             problem=found.problem or outcome.strays,

@@ -59,7 +59,7 @@ def build_upgrades(
 
 
 class Upgrades:
-    """Driver upgrades of all campaigns. `on_report` is called with a campaign's name when its report has changed."""
+    """Driver upgrades of all campaigns. `on_report` is called when what they report has changed."""
 
     def __init__(self, runtime: Runtime, namespace: str, campaigns: Campaigns, now: Callable[[], float]) -> None:
         self._runtime = runtime
@@ -75,14 +75,16 @@ class Upgrades:
         self._writing = False
         self._begun = Begun()
         self._next_look = 0.0
+        self._looked = False
         self._reports: dict[str, UpgradeReport] = {}
-        self.on_report: Callable[[str], None] = lambda _name: None
+        self.on_report: Callable[[], None] = lambda: None
         self._steps = runtime.controller("upgrade-nodes", self._reconcile_node)
         self._turns = runtime.controller("upgrade-turns", self._give_turns, workers=1)
 
-    def report(self, name: str) -> UpgradeReport | None:
-        """How far the campaign has come; None while it is off or has not been looked at."""
-        return self._reports.get(name)
+    def report(self, name: str, last: UpgradeReport | None = None) -> UpgradeReport | None:
+        """How far the campaign has come, None while it is off. Until this process has looked at the nodes, it is what
+        was `last` told: a restart is no news."""
+        return self._reports.get(name, None if self._looked else last)
 
     def wake(self) -> None:
         """Campaigns, or the permission to write, may have changed."""
@@ -203,9 +205,11 @@ class Upgrades:
             if policy is not None:
                 counts[campaign.name] = await self._give_turns_in(campaign, policy)
         self._metrics.show(counts)
-        for gone in self._reports.keys() - counts.keys():
-            del self._reports[gone]
-            self.on_report(gone)
+        gone = self._reports.keys() - counts.keys()
+        if gone or not self._looked:
+            self._looked = True
+            self._reports = {name: self._reports[name] for name in counts}
+            self.on_report()
         self._next_look = began + max(_INTERVAL, (clock() - began) / _SHARE)
         return None
 
@@ -245,7 +249,7 @@ class Upgrades:
     def _publish(self, name: str, found: UpgradeReport) -> None:
         if self._reports.get(name) != found:
             self._reports[name] = found
-            self.on_report(name)
+            self.on_report()
 
     def _read_campaigns(self) -> tuple[Campaign, ...]:
         found = self._campaigns.all()
