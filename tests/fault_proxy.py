@@ -76,6 +76,8 @@ class FaultProxy:
         self.on_request: Callable[[Request], Awaitable[None]] | None = None
         """Called before a request is passed on; `on_answer` after the server has carried it out."""
         self.on_answer: Callable[[Request], Awaitable[None]] | None = None
+        self.on_chunk: Callable[[Request], Awaitable[None]] | None = None
+        """Called before each piece of an answer is passed on; those of a watch come one by one."""
 
     @classmethod
     @asynccontextmanager
@@ -151,26 +153,31 @@ class FaultProxy:
             if fault.lose_answer:
                 await answer.read()
                 return _broken(incoming)
-            return await self._relay(incoming, answer, fault)
+            return await self._relay(incoming, request, answer, fault)
 
-    async def _relay(self, incoming: web.Request, answer: aiohttp.ClientResponse, fault: Fault) -> web.StreamResponse:
+    async def _relay(
+        self, incoming: web.Request, request: Request, answer: aiohttp.ClientResponse, fault: Fault
+    ) -> web.StreamResponse:
         kept = {"content-type", "content-encoding", "retry-after", "warning"}
         headers = {name: value for name, value in answer.headers.items() if name.lower() in kept}
         response = web.StreamResponse(status=answer.status, headers=headers)
         await response.prepare(incoming)
         self._open.append(incoming)
         try:
-            await self._pump(incoming, answer, response, fault)
+            await self._pump(incoming, request, answer, response, fault)
         finally:
             self._open.remove(incoming)
         return response
 
     async def _pump(
-        self, incoming: web.Request, answer: aiohttp.ClientResponse, response: web.StreamResponse, fault: Fault
-    ) -> None:
+        self, incoming: web.Request, request: Request, answer: aiohttp.ClientResponse, response: web.StreamResponse,
+        fault: Fault,
+    ) -> None:  # fmt: skip
         left = fault.cut_after if fault.cut_after is not None else fault.silent_after
         async for chunk in answer.content.iter_any():
-            if self._cut_next and incoming.query.get("watch") == "true":
+            if self.on_chunk is not None:
+                await self.on_chunk(request)
+            if self._cut_next and request.is_watch:
                 self._cut_next = False
                 await response.write(chunk[: len(chunk) // 2])
                 _broken(incoming)

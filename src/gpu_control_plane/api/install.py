@@ -21,7 +21,8 @@ from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
-from gpu_control_plane.kube.crd import ESTABLISHED, NAMES_ACCEPTED, CustomResourceDefinition, Definition
+from gpu_control_plane.kube.crd import NAMES_ACCEPTED, CustomResourceDefinition, Definition
+from gpu_control_plane.kube.discovery import serves
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from gpu_control_plane.kube.objects import Condition, FieldManager, Object, Resource
 
@@ -42,7 +43,7 @@ Examples:
 """
 
 
-class NotEstablished(KubeError):
+class NotServed(KubeError):
     """A CRD was applied but the API server does not serve it."""
 
 
@@ -87,7 +88,9 @@ async def install(
     outcomes = {}
     for definition in INSTALLED:
         outcomes[definition.name] = await _apply(client, definition, version, take_over=take_over)
-        await _established(client, definition.name, timeout)
+    unserved = await asyncio.gather(*(_unserved(client, definition, timeout) for definition in INSTALLED))
+    if any(unserved):
+        raise NotServed(" ".join(filter(None, unserved)))
     outcomes[f"namespace {NAMESPACE}"] = await _ensure_namespace(client)
     return [f"{name}: {outcome}" for name, outcome in outcomes.items()]
 
@@ -169,20 +172,22 @@ def _what_happened(observed: CustomResourceDefinition | None, applied: CustomRes
     return "updated"
 
 
-async def _established(client: Client, name: str, timeout: float) -> None:
-    """Wait until the API server serves the kind: a matter of milliseconds, so asking is simpler than watching."""
-    seen = await client.get(CustomResourceDefinition, name)
+async def _unserved(client: Client, definition: Definition, timeout: float) -> str:
+    """Wait until the API server serves the kind in our version; why it does not, if it does not.
+
+    A matter of milliseconds that nothing announces: that a CRD is Established is said earlier, and is not taken back
+    while another version of it is brought in.
+    """
     try:
         async with asyncio.timeout(timeout):
-            while not _holds(seen.condition(ESTABLISHED)):
+            while not await serves(client, definition.resource):  # noqa: ASYNC110 - nobody sets an event for us
                 await asyncio.sleep(_PAUSE)
-                seen = await client.get(CustomResourceDefinition, name)
     except TimeoutError:
-        names = seen.condition(NAMES_ACCEPTED)
+        seen = await _find(client, definition.name)
+        names = seen.condition(NAMES_ACCEPTED) if seen is not None else None
         why = names.message if names is not None and not _holds(names) else "The API server's log says why"
-        raise NotEstablished(
-            f"{name} was applied, but the API server does not serve it after {timeout:g} s. {why}."
-        ) from None
+        return f"{definition.name} was applied, but the API server does not serve it after {timeout:g} s. {why}."
+    return ""
 
 
 def _holds(condition: Condition | None) -> bool:

@@ -54,6 +54,7 @@ class Cache[T: Object]:
         self._store: Store[T] = Store()
         self._handlers: list[Callable[[T | None, T | None], None]] = []
         self._synced = asyncio.Event()
+        self._answered = asyncio.Event()
         self._since: str | None = None
         self._unseen: set[Key] | None = None
         self._trouble: KubeError | None = None
@@ -110,6 +111,13 @@ class Cache[T: Object]:
         """Wait until everything that existed when the watch began has been seen."""
         await self._synced.wait()
 
+    async def answered(self) -> None:
+        """Wait until everything has been seen, or it is known that waiting will not help: no such kind, no permission.
+
+        For what may be absent. Whoever needs it to decide and did not wait would decide again a moment later.
+        """
+        await self._answered.wait()
+
     @property
     def trouble(self) -> KubeError | None:
         """Why the watch is not running at the moment, if it is not."""
@@ -138,6 +146,8 @@ class Cache[T: Object]:
             except KubeError as error:
                 failures, why = (1 if self._moved else failures + 1), "error"
                 self._trouble = error
+                if _lasting(error):
+                    self._answered.set()
                 if not self.is_synced and _hopeless(error, deadline):
                     raise CannotWatch(f"cannot watch {self._resource}: {error}; {_advice(error)}") from error
                 self._complain(error, failures)
@@ -187,6 +197,7 @@ class Cache[T: Object]:
         self._metrics.cache_synced.labels(self._resource).set(1)
         self._metrics.cache_objects.labels(self._resource).set(len(self._store))
         self._synced.set()
+        self._answered.set()
 
     def _hold(self, item: T) -> None:
         held = self._store.get(item.key)

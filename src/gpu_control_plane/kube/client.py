@@ -6,15 +6,17 @@ An object that is wholly ours may be replaced, at the resourceVersion it was rea
 """
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, cast
 
 import msgspec
 
 from gpu_control_plane.kube.config import Config
+from gpu_control_plane.kube.errors import Conflict, Overtaken
 from gpu_control_plane.kube.metrics import Metrics
-from gpu_control_plane.kube.objects import FieldManager, Object, Resource
+from gpu_control_plane.kube.objects import FieldManager, Key, Object, Resource
 from gpu_control_plane.kube.transport import Call, Transport
 
 PAGE = 500
@@ -128,17 +130,18 @@ class Client:
     ) -> T:
         """Server-side apply: the body holds exactly the fields `manager` owns; what it no longer names is released."""
         document = _document(kind.resource, body, name=name, namespace=namespace, resource_version=resource_version)
-        answer = await self._write(
-            "PATCH",
-            "apply",
-            kind.resource,
-            document,
-            name=name,
-            namespace=namespace,
-            subresource=subresource,
-            content_type="application/apply-patch+yaml",
-            params={"fieldManager": manager, "force": "true" if force else "false"},
-        )
+        with _bound(kind, Key(name, namespace), resource_version):
+            answer = await self._write(
+                "PATCH",
+                "apply",
+                kind.resource,
+                document,
+                name=name,
+                namespace=namespace,
+                subresource=subresource,
+                content_type="application/apply-patch+yaml",
+                params={"fieldManager": manager, "force": "true" if force else "false"},
+            )
         return self._written(kind, answer)
 
     async def patch[T: Object](
@@ -156,16 +159,17 @@ class Client:
             metadata = body.get("metadata", {})
             assert isinstance(metadata, Mapping)  # noqa: S101 - a patch whose metadata is no object is a bug
             body = {**body, "metadata": {**metadata, "resourceVersion": resource_version}}
-        answer = await self._write(
-            "PATCH",
-            "patch",
-            kind.resource,
-            body,
-            name=name,
-            namespace=namespace,
-            subresource=subresource,
-            content_type="application/merge-patch+json",
-        )
+        with _bound(kind, Key(name, namespace), resource_version):
+            answer = await self._write(
+                "PATCH",
+                "patch",
+                kind.resource,
+                body,
+                name=name,
+                namespace=namespace,
+                subresource=subresource,
+                content_type="application/merge-patch+json",
+            )
         return self._written(kind, answer)
 
     async def replace[T: Object](
@@ -173,7 +177,8 @@ class Client:
     ) -> T:
         """Put `body` in the object's place: what it does not name is gone. `Conflict` if it has changed since."""
         document = _document(kind.resource, body, name=name, namespace=namespace, resource_version=resource_version)
-        answer = await self._write("PUT", "update", kind.resource, document, name=name, namespace=namespace)
+        with _bound(kind, Key(name, namespace), resource_version):
+            answer = await self._write("PUT", "update", kind.resource, document, name=name, namespace=namespace)
         return self._written(kind, answer)
 
     async def post(
@@ -237,6 +242,17 @@ class Client:
                 content_type=content_type,
             )
         )
+
+
+@contextmanager
+def _bound(kind: type[Object], key: Key, version: str | None) -> Iterator[None]:
+    """Let a conflict say which version came too late."""
+    try:
+        yield
+    except Conflict as error:
+        if version is not None:
+            error.overtaken = Overtaken(kind, key, version)
+        raise
 
 
 def _document(

@@ -1,7 +1,8 @@
 """The reconcile loop: something changed, so the keys concerned are worked on, a few at a time, until they succeed.
 
 Level-triggered: a reconcile is told which object, never what happened, and reads the present state from caches.
-Failures back off for each key alone, so that one bad object cannot slow the others down.
+Failures back off for each key alone, so that one bad object cannot slow the others down. A write that came too late is
+no failure of that kind: it is tried again as soon as what was faster has been seen.
 """
 
 import asyncio
@@ -13,10 +14,16 @@ import structlog
 
 from gpu_control_plane.kube.backoff import Backoff
 from gpu_control_plane.kube.cache import Cache
-from gpu_control_plane.kube.errors import Conflict, KubeError, LeadershipLost
+from gpu_control_plane.kube.errors import Conflict, KubeError, LeadershipLost, Overtaken
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.overtaken import Latecomers
 from gpu_control_plane.kube.queue import QueueClosed, WorkQueue
+
+_LATE_AT_MOST = 1.0
+"""Seconds until a write that came too late is tried again, whatever has been seen by then."""
+_HURRIES = 5
+"""Late writes in a row after which a key no longer hurries: others hurry, too, and all but one of them in vain."""
 
 _log = structlog.get_logger(component="kube.controller")
 
@@ -78,6 +85,7 @@ class Controller:
         self._rng = rng or random.Random()
         self._triggers: list[_Trigger[Object]] = []
         self._queue: WorkQueue[Key] | None = None
+        self._late = Latecomers(())
 
     def watch[T: Object](
         self,
@@ -104,7 +112,8 @@ class Controller:
             on_wait=self._metrics.queue_seconds.labels(self.name).observe,
             on_depth=self._metrics.queue_depth.labels(self.name).set,
         )
-        handlers = [(trigger.cache, _feeder(trigger, queue)) for trigger in self._triggers]
+        self._late = Latecomers(trigger.cache for trigger in self._triggers)
+        handlers = [(trigger.cache, _feeder(trigger, queue, self._late)) for trigger in self._triggers]
         for cache, handler in handlers:
             cache.on_change(handler)
         try:
@@ -162,12 +171,25 @@ class Controller:
             self._count("failed")
             raise error
         if isinstance(error, Conflict):
-            # Somebody changed the object meanwhile; the change is on its way to the cache.
             self._count("conflict")
-            queue.retry(key)
+            self._after_conflict(queue, key, error.overtaken)
             return
         self._count("failed")
         self._report(key, error, queue.failures(key) + 1, queue.retry(key))
+
+    def _after_conflict(self, queue: WorkQueue[Key], key: Key, about: Overtaken | None) -> None:
+        """Somebody changed the object meanwhile; the change is on its way to the cache, or has arrived."""
+        versions = self._late.held(about) if about is not None else ()
+        if about is None or not versions:
+            queue.retry(key)
+            return
+        queue.retry(key, after=_LATE_AT_MOST * self._rng.uniform(0.5, 1.0))
+        if queue.failures(key) > _HURRIES:
+            return
+        if about.version in versions:
+            self._late.wait(key, about)
+        else:
+            queue.add(key)
 
     def _count(self, result: str) -> None:
         self._metrics.reconciles.labels(self.name, result).inc()
@@ -197,9 +219,12 @@ def _gravest(error: Exception) -> Exception:
     return min(leaves, key=lambda leaf: (not isinstance(leaf, LeadershipLost), isinstance(leaf, Conflict)))
 
 
-def _feeder[T: Object](trigger: _Trigger[T], queue: WorkQueue[Key]) -> Callable[[T | None, T | None], None]:
+def _feeder[T: Object](
+    trigger: _Trigger[T], queue: WorkQueue[Key], late: Latecomers
+) -> Callable[[T | None, T | None], None]:
     def feed(old: T | None, new: T | None) -> None:
-        for key in trigger.keys(old, new):
+        item = new if new is not None else old
+        for key in (*trigger.keys(old, new), *(late.shown(item) if item is not None else ())):
             queue.add(key)
 
     return feed

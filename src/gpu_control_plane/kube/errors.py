@@ -4,6 +4,10 @@ Callers catch the narrowest class they can act on. Whatever escapes to a command
 message alone, so messages stand on their own.
 """
 
+import msgspec
+
+from gpu_control_plane.kube.objects import Key, Object
+
 
 class KubeError(Exception):
     """Root of the tree: catch it where any failure of the API leads to the same answer."""
@@ -69,8 +73,19 @@ class AlreadyExists(ApiError):
     """409 on create: somebody was first."""
 
 
+class Overtaken(msgspec.Struct, frozen=True):
+    """The version of an object that a write was bound to, and that is not the latest any more."""
+
+    kind: type[Object]
+    key: Key
+    version: str
+
+
 class Conflict(ApiError):
     """409 on write: the object changed since it was read, or another manager owns the field."""
+
+    overtaken: Overtaken | None = None
+    """Set by the client where the write was bound to a version."""
 
 
 class Gone(ApiError):

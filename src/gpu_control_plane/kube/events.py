@@ -1,43 +1,31 @@
 """Kubernetes Events about our objects: told once, then counted up as a series instead of repeated.
 
 Telling never waits and never fails a reconcile: Events are written by a task in the background, at most one request
-for each kind of happening and object in `interval` seconds, however often it happens.
+for each kind of happening and object in `interval` seconds, however often it happens. What is lost is counted.
 """
 
 import asyncio
-import enum
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import batched
 from typing import ClassVar
 
 import msgspec
 import structlog
 
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.errors import ApiError, KubeError, NotFound
-from gpu_control_plane.kube.objects import Key, Object, ObjectMeta, Resource
+from gpu_control_plane.kube.errors import ApiError, KubeError, NotFound, ServerError, TooManyRequests
+from gpu_control_plane.kube.event_book import LIMIT, EventBook, EventType, Happening, ObjectReference, Series, Told
+from gpu_control_plane.kube.objects import Object, ObjectMeta, Resource
 from gpu_control_plane.kube.times import micro_time, utc_now
+from gpu_control_plane.kube.together import together
 
 _log = structlog.get_logger(component="kube.events")
 
 _NOTE_LIMIT = 1024
-_PENDING_LIMIT = 4096
-
-
-class EventType(enum.StrEnum):
-    NORMAL = "Normal"
-    WARNING = "Warning"
-
-
-class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """The object an Event is about."""
-
-    api_version: str
-    kind: str
-    name: str
-    namespace: str | None = None
-    uid: str = ""
+_AT_ONCE = 8
+_LAST_WORDS = 2.0
 
 
 class EventSeries(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,31 +47,6 @@ class Event(Object, frozen=True):
     series: EventSeries | None = None
 
 
-class _Happening(msgspec.Struct, frozen=True):
-    """What makes two Events the same."""
-
-    regarding: ObjectReference
-    type: EventType
-    reason: str
-    action: str
-    note: str
-
-
-class _Series(msgspec.Struct):
-    """How often something happened and how much of that the API server knows."""
-
-    first: datetime
-    last: datetime
-    count: int = 1
-    written: int = 0
-    tried_at: datetime | None = None
-    event: Key | None = None
-
-    @property
-    def unwritten(self) -> bool:
-        return self.written < self.count
-
-
 class EventRecorder:
     """Tells people, through the API server, what happened to an object."""
 
@@ -95,15 +58,16 @@ class EventRecorder:
         *,
         interval: float = 30.0,
         memory: float = 360.0,
+        limit: int = LIMIT,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client = client
         self._controller = controller
         self._instance = instance
-        self._interval = timedelta(seconds=interval)
-        self._memory = timedelta(seconds=memory)
         self._now = now
-        self._series: dict[_Happening, _Series] = {}
+        self._interval = interval
+        self._book = EventBook(interval=timedelta(seconds=interval), memory=timedelta(seconds=memory), limit=limit)
+        self._put_off = 0
         self._changed = asyncio.Event()
 
     def normal(self, about: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
@@ -115,20 +79,13 @@ class EventRecorder:
         self._tell(about, EventType.WARNING, reason, note, action)
 
     def _tell(self, about: Object, kind: EventType, reason: str, note: str, action: str) -> None:
-        happening = _Happening(_reference(about), kind, reason, action, note[:_NOTE_LIMIT])
-        series = self._series.get(happening)
-        now = self._now()
-        if series is not None:
-            series.count += 1
-            series.last = now
-        elif len(self._series) >= _PENDING_LIMIT:
-            self._client.metrics.events_dropped.inc()
-            return
-        else:
-            self._series[happening] = _Series(first=now, last=now)
-            if kind is EventType.WARNING:
-                # Events expire within hours; the log tells the same, in the same words.
-                _log.warning("told", reason=str(reason), about=f"{about.resource.kind}/{about.key}", note=note)
+        happening = Happening(_reference(about), kind, reason, action, note[:_NOTE_LIMIT])
+        told = self._book.tell(happening, self._now())
+        if told is Told.REFUSED or (told is Told.NEW and kind is EventType.WARNING):
+            # Events expire within hours, and some find no room; the log tells the same, in the same words.
+            _log.warning("told", reason=str(reason), about=f"{about.resource.kind}/{about.key}", note=note)
+        if told is Told.REFUSED:
+            self._lose("overflow")
         self._changed.set()
 
     async def run(self) -> None:
@@ -143,50 +100,53 @@ class EventRecorder:
                 except TimeoutError:
                     continue
         finally:
-            try:
-                async with asyncio.timeout(2.0):
-                    await self._write_due(all_of_them=True)
-            except TimeoutError:
-                _log.warning("stopping with Events unwritten", count=len(self._series))
+            await self._write_the_rest()
 
-    async def _write_due(self, *, all_of_them: bool = False) -> float | None:
+    async def _write_due(self) -> float | None:
         """Write what is due and forget what is long past; returns the seconds until there is more to do, or None."""
-        for happening, series in list(self._series.items()):
-            if series.unwritten and (all_of_them or self._due_at(series) <= self._now()):
-                await self._write(happening, series)
-            elif self._due_at(series) <= self._now():
-                del self._series[happening]
-        if not self._series:
-            return None
-        next_due = min(self._due_at(series) for series in self._series.values())
-        return max((next_due - self._now()).total_seconds(), 0.01)
+        while batch := self._book.take_due(self._now(), _AT_ONCE):
+            before = self._put_off
+            await together(self._write(happening, series) for happening, series in batch)
+            if self._put_off > before:
+                # The server is away or busy: it is not asked once for each Event.
+                return self._interval
+        self._book.forget(self._now())
+        moment = self._book.next_due()
+        return max((moment - self._now()).total_seconds(), 0.01) if moment is not None else None
 
-    def _due_at(self, series: _Series) -> datetime:
-        """When a series must be written, or, with nothing to write, may be forgotten."""
-        if not series.unwritten:
-            return series.last + self._memory
-        return series.tried_at + self._interval if series.tried_at else series.first
-
-    async def _write(self, happening: _Happening, series: _Series) -> None:
-        count = series.count
-        series.tried_at = self._now()
+    async def _write_the_rest(self) -> None:
         try:
-            if series.event is None or not await self._count_up(series):
-                series.event = (await self._create(happening, series)).key
-        except ApiError as error:
-            # Refused: no room in the namespace, forbidden, or it is being deleted. Trying again would not help.
-            self._client.metrics.events_dropped.inc()
-            _log.warning("an Event was refused", reason=happening.reason, note=happening.note, why=str(error))
+            async with asyncio.timeout(_LAST_WORDS):
+                for batch in batched(self._book.take_all(), _AT_ONCE, strict=False):
+                    await together(self._write(happening, series) for happening, series in batch)
+        except TimeoutError:
+            _log.warning("stopping with Events unwritten", count=self._book.unwritten)
+        if self._book.unwritten:
+            self._lose("stopping", self._book.unwritten)
+
+    async def _write(self, happening: Happening, series: Series) -> None:
+        count = series.count
+        try:
+            if not series.event or not await self._count_up(happening, series):
+                series.event = (await self._create(happening, series)).name
         except KubeError as error:
-            _log.warning("an Event waits for the API server", reason=happening.reason, why=str(error))
-            return
+            if not isinstance(error, ApiError) or isinstance(error, TooManyRequests | ServerError):
+                _log.warning("an Event waits for the API server", reason=happening.reason, why=str(error))
+                self._put_off += 1
+                self._book.put_off(happening)
+                return
+            # Refused: no room in the namespace, forbidden, or it is being deleted. Trying again would not help.
+            self._lose("refused")
+            _log.warning("an Event was refused", reason=happening.reason, note=happening.note, why=str(error))
         else:
             self._client.metrics.events_written.inc()
-        series.written = count
+        self._book.wrote(happening, count)
 
-    async def _create(self, happening: _Happening, series: _Series) -> Event:
-        regarding = happening.regarding
-        namespace = regarding.namespace or "default"
+    def _lose(self, reason: str, count: int = 1) -> None:
+        self._client.metrics.events_dropped.labels(reason).inc(count)
+
+    async def _create(self, happening: Happening, series: Series) -> Event:
+        regarding, namespace = happening.regarding, _namespace(happening)
         event = Event(
             metadata=ObjectMeta(generate_name=_event_prefix(regarding.name), namespace=namespace),
             regarding=regarding,
@@ -201,15 +161,14 @@ class EventRecorder:
         )
         return await self._client.create(Event, event, namespace)
 
-    async def _count_up(self, series: _Series) -> bool:
+    async def _count_up(self, happening: Happening, series: Series) -> bool:
         """Raise the count of the Event written before; False if it has expired."""
-        assert series.event is not None  # noqa: S101 - the caller checked
         try:
             await self._client.patch(
                 Event,
-                series.event.name,
+                series.event,
                 {"series": msgspec.to_builtins(_series_body(series))},
-                namespace=series.event.namespace,
+                namespace=_namespace(happening),
             )
         except NotFound:
             return False
@@ -221,7 +180,11 @@ def _event_prefix(name: str) -> str:
     return re.sub(r"[^a-z0-9.-]", "-", name.lower()).strip("-.")[:200] + "-"
 
 
-def _series_body(series: _Series) -> EventSeries:
+def _namespace(happening: Happening) -> str:
+    return happening.regarding.namespace or "default"
+
+
+def _series_body(series: Series) -> EventSeries:
     return EventSeries(count=series.count, last_observed_time=micro_time(series.last))
 
 

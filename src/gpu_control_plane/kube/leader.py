@@ -93,7 +93,7 @@ class Leadership:
             try:
                 await self._lead(lead)
             except* LeadershipLost as lost:
-                _log.warning("leadership lost", lease=self._name, why=str(lost.exceptions[0]))
+                _log.warning("leadership lost", lease=self._name, why=str(_first(lost)))
             else:
                 return
             finally:
@@ -208,13 +208,13 @@ class Leadership:
 
     async def _release(self) -> None:
         """Give the lease up at once if it is still ours, so that the next leader need not wait for its end."""
-        ours = self.leading
+        left = self._valid_until - self._clock()
         self._valid_until = 0.0
-        if not ours or self._held is None:
+        if left <= 0 or self._held is None:
             return
         spec: dict[str, object] = {"holderIdentity": "", "leaseDurationSeconds": 1}
         try:
-            async with asyncio.timeout(self._timing.retry):
+            async with asyncio.timeout(left):
                 try:
                     await self._write(self._held, spec)
                 except Conflict:
@@ -233,6 +233,11 @@ class Leadership:
             resource_version=held.metadata.resource_version,
             namespace=self._namespace,
         )
+
+
+def _first(error: BaseException) -> BaseException:
+    """One of the errors that groups hold, however deep."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _duration(held: Lease) -> float:

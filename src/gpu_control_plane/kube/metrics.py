@@ -135,6 +135,7 @@ class Metrics:
         )
         self.events_dropped = Counter(
             "kube_events_dropped_total",
-            "Kubernetes Events lost because the API server did not take them.",
+            "Kubernetes Events lost: `refused` by the API server, `overflow` (too many at a time) or `stopping`.",
+            ("reason",),
             registry=self.registry,
         )

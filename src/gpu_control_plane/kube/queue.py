@@ -72,10 +72,11 @@ class WorkQueue[K: Hashable]:
             planned.cancel()
         self._delayed[key] = loop.call_at(due, self.add, key)
 
-    def retry(self, key: K) -> float:
-        """Have `key` worked on after its backoff, which grows with each failure in a row; returns the delay."""
+    def retry(self, key: K, after: float | None = None) -> float:
+        """Have `key` worked on `after` seconds, or after its backoff, which grows with each failure in a row; returns
+        the delay."""
         self._failures[key] = self._failures.get(key, 0) + 1
-        delay = self._backoff.delay(self._failures[key], self._rng)
+        delay = after if after is not None else self._backoff.delay(self._failures[key], self._rng)
         self.add_after(key, delay)
         return delay
 

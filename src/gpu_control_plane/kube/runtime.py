@@ -74,6 +74,7 @@ class Runtime:
         self._caches: dict[tuple[type[Object], Selection], Cache[Any]] = {}
         self._controllers: list[Controller] = []
         self._services: list[Callable[[], Coroutine[None, None, None]]] = []
+        self._on_lead: list[Callable[[], None]] = []
         self._stopping = asyncio.Event()
 
     def cache[T: Object](self, kind: type[T], selection: Selection = EVERYTHING) -> Cache[T]:
@@ -98,6 +99,11 @@ class Runtime:
     def service(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
         """Run something on every replica for as long as the process lives, such as a webhook server."""
         self._services.append(run)
+
+    def on_lead(self, forget: Callable[[], None]) -> None:
+        """Call `forget` whenever this process begins to lead, before any controller works: what it remembers of the
+        last time is not true any more if somebody else has led since."""
+        self._on_lead.append(forget)
 
     def _learn(self, written: Object) -> None:
         """What a controller writes it sees at once in its caches: deciding on an older picture would write again."""
@@ -138,6 +144,8 @@ class Runtime:
             await self._leadership.run(self._reconcile)
 
     async def _reconcile(self) -> None:
+        for forget in self._on_lead:
+            forget()
         async with asyncio.TaskGroup() as group:
             for controller in self._controllers:
                 group.create_task(controller.run())

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from fault_proxy import Fault, FaultProxy
 from gpu_control_plane import __version__
 from gpu_control_plane.api import DEFINITIONS
 from gpu_control_plane.api.install import (
@@ -12,7 +13,7 @@ from gpu_control_plane.api.install import (
     INSTALLED,
     MANAGER,
     NODE_FEATURE,
-    NotEstablished,
+    NotServed,
     install,
     install_crds,
     manifest,
@@ -74,10 +75,18 @@ async def test_a_crd_of_somebody_else_is_left_alone_unless_told(client: Client, 
     assert (await install(client, take_over=True))[0] == f"{FIRST.name}: up to date"
 
 
+async def test_it_returns_when_every_kind_is_served_and_not_when_that_is_promised(client: Client) -> None:
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as behind:
+        path = f"/apis/{FIRST.resource.api_version}"
+        late = proxy.plant(Fault(when=lambda request: request.path == path, status=404, reason="NotFound", times=5))
+        await install(behind)
+        assert late.spent
+
+
 async def test_names_taken_by_another_kind_are_reported(client: Client) -> None:
     await remove_crd(client, FIRST.name)
     await client.apply(CustomResourceDefinition, SHARED_NAME, _squatter(), manager=FieldManager("tests"))
-    with pytest.raises(NotEstablished, match=f"{FIRST.name} was applied, but the API server does not serve it"):
+    with pytest.raises(NotServed, match=f"{FIRST.name} was applied, but the API server does not serve it"):
         await install(client, timeout=1.0)
     await remove_crd(client, SHARED_NAME)
     assert (await install(client))[0].startswith(FIRST.name)

@@ -21,6 +21,7 @@ from gpu_control_plane.kube.errors import (
     Conflict,
     Invalid,
     NotFound,
+    Overtaken,
     ServerError,
     TooManyRequests,
     Unreachable,
@@ -67,7 +68,7 @@ async def test_creating_what_exists_says_so(client: Client, namespace: str) -> N
 async def test_a_guarded_patch_refuses_to_overwrite_a_newer_object(client: Client, namespace: str) -> None:
     seen = await client.create(ConfigMap, configmap("one", value="1"), namespace)
     await client.patch(ConfigMap, "one", {"data": {"value": "2"}}, namespace=namespace)
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict) as refused:
         await client.patch(
             ConfigMap,
             "one",
@@ -75,6 +76,7 @@ async def test_a_guarded_patch_refuses_to_overwrite_a_newer_object(client: Clien
             namespace=namespace,
             resource_version=seen.metadata.resource_version,
         )
+    assert refused.value.overtaken == Overtaken(ConfigMap, seen.key, seen.metadata.resource_version)
     assert (await client.get(ConfigMap, "one", namespace)).data == {"value": "2"}
 
 

@@ -5,17 +5,21 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from structlog.testing import capture_logs
+
 from fault_proxy import Fault, FaultProxy
 from gpu_control_plane.kube import Client, EventRecorder, Selection
+from gpu_control_plane.kube.event_book import LIMIT
 from gpu_control_plane.kube.events import Event
+from gpu_control_plane.kube.metrics import Metrics
 from integration.conftest import Namespace
 from integration.kinds import ConfigMap, configmap
 from waiting import until_async
 
 
 @asynccontextmanager
-async def recording(client: Client, interval: float = 0.2) -> AsyncIterator[EventRecorder]:
-    recorder = EventRecorder(client, "test.example/recorder", "instance-1", interval=interval)
+async def recording(client: Client, interval: float = 0.2, limit: int = LIMIT) -> AsyncIterator[EventRecorder]:
+    recorder = EventRecorder(client, "test.example/recorder", "instance-1", interval=interval, limit=limit)
     task = asyncio.create_task(recorder.run())
     await asyncio.sleep(0)
     try:
@@ -109,3 +113,35 @@ async def test_what_is_told_while_the_server_is_away_is_written_when_it_is_back(
                 return bool(await events_in(client, namespace))
 
             await until_async(told)
+
+
+async def test_a_server_that_is_too_busy_is_asked_again(client: Client, namespace: str) -> None:
+    about = await client.create(ConfigMap, configmap("one"), namespace)
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as faulty:
+        proxy.plant(Fault(when=lambda request: request.is_write, status=500, reason="InternalError", times=2))
+        async with recording(faulty, interval=0.05) as recorder:
+            recorder.normal(about, "Seen", "patiently")
+
+            async def told() -> bool:
+                return bool(await events_in(client, namespace))
+
+            await until_async(told)
+    assert _lost(faulty) == {}
+
+
+async def test_what_there_is_no_room_for_is_counted_and_in_the_log(client: Client, namespace: str) -> None:
+    about = await client.create(ConfigMap, configmap("one"), namespace)
+    counted = Client(client.config, metrics=Metrics())
+    async with counted:
+        with capture_logs() as log:
+            async with recording(counted, limit=2) as recorder:
+                for number in range(5):
+                    recorder.warning(about, "Seen", f"card {number}")
+        assert _lost(counted) == {"overflow": 3}
+        assert [line["note"] for line in log if line["event"] == "told"] == [f"card {number}" for number in range(5)]
+        assert {event.note for event in await events_in(client, namespace)} == {"card 0", "card 1"}
+
+
+def _lost(client: Client) -> dict[str, float]:
+    samples = [sample for metric in client.metrics.events_dropped.collect() for sample in metric.samples]
+    return {sample.labels["reason"]: sample.value for sample in samples if sample.name.endswith("_total")}
