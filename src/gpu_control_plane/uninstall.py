@@ -26,6 +26,7 @@ from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.finalizers import remove_finalizer
 from gpu_control_plane.operator.labelling.removal import clean_nodes
+from gpu_control_plane.operator.stack.standstill import finish
 from gpu_control_plane.pools.controller import FINALIZER
 
 _OURS: Final = "app.kubernetes.io/name=gpu-control-plane,app.kubernetes.io/component in (controller,agent,discovery)"
@@ -48,6 +49,9 @@ class _Pod(Object, frozen=True):
 @click.command("uninstall", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
 @click.option("--feature-labels", is_flag=True, help="Take the labels of feature discovery off Nodes.")
+@click.option(
+    "--operand-namespace", default=NAMESPACE, show_default=True, help="Where the software stack runs; empty: nowhere."
+)
 @click.option("--crds", is_flag=True, help="Delete the CRDs, and with them every pool and approval.")
 @click.option(
     "--patience",
@@ -56,12 +60,21 @@ class _Pod(Object, frozen=True):
     show_default=True,
     help="Seconds to wait until our programs have ended.",
 )
-def command(*, kubeconfig: Path | None, feature_labels: bool, crds: bool, patience: float) -> None:
+def command(
+    *, kubeconfig: Path | None, feature_labels: bool, operand_namespace: str, crds: bool, patience: float
+) -> None:
     """Take away what the controllers and agents have left in a cluster. Stop them first: they would add it again."""
 
     async def connect() -> None:
         async with Client(load_config(kubeconfig)) as client:
-            await clean_up(client, feature_labels=feature_labels, crds=crds, patience=patience, tell=click.echo)
+            await clean_up(
+                client,
+                feature_labels=feature_labels,
+                crds=crds,
+                patience=patience,
+                operand_namespace=operand_namespace,
+                tell=click.echo,
+            )
 
     try:
         asyncio.run(connect())
@@ -71,12 +84,20 @@ def command(*, kubeconfig: Path | None, feature_labels: bool, crds: bool, patien
 
 
 async def clean_up(
-    client: Client, *, feature_labels: bool, crds: bool, patience: float, tell: Callable[[str], None]
+    client: Client,
+    *,
+    feature_labels: bool,
+    crds: bool,
+    patience: float,
+    operand_namespace: str = NAMESPACE,
+    tell: Callable[[str], None],
 ) -> None:
     """Take everything away, telling about each step."""
     left = await _await_end(client, patience)
     tell(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     tell(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
+    if operand_namespace:
+        tell(f"DaemonSets let go that were held for their pods: {await finish(client, operand_namespace)}.")
     tell(f"Reports deleted: {await _delete_reports(client)}.")
     tell(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
     tell(f"Nodes from which the software stack was taken off: {await clean_nodes(client)}.")

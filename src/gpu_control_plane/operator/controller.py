@@ -76,8 +76,10 @@ def build(runtime: Runtime, options: Options | None = None, *, now: Callable[[],
     )
 
     def daemonset_changed(old: DaemonSet | None, new: DaemonSet | None) -> None:
-        if new is None and old is not None and owner_uid(old):
-            labelling.enqueue_all()  # with the last of an NVIDIADriver's, nodes need its name no longer
+        """Nodes need the name of an NVIDIADriver for as long as there is one of its DaemonSets."""
+        came, went = new if old is None else None, old if new is None else None
+        if any(item is not None and owner_uid(item) for item in (came, went)):
+            labelling.enqueue_all()
 
     asked_otherwise = calls(labelling.enqueue_all, upgrades.wake)
     status_changed = calls(stack.report, reporter.wake)

@@ -15,6 +15,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, TRUE, NodeLabel
 
 DRIVER: Final = f"{DEPLOY}driver"
+VGPU_MANAGER: Final = f"{DEPLOY}vgpu-manager"
 VALIDATOR: Final = f"{DEPLOY}operator-validator"
 _CARD_LABELS: Final = (*PCI_LABELS, Label.GPU_PRESENT.value)
 _PAUSED: Final = "paused-for-"
@@ -62,6 +63,8 @@ class NodeKind(msgspec.Struct, frozen=True):
     ostree: str = ""
     driver: bool = True
     """Whether a driver container is meant for them."""
+    vgpu: bool = True
+    """Whether a vGPU manager is meant for them."""
     agent: bool = False
     """Whether our agent hands out their cards."""
 
@@ -85,6 +88,7 @@ def kind_of(node: Node) -> NodeKind:
         runtime=runtime_of(node),
         ostree=labels.get(NodeLabel.OSTREE, ""),
         driver=before_pause(labels.get(DRIVER, "")) == TRUE,
+        vgpu=before_pause(labels.get(VGPU_MANAGER, "")) == TRUE,
         agent=before_pause(labels.get(VALIDATOR, "")) == AGENT,
     )
 

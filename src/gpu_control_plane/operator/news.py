@@ -74,7 +74,7 @@ def follow_monitors(runtime: Runtime, writer: Writer, tell: Callable[[], None]) 
         if served is writer.knows(resource.kind):
             return
         if served:
-            writer.follow(resource.kind, lambda _old, _new: tell())
+            await writer.follow(resource.kind, lambda _old, _new: tell())
         else:
             writer.unfollow(resource.kind)
         tell()

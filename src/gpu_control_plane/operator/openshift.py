@@ -5,7 +5,6 @@ followed, since a cluster upgrade brings another release and other images.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import ClassVar, Final
 
@@ -18,8 +17,6 @@ from gpu_control_plane.operator.stack.stage import OpenShift
 from gpu_control_plane.operator.views import View
 
 _AGAIN: Final = 1.0
-_PATIENCE: Final = 20.0
-"""Seconds for the list of an object that can be read: who may read it but not list it must not stop the stack."""
 _COMPLETED: Final = "Completed"
 
 
@@ -134,12 +131,12 @@ class OpenShiftWatch:
     async def _follow[T: Object](
         self, followers: Followers[T], kind: type[T], name: str, namespace: str | None = None
     ) -> Cache[T]:
-        """A cache of one object, which is in it if the cluster shows it at all."""
+        """A cache of one object, which is in it if the cluster shows it at all. Who may read it, but not list it, does
+        not wait for it."""
         selection = Selection(namespace=namespace, fields=f"metadata.name={name}")
         cache = followers.follow(name, selection, lambda _old, _new: self.on_change())
         if await self._shows(kind, name, namespace):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(cache.synced(), _PATIENCE)
+            await cache.answered()
         return cache
 
     async def _shows(self, kind: type[Object], name: str, namespace: str | None = None) -> bool:

@@ -38,8 +38,10 @@ class StatusReporter[T: StoredClusterPolicy | StoredNVIDIADriver]:
         self._tell = tell
         self._pace = Pace(_PAUSE)
         self._bare = False
+        self._told: dict[Key, StackStatus] = {}
         self._controller = runtime.controller(name, self._report, workers=1)
         self._controller.watch(stored)
+        runtime.on_lead(self._told.clear)
 
     def wake(self) -> None:
         """Something changed that a status may tell: a DaemonSet, a pod, an upgrade, the rival."""
@@ -50,6 +52,7 @@ class StatusReporter[T: StoredClusterPolicy | StoredNVIDIADriver]:
         held = self._stored.at(key)
         if held is None or held.deleting:
             self._pace.forget(key)
+            self._told.pop(key, None)
             return None
         if later := self._pace.wait(key):
             return later
@@ -61,13 +64,23 @@ class StatusReporter[T: StoredClusterPolicy | StoredNVIDIADriver]:
             written = await write_status(self._client, held, desired)
         except NotFound:
             return None
-        self._tell(held, desired)
         if desired.states:
             self._bare = not written.status.states
+        known = last_told(held.status, self._told.get(key), desired) if self._bare else held.status
+        self._told[key] = desired
+        self._tell(msgspec.structs.replace(held, status=known), desired)
         return None
 
     def _differs(self, held: StackStatus, desired: StackStatus) -> bool:
         return status_differs(_bare(held), _bare(desired)) if self._bare else status_differs(held, desired)
+
+
+def last_told(held: StackStatus, told: StackStatus | None, desired: StackStatus) -> StackStatus:
+    """What people know where the schema keeps no states: what this process told last. Before it has told anything, that
+    each state of the stack is as it is now: a restart is no news. Nobody knows anything of a status without a state."""
+    if told is not None:
+        return told
+    return msgspec.structs.replace(held, states=desired.states) if held.state else held
 
 
 def beside(held: StackStatus, added: Condition) -> StackStatus:

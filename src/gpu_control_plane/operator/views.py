@@ -236,14 +236,11 @@ class DaemonSet(Object, frozen=True):
         return self.spec.update_strategy.type == ON_DELETE
 
     @property
-    def serves(self) -> bool:
-        """Whether it has something to do on a node, or a pod where none should be."""
-        return bool(self.status.desired_number_scheduled or self.status.number_misscheduled)
-
-    @property
     def idle(self) -> bool:
-        """Whether Kubernetes has looked at it as it is now, and found nothing for it to do."""
-        return self.status.observed_generation >= self.metadata.generation and not self.serves
+        """Whether Kubernetes has looked at it as it is now, and found no node for it and no stray pod."""
+        numbers = self.status
+        busy = numbers.desired_number_scheduled or numbers.number_misscheduled
+        return numbers.observed_generation >= self.metadata.generation and not busy
 
 
 class ControllerRevision(Object, frozen=True):

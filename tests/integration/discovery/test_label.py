@@ -5,8 +5,6 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +26,7 @@ from gpu_control_plane.api.nodefeature import (
 from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.local import Cluster
+from integration.running import running
 from unit.agent.backends.machine_room import MachineRoom
 from waiting import until_async, until_still
 
@@ -86,17 +85,6 @@ async def place(client: Client, tmp_path: Path) -> Place:
     made = Place(client, f"bus-{secrets.token_hex(3)}", MachineRoom(tmp_path / "machine"))
     await made.register()
     return made
-
-
-@asynccontextmanager
-async def running(runtime: Runtime) -> AsyncIterator[None]:
-    task = asyncio.create_task(runtime.run())
-    try:
-        yield
-    finally:
-        runtime.stop()
-        await asyncio.wait((task,))
-        task.result()
 
 
 def gatekeeper(proxy: FaultProxy) -> Runtime:

@@ -1,6 +1,5 @@
 """Which nodes an upgrade of drivers is about, as a process with a real API server answers it."""
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.labelling import OwnerWish
 from gpu_control_plane.operator.rival import RivalWatch
 from gpu_control_plane.operator.upgrade.campaigns import THE_POLICYS, Campaign
+from integration.running import running
 from unit.api.nvidia.stock import stock_policy
 from waiting import until
 
@@ -73,14 +73,12 @@ async def fleet(client: Client, driver: Mapping[str, Any]) -> AsyncIterator[Flee
     manifest["spec"]["driver"].update(driver)
     runtime = Runtime("test-charge", config=client.config, elect=False, status_port=None)
     made = Fleet(runtime, names)
-    task = asyncio.create_task(runtime.run())
     try:
-        await client.create(StoredClusterPolicy, manifest)
-        await until(lambda: made.charge.in_force() is not None and made.charge.nodes.is_synced)
-        yield made
+        async with running(runtime):
+            await client.create(StoredClusterPolicy, manifest)
+            await until(lambda: made.charge.in_force() is not None and made.charge.nodes.is_synced)
+            yield made
     finally:
-        runtime.stop()
-        await task
         await client.delete(StoredClusterPolicy, manifest["metadata"]["name"])
         for name in names.values():
             await client.delete(Node, name)

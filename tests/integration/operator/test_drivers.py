@@ -1,6 +1,5 @@
 """NVIDIADrivers on a real API server: their DaemonSets, conflicts, hand-over, drift and reports."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,13 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from fault_proxy import FaultProxy
+from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.names import NodeLabel
+from gpu_control_plane.api.nvidia.names import NodeLabel, StackEvent
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube import Client, Runtime, Selection, load_config
 from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.events import Event
+from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.operator.charge import Charge
@@ -27,9 +28,10 @@ from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveServiceAcco
 from gpu_control_plane.operator.stack.stage import Platform
 from gpu_control_plane.operator.stack.standings import Standings
 from gpu_control_plane.operator.views import DaemonSet, OperandPod
+from integration.running import running
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from unit.operator.drivers.fleet import node
-from waiting import until_async, until_still
+from waiting import until, until_async, until_still
 
 NAMESPACE = "default"
 HERE = Selection(namespace=NAMESPACE)
@@ -64,12 +66,8 @@ class Process:
 async def process(client: Client) -> AsyncIterator[Process]:
     async with FaultProxy.before(client.config) as proxy:
         made = Process(proxy)
-        task = asyncio.create_task(made.runtime.run())
-        try:
+        async with running(made.runtime):
             yield made
-        finally:
-            made.runtime.stop()
-            await task
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +91,8 @@ async def quiet(quiet_server: Cluster) -> AsyncIterator[Client]:
             await client.patch(LiveDaemonSet, item.name, {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
             if not item.deleting:
                 await client.delete(LiveDaemonSet, item.name, NAMESPACE)
+        for pod in await client.list(OperandPod, HERE):
+            await client.delete(OperandPod, pod.name, NAMESPACE)
 
 
 async def add_driver(client: Client, name: str, **spec: Any) -> None:
@@ -111,9 +111,9 @@ async def add_policy(client: Client, *, crd: bool) -> None:
     await client.create(StoredClusterPolicy, manifest)
 
 
-async def daemonsets(client: Client, *, live: bool = True) -> list[DaemonSet]:
+async def daemonsets(client: Client) -> list[DaemonSet]:
     found = await client.list(DaemonSet, HERE)
-    return [item for item in found if not live or not item.deleting]
+    return [item for item in found if not item.deleting]
 
 
 async def serve(client: Client, daemonset: DaemonSet, desired: int) -> None:
@@ -155,6 +155,8 @@ async def test_each_driver_gets_its_daemonsets_and_is_ready_when_they_run(quiet:
     await add_policy(quiet, crd=True)
     await add_node(quiet, "a1", owner="a", labels={"pool": "a"})
     await add_node(quiet, "a2", owner="a", system="rhel 9.4", labels={"pool": "a"})
+    brings_its_own = {"nvidia.com/gpu.deploy.driver": "pre-installed"}
+    await add_node(quiet, "a3", owner="a", system="", labels={"pool": "a", **brings_its_own})
     await add_node(quiet, "b1", owner="b", labels={"pool": "b"})
     await add_driver(quiet, "a", nodeSelector={"pool": "a"})
     await add_driver(quiet, "b", nodeSelector={"pool": "b"}, version="580.1")
@@ -205,13 +207,26 @@ async def test_a_policy_that_brings_drivers_itself_disables_them_and_leaves_thei
     await add_driver(quiet, "d", default=True)
     async with process(quiet):
         await there_are(quiet, 1)
+        (held,) = await daemonsets(quiet)
+        await quiet.create(OperandPod, _pod_of(held), NAMESPACE)
         await quiet.patch(StoredClusterPolicy, "cluster-policy", {"spec": {"driver": {"useNvidiaDriverCRD": False}}})
         await settles(quiet, "d", "disabled", "Reconciled")
         await there_are(quiet, 0)
-        (gone,) = await daemonsets(quiet, live=False)
-        assert gone.metadata.finalizers == ("orphan",)
+        pod = await quiet.get(OperandPod, "runs-on", NAMESPACE)
+        assert not pod.deleting
+        assert not pod.metadata.owner_references, "whoever collects what is left behind would take it away"
         accounts = {item.name for item in await quiet.list(LiveServiceAccount, HERE)}
         assert "nvidia-gpu-driver-d-ubuntu24.04" in accounts, "pods that stay need their account"
+
+
+def _pod_of(daemonset: DaemonSet) -> dict[str, Any]:
+    """A driver at work."""
+    owner = controlled_by(LiveDaemonSet.resource, daemonset.name, daemonset.metadata.uid)
+    labels = daemonset.spec.template.metadata.labels
+    return {
+        "metadata": {"name": "runs-on", "labels": labels, "ownerReferences": [msgspec.to_builtins(owner)]},
+        "spec": {"containers": [{"name": "main", "image": "example.com/image:1"}]},
+    }
 
 
 async def test_what_cannot_be_rendered_is_told_and_the_old_driver_stays(quiet: Client) -> None:
@@ -223,6 +238,60 @@ async def test_what_cannot_be_rendered_is_told_and_the_old_driver_stays(quiet: C
         await settles(quiet, "d", "notReady", "ReconcileFailed")
         (held,) = await daemonsets(quiet)
         assert "nvidia-fs-ctr" not in {container.name for container in held.spec.template.spec.containers}
+
+
+async def test_what_the_api_server_refuses_is_tried_again_and_is_nobodys_change(quiet: Client) -> None:
+    """A quota, a webhook that is away: nothing changes in the cluster when they let it pass at last."""
+
+    def refused(request: Request) -> bool:
+        return request.method == "POST" and request.path.endswith("/daemonsets")
+
+    async with process(quiet) as made:
+        made.proxy.plant(Fault(when=refused, times=float("inf"), status=403, reason="Forbidden"))
+        await add_node(quiet, "n", owner="d")
+        await add_driver(quiet, "d", default=True)
+        await settles(quiet, "d", "notReady", "ReconcileFailed")
+        await until(lambda: sum(map(refused, made.proxy.requests)) > 5, saying="it is tried again")
+        made.proxy.faults.clear()
+        await there_are(quiet, 1)
+        await settles(quiet, "d", "notReady", "DriverNotReady")
+        driver = await quiet.get(StoredNVIDIADriver, "d")
+    told = await quiet.list(Event, HERE)  # all of them: they are written before a process ends
+    ours = [event for event in told if event.regarding and event.regarding.uid == driver.metadata.uid]
+    assert not [event.note for event in ours if event.reason == StackEvent.DRIFT_REPAIRED]
+
+
+async def test_a_hand_back_that_the_api_server_refuses_is_tried_again(quiet: Client) -> None:
+    def refused(request: Request) -> bool:
+        return request.method == "DELETE" and "/daemonsets/" in request.path
+
+    await add_policy(quiet, crd=True)
+    await add_node(quiet, "n", owner="d")
+    await add_driver(quiet, "d", default=True)
+    async with process(quiet) as made:
+        await there_are(quiet, 1)
+        made.proxy.plant(Fault(when=refused, times=5, status=403, reason="Forbidden"))
+        await quiet.patch(StoredClusterPolicy, "cluster-policy", {"spec": {"driver": {"useNvidiaDriverCRD": False}}})
+        await there_are(quiet, 0)
+
+
+async def test_a_restart_in_the_midst_of_a_conflict_forgets_nothing_of_a_status(quiet: Client) -> None:
+    await add_node(quiet, "n", owner="a", labels={"pool": "a"})
+    await add_driver(quiet, "a", nodeSelector={"pool": "a"})
+    async with process(quiet) as made:
+        await there_are(quiet, 1)
+        for daemonset in await daemonsets(quiet):
+            await serve(quiet, daemonset, 1)
+        await settles(quiet, "a", "ready", "Ready")
+        await add_driver(quiet, "c", nodeSelector={"pool": "a"})
+        for name in ("a", "c"):
+            await settles(quiet, name, "notReady", "ConflictingNodeSelector")
+    before = (await quiet.get(StoredNVIDIADriver, "a")).status
+    assert [state.state for state in before.states] == ["ready"]
+    async with process(quiet) as made:
+        await until(lambda: made.drivers.results.keys() == {"a", "c"})
+        await until_still(lambda: len(made.proxy.requests))
+        assert (await quiet.get(StoredNVIDIADriver, "a")).status == before
 
 
 async def test_another_hand_on_its_objects_is_undone(quiet: Client) -> None:

@@ -1,6 +1,5 @@
 """Nodes on a real API server get exactly their labels, each by one patch, and nothing is written without need."""
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, PRE_INSTALLED, TRUE, NodeLabel
 from gpu_control_plane.kube import Client, FieldManager, Runtime
 from gpu_control_plane.operator.labelling import Labelling, OwnerWish, Wish, build_labelling
+from integration.running import running
 from waiting import until, until_async
 
 P = {PCI_LABELS[0]: TRUE}
@@ -105,14 +105,10 @@ async def fleet(client: Client) -> AsyncIterator[Fleet]:
 async def labelling(proxy: FaultProxy, policies: Given) -> AsyncIterator[Labelling]:
     runtime = Runtime("test-labelling", config=proxy.config, elect=False, status_port=None)
     made = build_labelling(runtime, policies)
-    task = asyncio.create_task(runtime.run())
-    try:
+    async with running(runtime) as task:
         caches = (runtime.cache(Node), runtime.cache(GPUNodeState))
         await until(lambda: all(cache.is_synced for cache in caches) or task.done())
         yield made
-    finally:
-        runtime.stop()
-        await task
 
 
 async def settled(made: Labelling) -> None:

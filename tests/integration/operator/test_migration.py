@@ -31,6 +31,7 @@ from gpu_control_plane.operator.migration.values import translate
 from gpu_control_plane.operator.rival import RivalWatch, TimedLease
 from gpu_control_plane.operator.views import Pod
 from integration.conftest import Namespace
+from integration.running import running
 from waiting import until, until_async
 
 
@@ -135,16 +136,12 @@ async def test_ours_is_in_charge_as_soon_as_the_take_over_is_done(client: Client
     await nvidias.start()
     runtime = Runtime("test-handover", config=client.config, elect=False, status_port=None)
     watch = RivalWatch(runtime)
-    running = asyncio.create_task(runtime.run())
-    try:
-        await until(lambda: watch.active() or running.done())
+    async with running(runtime) as process:
+        await until(lambda: watch.active() or process.done())
         taking = asyncio.create_task(take_over(client, await find(client, None)))
         await nvidias.end_pods()
         await taking
         await until(lambda: watch.active() is None)
-    finally:
-        runtime.stop()
-        await running
 
 
 async def test_a_take_over_that_was_interrupted_is_finished_by_the_next(

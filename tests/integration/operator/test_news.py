@@ -1,9 +1,7 @@
 """What parts of the operator are told although they watch something else."""
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -13,19 +11,10 @@ from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.operator.news import DriverPods, follow_governed
 from gpu_control_plane.operator.upgrade.look import DRIVER_APP
 from gpu_control_plane.operator.views import OperandPod
+from integration.running import running
 from waiting import until, until_still
 
 CARD = {NodeLabel.PRESENT.value: TRUE, f"{DEPLOY}driver": TRUE}
-
-
-@asynccontextmanager
-async def running(runtime: Runtime) -> AsyncIterator[None]:
-    task = asyncio.create_task(runtime.run())
-    try:
-        yield
-    finally:
-        runtime.stop()
-        await task
 
 
 @pytest.fixture

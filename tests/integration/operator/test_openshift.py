@@ -22,6 +22,7 @@ from gpu_control_plane.operator.controller import Options, build
 from gpu_control_plane.operator.openshift import ClusterVersion, ImageStream, OpenShiftWatch, Proxy
 from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveSecurityContextConstraints
 from integration.conftest import Namespace
+from integration.running import running
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until_async
 
@@ -101,12 +102,8 @@ async def looking(cluster: Cluster, fault: Fault) -> AsyncIterator[OpenShiftWatc
         proxy.plant(fault)
         runtime = Runtime("test-openshift", config=proxy.config, elect=False, status_port=None)
         watch = OpenShiftWatch(runtime)
-        running = asyncio.create_task(runtime.run())
-        try:
+        async with running(runtime):
             yield watch
-        finally:
-            runtime.stop()
-            await running
 
 
 def _beside_the_release(request: Request) -> bool:
@@ -152,34 +149,32 @@ async def test_the_driver_is_built_in_the_toolkit_of_the_release(cluster: Cluste
         await client.create(StoredClusterPolicy, policy)
         runtime = Runtime("operator", config=load_config(cluster.kubeconfig), elect=False, status_port=None)
         build(runtime, Options(namespace=NAMESPACE, images={"VALIDATOR_IMAGE": "example.com/validator:v1"}))
-        running = asyncio.create_task(runtime.run())
-        found: dict[str, LiveDaemonSet] = {}
+        async with running(runtime):
+            found: dict[str, LiveDaemonSet] = {}
 
-        async def rendered() -> bool:
-            nonlocal found
-            items = await client.list(LiveDaemonSet, Selection(namespace=NAMESPACE))
-            found = {item.name: item for item in items}
-            return f"nvidia-driver-daemonset-{RELEASE}" in found
+            async def rendered() -> bool:
+                nonlocal found
+                items = await client.list(LiveDaemonSet, Selection(namespace=NAMESPACE))
+                found = {item.name: item for item in items}
+                return f"nvidia-driver-daemonset-{RELEASE}" in found
 
-        await until_async(rendered, within=60)
-        driver = found[f"nvidia-driver-daemonset-{RELEASE}"].spec or {}
-        containers = {part["name"]: part for part in driver["template"]["spec"]["containers"]}
-        variables = {item["name"]: item.get("value") for item in containers["nvidia-driver-ctr"]["env"]}
-        assert containers["openshift-driver-toolkit-ctr"]["image"] == TOOLKIT
-        assert variables["OPENSHIFT_VERSION"].startswith("4.20")
-        assert variables["HTTPS_PROXY"] == "http://proxy:3128"
+            await until_async(rendered, within=60)
+            driver = found[f"nvidia-driver-daemonset-{RELEASE}"].spec or {}
+            containers = {part["name"]: part for part in driver["template"]["spec"]["containers"]}
+            variables = {item["name"]: item.get("value") for item in containers["nvidia-driver-ctr"]["env"]}
+            assert containers["openshift-driver-toolkit-ctr"]["image"] == TOOLKIT
+            assert variables["OPENSHIFT_VERSION"].startswith("4.20")
+            assert variables["HTTPS_PROXY"] == "http://proxy:3128"
 
-        async def allowed() -> bool:
-            constraints = await client.list(LiveSecurityContextConstraints)
-            return any(
-                user == f"system:serviceaccount:{NAMESPACE}:nvidia-driver"
-                for item in constraints
-                for user in item.users or ()
-            )
+            async def allowed() -> bool:
+                constraints = await client.list(LiveSecurityContextConstraints)
+                return any(
+                    user == f"system:serviceaccount:{NAMESPACE}:nvidia-driver"
+                    for item in constraints
+                    for user in item.users or ()
+                )
 
-        await until_async(allowed, within=60)
-        runtime.stop()
-        await running
+            await until_async(allowed, within=60)
 
 
 async def test_no_driver_is_made_before_it_is_known_where_it_runs(cluster: Cluster) -> None:
@@ -193,18 +188,14 @@ async def test_no_driver_is_made_before_it_is_known_where_it_runs(cluster: Clust
         await client.create(StoredClusterPolicy, policy)
         runtime = Runtime("operator", config=proxy.config, elect=False, status_port=None)
         build(runtime, Options(namespace=NAMESPACE, images={"VALIDATOR_IMAGE": "example.com/validator:v1"}))
-        running = asyncio.create_task(runtime.run())
 
         async def built_in_toolkit() -> bool:
             items = await client.list(LiveDaemonSet, Selection(namespace=NAMESPACE))
             specs = [(item.spec or {})["template"]["spec"] for item in items]
             return any(part["image"] == TOOLKIT for spec in specs for part in spec["containers"])
 
-        try:
+        async with running(runtime):
             await until_async(built_in_toolkit, within=60)
-        finally:
-            runtime.stop()
-            await running
         writes = [request for request in proxy.writes if "/daemonsets" in request.path]
         made = [request for request in writes if request.path.endswith("/daemonsets")]
         assert len(made) == len(await client.list(LiveDaemonSet, Selection(namespace=NAMESPACE)))

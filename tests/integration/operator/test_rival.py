@@ -1,6 +1,5 @@
 """The Lease of NVIDIA's operator on a real API server: appearing, renewed, running out, deleted."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.operator.rival import GRACE, Rival, RivalWatch, TimedLease
+from integration.running import running
 from waiting import until
 
 LASTS = 15
@@ -31,13 +31,9 @@ class Watching:
 @asynccontextmanager
 async def watching(proxy: FaultProxy) -> AsyncIterator[Watching]:
     made = Watching(proxy)
-    task = asyncio.create_task(made.runtime.run())
-    try:
+    async with running(made.runtime) as task:
         await until(lambda: made.watch._leases.is_synced or task.done())
         yield made
-    finally:
-        made.runtime.stop()
-        await task
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import math
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -12,15 +13,16 @@ from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, StackEvent, UpgradeState
-from gpu_control_plane.api.nvidia.upgradepolicy import PodDeletion, UpgradePolicy
+from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy
 from gpu_control_plane.kube import Client, Runtime, Selection, load_config
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.followers import Followers
+from gpu_control_plane.kube.leader import Lease
 from gpu_control_plane.local import Cluster
-from gpu_control_plane.operator.upgrade import Campaign, Upgrades
+from gpu_control_plane.operator.upgrade import Campaign, Upgrades, controller
 from gpu_control_plane.operator.upgrade.view import NodeView
-from integration.operator.upgrade_stage import Stage, reconciles, state_of, writes
+from integration.operator.upgrade_stage import LEASE, Stage, reconciles, state_of, writes
 from waiting import until, until_async, until_still
 
 S = UpgradeState
@@ -202,6 +204,38 @@ async def test_switching_off_takes_everything_back(stage: Stage, api_server: Clu
         assert not [key for key in node.metadata.annotations if "driver-upgrade" in key]
 
 
+@pytest.mark.parametrize(("patience", "kept"), [(3600.0, True), (0.1, False)], ids=["for a moment", "for good"])
+async def test_a_node_that_nobody_governs_is_let_go_only_if_that_lasts(
+    stage: Stage, api_server: Cluster, monkeypatch: pytest.MonkeyPatch, patience: float, kept: bool
+) -> None:
+    """As when drivers change hands, or a label is gone that is about to come back."""
+    monkeypatch.setattr(controller, "_UNGOVERNED", patience)
+    name = await stage.add_node("one")
+    await stage.publish_driver()
+    await stage.live_once()
+    await stage.publish_driver()
+    stage.stuck.add(name)
+    policy = UpgradePolicy(auto_upgrade=True, max_unavailable="100%")
+    stage.govern(policy)
+    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)) as (runtime, upgrades):
+        await until_async(lambda: _is_in(stage, name, S.POD_RESTART_REQUIRED))
+        started = (await stage.node(name)).metadata.annotations[NodeAnnotation.STARTED]
+        stage.wishes.campaigns = (Campaign("another", policy, frozenset()),)
+        upgrades.wake()
+        if not kept:
+            await until_async(lambda: stage.all_in(S.NONE))
+            assert not (await stage.node(name)).spec.unschedulable
+            return
+        await until(lambda: upgrades.report("another") is not None)
+        count = writes(runtime)
+        await until_still(lambda: int(count()))
+        stage.stuck.clear()
+        stage.govern(policy)
+        upgrades.wake()
+        await until_async(lambda: stage.all_in(S.DONE))
+    assert (await stage.node(name)).metadata.annotations[NodeAnnotation.STARTED] == started
+
+
 async def test_nothing_is_written_while_another_operator_is_in_charge(stage: Stage, api_server: Cluster) -> None:
     await stage.add_node("a")
     await stage.publish_driver()
@@ -232,6 +266,99 @@ async def test_an_upgrade_that_another_operator_began_goes_on(stage: Stage, api_
     assert pods[f"driver-{name}"].metadata.labels["controller-revision-hash"] == "2"
     assert state_of(await stage.node(name)) is S.DONE
     assert not (await stage.node(name)).spec.unschedulable
+
+
+@pytest.mark.parametrize("state", [S.POD_DELETION_REQUIRED, S.DRAIN_REQUIRED, S.POD_RESTART_REQUIRED])
+async def test_a_step_goes_on_though_its_operator_was_away_for_longer_than_it_may_take(
+    stage: Stage, api_server: Cluster, state: UpgradeState
+) -> None:
+    name = await stage.add_node("one", {NodeLabel.UPGRADE_STATE: state.value}, cordoned=True)
+    long_ago = str(int(time.time()) - 86400)
+    times = {str(key): long_ago for key in (NodeAnnotation.STARTED, NodeAnnotation.STEP_SINCE)}
+    await stage.client.patch(Node, name, {"metadata": {"annotations": times}})
+    await stage.publish_driver()
+    await stage.live_once()
+    await stage.publish_driver()
+    if state is not S.POD_RESTART_REQUIRED:
+        await stage.add_workload(name, "train")
+    stage.govern(UpgradePolicy(auto_upgrade=True, drain=Drain(enable=True)))
+    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)):
+        await until_async(lambda: stage.all_in(S.DONE, S.FAILED))
+    node = await stage.node(name)
+    assert state_of(node) is S.DONE, node.metadata.annotations
+    assert NodeAnnotation.RENEWALS not in node.metadata.annotations
+    assert f"train-{name}" not in await stage.pods()
+
+
+async def test_pods_are_left_alone_if_their_node_has_moved_on_while_they_were_listed(
+    stage: Stage, api_server: Cluster
+) -> None:
+    """The picture of a node may be old when the list of its pods arrives, with those of work that came since."""
+    name = await stage.add_node("one", {NodeLabel.UPGRADE_STATE: S.POD_DELETION_REQUIRED.value}, cordoned=True)
+    since = {str(NodeAnnotation.STEP_SINCE): str(int(time.time()))}
+    await stage.client.patch(Node, name, {"metadata": {"annotations": since}})
+    await stage.publish_driver()
+    await stage.live_once()
+    stage.govern(UpgradePolicy(auto_upgrade=True))
+
+    async def move_on(request: Request) -> None:
+        if request.query.get("fieldSelector") == f"spec.nodeName={name}" and not moved.is_set():
+            moved.set()
+            labels = {str(NodeLabel.UPGRADE_STATE): S.DONE.value}
+            await stage.client.patch(Node, name, {"metadata": {"labels": labels}, "spec": {"unschedulable": None}})
+            await stage.add_workload(name, "train")
+
+    moved = asyncio.Event()
+    async with FaultProxy.before(load_config(api_server.kubeconfig)) as proxy:
+        proxy.on_request = move_on
+        async with stage.operator(proxy.config) as (runtime, _upgrades):
+            await until(moved.is_set)
+            asked = ("GET", f"/api/v1/nodes/{name}")
+            await until(lambda: asked in {(request.method, request.path) for request, _code in proxy.answers})
+            count = writes(runtime)
+            await until_still(lambda: int(count()))
+        assert not [request for request in proxy.writes if request.path.endswith("/eviction")]
+    assert not (await stage.pods())[f"train-{name}"].deleting
+
+
+async def test_who_leads_again_asks_anew_which_turns_have_been_given(stage: Stage, api_server: Cluster) -> None:
+    await stage.add_node("one", {NodeLabel.UPGRADE_STATE: S.DONE.value})
+    await stage.publish_driver()
+    await stage.live_once()
+    stage.govern(POLICY)
+
+    def questions() -> int:
+        return sum(str(NodeLabel.UPGRADE_STATE) in request.query.get("labelSelector", "") for request in proxy.requests)
+
+    config = load_config(api_server.kubeconfig)
+    async with FaultProxy.before(config) as proxy, stage.operator(proxy.config, elect=True):
+        await until(questions)
+        asked = questions()
+        await stage.client.delete(Lease, LEASE, stage.namespace)
+        await until(lambda: questions() > asked, saying="it trusts what it knew before")
+
+
+async def test_a_slow_api_server_does_not_make_turns_rare(
+    stage: Stage, api_server: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time goes on only while the server is asked; looking takes none, and need not be made up for."""
+    await stage.add_node("one", {NodeLabel.UPGRADE_STATE: S.DONE.value})
+    await stage.publish_driver()
+    await stage.live_once()
+    stage.govern(POLICY)
+    passed = 0.0
+
+    async def take_long(request: Request) -> None:
+        nonlocal passed
+        if str(NodeLabel.UPGRADE_STATE) in request.query.get("labelSelector", ""):
+            passed += 100.0
+
+    monkeypatch.setattr(controller, "_clock", lambda: passed)
+    async with FaultProxy.before(load_config(api_server.kubeconfig)) as proxy:
+        proxy.on_request = take_long
+        async with stage.operator(proxy.config) as (_runtime, upgrades):
+            await until(lambda: upgrades.report("") is not None)
+            assert upgrades._next_look <= passed + 1.0
 
 
 async def _told(stage: Stage, node: str, words: str) -> bool:

@@ -19,6 +19,7 @@ from gpu_control_plane.operator.upgrade.actions import PAUSED
 from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, Pod
 
 DRIVER = {"app": "nvidia-driver-daemonset"}
+LEASE = "test-upgrades"
 VALIDATOR = {"app": "nvidia-operator-validator"}
 CONTAINER = {"name": "main", "image": "example.com/image:1"}
 RUNNING = {
@@ -143,9 +144,12 @@ class Stage:
         return {pod.name: pod for pod in await self.client.list(Pod, Selection(self.namespace))}
 
     @asynccontextmanager
-    async def operator(self, config: Config, *, orderly: bool = True) -> AsyncIterator[tuple[Runtime, Upgrades]]:
-        """The operator at work. Without `orderly` it ends as in a crash: in the middle of whatever it does."""
-        runtime = Runtime("test-upgrades", config=config, elect=False, status_port=None)
+    async def operator(
+        self, config: Config, *, orderly: bool = True, elect: bool = False
+    ) -> AsyncIterator[tuple[Runtime, Upgrades]]:
+        """The operator at work. Without `orderly` it ends as in a crash: in the middle of whatever it does. With
+        `elect` it works while it holds the lease `LEASE` of the namespace."""
+        runtime = Runtime(LEASE, config=config, namespace=self.namespace, elect=elect, status_port=None)
         upgrades = build_upgrades(runtime, self.namespace, self.wishes)
         task = asyncio.create_task(runtime.run())
         try:

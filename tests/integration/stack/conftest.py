@@ -24,13 +24,13 @@ def lively_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def house(lively_cluster: Cluster) -> AsyncIterator[Theatre]:
-    """The operator at work in an empty cluster."""
+    """An empty cluster, in which each test finds the operator at work."""
     async with Theatre.open(lively_cluster) as theatre:
-        await theatre.start()
         yield theatre
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def theatre(house: Theatre) -> AsyncIterator[Theatre]:
+    await house.resume()
     yield house
     await house.clear()

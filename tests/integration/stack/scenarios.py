@@ -8,24 +8,26 @@ import msgspec
 from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from integration.stack.theatre import gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_policy
+from unit.operator.stack.daemonset_names import (
+    CC,
+    DCGM,
+    DRIVER,
+    EXPORTER,
+    GFD,
+    KATA_PLUGIN,
+    MIG,
+    MPS,
+    PLUGIN,
+    SANDBOX_PLUGIN,
+    SANDBOX_VALIDATOR,
+    STATUS_EXPORTER,
+    TOOLKIT,
+    VALIDATOR,
+    VFIO,
+    VGPU,
+    VGPU_DEVICES,
+)
 
-DRIVER = "nvidia-driver-daemonset"
-TOOLKIT = "nvidia-container-toolkit-daemonset"
-VALIDATOR = "nvidia-operator-validator"
-PLUGIN = "nvidia-device-plugin-daemonset"
-MPS = "nvidia-device-plugin-mps-control-daemon"
-DCGM = "nvidia-dcgm"
-EXPORTER = "nvidia-dcgm-exporter"
-GFD = "gpu-feature-discovery"
-MIG = "nvidia-mig-manager"
-STATUS_EXPORTER = "nvidia-node-status-exporter"
-VGPU = "nvidia-vgpu-manager-daemonset"
-VGPU_DEVICES = "nvidia-vgpu-device-manager"
-SANDBOX_VALIDATOR = "nvidia-sandbox-validator"
-VFIO = "nvidia-vfio-manager"
-SANDBOX_PLUGIN = "nvidia-sandbox-device-plugin-daemonset"
-KATA_PLUGIN = "nvidia-kata-sandbox-device-plugin-daemonset"
-CC = "nvidia-cc-manager"
 USUAL = frozenset({DRIVER, TOOLKIT, VALIDATOR, PLUGIN, MPS, EXPORTER, GFD, MIG})
 SIX_EIGHT, SIX_ELEVEN = "6.8.0-60-generic", "6.11.0-29-generic"
 

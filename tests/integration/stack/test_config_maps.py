@@ -3,8 +3,9 @@
 import pytest
 
 from gpu_control_plane.operator.stack.live import LiveConfigMap
-from integration.stack.scenarios import EXPORTER, stock
+from integration.stack.scenarios import stock
 from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
+from unit.operator.stack.daemonset_names import EXPORTER
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 

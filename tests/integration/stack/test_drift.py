@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.api.nvidia.names import PodLabel, StackEvent
+from gpu_control_plane.kube import load_config
 from gpu_control_plane.operator.stack.live import (
     Live,
     LiveClusterRole,
@@ -19,8 +21,9 @@ from gpu_control_plane.operator.stack.live import (
     LiveService,
     LiveServiceAccount,
 )
-from integration.stack.scenarios import EXPORTER, MIG, stock
+from integration.stack.scenarios import stock
 from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
+from unit.operator.stack.daemonset_names import EXPORTER, MIG
 from waiting import until_async
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
@@ -109,12 +112,30 @@ async def test_what_the_api_server_refuses_does_not_take_away_what_is_there(thea
     await theatre.state("ready")
 
 
+async def test_what_the_api_server_refuses_for_a_while_is_nobodys_change(theatre: Theatre) -> None:
+    def refused(request: Request) -> bool:
+        return request.method == "POST" and request.path.endswith("/daemonsets")
+
+    await theatre.nodes(gpu_node("late-0"))
+    await theatre.stop()
+    async with FaultProxy.before(load_config(theatre.cluster.kubeconfig)) as proxy:
+        proxy.plant(Fault(when=refused, times=float("inf"), status=403, reason="Forbidden"))
+        await theatre.start(proxy.config)
+        await theatre.policy(stock())
+        held = await theatre.condition("Error", "ReconcileFailed")
+        assert "a planted fault" in held.message
+        proxy.faults.clear()
+        await theatre.state("ready")
+        await theatre.stop()  # by then all Events are written
+    assert not await theatre.events(StackEvent.DRIFT_REPAIRED)
+
+
 async def _mended_at_once(theatre: Theatre) -> bool:
     """Whether what many hands did at once was told at once. How many of them have been at work when the operator looks
     is chance, so that they may have to come again."""
     await asyncio.gather(*(_mended(theatre, hand) for hand in AT_ONCE))
     notes = await theatre.events(StackEvent.DRIFT_REPAIRED)
-    return any(" more; all is as the policy says" in note for note in notes)
+    return any(" more; all is as the ClusterPolicy says" in note for note in notes)
 
 
 async def _mended(theatre: Theatre, hand: Hand) -> None:

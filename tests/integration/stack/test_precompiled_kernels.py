@@ -4,20 +4,23 @@ The DaemonSet controller and the garbage collector are the real ones: a DaemonSe
 without an owner, and removes it where it is not meant to be.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from fault_proxy import FaultProxy, Request
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, PodLabel
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
-from gpu_control_plane.kube import Selection
+from gpu_control_plane.kube import Selection, load_config
 from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveServiceAccount
 from gpu_control_plane.operator.views import DaemonSet, OperandPod
-from integration.stack.scenarios import DRIVER, SIX_EIGHT, SIX_ELEVEN
+from integration.stack.scenarios import SIX_EIGHT, SIX_ELEVEN
 from integration.stack.theatre import NAMESPACE, Theatre, gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_driver, stock_policy
+from unit.operator.stack.daemonset_names import DRIVER
 from waiting import until_async
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
@@ -38,6 +41,8 @@ KERNELS = {
     "5.14.0-427.el9": "rhel9.4",
     "5.14.0-503.el9": "rhel9.4",
 }
+KERNEL_PAUSE = 0.7
+"""Seconds from one write of a DaemonSet to the next: time for whoever is there to adopt pods."""
 
 
 def policy(**driver: Any) -> dict[str, Any]:
@@ -66,6 +71,13 @@ async def running(theatre: Theatre) -> dict[str, str]:
 async def owners(theatre: Theatre) -> dict[str, str]:
     found = await drivers(theatre)
     return {node: pod.controller.name if pod.controller else "" for node, pod in found.items()}
+
+
+async def suits(theatre: Theatre) -> dict[str, str]:
+    """The kind of nodes that the policy's DaemonSet behind each node's driver is for. Which one of them has the plain
+    name is decided by the nodes that have their labels first, and that may be others each time."""
+    held = {name: item.metadata.labels.get(PodLabel.VARIANT, "") for name, item in (await theatre.daemonsets()).items()}
+    return {node: held.get(owner, "") for node, owner in (await owners(theatre)).items()}
 
 
 async def settled(theatre: Theatre, *names: str) -> None:
@@ -112,11 +124,18 @@ async def playing(theatre: Theatre, **driver: Any) -> dict[str, str]:
 
 async def handed_over(theatre: Theatre, form: Mapping[str, Any]) -> None:
     """Leave drivers to an NVIDIADriver, and wait until the policy's are nobody's."""
+    await ask_nvidiadriver(theatre, form)
+    await become_nobodys(theatre)
+
+
+async def ask_nvidiadriver(theatre: Theatre, form: Mapping[str, Any]) -> None:
     manifest = stock_driver()
     manifest["spec"] |= {**form, "upgradePolicy": {"autoUpgrade": False}, "priorityClassName": ""}
     await theatre.client.create(StoredNVIDIADriver, manifest)
     await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": True}})
 
+
+async def become_nobodys(theatre: Theatre) -> None:
     async def so() -> bool:
         return set((await owners(theatre)).values()) == {""}
 
@@ -143,13 +162,14 @@ async def test_drivers_that_change_hands_and_come_back_run_on_under_whom_they_su
     theatre: Theatre, form: Mapping[str, Any]
 ) -> None:
     before = await playing(theatre, **form)
-    at_first = await owners(theatre)
+    at_first = await suits(theatre)
+    assert len(set(at_first.values()) - {""}) > 1
     await handed_over(theatre, form)
     assert await running(theatre) == before
     await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": False}})
 
     async def back() -> bool:
-        return await owners(theatre) == at_first
+        return await suits(theatre) == at_first
 
     await until_async(back, within=60, saying="the policy does not take its drivers back")
     await theatre.at_rest()
@@ -168,7 +188,41 @@ async def test_successors_that_wait_do_not_drive_out_drivers_of_a_lower_rank(the
 
 
 async def test_precompiled_drivers_of_nvidias_operator_run_on_when_it_is_relieved(theatre: Theatre) -> None:
-    """All of its DaemonSets select the same pods, and a selector cannot change."""
+    before = await relieved(theatre)
+    await handed_over(theatre, READY_MADE)
+    assert await running(theatre) == before
+
+
+async def test_they_run_on_also_when_they_are_let_go_slowly_by_an_operator_that_dies(theatre: Theatre) -> None:
+    """Whichever DaemonSet is there yet, and may adopt pods, must find none."""
+    before = await relieved(theatre)
+    await theatre.stop()
+    async with FaultProxy.before(load_config(theatre.cluster.kubeconfig)) as proxy:
+        let_go = asyncio.Event()
+
+        async def slowly(request: Request) -> None:
+            if request.is_write and "/daemonsets/nvidia-driver-daemonset" in request.path:
+                await asyncio.sleep(KERNEL_PAUSE * sum(held.method == request.method for held in proxy.writes))
+
+        async def one_is_gone(request: Request) -> None:
+            if request.method == "DELETE":
+                let_go.set()
+
+        proxy.on_request, proxy.on_answer = slowly, one_is_gone
+        await theatre.start(proxy.config)
+        await ask_nvidiadriver(theatre, READY_MADE)
+        await let_go.wait()
+        await theatre.kill()
+        await theatre.start(proxy.config)
+        await become_nobodys(theatre)
+        await theatre.stop()
+    assert await running(theatre) == before
+    assert not [name for name in await theatre.daemonsets() if name.startswith(DRIVER)]
+
+
+async def relieved(theatre: Theatre) -> dict[str, str]:
+    """A fleet with drivers of NVIDIA's operator, all of whose DaemonSets select the same pods, and a selector cannot
+    change; a policy of ours has taken them over. The UIDs of the drivers' pods."""
     nodes = [gpu_node(name, system=system, kernel=kernel) for name, (system, kernel) in FLEET.items()]
     gates = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.driver": "true"}
     for node in nodes:
@@ -192,8 +246,7 @@ async def test_precompiled_drivers_of_nvidias_operator_run_on_when_it_is_relieve
     await settled(theatre, *map(ready_made, KERNELS))
     assert await running(theatre) == before
     assert await owners(theatre) == theirs
-    await handed_over(theatre, READY_MADE)
-    assert await running(theatre) == before
+    return before
 
 
 async def test_nodes_move_to_another_nvidiadriver_with_their_drivers_running(theatre: Theatre) -> None:

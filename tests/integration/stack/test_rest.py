@@ -1,15 +1,22 @@
 """An operator that finds everything as it should be writes nothing at all, however often it looks."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from fault_proxy import FaultProxy, Request
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
+from gpu_control_plane.api.nvidia.names import NodeLabel, StackReason, UpgradeState
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube import load_config
+from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.operator.stack.live import LiveDaemonSet
+from gpu_control_plane.operator.views import DaemonSet
 from integration.stack.scenarios import stock
-from integration.stack.theatre import Theatre, gpu_node
+from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
+from unit.api.nvidia.stock import stock_driver
 from waiting import until, until_async, until_still
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
@@ -64,6 +71,57 @@ async def test_a_restart_keeps_what_the_status_says_of_upgrades_until_nodes_were
         assert not theatre.writes()
         await theatre.stop()
     assert (await theatre.seen_policy()).status == before
+
+
+async def test_a_restart_in_the_midst_of_a_hand_back_takes_no_node_for_unlabelled(theatre: Theatre) -> None:
+    await theatre.nodes(gpu_node("rest-0"))
+    driver = stock_driver()
+    await theatre.client.create(StoredNVIDIADriver, driver)
+    await theatre.policy(stock(driver={"useNvidiaDriverCRD": True, "upgradePolicy": {"autoUpgrade": False}}))
+    await theatre.state("ready")
+    name = (await _driver_of(theatre, driver["metadata"]["name"])).name
+    await _keep(theatre, name, ["example.com/keep"])
+    try:
+        await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": False}})
+        await until_async(lambda: _leaves(theatre, name), within=60, saying="the NVIDIADriver's DaemonSet is kept")
+        await theatre.condition("Error", StackReason.OPERAND_NOT_READY)
+        await theatre.at_rest()
+        await theatre.stop()
+        async with FaultProxy.before(load_config(theatre.cluster.kubeconfig)) as proxy:
+            proxy.on_request = lambda request: _daemonsets_last(request, theatre)
+            await theatre.start(proxy.config)
+            await theatre.at_rest()
+            told = find((await theatre.seen_policy()).status.conditions, "Error")
+            assert told is not None
+            assert told.reason == StackReason.OPERAND_NOT_READY, told.message
+            await theatre.stop()
+    finally:
+        await _keep(theatre, name, None)
+
+
+async def _daemonsets_last(request: Request, theatre: Theatre) -> None:
+    """Let a process see DaemonSets when it has seen all else that tells whom a node belongs to."""
+    runtime = theatre.runtime
+    if runtime is not None and request.path.endswith("/daemonsets"):
+        caches = [runtime.cache(kind) for kind in (Node, StoredClusterPolicy, StoredNVIDIADriver)]
+        await until(lambda: all(cache.is_synced for cache in caches))
+
+
+async def _driver_of(theatre: Theatre, owner: str) -> DaemonSet:
+    """The DaemonSet of an NVIDIADriver."""
+    found = (await theatre.daemonsets()).values()
+    return next(item for item in found if any(held.name == owner for held in item.metadata.owner_references))
+
+
+async def _keep(theatre: Theatre, daemonset: str, finalizers: list[str] | None) -> None:
+    patch = {"metadata": {"finalizers": finalizers}}
+    with contextlib.suppress(NotFound):
+        await theatre.client.patch(LiveDaemonSet, daemonset, patch, namespace=NAMESPACE)
+
+
+async def _leaves(theatre: Theatre, daemonset: str) -> bool:
+    held = (await theatre.daemonsets())[daemonset]
+    return held.deleting and held.metadata.finalizers == ("example.com/keep",)
 
 
 async def _hold_back(request: Request, until_set: asyncio.Event) -> None:

@@ -10,8 +10,9 @@ from gpu_control_plane.kube.errors import NotFound, TooManyRequests
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.operator.rival import TimedLease
 from gpu_control_plane.operator.stack.live import LiveServiceMonitor
-from integration.stack.scenarios import EXPORTER, stock
+from integration.stack.scenarios import stock
 from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
+from unit.operator.stack.daemonset_names import EXPORTER
 from waiting import until_async
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]

@@ -9,6 +9,7 @@ from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.kube import Object, Resource, Selection
 from gpu_control_plane.operator.stack.live import LiveServiceAccount
+from gpu_control_plane.operator.upgrade import controller
 from gpu_control_plane.operator.views import Pod
 from integration.stack.theatre import NAMESPACE, Theatre, gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_driver, stock_policy
@@ -159,6 +160,48 @@ async def test_drivers_change_hands_without_a_restart_and_are_upgraded_when_aske
         return "nvidia-driver" not in await theatre.held(LiveServiceAccount)
 
     await until_async(swept, within=150, saying="the account of the policy's drivers stays behind")
+
+
+async def test_an_upgrade_under_way_goes_on_when_drivers_change_hands(
+    theatre: Theatre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the node carries its new owner's name nobody governs it, and it is not let go for that."""
+    monkeypatch.setattr(controller, "_UNGOVERNED", 3600.0)
+    name, work = "hands-0", "work-hands-0"
+    patient = {"maxUnavailable": "100%", "waitForCompletion": {"podSelector": f"app={work}"}}
+    await theatre.nodes(gpu_node(name))
+    await theatre.policy(upgradable(**patient))
+    await theatre.state("ready")
+    await theatre.client.create(ReplicaSet, workload(name, {"nvidia.com/gpu": 1}), "default")
+
+    async def at_work() -> bool:
+        return bool(await theatre.client.list(Pod, Selection("default", labels=f"app={work}")))
+
+    async def is_in(state: UpgradeState) -> bool:
+        return (await theatre.node(name)).metadata.labels.get(NodeLabel.UPGRADE_STATE) == state
+
+    await until_async(at_work, saying="nobody works")
+    await theatre.patch_policy({"driver": {"version": NEW}})
+    await until_async(lambda: is_in(UpgradeState.WAIT_FOR_JOBS_REQUIRED), within=120, saying="no upgrade begins")
+    started = (await theatre.node(name)).metadata.annotations[NodeAnnotation.STARTED]
+    manifest = stock_driver()
+    manifest["spec"] |= {"version": NEW, "upgradePolicy": {"autoUpgrade": True, **patient}}
+    await theatre.client.create(StoredNVIDIADriver, manifest)
+    await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": True}})
+
+    async def owned() -> bool:
+        labels = (await theatre.node(name)).metadata.labels
+        return bool(labels.get(NodeLabel.DRIVER_OWNER) == manifest["metadata"]["name"])
+
+    await until_async(owned, within=120, saying="the node is nobody's")
+    assert await is_in(UpgradeState.WAIT_FOR_JOBS_REQUIRED)
+    await theatre.client.patch(ReplicaSet, work, {"spec": {"replicas": 0}}, namespace="default")
+    await until_async(lambda: is_in(UpgradeState.DONE), within=150, saying="the upgrade does not go on")
+    node = await theatre.node(name)
+    assert node.metadata.annotations[NodeAnnotation.STARTED] == started
+    assert not node.spec.unschedulable
+    assert version((await driver_pods(theatre))[name]) == NEW
+    await theatre.client.delete(ReplicaSet, work, "default")
 
 
 async def test_drivers_go_back_to_the_policy_without_a_restart(theatre: Theatre) -> None:

@@ -77,6 +77,7 @@ class Theatre:
         self.client = client
         self.cluster = cluster
         self._running: asyncio.Task[None] | None = None
+        self._detour = False
         self.runtime: Runtime | None = None
 
     @classmethod
@@ -93,6 +94,7 @@ class Theatre:
 
     async def start(self, config: Config | None = None) -> Runtime:
         """Start the operator; it leads at once. With a `config` of its own it reaches the cluster another way."""
+        self._detour = config is not None
         self.runtime = Runtime(
             "operator", config=config or load_config(self.cluster.kubeconfig), elect=False, status_port=None,
             identity=f"test-{secrets.token_hex(2)}",
@@ -100,6 +102,13 @@ class Theatre:
         build(self.runtime, Options(namespace=NAMESPACE, images=IMAGES))
         self._running = asyncio.create_task(self.runtime.run())
         return self.runtime
+
+    async def resume(self) -> None:
+        """Start the operator if a test has left it stopped, or on a way to the cluster that is no more."""
+        if self._detour:
+            await self.kill()
+        if self._running is None:
+            await self.start()
 
     async def stop(self) -> None:
         if self._running is not None and self.runtime is not None:

@@ -85,6 +85,7 @@ def test_a_kind_is_all_that_labels_and_status_say() -> None:
         runtime=Runtime.CRIO,
         ostree="9.6.20260101-0",
         driver=True,
+        vgpu=False,
         agent=True,
     )
 
@@ -111,8 +112,11 @@ def test_a_pause_hides_no_word(value: str, before: str) -> None:
     [("true", True), ("paused-for-driver-upgrade", True), ("pre-installed", False), ("false", False), (None, False)],
 )
 def test_a_driver_is_meant_for_nodes_whose_label_says_so(value: str | None, driver: bool) -> None:
-    labels = {} if value is None else {f"{DEPLOY}driver": value}
-    assert kind_of(_node(labels)).driver is driver
+    of_containers, of_machines = (
+        kind_of(_node({} if value is None else {f"{DEPLOY}{name}": value})) for name in ("driver", "vgpu-manager")
+    )
+    assert (of_containers.driver, of_containers.vgpu) == (driver, False)
+    assert (of_machines.driver, of_machines.vgpu) == (False, driver)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 {{/*
 A job that Helm runs before or after the release, with an account and rights of its own, all of which go when it has
-succeeded. Called with a dict: root, name, when (Helm's hooks), command (a list), clusterRules and rules (YAML), and
-weight (0) where one job has to come after another.
+succeeded. Called with a dict: root, name, when (Helm's hooks), command (a list), clusterRules, rules and operandRules
+(YAML; the last hold in the namespace of the operands), and weight (0) where one job has to come after another.
 */}}
 {{- define "gpu-control-plane.hook" -}}
 {{- $root := .root -}}
@@ -31,12 +31,15 @@ metadata:
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "gpu-control-plane:{{ .name }}"}
 subjects:
   - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $namespace }}}
-{{- with .rules }}
+{{- $operands := include "gpu-control-plane.operandNamespace" $root -}}
+{{- range $role := list (list $name $namespace .rules) (list (printf "%s-operands" $name) $operands .operandRules) }}
+{{- with index $role 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  {{- include "gpu-control-plane.metadata" (list $root $.name $name) | nindent 2 }}
+  {{- include "gpu-control-plane.clusterMetadata" (list $root $.name (index $role 0)) | nindent 2 }}
+  namespace: {{ index $role 1 }}
   {{- include "gpu-control-plane.hookAnnotations" (dict "when" $.when "weight" $rights) | nindent 2 }}
 rules:
   {{- . | trim | nindent 2 }}
@@ -44,11 +47,13 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  {{- include "gpu-control-plane.metadata" (list $root $.name $name) | nindent 2 }}
+  {{- include "gpu-control-plane.clusterMetadata" (list $root $.name (index $role 0)) | nindent 2 }}
+  namespace: {{ index $role 1 }}
   {{- include "gpu-control-plane.hookAnnotations" (dict "when" $.when "weight" $bindings) | nindent 2 }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ index $role 0 }}}
 subjects:
   - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $namespace }}}
+{{- end }}
 {{- end }}
 ---
 apiVersion: batch/v1

@@ -79,6 +79,10 @@ class NodeAnnotation(OpenEnum):
         "gpu.deckhouse.io/driver-upgrade-lost-since",
         "Since when a node under way has not been ready, in seconds since 1970. Ours.",
     )
+    RENEWALS = (
+        "gpu.deckhouse.io/driver-upgrade-renewals",
+        "How often the present step got its time anew, since the operator was away. Ours.",
+    )
 
 
 class PodLabel(OpenEnum):

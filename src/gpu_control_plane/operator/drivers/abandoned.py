@@ -5,13 +5,14 @@ neither a ClusterPolicy nor an NVIDIADriver is left, nobody will replace them: t
 with whoever had asked for them.
 """
 
+from gpu_control_plane.operator.stack.standings import of_the_policy
 from gpu_control_plane.operator.upgrade.look import is_driver
 from gpu_control_plane.operator.views import OperandPod, controller_of
 
 
 def without_owner(pod: OperandPod) -> bool:
-    """Whether it is a driver's pod that no DaemonSet has, and that is not going yet."""
-    return is_driver(pod) and controller_of(pod) is None and not pod.deleting
+    """Whether it is a pod of a driver, or of a vGPU manager, that no DaemonSet has, and that is not going yet."""
+    return (is_driver(pod) or of_the_policy(pod)) and controller_of(pod) is None and not pod.deleting
 
 
 def came_or_went(old: OperandPod | None, new: OperandPod | None) -> bool:

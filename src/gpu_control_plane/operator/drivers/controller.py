@@ -3,7 +3,7 @@
 All of them are looked at together: what one of them may have depends on what the others select.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -31,7 +31,6 @@ from gpu_control_plane.operator.drivers.concerns import (
     touched,
     upgrading,
 )
-from gpu_control_plane.operator.drivers.events import tell_repaired
 from gpu_control_plane.operator.drivers.manager_image import keep_manager
 from gpu_control_plane.operator.drivers.moving import Moves
 from gpu_control_plane.operator.drivers.owner import Driver, Trouble
@@ -40,8 +39,9 @@ from gpu_control_plane.operator.drivers.render import render_driver
 from gpu_control_plane.operator.drivers.stale import stale
 from gpu_control_plane.operator.images import NoImage
 from gpu_control_plane.operator.labelling.decide import OwnerWish
-from gpu_control_plane.operator.stack.apply import Applied, Writer
+from gpu_control_plane.operator.stack.apply import Applied, NotWritten, Writer
 from gpu_control_plane.operator.stack.driver.wish import from_driver
+from gpu_control_plane.operator.stack.events import tell_repaired
 from gpu_control_plane.operator.stack.live import Live
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.stage import CannotRender, Platform
@@ -64,6 +64,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     daemonsets: Sequence[Manifest] = ()
     trouble: Trouble | None = None
+    refused: Mapping[str, str] = {}
+    """Why the API server did not take an object, by `kind/name`."""
     left_out: Sequence[str] = ()
     nodes: int = 0
 
@@ -99,6 +101,7 @@ class Drivers:
             self._controller.watch(cache, all_of_them, when=touched)
         self.book.on_change(self.wake)
         standings.on_change(self._look_for_leftovers)
+        runtime.on_lead(self._forget)
 
     def wake(self) -> None:
         """Something changed that no cache shows."""
@@ -136,46 +139,50 @@ class Drivers:
             return None  # whether drivers are to come from here cannot be read at the moment
         policy = self._policy()
         if asked_for(policy):
-            await self._bring_all(policy)
+            refused = await self._bring_all(policy)
             if found is None and not self.book.drivers():
                 await self._clear_away()
         else:
-            self.results, self._rendered = {}, {}
-            await self._hand_back()
+            self._forget()
+            refused = await self._hand_back()
         self.on_result()
+        if refused:
+            raise NotWritten(_sentence(refused))
         return None
 
     def _policy(self) -> ClusterPolicySpec | None:
         found = self._charge.in_force()
         return found.spec if found is not None else None
 
-    async def _bring_all(self, policy: ClusterPolicySpec | None) -> None:
+    async def _bring_all(self, policy: ClusterPolicySpec | None) -> dict[str, str]:
+        """Bring the objects of all of them; what the API server did not take."""
         drivers, trouble, platform = self.book.drivers(), self.book.trouble, self._platform()
         self._leftovers = False
         results = {}
         for driver in drivers:
             results[driver.name] = (
-                Result(generation=driver.generation, trouble=trouble, daemonsets=self._known(driver.name))
+                Result(generation=driver.generation, trouble=trouble, daemonsets=self._known(driver))
                 if trouble is not None
                 else await self._bring(driver, platform, policy)
             )
         self.results = results
         self._rendered = {name: held for name, held in self._rendered.items() if name in results}
+        return {name: why for result in results.values() for name, why in result.refused.items()}
 
     async def _bring(self, driver: Driver, platform: Platform, policy: ClusterPolicySpec | None) -> Result:
-        nodes = nodes_of(driver.name, self.book.carrying(driver.name))
+        nodes = nodes_of(driver, self.book.carrying(driver.name))
         try:
             made = render_driver(driver, nodes, platform, policy)
         except (CannotRender, NoImage) as error:
             trouble = Trouble(StackReason.RECONCILE_FAILED, str(error))
-            return Result(generation=driver.generation, trouble=trouble, daemonsets=self._known(driver.name))
+            return Result(generation=driver.generation, trouble=trouble, daemonsets=self._known(driver))
         for manifest in _daemonsets(made):
             keep_manager(manifest, self._live(manifest["metadata"]["name"]))
         applied = Applied()
         await self._writer.apply(made, applied)
-        stored = self.stored.get(driver.name)
+        stored, last = self.stored.get(driver.name), self.results.get(driver.name)
         if stored is not None and self._rendered.get(driver.name) == made:
-            tell_repaired(self._runtime.events, stored, applied)
+            tell_repaired(self._runtime.events, stored, applied, refused=last.refused if last is not None else ())
         self._rendered[driver.name] = made
         await self._prune(driver, made, nodes, applied)
         if applied.created or applied.repaired or applied.removed:
@@ -186,11 +193,12 @@ class Drivers:
                 changed=len(applied.repaired),
                 removed=len(applied.removed),
             )
-        problems = "; ".join(f"{name}: {why}" for name, why in sorted(applied.problems.items()))
+        refused = applied.problems
         return Result(
             generation=driver.generation,
             daemonsets=_daemonsets(made),
-            trouble=Trouble(StackReason.RECONCILE_FAILED, problems) if problems else None,
+            trouble=Trouble(StackReason.RECONCILE_FAILED, _sentence(refused)) if refused else None,
+            refused=refused,
             left_out=left_out(nodes, from_driver(driver.spec)) if driver.spec is not None else (),
             nodes=len(nodes),
         )
@@ -214,20 +222,21 @@ class Drivers:
             keep, ours, applied, orphan=lambda live: live.name in going and going[live.name].orphan
         )
 
-    async def _hand_back(self) -> None:
+    async def _hand_back(self) -> dict[str, str]:
         """The ClusterPolicy brings drivers again: ours go, but their pods run, and keep their accounts, until each node
-        is upgraded."""
+        is upgraded. What the API server did not let go."""
 
         def daemonset(live: Live) -> bool:
             return live.resource.kind == "DaemonSet"
 
-        in_use = self._standings.daemonsets.count(_OWNED, _OWNED) > 0 or bool(self._ownerless())
+        in_use, applied = self._standings.daemonsets.count(_OWNED, _OWNED) > 0 or bool(self._ownerless()), Applied()
         await self._writer.prune(
             set(),
             lambda live: bool(owner_uid(live)) and (daemonset(live) or not in_use),
-            Applied(),
+            applied,
             orphan=daemonset,
         )
+        return applied.problems
 
     async def _clear_away(self) -> None:
         """Nobody asks for a driver any more: pods that a hand-over had left behind go as well."""
@@ -246,9 +255,12 @@ class Drivers:
                 OperandPod, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
             )
 
-    def _known(self, name: str) -> Sequence[Manifest]:
-        """The DaemonSets of the last time that an NVIDIADriver could be carried out."""
-        return _daemonsets(self._rendered.get(name, []))
+    def _known(self, driver: Driver) -> Sequence[Manifest]:
+        """The DaemonSets of the last time that an NVIDIADriver could be carried out; after a restart those it has."""
+        if driver.name in self._rendered:
+            return _daemonsets(self._rendered[driver.name])
+        names = sorted(item.name for item in self._standings.daemonsets if owner_uid(item) == driver.uid)
+        return [live for name in names if (live := self._live(name)) is not None]
 
     def _live(self, name: str) -> Manifest | None:
         live = self._writer.live("DaemonSet", name)
@@ -256,9 +268,16 @@ class Drivers:
             return None
         return {"metadata": {"name": name, "annotations": live.metadata.annotations}, **live.body()}
 
+    def _forget(self) -> None:
+        self.results, self._rendered = {}, {}
+
     def _look_for_leftovers(self) -> None:
         if self._leftovers:
             self.wake()
+
+
+def _sentence(refused: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in sorted(refused.items()))
 
 
 def _daemonsets(manifests: Sequence[Manifest]) -> list[Manifest]:

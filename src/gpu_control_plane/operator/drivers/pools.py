@@ -12,6 +12,8 @@ import msgspec
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import NodeLabel
+from gpu_control_plane.api.nvidia.nvidiadriver import DriverType
+from gpu_control_plane.operator.drivers.owner import Driver
 from gpu_control_plane.operator.facts import NodeKind, gpu_present, kind_of
 from gpu_control_plane.operator.stack.driver.places import (
     built_in_toolkit,
@@ -25,12 +27,16 @@ from gpu_control_plane.operator.stack.stage import Platform
 from gpu_control_plane.operator.stack.variants import Variant
 
 
-def nodes_of(driver: str, nodes: Iterable[Node]) -> list[Node]:
-    """The GPU nodes that carry the NVIDIADriver's name."""
+def nodes_of(driver: Driver, nodes: Iterable[Node]) -> list[Node]:
+    """The GPU nodes that carry the NVIDIADriver's name, without those to which no driver goes: who needs none need not
+    say which system it has, and is not missed. The driver of a host goes by another label than one of containers."""
+    host = driver.spec is not None and driver.spec.driver_type is DriverType.VGPU_HOST_MANAGER
     return [
         node
         for node in nodes
-        if gpu_present(node.metadata.labels) and node.metadata.labels.get(NodeLabel.DRIVER_OWNER) == driver
+        if gpu_present(node.metadata.labels)
+        and node.metadata.labels.get(NodeLabel.DRIVER_OWNER) == driver.name
+        and (kind_of(node).vgpu if host else kind_of(node).driver)
     ]
 
 

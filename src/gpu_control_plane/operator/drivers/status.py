@@ -64,7 +64,7 @@ def _verdict(picture: Picture) -> tuple[Verdict, State]:
         return Verdict(ready=False, reason=picture.trouble.reason, message=picture.trouble.message), State.NOT_READY
     if waiting := _waiting(picture):
         return Verdict(ready=False, reason=StackReason.DRIVER_NOT_READY, message=waiting), State.NOT_READY
-    message = f"The driver runs on {picture.nodes} nodes." if picture.nodes else "No node is its."
+    message = f"The driver runs on {picture.nodes} nodes." if picture.nodes else "No node gets its driver from here."
     return Verdict(ready=True, reason=StackReason.RECONCILED, message=message), State.READY
 
 

@@ -20,6 +20,7 @@ from gpu_control_plane.operator.labelling.decide import (
     Wish,
     cleanup,
     decide,
+    wants_no_operands,
 )
 from gpu_control_plane.operator.labelling.report import report_of
 
@@ -138,7 +139,7 @@ class LabelBook:
     def _note_problem(self, name: str) -> None:
         node = self._nodes.get(name)
         problem = ""
-        if node is not None and has_card(node.metadata.labels):
+        if node is not None and has_card(node.metadata.labels) and not wants_no_operands(node.metadata.labels):
             driver = report_of(self._states.get(name)).host_driver
             problem = driver.problem if driver is not None else ""
         if problem == self.problems.get(name, ""):

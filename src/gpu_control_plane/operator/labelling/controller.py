@@ -38,7 +38,7 @@ class Labelling:
         self._runtime = runtime
         self._policies = policies
         self._nodes = nodes
-        self._metrics = LabellingMetrics(runtime.metrics.registry, self.book)
+        self._metrics = LabellingMetrics(runtime.metrics.registry, self.book, policies.may_write)
         # The book hears of a change before the controller does, so it can be asked which changes matter.
         self._controller = (
             runtime.controller("labelling", self._reconcile, workers=_WORKERS)

@@ -127,7 +127,7 @@ def decide(subject: Subject, wish: Wish) -> Change:
     if held.get(_PRESENT) != TRUE:
         labels[_PRESENT] = TRUE
     _put(labels, held, _RUNTIME, runtime_of(subject.node).value)
-    if held.get(_OPERANDS) == _FALSE:
+    if wants_no_operands(held):
         _take(labels, held, DEPLOY_KEYS)
     else:
         _deploy(labels, held, subject, wish)
@@ -151,9 +151,14 @@ def cleanup(node: Node) -> Change:
 def gets_driver(labels: Mapping[str, str], wish: Wish) -> bool:
     """Whether a driver container is meant for a node with a card: not where the host or a person brings the driver, nor
     where no operand goes. A deploy label that is missing will come, and counts as if it were there."""
-    if labels.get(_OPERANDS) == _FALSE or DRIVER not in _plan(labels, wish).wanted:
+    if wants_no_operands(labels) or DRIVER not in _plan(labels, wish).wanted:
         return False
     return before_pause(labels.get(DRIVER, "")) in ("", TRUE)
+
+
+def wants_no_operands(labels: Mapping[str, str]) -> bool:
+    """Whether a person keeps the whole stack away from a node."""
+    return labels.get(_OPERANDS) == _FALSE
 
 
 def managed(node: Node) -> bool:
@@ -246,6 +251,6 @@ def _take(changes: dict[str, str | None], held: dict[str, str], keys: tuple[str,
 def _why(held: dict[str, str], labels: dict[str, str | None]) -> str:
     if _PRESENT in labels:
         return "it has a card"
-    if held.get(_OPERANDS) == _FALSE:
+    if wants_no_operands(held):
         return f"{_OPERANDS} is false"
     return "they differ from what the ClusterPolicy asks"

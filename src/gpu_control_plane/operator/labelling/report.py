@@ -41,8 +41,8 @@ def _problem(version: str, status: NodeStateStatus) -> str:
     branch = version.partition(".")[0]
     if branch.isdecimal() and int(branch) < OLDEST:
         return (
-            f"The host's driver {version} is too old: {OLDEST} or newer is needed. Upgrade it, or remove it from the "
-            "host so that the stack brings one."
+            f"The host's driver {version} is too old: {OLDEST} or newer is needed. Upgrade it, or, where the "
+            "ClusterPolicy brings drivers, remove it from the host."
         )
     result, message = _outcome(status)
     if result == StepResult.FAILED:

@@ -98,7 +98,7 @@ def _drivers(found: Installation, policy: ClusterPolicySpec | None, labelled: Re
 def _part(found: Installation, driver: Driver, policy: ClusterPolicySpec | None, labelled: Relabelled) -> DriverPart:
     if labelled.trouble:
         return DriverPart(driver=driver, problem=labelled.trouble)
-    nodes = nodes_of(driver.name, labelled.nodes)
+    nodes = nodes_of(driver, labelled.nodes)
     try:
         manifests = render_driver(driver, nodes, _platform(found), policy)
     except (CannotRender, NoImage) as error:

@@ -35,9 +35,11 @@ from gpu_control_plane.operator.stack.live import (
     LiveRuntimeClass,
 )
 from gpu_control_plane.operator.stack.manifest import Manifest, on_delete
+from gpu_control_plane.operator.stack.standstill import finish, let_go, stands_still
 
 _OURS: Final = str(PodLabel.OPERAND)
 _AT_ONCE: Final = 16
+_LETTING_GO: Final = "DaemonSets whose pods run on"
 _LATE: Final = {"RoleBinding": 1, "ClusterRoleBinding": 1, "DaemonSet": 2}
 
 _log = structlog.get_logger(component="operator.apply")
@@ -77,10 +79,13 @@ class Writer:
         """The caches whose changes may be drift."""
         return self._caches.values()
 
-    def follow(self, kind: str, on_change: Callable[[Live | None, Live | None], None]) -> None:
-        """Watch a kind that this cluster has turned out to know."""
+    async def follow(self, kind: str, on_change: Callable[[Live | None, Live | None], None]) -> None:
+        """Watch a kind that this cluster has turned out to know. It counts as known once its objects have been seen:
+        before that, each of them would look as if it were missing."""
         if kind not in self._caches:
-            self._caches[kind] = self._rare[kind].follow(kind, self._selection(self._kinds[kind]), on_change)
+            held = self._rare[kind].follow(kind, self._selection(self._kinds[kind]), on_change)
+            await held.answered()
+            self._caches[kind] = held
 
     def unfollow(self, kind: str) -> None:
         """The cluster has forgotten a kind, and with it all objects of the kind."""
@@ -133,8 +138,8 @@ class Writer:
     ) -> None:
         """Remove the objects that `ours` claims, but for those to keep. Pods of an orphaned DaemonSet go on running.
 
-        A DaemonSet of another operator may select the pods of others, too. It goes first, and if it does not go nothing
-        does: it would adopt what the others leave behind, and remove it.
+        DaemonSets of another operator may select the pods of others, too. They go first, and if they do not go nothing
+        does: they would adopt what the others leave behind, and remove it.
         """
         condemned = [
             item
@@ -142,23 +147,39 @@ class Writer:
             for item in cache
             if (kind, item.name) not in keep and not item.deleting and ours(item)
         ]
-        first = [item for item in condemned if orphan(item) and _selects_others(item)]
-        for wave in (first, [item for item in condemned if item not in first]):
-            if any(_named(item) in applied.problems for item in first):
-                return
-            await together(
-                self._guarded(_named(item), partial(self._discard, item, applied, orphan=orphan(item)), applied)
-                for item in wave
-            )
+        first = [
+            item for item in condemned if isinstance(item, LiveDaemonSet) and orphan(item) and _selects_others(item)
+        ]
+        if first or self._interrupted():
+            await self._guarded(_LETTING_GO, partial(self._let_go, first, applied), applied)
+        if _LETTING_GO in applied.problems:
+            return
+        await together(
+            self._guarded(_named(item), partial(self._discard, item, applied, orphan=orphan(item)), applied)
+            for item in condemned
+            if item not in first
+        )
+
+    async def finish(self) -> None:
+        """Let go what an earlier process began to."""
+        if self._interrupted():
+            await finish(self._client, self._namespace)
+
+    def _interrupted(self) -> bool:
+        return any(map(stands_still, self._caches[LiveDaemonSet.resource.kind]))
+
+    async def _let_go(self, daemonsets: Sequence[LiveDaemonSet], applied: Applied) -> None:
+        await let_go(self._client, daemonsets, self._namespace)
+        applied.removed += map(_named, daemonsets)
 
     async def _guarded(self, name: str, work: Callable[[], Awaitable[None]], applied: Applied) -> None:
         try:
             async with self._limit:
                 await work()
-        except Conflict:
+        except* Conflict:
             raise
-        except ApiError as error:
-            applied.problems[name] = str(error)
+        except* ApiError as errors:
+            applied.problems[name] = "; ".join(dict.fromkeys(map(str, errors.exceptions)))
 
     async def _bring(self, manifest: Manifest, applied: Applied) -> None:
         await self._write(manifest["kind"], manifest["metadata"]["name"], manifest, applied)
@@ -283,10 +304,10 @@ def _merged(wanted: Manifest, live: Live) -> Manifest:
     }
 
 
-def _selects_others(live: Live) -> bool:
+def _selects_others(daemonset: LiveDaemonSet) -> bool:
     """Whether a DaemonSet finds pods by a label that others of its state have as well."""
-    labels = live.body().get("spec", {}).get("selector", {}).get("matchLabels", {})
-    return isinstance(live, LiveDaemonSet) and PodLabel.VARIANT not in labels
+    labels = daemonset.body().get("spec", {}).get("selector", {}).get("matchLabels", {})
+    return PodLabel.VARIANT not in labels
 
 
 def _bytes(content: Manifest) -> bytes:

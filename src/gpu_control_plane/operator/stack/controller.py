@@ -29,9 +29,8 @@ from gpu_control_plane.operator.stack.passes import Passes
 from gpu_control_plane.operator.stack.policies import InForce
 from gpu_control_plane.operator.stack.reporter import Reporter
 from gpu_control_plane.operator.stack.stage import Platform, Stage
-from gpu_control_plane.operator.stack.standings import Standings, of_the_policy
+from gpu_control_plane.operator.stack.standings import Standings, fell_idle, of_the_policy
 from gpu_control_plane.operator.stack.status import Picture
-from gpu_control_plane.operator.views import DaemonSet
 
 _THE_POLICY: Final = Key("cluster-policy")
 _PAUSE: Final = 0.3
@@ -73,7 +72,7 @@ class Stack:
         self._converging = runtime.controller("stack", self._converge, workers=1)
         self._converging.watch(charge.policies, self._ask, when=spec_changed)
         self._converging.watch(charge.nodes, self._ask, when=_kind_changed)
-        self._converging.watch(standings.daemonsets, self._ask, when=_fell_idle)
+        self._converging.watch(standings.daemonsets, self._ask, when=fell_idle)
         self._converging.watch(standings.pods, self._ask, when=lambda old, new: of_the_policy(old) and new is None)
         self._converging.watch(namespace.cache, self._ask, when=labels_changed)
         for cache in writer.watched():
@@ -81,6 +80,7 @@ class Stack:
         self._reporter = Reporter(runtime, charge, self._picture, now)
         standings.on_change(self._reporter.wake)
         charge.nodes.on_change(self._node_changed)
+        runtime.on_lead(self._passes.rest)
 
     def wake(self) -> None:
         """Something changed that no cache shows: the rival, or a kind that the cluster has learned."""
@@ -116,7 +116,7 @@ class Stack:
         elif found.spec is None or found.problem:
             self._passes.rest()
         else:
-            await self._passes.carry_out(found.policy, self._look(found.spec))
+            await self._passes.carry_out(found.policy, await self._look(found.spec))
         self._answered = asked
         self._reporter.wake()
         if problem := self._passes.outcome.problem:
@@ -133,11 +133,11 @@ class Stack:
         if _featured(old) != _featured(new) or _taints(old) != _taints(new):
             self._reporter.wake()
 
-    def _look(self, spec: ClusterPolicySpec) -> Stage:
+    async def _look(self, spec: ClusterPolicySpec) -> Stage:
         """The policy and what is around it at this moment."""
         if self._around.openshift.facts() is not None:
             for kind in _ON_OPENSHIFT:
-                self._writer.follow(kind, lambda _old, _new: self.wake())
+                await self._writer.follow(kind, lambda _old, _new: self.wake())
         kinds: Counter[NodeKind] = Counter(map(kind_of, self._charge.gpu_nodes()))
         return Stage(policy=spec, platform=self.platform(), kinds=dict(kinds))
 
@@ -164,11 +164,6 @@ class Stack:
             problem=found.problem or outcome.strays,
             now=self._clock(),
         )
-
-
-def _fell_idle(old: DaemonSet | None, new: DaemonSet | None) -> bool:
-    """Whether a DaemonSet serves no node any more: one that is no longer asked for may go then."""
-    return old is not None and new is not None and old.serves and not new.serves
 
 
 def _kind_changed(old: Node | None, new: Node | None) -> bool:

@@ -1,8 +1,9 @@
 """What people are told of a ClusterPolicy or an NVIDIADriver: once for each change."""
 
+from collections.abc import Collection
+
 from gpu_control_plane.api.nvidia.names import StackCondition, StackEvent
 from gpu_control_plane.api.nvidia.status import OperandState, StackStatus, State
-from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import EventRecorder, Object
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.operator.stack.apply import Applied
@@ -11,13 +12,15 @@ _NAMED = 5
 _LOST = (OperandState.READY, OperandState.NOT_READY)
 
 
-def tell_applied(recorder: EventRecorder, policy: StoredClusterPolicy, applied: Applied, *, drifted: bool) -> None:
-    """Tell that another hand had been on objects of the stack."""
-    mended = [*applied.created, *applied.repaired] if drifted else []
+def tell_repaired(recorder: EventRecorder, about: Object, applied: Applied, *, refused: Collection[str] = ()) -> None:
+    """Tell that another hand had been on objects of the stack. What the API server `refused` the last time was not
+    there because of that, and nobody has touched it."""
+    mended = sorted(name for name in (*applied.created, *applied.repaired) if name not in refused)
     if mended:
         more = f" and {len(mended) - _NAMED} more" if len(mended) > _NAMED else ""
-        note = f"Somebody had changed or removed {', '.join(sorted(mended)[:_NAMED])}{more}; all is as the policy says."
-        recorder.warning(policy, StackEvent.DRIFT_REPAIRED, note)
+        names, kind = ", ".join(mended[:_NAMED]), about.resource.kind
+        note = f"Somebody had changed or removed {names}{more}; all is as the {kind} says."
+        recorder.warning(about, StackEvent.DRIFT_REPAIRED, note)
 
 
 def tell_status(recorder: EventRecorder, about: Object, old: StackStatus, new: StackStatus) -> None:

@@ -11,7 +11,7 @@ from gpu_control_plane.kube import Runtime
 from gpu_control_plane.kube.errors import ApiError, Conflict
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.operator.stack.apply import Applied, Writer
-from gpu_control_plane.operator.stack.events import tell_applied
+from gpu_control_plane.operator.stack.events import tell_repaired
 from gpu_control_plane.operator.stack.leftovers import asked_of, goes, leaves_pods
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
@@ -46,6 +46,7 @@ class Passes:
         self._namespace = namespace
         self._stage: Stage | None = None
         self._done: tuple[str, int] | None = None
+        self._refused: frozenset[str] = frozenset()
         self.outcome = Outcome()
 
     def covers(self, policy: StoredClusterPolicy) -> bool:
@@ -59,6 +60,7 @@ class Passes:
     async def leave(self) -> None:
         """No policy is left. Its objects go with it, but the namespace stays."""
         self.rest()
+        await self._writer.finish()
         await self._namespace.mark(None)
 
     async def carry_out(self, policy: StoredClusterPolicy, stage: Stage) -> None:
@@ -74,8 +76,9 @@ class Passes:
             await self._writer.apply(manifests, applied)
             await self._prune(policy, stage, rendered, applied)
         finally:
-            tell_applied(self._events, policy, applied, drifted=drifted)
-        self._stage, self._done = stage, _version(policy)
+            if drifted:
+                tell_repaired(self._events, policy, applied, refused=self._refused)
+        self._stage, self._done, self._refused = stage, _version(policy), frozenset(applied.problems)
         self.outcome = Outcome(rendered, *_by_state(rendered, applied))
         if applied.created or applied.repaired or applied.removed:
             _log.info(

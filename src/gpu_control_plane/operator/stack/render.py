@@ -1,6 +1,7 @@
 """From a policy to the objects of every state: assets, transforms, variants. Pure, and the same input gives the same.
 
-A state that cannot be rendered says why and does not keep the others from being rendered.
+A state that cannot be rendered says why and does not keep the others from being rendered; nor does a kind of nodes that
+cannot be served keep the others from their DaemonSets.
 """
 
 import copy
@@ -20,7 +21,7 @@ from gpu_control_plane.operator.stack.variants import Variant, name_of
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """A state as it should be: its objects in order, or why there are none."""
+    """A state as it should be: its objects in order, and why there are none, or not all."""
 
     state: str
     enabled: bool
@@ -42,12 +43,12 @@ def render_state(state: State, stage: Stage, owner: OwnerReference | None = None
     if not state.enabled(stage.policy):
         return Rendered(state=state.name, enabled=False)
     try:
-        manifests = _objects(state, stage)
+        manifests, problem = _objects(state, stage)
     except (CannotRender, NoImage) as error:
         return Rendered(state=state.name, enabled=True, problem=str(error))
     for manifest in manifests:
         mark(manifest, state.name, stage.platform.namespace, owner)
-    return Rendered(state=state.name, enabled=True, manifests=tuple(manifests))
+    return Rendered(state=state.name, enabled=True, manifests=tuple(manifests), problem=problem)
 
 
 def mark(manifest: Manifest, state: str, namespace: str, owner: OwnerReference | None) -> None:
@@ -58,21 +59,32 @@ def mark(manifest: Manifest, state: str, namespace: str, owner: OwnerReference |
         owned_by(manifest, owner)
 
 
-def _objects(state: State, stage: Stage) -> list[Manifest]:
+def _objects(state: State, stage: Stage) -> tuple[list[Manifest], str]:
+    """The objects of a state, and why some DaemonSets are not among them."""
     found = assets(state.name, openshift=stage.openshift is not None)
     plain = [manifest for manifest in found if manifest["kind"] != "DaemonSet"]
     templates = [manifest for manifest in found if manifest["kind"] == "DaemonSet"]
     if not stage.platform.service_monitors:
         plain = [manifest for manifest in plain if manifest["kind"] != "ServiceMonitor"]
-    made = state.objects(plain, stage)
-    if stage.kinds:
-        made += [manifest for template in templates for manifest in _daemonsets(state, stage, template)]
-    return made
+    made, problems = state.objects(plain, stage), []
+    for template in templates if stage.kinds else ():
+        daemonsets, problem = _daemonsets(state, stage, template)
+        made += daemonsets
+        problems.append(problem)
+    return made, "; ".join(filter(None, problems))
 
 
-def _daemonsets(state: State, stage: Stage, template: Manifest) -> list[Manifest]:
-    name = template["metadata"]["name"]
-    return [_daemonset(state, stage, copy.deepcopy(template), variant) for variant in state.variants(stage, name)]
+def _daemonsets(state: State, stage: Stage, template: Manifest) -> tuple[list[Manifest], str]:
+    """One for each variant that can be rendered. What none of them can be rendered with is the state's own problem."""
+    made, problems = [], {}
+    for variant in state.variants(stage, template["metadata"]["name"]):
+        try:
+            made.append(_daemonset(state, stage, copy.deepcopy(template), variant))
+        except (CannotRender, NoImage) as error:
+            problems[variant.word] = str(error)
+    if problems and not made:
+        raise CannotRender("; ".join(dict.fromkeys(problems.values())))
+    return made, "; ".join(f"{word}: {problem}" for word, problem in problems.items())
 
 
 def _daemonset(state: State, stage: Stage, manifest: Manifest, variant: Variant) -> Manifest:

@@ -123,6 +123,11 @@ def of_the_policy(pod: OperandPod | None) -> bool:
     return pod is not None and pod.metadata.labels.get("app", "").startswith(_HANDED_OVER)
 
 
+def fell_idle(old: DaemonSet | None, new: DaemonSet | None) -> bool:
+    """Whether a DaemonSet is known to serve no node any more: one that is no longer asked for may go then."""
+    return old is not None and new is not None and new.idle and not old.idle
+
+
 def tolerations_of(pod: dict[str, Any]) -> tuple[Toleration, ...]:
     """The tolerations that the pods of a DaemonSet have: those of the manifest, and what Kubernetes adds."""
     own = msgspec.convert(pod.get("tolerations", []), tuple[Toleration, ...])

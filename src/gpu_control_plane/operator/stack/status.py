@@ -23,6 +23,7 @@ from gpu_control_plane.operator.stack.readiness import Reach, Standing, joint
 from gpu_control_plane.operator.stack.render import Rendered
 
 _NAMED: Final = 3
+_ABOUT_DRIVERS: Final = ("state-driver", "state-operator-validation")
 _MESSAGE_LIMIT: Final = 32768
 
 
@@ -69,7 +70,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 
 def status_of(held: StackStatus, picture: Picture) -> StackStatus | None:
     """The status of the ClusterPolicy in force; None where praise would come too early, since more is to be written."""
-    states = tuple(_state(rendered, picture) for rendered in picture.rendered)
+    named_by = _names_host_drivers(picture.rendered)
+    states = tuple(_state(rendered, picture, hosts=rendered.state == named_by) for rendered in picture.rendered)
     verdict = _verdict(states, picture)
     if verdict.ready and not picture.converged:
         return None
@@ -131,7 +133,14 @@ def unknown_fields(
     return (condition(tuple(held), kind, True, StackReason.PRESENT, message, generation=generation, now=now),)
 
 
-def _state(rendered: Rendered, picture: Picture) -> StateReport:
+def _names_host_drivers(rendered: Iterable[Rendered]) -> str:
+    """The state under which people find drivers of hosts that will not do: the driver's own, or where the stack brings
+    none, the one whose pods wait for them."""
+    return next((held.state for held in rendered if held.enabled and held.state in _ABOUT_DRIVERS), "")
+
+
+def _state(rendered: Rendered, picture: Picture, *, hosts: bool) -> StateReport:
+    """How a state stands. With `hosts` it also names drivers of hosts that will not do."""
     if not rendered.enabled:
         return StateReport(name=rendered.state, state=OperandState.DISABLED)
     problem = rendered.problem or picture.write_problems.get(rendered.state, "")
@@ -139,11 +148,9 @@ def _state(rendered: Rendered, picture: Picture) -> StateReport:
         return StateReport(name=rendered.state, state=OperandState.FAILED, message=problem[:1024])
     standings = picture.standings.get(rendered.state, ())
     troubles = [trouble for standing in standings for trouble in standing.troubles]
-    if rendered.state == "state-driver":
-        troubles += [
-            NodeTrouble(node=node, reason="HostDriver", message=why[:1024])
-            for node, why in sorted(picture.host_problems.items())
-        ]
+    if hosts:  # first, since it is why a pod there waits
+        found = sorted(picture.host_problems.items())
+        troubles[:0] = [NodeTrouble(node=node, reason="HostDriver", message=why[:1024]) for node, why in found]
     ready = all(standing.ready for standing in standings) and not troubles
     return StateReport(
         name=rendered.state,

@@ -11,10 +11,12 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.nvidia.names import AGENT, NodeLabel
+from gpu_control_plane.api.nvidia.names import AGENT, NodeLabel, PodLabel
 from gpu_control_plane.operator.facts import NodeKind, Runtime, System
+from gpu_control_plane.operator.stack.daemonset import DaemonSet
 from gpu_control_plane.operator.stack.stage import CannotRender, Stage
 
+_APP: Final = "app"
 _NAME_LIMIT: Final = 63
 
 
@@ -87,6 +89,23 @@ def by_system(stage: Stage, name: str) -> tuple[Variant, ...]:
         by_tag.setdefault(system.tag, system)
     made = [Variant(word=tag, system=system, selector=system.selector) for tag, system in by_tag.items()]
     return settled(stage, name, made, lambda variant, kind: kind.system is not None and kind.system.tag == variant.word)
+
+
+def only(stage: Stage, meant: Callable[[NodeKind], bool]) -> Stage:
+    """The stage without kinds of nodes that an operand does not come to. They would bring DaemonSets for systems that
+    none of its nodes has, and hide that the systems of its own nodes are not known."""
+    return msgspec.structs.replace(stage, kinds={kind: count for kind, count in stage.kinds.items() if meant(kind)})
+
+
+def find_its_own(daemonset: DaemonSet, variant: Variant) -> None:
+    """Select no pods but those of this variant: a DaemonSet adopts whatever it finds without an owner, and would remove
+    a running driver from every node that it is not for. A release of CoreOS has always been known by the name."""
+    pods = daemonset.manifest["spec"]["selector"]["matchLabels"]
+    if variant.ostree and variant.name:
+        daemonset.label({_APP: variant.name})
+        pods[_APP] = variant.name
+    elif variant.word and not variant.ostree:
+        pods[str(PodLabel.VARIANT)] = variant.word
 
 
 def settled(

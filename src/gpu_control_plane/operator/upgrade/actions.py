@@ -85,11 +85,11 @@ def enter(
     labels: Values | None = None,
     unschedulable: bool | None = None,
 ) -> Change:
-    """Go to another state; the time of it is kept."""
+    """Go to another state; the time of it is kept, and has not been renewed yet."""
     return Change(
         note=note,
         labels={NodeLabel.UPGRADE_STATE: state.value, **(labels or {})},
-        annotations={NodeAnnotation.STEP_SINCE: stamp(now), **(annotations or {})},
+        annotations={NodeAnnotation.STEP_SINCE: stamp(now), NodeAnnotation.RENEWALS: None, **(annotations or {})},
         unschedulable=unschedulable,
     )
 
@@ -108,6 +108,7 @@ def fail(view: NodeView, why: str, now: float) -> Change:
             NodeAnnotation.FAILURE: why[:_LONGEST],
             NodeAnnotation.FAILED_WITH: failed_with,
             NodeAnnotation.LOST_SINCE: None,
+            NodeAnnotation.RENEWALS: None,
         },
         warning=True,
     )

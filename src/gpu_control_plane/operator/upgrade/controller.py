@@ -6,43 +6,52 @@ process may die between any two writes and the next one goes on from what it fin
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
-from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import UpgradeReport
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
-from gpu_control_plane.kube.errors import Conflict, NotFound
+from gpu_control_plane.kube.errors import ApiError, Conflict, NotFound
 from gpu_control_plane.kube.followers import Followers
-from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.together import together
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
 from gpu_control_plane.operator.upgrade.begun import Begun
 from gpu_control_plane.operator.upgrade.campaigns import Campaign, Campaigns, governed_otherwise
+from gpu_control_plane.operator.upgrade.concerns import (
+    TURNS,
+    answer_changed,
+    node_changed,
+    node_of,
+    template_changed,
+    the_turns,
+)
 from gpu_control_plane.operator.upgrade.events import tell, tell_refused
 from gpu_control_plane.operator.upgrade.evict import Evictions
 from gpu_control_plane.operator.upgrade.look import Look
 from gpu_control_plane.operator.upgrade.metrics import Count, UpgradeMetrics
 from gpu_control_plane.operator.upgrade.progress import report
+from gpu_control_plane.operator.upgrade.reports import Reports
 from gpu_control_plane.operator.upgrade.rollout import rollout
 from gpu_control_plane.operator.upgrade.step import step, switch_off
 from gpu_control_plane.operator.upgrade.view import IDLE, NEEDS_PODS, NodeView
-from gpu_control_plane.operator.views import DaemonSet, Pod
+from gpu_control_plane.operator.views import Pod
 
-_TURNS: Final = Key("turns")
-"""The one key under which turns are given."""
 _INTERVAL: Final = 0.2
 """Seconds between two looks at all nodes, so that many changes at once cost one."""
 _SHARE: Final = 0.1
-"""The part of its time that a process may spend on looking at all nodes."""
+"""The part of its time that a process may spend on looking at all nodes. Waiting for the API server does not count: a
+slow one would make turns rare."""
+_UNGOVERNED: Final = 10.0
+"""Seconds after which a node that nobody governs is let go."""
 _MOST_STEPS: Final = 32
 _LISTING: Final = 20.0
 
@@ -72,19 +81,21 @@ class Upgrades:
         self._metrics = UpgradeMetrics(runtime.metrics.registry)
         self._known: tuple[Campaign, ...] | None = None
         self._governing: dict[str, Campaign] = {}
+        self._unsaid = False
+        """Whether nobody can say what the campaigns are."""
         self._writing = False
         self._begun = Begun()
-        self._next_look = 0.0
-        self._looked = False
-        self._reports: dict[str, UpgradeReport] = {}
+        self._ungoverned: dict[str, float] = {}
+        """Nodes under way that nobody governs, and since when."""
+        self._looking = self._next_look = 0.0
+        self._reports = Reports(lambda: self.on_report())  # noqa: PLW0108 - it is set later
         self.on_report: Callable[[], None] = lambda: None
         self._steps = runtime.controller("upgrade-nodes", self._reconcile_node)
         self._turns = runtime.controller("upgrade-turns", self._give_turns, workers=1)
 
     def report(self, name: str, last: UpgradeReport | None = None) -> UpgradeReport | None:
-        """How far the campaign has come, None while it is off. Until this process has looked at the nodes, it is what
-        was `last` told: a restart is no news."""
-        return self._reports.get(name, None if self._looked else last)
+        """How far the campaign has come, None while it is off; `last` is what was told of it before."""
+        return self._reports.get(name, last)
 
     def wake(self) -> None:
         """Campaigns, or the permission to write, may have changed."""
@@ -95,21 +106,22 @@ class Upgrades:
         changed = governed_otherwise(before, self._governing)
         for name in changed if wrote == self._writing else {node.name for node in self._look.nodes}:
             self._steps.enqueue(Key(name))
-        self._turns.enqueue(_TURNS)
+        self._turns.enqueue(TURNS)
 
     def start(self) -> None:
         look = self._look
+        self._runtime.on_lead(self._forget)
         self._runtime.service(self._node_pods.run)
-        self._steps.watch(look.nodes, when=_node_changed)
-        self._steps.watch(look.daemonsets, look.nodes_of_daemonset, when=_template_changed)
+        self._steps.watch(look.nodes, when=node_changed)
+        self._steps.watch(look.daemonsets, look.nodes_of_daemonset, when=template_changed)
         self._steps.watch(look.revisions, look.nodes_of_revision)
-        self._steps.watch(look.states, when=_answer_changed)
-        self._turns.watch(look.nodes, _the_turns, when=_node_changed)
-        self._turns.watch(look.daemonsets, _the_turns, when=_template_changed)
-        self._turns.watch(look.revisions, _the_turns)
+        self._steps.watch(look.states, when=answer_changed)
+        self._turns.watch(look.nodes, the_turns, when=node_changed)
+        self._turns.watch(look.daemonsets, the_turns, when=template_changed)
+        self._turns.watch(look.revisions, the_turns)
         for pods in look.pods:
-            self._steps.watch(pods, _node_of)
-            self._turns.watch(pods, _the_turns)
+            self._steps.watch(pods, node_of)
+            self._turns.watch(pods, the_turns)
 
     async def _reconcile_node(self, key: Key) -> Requeue | None:
         node = self._look.nodes.at(key)
@@ -117,17 +129,17 @@ class Upgrades:
             self._read_campaigns()
         if node is None or node.deleting:
             self._let_go(key.name)
-            return None
-        if not self._writing:
+            self._ungoverned.pop(key.name, None)
             return None
         campaign = self._governing.get(key.name)
-        if campaign is not None and campaign.unreadable:
+        if not self._writing or (campaign is not None and campaign.unreadable):
+            self._let_go(key.name)  # nobody looks after its pods now; what was asked of them is no news later
             return None
         policy = campaign.active_policy if campaign is not None else None
         if policy is None:
             self._let_go(key.name)
-            await self._switch_off(node)
-            return None
+            return await self._switch_off(node, at_once=campaign is not None or not self._known)
+        self._ungoverned.pop(key.name, None)
         return await self._advance(node, policy)
 
     async def _advance(self, node: Node, policy: UpgradePolicy) -> Requeue | None:
@@ -140,6 +152,8 @@ class Upgrades:
                     return Requeue(max(found.until - self._now(), 0.0)) if found.until is not None else None
                 case Change():
                     node = await self._write(node, view, found)
+                case Evict() | Restart() if not await self._is_still(node):
+                    return None
                 case Evict():
                     await self._evict(node, found)
                 case Restart():
@@ -159,6 +173,15 @@ class Upgrades:
             await pods.synced()
         return self._look.view(node, self._evictions, tuple(pods))
 
+    async def _is_still(self, node: Node) -> bool:
+        """Whether the node is what a step was decided on: a change of the Node would be refused if not, but pods know
+        nothing of its state. If not, the cache is about to hear of it, and wakes us."""
+        try:
+            live = await self._runtime.client.get(Node, node.name)
+        except NotFound:
+            return False
+        return live.metadata.uid == node.metadata.uid and _stage_of(live) == _stage_of(node)
+
     async def _write(self, node: Node, view: NodeView, change: Change) -> Node:
         version = node.metadata.resource_version
         written = await self._runtime.client.patch(Node, node.name, change.patch(view), resource_version=version)
@@ -168,11 +191,19 @@ class Upgrades:
         tell(self._runtime.events, node, change)
         return written
 
-    async def _switch_off(self, node: Node) -> None:
+    async def _switch_off(self, node: Node, *, at_once: bool) -> Requeue | None:
+        """Forget the upgrade of a node. One that nobody governs, though others are governed, has a moment: it may be on
+        its way from one policy to another, or have lost a label that is about to come back."""
         view = self._look.view(node, self._evictions)
         change = switch_off(view)
+        if change is not None and not at_once:
+            left = self._ungoverned.setdefault(node.name, self._now()) + _UNGOVERNED - self._now()
+            if left > 0:
+                return Requeue(left)
+        self._ungoverned.pop(node.name, None)
         if change is not None:
             await self._write(node, view, change)
+        return None
 
     async def _evict(self, node: Node, order: Evict) -> None:
         tell(self._runtime.events, node, order)
@@ -189,32 +220,35 @@ class Upgrades:
             await self._runtime.client.delete(Pod, pod.name, self._namespace, uid=pod.uid)
         except (NotFound, Conflict):
             pass  # it is gone, or another one has its name; the cache will say so
+        except ApiError:
+            self._evictions.answered(node.name)
+            raise
         else:
             tell(self._runtime.events, node, order)
         self._evictions.left(node.name, pod.uid)
 
     async def _give_turns(self, _key: Key) -> Requeue | None:
         """Look at all nodes and let the next ones begin. Nobody else does, and never two of these at a time."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
+        began = _clock()
         if began < self._next_look:
             return Requeue(self._next_look - began)
+        self._looking = 0.0
         counts: dict[str, Count] = {}
-        for campaign in self._known if self._known is not None else self._read_campaigns():
+        known = self._known if self._known is not None else self._read_campaigns()
+        if self._unsaid:
+            return None
+        for campaign in known:
             policy = campaign.active_policy
             if policy is not None:
                 counts[campaign.name] = await self._give_turns_in(campaign, policy)
         self._metrics.show(counts)
-        gone = self._reports.keys() - counts.keys()
-        if gone or not self._looked:
-            self._looked = True
-            self._reports = {name: self._reports[name] for name in counts}
-            self.on_report()
-        self._next_look = began + max(_INTERVAL, (clock() - began) / _SHARE)
+        self._reports.settle(counts.keys(), {campaign.name for campaign in known if campaign.unreadable})
+        self._next_look = max(began + _INTERVAL, _clock() + self._looking / _SHARE)
         return None
 
     async def _give_turns_in(self, campaign: Campaign, policy: UpgradePolicy) -> Count:
         begun = await self._begun_unseen()
+        began = _clock()
         nodes: dict[str, Node] = {}
         views: list[NodeView] = []
         for number, name in enumerate(sorted(campaign.nodes), start=1):
@@ -225,11 +259,13 @@ class Upgrades:
             if number % SLICE == 0:
                 await asyncio.sleep(0)
         found = rollout(policy, views, self._now(), begun)
+        told = report(policy, views, found.message, self._now())
+        self._looking += _clock() - began
         if self._writing:
             by_name = {view.name: view for view in views}
             for name, first in found.begin.items():
                 await self._begin(nodes[name], by_name[name], first)
-        self._publish(campaign.name, report(policy, views, found.message, self._now()))
+        self._reports.put(campaign.name, told)
         return Count(views, found.slots)
 
     async def _begin(self, node: Node, view: NodeView, first: Change) -> None:
@@ -246,51 +282,30 @@ class Upgrades:
             self._begun.learn(await self._runtime.client.list(Node, Selection(labels=under_way)))
         return set(self._begun.unseen(self._look.nodes.get))
 
-    def _publish(self, name: str, found: UpgradeReport) -> None:
-        if self._reports.get(name) != found:
-            self._reports[name] = found
-            self.on_report()
-
     def _read_campaigns(self) -> tuple[Campaign, ...]:
         found = self._campaigns.all()
         self._writing = self._campaigns.may_write() and found is not None
-        self._known = tuple(found or ())
+        self._known, self._unsaid = tuple(found or ()), found is None
         self._governing = {node: campaign for campaign in self._known for node in campaign.nodes}
         return self._known
+
+    def _forget(self) -> None:
+        """This process begins to lead. If it did before, what it remembers is old: others may have given turns that its
+        cache does not show yet, and nobody may have looked after pods that it had asked."""
+        self._known, self._governing, self._next_look = None, {}, 0.0
+        self._begun.doubt()
+        self._evictions.clear()
+        self._ungoverned.clear()
+        self._reports.doubt()
 
     def _let_go(self, name: str) -> None:
         self._node_pods.forget(name)
         self._evictions.forget(name)
 
 
-def _the_turns(_item: Object) -> Iterable[Key]:
-    return (_TURNS,)
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
 
 
-def _node_changed(old: Node | None, new: Node | None) -> bool:
-    return old is None or new is None or _of_interest(old) != _of_interest(new)
-
-
-def _of_interest(node: Node) -> tuple[object, ...]:
-    meta = node.metadata
-    return meta.labels, meta.annotations, node.spec.unschedulable, node.ready, node.deleting
-
-
-def _node_of(pod: Pod) -> Iterable[Key]:
-    return (Key(pod.spec.node_name),) if pod.spec.node_name else ()
-
-
-def _template_changed(old: DaemonSet | None, new: DaemonSet | None) -> bool:
-    """Of DaemonSets the template counts; their numbers change all the time."""
-    return old is None or new is None or old.spec.template != new.spec.template
-
-
-def _answer_changed(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
-    """Of what our agent says, whether it has let go and what it has checked."""
-    return (
-        old is None
-        or new is None
-        or old.status.quiesced != new.status.quiesced
-        or old.status.validation != new.status.validation
-        or old.status.driver != new.status.driver
-    )
+def _stage_of(node: Node) -> tuple[str, bool]:
+    return node.metadata.labels.get(NodeLabel.UPGRADE_STATE, ""), node.spec.unschedulable

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Step, Wait, enter, fail, stamp
+from gpu_control_plane.operator.upgrade.patience import are_leaving, gone_by, renewed
 from gpu_control_plane.operator.upgrade.pods import (
     Rules,
     at_work,
@@ -105,13 +106,24 @@ def _send_away(view: NodeView, pods: Sequence[Pod], rules: PodDeletion | Drain, 
     if refused := [(pod, why) for pod in staying if (why := obstacle(pod, limits))]:
         return "; ".join(f"{pod.key} may not be evicted: {why}" for pod, why in refused[:3])
     if rules.timeout_seconds and now >= since + rules.timeout_seconds:
-        return f"{names(pods)} did not leave in {rules.timeout_seconds} s{_refused(view, pods)}"
+        return _overdue(view, pods, since, rules.timeout_seconds, now)
     willing = [pod for pod in staying if not pod.deleting and _may_try(view, pod, now)]
     if willing:
         return Evict(note=f"Evicting {names(willing)}", pods=tuple(willing))
     again = [view.refusals[pod.metadata.uid].until for pod in staying if pod.metadata.uid in view.refusals]
     deadline = [since + rules.timeout_seconds] if rules.timeout_seconds else []
     return Wait(reason=f"{names(pods)} have to leave{_refused(view, pods)}", until=min(again + deadline, default=None))
+
+
+def _overdue(view: NodeView, pods: Sequence[Pod], since: float, limit: int, now: float) -> Step | str:
+    """Their time is over. Those that go already may do so in peace; those that nobody asked for long get it anew."""
+    if are_leaving(view, pods):
+        until = gone_by(view, pods, since + limit, limit)
+        if now < until:
+            return Wait(reason=f"{names(pods)} are leaving", until=until)
+    elif anew := renewed(view, limit, now):
+        return anew
+    return f"{names(pods)} did not leave in {limit} s{_refused(view, pods)}"
 
 
 def _may_try(view: NodeView, pod: Pod, now: float) -> bool:

@@ -1,7 +1,7 @@
 """Takes the picture of a node from the caches: the only place that knows where its parts come from."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -98,6 +98,7 @@ class Look:
             pool_resources=frozenset(name for pool in self._pools for name in pool.resource_names if pods),
             leaving=leaving,
             refusals=evictions.refusals(node.name),
+            asked_since=evictions.since(node.name),
             wanted=self._wanted(node) if _state(node) not in _AT_REST or any(pod.orphan for pod in drivers) else "",
         )
 
@@ -120,16 +121,16 @@ class Look:
         found = {pod.metadata.uid: pod for pods in self.pods for pod in pods.under(index, value)}
         return list(found.values())
 
-    def _driver(self, pod: Pod, leaving: frozenset[str]) -> DriverPod:
+    def _driver(self, pod: Pod, leaving: Mapping[str, float]) -> DriverPod:
         owner = pod.controller
         owned = owner is not None and owner.kind == DaemonSet.resource.kind
         wanted = self.daemonsets.get(owner.name, self._namespace) if owner is not None and owned else None
-        latest = newest(self.revisions.under(_OWNER, owner.uid)) if owner is not None and owned else None
+        revisions = self.revisions.under(_OWNER, owner.uid) if owner is not None and owned else []
         statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
         return DriverPod(
             name=pod.name,
             uid=pod.metadata.uid,
-            current=latest is None or pod.metadata.labels.get(REVISION_HASH) == latest.hash,
+            current=_current(pod, revisions),
             orphan=not owned,
             ready=pod.all_ready,
             restarts=max((status.restart_count for status in statuses if not status.ready), default=0),
@@ -144,6 +145,16 @@ class Look:
 
 def is_driver(pod: Object) -> bool:
     return _of_driver(pod.metadata.labels)
+
+
+def _current(pod: Pod, revisions: Sequence[ControllerRevision]) -> bool:
+    """Whether it is of its DaemonSet's newest template. A pod may be seen before the revision it is of: a word that
+    nobody knows, on a pod younger than the newest revision that is known, is newer still."""
+    latest, word = newest(revisions), pod.metadata.labels.get(REVISION_HASH)
+    if latest is None or word == latest.hash:
+        return True
+    known = any(revision.hash == word for revision in revisions)
+    return not known and _seconds(pod.metadata.creation_timestamp) > _seconds(latest.metadata.creation_timestamp) > 0
 
 
 def _drives(daemonset: DaemonSet) -> bool:

@@ -18,6 +18,7 @@ from gpu_control_plane.operator.upgrade.actions import (
     stamp,
     unpaused,
 )
+from gpu_control_plane.operator.upgrade.patience import renewed
 from gpu_control_plane.operator.upgrade.validation import validated
 from gpu_control_plane.operator.upgrade.view import DriverPod, NodeView
 
@@ -62,9 +63,12 @@ def restart(view: NodeView, now: float) -> Step:
     if failing := next((pod for pod in view.drivers if _fails(pod)), None):
         return fail(view, f"{failing.name} restarted {failing.restarts} times{_because(failing)}", now)
     deadline = _deadline(view, since)
+    ours = _to_be_touched(view) and not view.without_successor
     if now >= deadline:
-        return fail(view, f"no new driver was ready after {RESTART_LIMIT / 60:.0f} min: {_missing(view)}", now)
-    if _to_be_touched(view) and not view.without_successor:
+        anew = renewed(view, RESTART_LIMIT, now) if ours else None
+        late = f"no new driver was ready after {RESTART_LIMIT / 60:.0f} min: {_missing(view)}"
+        return anew or fail(view, late, now)
+    if ours:
         return _quiesce(view, since, now) or _replace(view)
     return Wait(reason=_missing(view), until=deadline)
 

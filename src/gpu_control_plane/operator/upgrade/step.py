@@ -26,6 +26,7 @@ OURS: Final = (
     NodeAnnotation.FAILURE,
     NodeAnnotation.FAILED_WITH,
     NodeAnnotation.LOST_SINCE,
+    NodeAnnotation.RENEWALS,
 )
 """Annotations that mean nothing without an upgrade."""
 
@@ -56,6 +57,14 @@ def _look(view: NodeView, _policy: UpgradePolicy, now: float) -> Step:
     """Nobody has looked yet, or the driver was as it should be."""
     if not view.drivers:
         return Wait(reason="no driver pod is on the node")
+    if view.state is UpgradeState.NONE and NodeAnnotation.FAILURE in view.annotations:
+        # Only a failed node says why. It is as we left it: the cordon is ours unless another annotation says otherwise.
+        return enter(
+            UpgradeState.REQUIRED,
+            "The upgrade is to be tried again: its label is gone",
+            now,
+            annotations={NodeAnnotation.FAILURE: None, NodeAnnotation.FAILED_WITH: None},
+        )
     if view.wants_upgrade:
         return enter(
             UpgradeState.REQUIRED,

@@ -93,10 +93,12 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """The pods of the node, in the states that need them."""
     pool_resources: AbstractSet[str] = frozenset()
     """Resources by which pools hand out cards."""
-    leaving: AbstractSet[str] = frozenset()
-    """Pods, by uid, that have been asked to leave."""
+    leaving: Mapping[str, float] = {}
+    """Pods, by uid, that have been asked to leave and go, and when this process asked them."""
     refusals: Mapping[str, Refusal] = {}
     """Pods, by uid, that refused to leave."""
+    asked_since: float | None = None
+    """When this process was first answered by a pod that it asked to leave in the present step; None if by none yet."""
     granted: bool = False
     """It is the node's turn."""
     wanted: str = ""

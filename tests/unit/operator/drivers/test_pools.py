@@ -9,7 +9,7 @@ from gpu_control_plane.operator.drivers.pools import kinds_of, left_out, nodes_o
 from gpu_control_plane.operator.facts import Runtime
 from gpu_control_plane.operator.stack.driver.places import by_kernel
 from gpu_control_plane.operator.stack.stage import CannotRender, OpenShift, Platform
-from unit.operator.drivers.fleet import NAMESPACE, node, wish_of
+from unit.operator.drivers.fleet import NAMESPACE, driver, node, wish_of
 from unit.operator.stack.driver_scene import policy
 
 OPENSHIFT = OpenShift(version="4.18", toolkit_images={"418.94": "toolkit"})
@@ -83,4 +83,22 @@ def test_a_node_is_its_whose_name_it_carries() -> None:
         node("nobody"),
         node("gone", owner="d", labels={"nvidia.com/gpu.present": "false"}),
     ]
-    assert [held.name for held in nodes_of("d", nodes)] == ["mine"]
+    assert [held.name for held in nodes_of(driver("d"), nodes)] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "gate", "value", "counts"),
+    [
+        ("gpu", "driver", "true", True),
+        ("gpu", "driver", "paused-for-driver-upgrade", True),
+        ("gpu", "driver", "pre-installed", False),
+        ("gpu", "driver", "false", False),
+        ("gpu", "driver", "", False),
+        ("vgpu-host-manager", "vgpu-manager", "true", True),
+        ("vgpu-host-manager", "vgpu-manager", "", False),
+    ],
+)
+def test_nodes_that_get_no_driver_are_neither_served_nor_missed(kind: str, gate: str, value: str, counts: bool) -> None:
+    """The host brings one, a person keeps it away, or nothing of the stack goes there."""
+    held = node("n", owner="d", system="", labels={f"nvidia.com/gpu.deploy.{gate}": value})
+    assert bool(nodes_of(driver("d", driverType=kind), [held])) is counts

@@ -11,7 +11,7 @@ from gpu_control_plane.api.examples import node_state
 from gpu_control_plane.api.gpunodestate import Driver, DriverSource, GPUNodeState
 from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
 from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
-from gpu_control_plane.api.nvidia.names import PCI_LABELS, TRUE
+from gpu_control_plane.api.nvidia.names import PCI_LABELS, TRUE, NodeLabel
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.objects import Object, ObjectMeta
 from gpu_control_plane.kube.watch import Batch
@@ -59,6 +59,7 @@ class Given:
 
     def __init__(self) -> None:
         self.wished: Wish | None = WISH
+        self.writes = True
         self.gone = False
         self.asked: list[str] = []
 
@@ -70,7 +71,7 @@ class Given:
         return OwnerWish("pool-a")
 
     def may_write(self) -> bool:
-        return True
+        return self.writes
 
     def retired(self) -> bool:
         return self.gone
@@ -218,16 +219,30 @@ async def test_problems_of_host_drivers_come_and_go_with_driver_and_card(world: 
     assert world.book.problems == {}
     await world.states.say(with_driver("a", "418.1"))
     assert "418.1" in world.book.problems["a"]
+    await world.nodes.say(machine("a", {**CARD, NodeLabel.OPERANDS: "false"}))
+    assert world.book.problems == {}, "nothing of the stack goes there"
+    await world.nodes.say(machine("a", CARD))
+    assert list(world.book.problems) == ["a"]
     await world.nodes.say(machine("a"))
     assert world.book.problems == {}
-    assert world.problems_told == 4
+    assert world.problems_told == 6
 
 
 async def test_the_numbers_are_those_of_the_book(world: World) -> None:
     registry = CollectorRegistry()
-    LabellingMetrics(registry, world.book)
+    LabellingMetrics(registry, world.book, world.policies.may_write)
     await world.nodes.say(machine("a", CARD))
     await world.nodes.say(machine("b", CARD))
     await world.states.say(with_driver("b", "440.33"))
     assert registry.get_sample_value("gpu_operator_unlabelled_nodes") == 2
     assert registry.get_sample_value("gpu_operator_host_driver_problems") == 1
+
+
+async def test_labels_that_another_operator_would_have_to_write_are_missed_by_nobody(world: World) -> None:
+    registry = CollectorRegistry()
+    LabellingMetrics(registry, world.book, world.policies.may_write)
+    await world.nodes.say(machine("a", CARD))
+    world.policies.writes = False
+    assert registry.get_sample_value("gpu_operator_unlabelled_nodes") == 0
+    world.policies.writes = True
+    assert registry.get_sample_value("gpu_operator_unlabelled_nodes") == 1

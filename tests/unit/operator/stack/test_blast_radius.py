@@ -11,17 +11,19 @@ from gpu_control_plane.operator.stack.render import render_policy
 from gpu_control_plane.operator.stack.stage import Platform, Stage
 from unit.api.nvidia.stock import stock_policy
 from unit.operator.stack.container_scene import PEOPLES
+from unit.operator.stack.daemonset_names import (
+    DCGM,
+    DRIVER,
+    EXPORTER,
+    GFD,
+    MIG,
+    MPS,
+    PLUGIN,
+    STATUS_EXPORTER,
+    TOOLKIT,
+    VALIDATOR,
+)
 
-DRIVER = "nvidia-driver-daemonset"
-TOOLKIT = "nvidia-container-toolkit-daemonset"
-VALIDATOR = "nvidia-operator-validator"
-PLUGIN = "nvidia-device-plugin-daemonset"
-MPS = "nvidia-device-plugin-mps-control-daemon"
-DCGM = "nvidia-dcgm"
-EXPORTER = "nvidia-dcgm-exporter"
-GFD = "gpu-feature-discovery"
-MIG = "nvidia-mig-manager"
-STATUS = "nvidia-node-status-exporter"
 UBUNTU = NodeKind(system=System("ubuntu", "24.04"))
 BASE: dict[str, Any] = {"dcgm": {"enabled": True}, "nodeStatusExporter": {"enabled": True}}
 WHOLE = {"repository": "r.example", "image": "other", "version": "v2"}
@@ -61,7 +63,7 @@ def changed(sections: dict[str, Any], before: dict[str, Any] | None = None, **pl
         ("dcgmExporter", {EXPORTER}),
         ("gfd", {GFD}),
         ("migManager", {MIG}),
-        ("nodeStatusExporter", {STATUS}),
+        ("nodeStatusExporter", {STATUS_EXPORTER}),
         # The MPS daemon is the plugin's companion and runs its image.
         ("devicePlugin", {PLUGIN, MPS}),
     ],

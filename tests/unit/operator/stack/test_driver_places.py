@@ -39,6 +39,24 @@ def test_each_system_has_a_driver_of_its_own() -> None:
     }
 
 
+def test_a_system_that_cannot_be_served_keeps_no_other_from_its_driver() -> None:
+    strange = NodeKind(system=System("talos", "v1.12.6"))
+    wanted = policy({"certConfig": {"name": "certs"}})
+    found = rendered(wanted, UBUNTU, strange, RHEL, config_maps={"certs": {"ca.crt": ""}})
+    images = {
+        held["spec"]["template"]["spec"]["containers"][0]["image"].rpartition("-")[2] for held in found.daemonsets
+    }
+    assert images == {"ubuntu24.04", "rhel9"}
+    assert found.problem.startswith("talosv1.12.6: it is not known where talos keeps")
+    nothing = rendered(wanted, strange, config_maps={"certs": {"ca.crt": ""}})
+    assert (nothing.manifests, nothing.problem[:15]) == ((), "it is not known")
+
+
+def test_what_no_system_can_be_served_with_is_told_once() -> None:
+    found = rendered(policy({"certConfig": {"name": "certs"}}), UBUNTU, RHEL)
+    assert (found.manifests, found.problem.count("create it")) == ((), 1)
+
+
 def test_nodes_that_do_not_say_their_system_are_left_out() -> None:
     assert "Node Feature Discovery" in problem(policy(), NAMELESS)
     assert "kernel" in problem(policy({"usePrecompiled": True}), NAMELESS)

@@ -17,7 +17,7 @@ from gpu_control_plane.operator.stack.readiness import (
     standing,
     trouble_of,
 )
-from gpu_control_plane.operator.stack.standings import tolerations_of
+from gpu_control_plane.operator.stack.standings import fell_idle, tolerations_of
 from gpu_control_plane.operator.views import DaemonSet, OperandPod, UpdateStrategy
 
 ALL_GOOD = {
@@ -50,6 +50,29 @@ def node(name: str = "a", *taints: tuple[str, str], labels: Mapping[str, str] | 
         },
         Node,
     )
+
+
+IDLE = {"desiredNumberScheduled": 0, "updatedNumberScheduled": 0, "numberAvailable": 0}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fell"),
+    [
+        ({}, IDLE, True),
+        ({"numberMisscheduled": 1, **IDLE}, IDLE, True),
+        ({"observedGeneration": 1, **IDLE}, IDLE, True),
+        ({}, {"observedGeneration": 1, **IDLE}, False),
+        (IDLE, IDLE, False),
+        (IDLE, {}, False),
+    ],
+    ids=["no node left", "no stray pod left", "looked at now", "not looked at yet", "idle before", "busy again"],
+)
+def test_a_daemonset_falls_idle_once_kubernetes_says_so_of_what_it_is_now(
+    before: dict[str, int], after: dict[str, int], fell: bool
+) -> None:
+    assert fell_idle(daemonset(**before), daemonset(**after)) is fell
+    assert not fell_idle(None, daemonset(**after))
+    assert not fell_idle(daemonset(**before), None)
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,19 @@ def test_what_keeps_a_stack_from_being_ready_is_named(
         assert word in told(status)["Error"][2]
 
 
+def test_a_driver_of_the_host_that_will_not_do_is_named_also_where_the_stack_brings_none() -> None:
+    off = Rendered(state="state-driver", enabled=False)
+    validator = Rendered(state="state-operator-validation", enabled=True)
+    status = look(
+        rendered=(off, DCGM, validator),
+        standings={validator.state: (BROKEN,)},
+        host_problems={"gpu-3": "too old", "gpu-7": "does not work"},
+    )
+    named = {held.name: [(node.node, node.message) for node in held.nodes] for held in status.states if held.nodes}
+    assert named == {validator.state: [("gpu-3", "too old"), ("gpu-7", "does not work")]}
+    assert status.state is State.NOT_READY
+
+
 def test_nobody_is_told_that_all_is_well_while_more_is_to_be_written() -> None:
     assert seen(converged=False) is None
     assert seen(converged=False, gpu_nodes=0, standings={}) is None

@@ -31,8 +31,9 @@ class Operator:
         self._stale = stale
         self._cache: dict[str, Machine] = dict(world.machines)
         self._begun = Begun()
-        self._asked: dict[str, set[str]] = {}
+        self._asked: dict[str, dict[str, float]] = {}
         self._refusals: dict[str, dict[str, Refusal]] = {}
+        self._since: dict[str, float] = {}
 
     def run(self) -> float:
         """Work until there is nothing to do; the moment at which there may be again."""
@@ -88,7 +89,7 @@ class Operator:
                         self._evict(name, pod.metadata.uid)
                 case Restart():
                     self._world.delete_driver(name, found.pod.uid)
-                    self._asked.setdefault(name, set()).add(found.pod.uid)
+                    self._answered(name, found.pod.uid)
                     self._spend()
         raise AssertionError(f"{name} does not come to rest")
 
@@ -127,18 +128,25 @@ class Operator:
         asked, refusals = self._asked.get(machine.name), self._refusals.get(machine.name)
         if not asked and not refusals:
             return self._world.view(machine)
-        return replace(machine.view(self._world.revision, asked or ()), refusals=refusals or {})
+        since = self._since.get(machine.name)
+        return replace(machine.view(self._world.revision, asked), refusals=refusals or {}, asked_since=since)
 
     def _evict(self, name: str, uid: str) -> None:
         why = self._world.evict(name, uid)
         if why is None:
-            self._asked.setdefault(name, set()).add(uid)
+            self._answered(name, uid)
         else:
+            self._since.setdefault(name, self._world.clock)
             self._refusals.setdefault(name, {})[uid] = Refusal(self._world.clock + _RETRY, why)
         self._spend()
 
+    def _answered(self, name: str, uid: str) -> None:
+        self._since.setdefault(name, self._world.clock)
+        self._asked.setdefault(name, {})[uid] = self._world.clock
+
     def _forget(self, name: str) -> None:
         self._asked.pop(name, None)
+        self._since.pop(name, None)
         self._refusals.pop(name, None)
 
     def _spend(self) -> None:

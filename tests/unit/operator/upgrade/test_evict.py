@@ -40,12 +40,28 @@ async def test_only_the_pod_that_was_looked_at_is_evicted() -> None:
     assert body["deleteOptions"] == {"preconditions": {"uid": UID}}
 
 
-@pytest.mark.parametrize("answer", [None, NotFound(404, "NotFound", "gone"), Conflict(409, "Conflict", "another uid")])
+@pytest.mark.parametrize("answer", [None, NotFound(404, "NotFound", "gone")])
 async def test_a_pod_that_goes_or_is_gone_is_not_asked_again(answer: KubeError | None) -> None:
     made, _server = evictions(answer)
     assert await made.evict("worker", POD) is None
-    assert made.leaving("worker") == {UID}
-    assert made.leaving("another") == frozenset()
+    assert made.leaving("worker") == {UID: 100.0}
+    assert made.leaving("another") == {}
+
+
+async def test_a_pod_that_was_changed_meanwhile_is_asked_again() -> None:
+    made, _server = evictions(Conflict(409, "Conflict", "the object has been modified"))
+    assert await made.evict("worker", POD) is not None
+    assert not made.leaving("worker")
+
+
+@pytest.mark.parametrize("answer", [None, NotFound(404, "NotFound", "gone"), TooManyRequests(429, "", "no")])
+async def test_an_answer_of_whatever_kind_counts_as_having_asked(answer: KubeError | None) -> None:
+    made, _server = evictions(answer)
+    assert made.since("worker") is None
+    await made.evict("worker", POD)
+    assert made.since("worker") == 100.0
+    made.forget("worker")
+    assert made.since("worker") is None
 
 
 async def test_a_refused_pod_is_asked_again_after_ever_longer_pauses() -> None:
@@ -68,6 +84,7 @@ async def test_no_answer_is_no_refusal() -> None:
     with pytest.raises(Unreachable):
         await made.evict("worker", POD)
     assert not made.refusals("worker")
+    assert made.since("worker") is None
 
 
 async def test_what_was_asked_is_forgotten_with_the_state_of_the_node() -> None:

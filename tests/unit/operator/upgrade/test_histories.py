@@ -99,10 +99,10 @@ class Histories(RuleBasedStateMachine):
             self.world.change(name, unschedulable=cordon)
             (self.cordoned.add if cordon else self.cordoned.discard)(name)
 
-    @rule(name=_nodes)
-    def a_person_tries_a_failed_node_again(self, name: str) -> None:
+    @rule(name=_nodes, state=st.sampled_from([S.REQUIRED.value, None]))
+    def a_person_tries_a_failed_node_again(self, name: str, state: str | None) -> None:
         if self.world.machines[name].state is S.FAILED:
-            self.world.label(name, NodeLabel.UPGRADE_STATE, S.REQUIRED.value)
+            self.world.label(name, NodeLabel.UPGRADE_STATE, state)
 
     @rule(name=_nodes)
     def a_machine_is_lost(self, name: str) -> None:

@@ -1,7 +1,7 @@
 """How the picture of a node is put together from what the API server holds."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -43,8 +43,10 @@ def driver(labels: Mapping[str, str], *owners: Mapping[str, Any], **status: Any)
     return msgspec.convert(body, Pod)
 
 
-def revision(number: int, word: str) -> ControllerRevision:
+def revision(number: int, word: str, age: int = 60) -> ControllerRevision:
+    """One that was made so many seconds before the driver's pod."""
     meta = {
+        "creationTimestamp": AT - timedelta(seconds=age),
         "name": f"driver-{number}",
         "namespace": HERE,
         "labels": {"controller-revision-hash": word},
@@ -103,8 +105,19 @@ async def test_a_driver_pod_is_told_once_with_what_its_image_and_environment_say
         ("old", (revision(1, "old"), revision(2, "new")), False),
         ("old", (revision(3, "old"), revision(2, "new")), True),
         ("old", (), True),
+        ("newer", (revision(1, "old"), revision(2, "new")), True),
+        ("newer", (revision(1, "old"), revision(2, "new", 0)), False),
+        ("newer", (revision(1, "old"), revision(2, "new", -60)), False),
     ],
-    ids=["newest", "older", "rolled back", "no revision is known yet"],
+    ids=[
+        "newest",
+        "older",
+        "rolled back",
+        "no revision is known yet",
+        "its revision has not arrived yet",
+        "nobody can say",
+        "of another DaemonSet, and older than the newest revision",
+    ],
 )
 async def test_a_pod_is_current_if_it_is_of_the_newest_revision(
     word: str, revisions: tuple[ControllerRevision, ...], current: bool

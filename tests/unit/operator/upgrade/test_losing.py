@@ -80,7 +80,7 @@ def test_a_lost_node_gives_up_its_turn_however_long_its_pods_may_stay(state: Upg
         wait_for_completion=WaitForCompletion(pod_selector="app=train"),
         drain=Drain(enable=True, timeout_seconds=0),
     )
-    node = cordoned(state, STALE, pods=(TRAINING,), leaving={TRAINING.metadata.uid}, ready=False)
+    node = cordoned(state, STALE, pods=(TRAINING,), leaving={TRAINING.metadata.uid: NOW}, ready=False)
     found = step(node, policy, NOW)
     assert found == Change(note="", annotations={NodeAnnotation.LOST_SINCE: str(int(NOW))})
     away = replace(node, annotations={**node.annotations, NodeAnnotation.LOST_SINCE: str(int(NOW))})

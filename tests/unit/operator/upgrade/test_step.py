@@ -102,7 +102,11 @@ def granted(*drivers: DriverPod, annotations: Mapping[str, str] | None = None) -
         ),
         pytest.param(
             cordoned(
-                S.POD_DELETION_REQUIRED, STALE, pods=(gpu_pod(),), annotations=ago(NodeAnnotation.STEP_SINCE, 300)
+                S.POD_DELETION_REQUIRED,
+                STALE,
+                pods=(gpu_pod(),),
+                asked_since=NOW - 300,
+                annotations=ago(NodeAnnotation.STEP_SINCE, 300),
             ),
             POLICY,
             S.FAILED,
@@ -110,7 +114,11 @@ def granted(*drivers: DriverPod, annotations: Mapping[str, str] | None = None) -
         ),
         pytest.param(
             cordoned(
-                S.POD_DELETION_REQUIRED, STALE, pods=(gpu_pod(),), annotations=ago(NodeAnnotation.STEP_SINCE, 300)
+                S.POD_DELETION_REQUIRED,
+                STALE,
+                pods=(gpu_pod(),),
+                asked_since=NOW - 300,
+                annotations=ago(NodeAnnotation.STEP_SINCE, 300),
             ),
             DRAINING,
             S.DRAIN_REQUIRED,
@@ -120,7 +128,13 @@ def granted(*drivers: DriverPod, annotations: Mapping[str, str] | None = None) -
         pytest.param(cordoned(S.DRAIN_REQUIRED, STALE), DRAINING, S.POD_RESTART_REQUIRED, id="drain: empty"),
         pytest.param(cordoned(S.DRAIN_REQUIRED, STALE, pods=(BARE,)), DRAINING, S.FAILED, id="drain: undeletable"),
         pytest.param(
-            cordoned(S.DRAIN_REQUIRED, STALE, pods=(gpu_pod(),), annotations=ago(NodeAnnotation.STEP_SINCE, 300)),
+            cordoned(
+                S.DRAIN_REQUIRED,
+                STALE,
+                pods=(gpu_pod(),),
+                asked_since=NOW - 300,
+                annotations=ago(NodeAnnotation.STEP_SINCE, 300),
+            ),
             DRAINING,
             S.FAILED,
             id="drain: past the timeout",
@@ -255,7 +269,7 @@ def test_pods_that_use_a_gpu_are_evicted_and_waited_for() -> None:
     found = step(node, POLICY, NOW)
     assert isinstance(found, Evict)
     assert found.pods == (pod,)
-    asked = replace(node, leaving={pod.metadata.uid})
+    asked = replace(node, leaving={pod.metadata.uid: NOW})
     assert step(asked, POLICY, NOW) == Wait(reason="work/train-1 have to leave", until=NOW + 300)
 
 
@@ -273,7 +287,7 @@ def test_a_refused_eviction_is_tried_again_until_the_time_is_over() -> None:
     assert isinstance(waiting, Wait)
     assert waiting.until == NOW + 5
     assert isinstance(step(node, POLICY, NOW + 5), Evict)
-    failed = step(node, POLICY, NOW + 300)
+    failed = step(replace(node, asked_since=NOW), POLICY, NOW + 300)
     assert isinstance(failed, Change)
     assert "disruption budget" in (failed.annotations[NodeAnnotation.FAILURE] or "")
 
@@ -424,6 +438,18 @@ def test_an_upgrade_of_another_operator_gets_its_times_first(state: UpgradeState
     assert isinstance(found, Change)
     assert found.state is None
     assert str(int(NOW)) in found.annotations.values()
+
+
+@pytest.mark.parametrize("driver", [STALE, CURRENT], ids=["old driver", "new driver"])
+def test_a_failed_node_whose_label_somebody_removed_is_tried_again_as_we_left_it(driver: DriverPod) -> None:
+    why = {NodeAnnotation.FAILURE: "why", NodeAnnotation.FAILED_WITH: "r2"} | ago(NodeAnnotation.STARTED, 900)
+    node = cordoned(S.NONE, driver, annotations=why, validators=VALID)
+    found = step(node, POLICY, NOW)
+    assert isinstance(found, Change)
+    assert found.state is S.REQUIRED
+    assert NodeAnnotation.INITIALLY_UNSCHEDULABLE not in found.annotations
+    assert NodeAnnotation.STARTED not in found.annotations
+    assert found.annotations[NodeAnnotation.FAILURE] is None
 
 
 def test_a_state_that_nobody_knows_is_left_alone() -> None:

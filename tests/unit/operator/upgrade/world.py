@@ -7,15 +7,17 @@ the validator and our agent do their part when its time has come. What must neve
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
-from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
+from gpu_control_plane.api.nvidia.upgradepolicy import PodDeletion, UpgradePolicy
 from gpu_control_plane.kube.objects import Object, ObjectMeta
 from gpu_control_plane.operator.upgrade.actions import PAUSED
+from gpu_control_plane.operator.upgrade.patience import MOST_RENEWALS
 from gpu_control_plane.operator.upgrade.pods import gpu_users
 from gpu_control_plane.operator.upgrade.slots import share
 from gpu_control_plane.operator.upgrade.view import Agent, DriverPod, NodeView, ValidatorPod
@@ -77,8 +79,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def as_object(self) -> Object:
         return Object(metadata=ObjectMeta(name=self.name, resource_version=str(self.version)))
 
-    def view(self, revision: int, leaving: Iterable[str] = ()) -> NodeView:
-        asked = frozenset(leaving)
+    def view(self, revision: int, leaving: Mapping[str, float] | None = None) -> NodeView:
+        asked = leaving or {}
         driver = self.driver
         if driver is not None:
             current, gone = self.revision == revision, driver.leaving or driver.uid in asked
@@ -118,6 +120,7 @@ class World:
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._accepted: list[tuple[str, str]] = []
+        self._asked: dict[tuple[str, str], float] = {}
         self._views: dict[str, tuple[tuple[int, int], NodeView]] = {}
         self._waits: dict[str, tuple[tuple[int, int, UpgradePolicy], float]] = {}
         for name, habits in machines:
@@ -163,6 +166,7 @@ class World:
             unschedulable=bool(body.get("spec", {}).get("unschedulable", machine.unschedulable)),
         )
         self._check_turn(machine, written)
+        self._check_patience(machine, written)
         if written.state is UpgradeState.FAILED:
             self.ever_failed.add(name)
         self._put(written)
@@ -178,10 +182,15 @@ class World:
         self.touched.add(name)
         if machine.habits.budget and not machine.refuses_until:
             machine = self._put(replace(machine, refuses_until=self.clock + machine.habits.budget))
+        self._asked.setdefault((name, uid), self.clock)
         if self.clock < machine.refuses_until:
             return "it would violate the pod's disruption budget"
-        self._accepted.append((name, uid))
-        self.after(machine.habits.grace, lambda: self._pod_gone(name, uid))
+        if uid in machine.pods:
+            self._accepted.append((name, uid))
+            ends = datetime.fromtimestamp(self.clock + machine.habits.grace, UTC)
+            leaving = replace(machine.pods[uid], metadata=replace(machine.pods[uid].metadata, deletion_timestamp=ends))
+            self._put(replace(machine, pods={**machine.pods, uid: leaving}))
+            self.after(machine.habits.grace, lambda: self._pod_gone(name, uid))
         return None
 
     def delete_driver(self, name: str, uid: str) -> None:
@@ -332,6 +341,21 @@ class World:
             out = sum(self.view(machine).unavailable for machine in others) + 1
             self.most_out = max(self.most_out, out)
             assert out <= most, f"{out} nodes out of service, {most} allowed"
+
+    def _check_patience(self, before: Machine, after: Machine) -> None:
+        """Nobody fails for pods that nobody asked, or that had no time to go, unless operators died of it for long."""
+        why = after.annotations.get(NodeAnnotation.FAILURE, "")
+        if after.state is not UpgradeState.FAILED or "did not leave" not in why:
+            return
+        if before.annotations.get(NodeAnnotation.RENEWALS) == str(MOST_RENEWALS):
+            return
+        draining = before.state is UpgradeState.DRAIN_REQUIRED and self.policy.drain is not None
+        rules = (self.policy.drain if draining else self.policy.pod_deletion) or PodDeletion()
+        for uid, pod in before.pods.items():
+            asked, ends = self._asked.get((after.name, uid)), pod.metadata.deletion_timestamp
+            assert asked is not None, f"{after.name} failed for {uid}, which nobody asked to leave"
+            fair = self.clock - asked >= rules.timeout_seconds / 2
+            assert fair or (ends is not None and self.clock >= ends.timestamp()), f"{uid} had no time to leave"
 
     def _check_agent(self, machine: Machine) -> None:
         waited = self.clock - float(machine.annotations[NodeAnnotation.STEP_SINCE])

@@ -13,7 +13,7 @@ from gpu_control_plane.operator.stack.driver.wish import DriverWish, check
 from gpu_control_plane.operator.stack.driver_manager import driver_manager
 from gpu_control_plane.operator.stack.shared import limit, pull_secrets, run_image
 from gpu_control_plane.operator.stack.stage import CannotRender, Platform
-from gpu_control_plane.operator.stack.variants import Variant
+from gpu_control_plane.operator.stack.variants import Variant, find_its_own
 
 
 def fit(daemonset: DaemonSet, wish: DriverWish, place: Variant, platform: Platform) -> None:
@@ -31,16 +31,9 @@ def fit(daemonset: DaemonSet, wish: DriverWish, place: Variant, platform: Platfo
     add_subscription(daemonset, wish, place, platform)
     add_secret_env(daemonset, wish, platform)
     add_openshift(daemonset, place, platform)
-    _find_its_own(daemonset, place)
+    find_its_own(daemonset, place)
     if wish.precompiled:
         daemonset.label({PodLabel.PRECOMPILED: "true"})
-
-
-def _find_its_own(daemonset: DaemonSet, place: Variant) -> None:
-    """Select no pods but those for this place: a DaemonSet adopts whatever it finds without an owner, and would remove
-    a running driver from every node that it is not for."""
-    if place.word and not place.ostree:
-        daemonset.manifest["spec"]["selector"]["matchLabels"][str(PodLabel.VARIANT)] = place.word
 
 
 def _run(daemonset: DaemonSet, wish: DriverWish, place: Variant, system: System, platform: Platform) -> None:

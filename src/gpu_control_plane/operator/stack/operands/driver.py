@@ -4,8 +4,6 @@ With NVIDIADrivers switched on this state is off, and its DaemonSets go without 
 the upgrade of each node replaces them.
 """
 
-from typing import Final
-
 import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
@@ -27,9 +25,7 @@ from gpu_control_plane.operator.stack.driver.wish import from_policy
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.stage import CannotRender, Stage
 from gpu_control_plane.operator.stack.state import State
-from gpu_control_plane.operator.stack.variants import Variant, by_system
-
-_APP: Final = "app"
+from gpu_control_plane.operator.stack.variants import Variant, by_system, only
 
 
 def handed_over(policy: ClusterPolicySpec) -> bool:
@@ -44,7 +40,7 @@ def _enabled(policy: ClusterPolicySpec) -> bool:
 def _variants(stage: Stage, name: str) -> tuple[Variant, ...]:
     """Only nodes that get a driver from here count. The names of the last two kinds are known from before there were
     several systems, so they are kept."""
-    stage = msgspec.structs.replace(stage, kinds={kind: count for kind, count in stage.kinds.items() if kind.driver})
+    stage = only(stage, lambda kind: kind.driver)
     if not stage.kinds:
         return ()
     if on(stage.policy.driver.use_precompiled, absent=False):
@@ -63,9 +59,6 @@ def _variants(stage: Stage, name: str) -> tuple[Variant, ...]:
 
 def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
     fit(daemonset, from_policy(stage.policy), variant, stage.platform)
-    if variant.ostree:
-        daemonset.label({_APP: variant.name})
-        daemonset.manifest["spec"]["selector"]["matchLabels"][_APP] = variant.name
 
 
 def _objects(manifests: list[Manifest], stage: Stage) -> list[Manifest]:

@@ -3,8 +3,6 @@
 It is replaced only when its pod is deleted: a rolling update would take cards away from running virtual machines.
 """
 
-from typing import Final
-
 import msgspec
 
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
@@ -20,9 +18,7 @@ from gpu_control_plane.operator.stack.sandbox import deployed
 from gpu_control_plane.operator.stack.shared import operand
 from gpu_control_plane.operator.stack.stage import CannotRender, Platform, Stage
 from gpu_control_plane.operator.stack.state import State
-from gpu_control_plane.operator.stack.variants import Variant, by_system
-
-_APP: Final = "app"
+from gpu_control_plane.operator.stack.variants import Variant, by_system, find_its_own, only
 
 
 def _enabled(policy: ClusterPolicySpec) -> bool:
@@ -31,7 +27,11 @@ def _enabled(policy: ClusterPolicySpec) -> bool:
 
 
 def _variants(stage: Stage, name: str) -> tuple[Variant, ...]:
-    """Systems; on OpenShift releases of CoreOS, under the names that they have had there all along."""
+    """Systems; on OpenShift releases of CoreOS, under the names that they have had there all along. Only nodes whose
+    cards are for vGPUs count."""
+    stage = only(stage, lambda kind: kind.vgpu)
+    if not stage.kinds:
+        return ()
     if built_in_toolkit(stage.openshift, stage.policy, stage.kinds, precompiled=False):
         places = by_release(stage.kinds)
         return tuple(msgspec.structs.replace(place, name=f"{name}-{place.ostree}") for place in places)
@@ -50,9 +50,7 @@ def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
     wish = DriverWish(image=section, parameters=config.name if config else "")
     add_files(daemonset, wish, system, stage.platform)
     add_openshift(daemonset, variant, _without_certificates(stage.platform))
-    if variant.ostree:
-        daemonset.label({_APP: variant.name})
-        daemonset.manifest["spec"]["selector"]["matchLabels"][_APP] = variant.name
+    find_its_own(daemonset, variant)
 
 
 def _without_certificates(platform: Platform) -> Platform:

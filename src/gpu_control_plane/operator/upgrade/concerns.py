@@ -1,0 +1,45 @@
+"""What wakes upgrades: which changes matter, and whom they concern."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.operator.views import DaemonSet, Pod
+
+TURNS: Final = Key("turns")
+"""The one key under which turns are given."""
+
+
+def the_turns(_item: Object) -> Iterable[Key]:
+    return (TURNS,)
+
+
+def node_changed(old: Node | None, new: Node | None) -> bool:
+    return old is None or new is None or _of_interest(old) != _of_interest(new)
+
+
+def node_of(pod: Pod) -> Iterable[Key]:
+    return (Key(pod.spec.node_name),) if pod.spec.node_name else ()
+
+
+def template_changed(old: DaemonSet | None, new: DaemonSet | None) -> bool:
+    """Of DaemonSets the template counts; their numbers change all the time."""
+    return old is None or new is None or old.spec.template != new.spec.template
+
+
+def answer_changed(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
+    """Of what our agent says, whether it has let go and what it has checked."""
+    return (
+        old is None
+        or new is None
+        or old.status.quiesced != new.status.quiesced
+        or old.status.validation != new.status.validation
+        or old.status.driver != new.status.driver
+    )
+
+
+def _of_interest(node: Node) -> tuple[object, ...]:
+    meta = node.metadata
+    return meta.labels, meta.annotations, node.spec.unschedulable, node.ready, node.deleting
