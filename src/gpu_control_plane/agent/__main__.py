@@ -62,9 +62,17 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "--driver-root",
     type=_FOLDER,
     multiple=True,
-    default=(Path("/"), Path("/run/nvidia/driver")),
+    default=(Path("/"),),
     show_default=True,
     help="Where to look for the driver's files; may be repeated.",
+)
+@click.option(
+    "--container-driver-root",
+    type=_FOLDER,
+    multiple=True,
+    default=(Path("/run/nvidia/driver"),),
+    show_default=True,
+    help="Where a driver container puts its files: looked at last, and never the host's; may be repeated.",
 )
 @click.option("--configure-runtime", is_flag=True, help="Write what the container runtime lacks, and leave it there.")
 @click.option("--restart-runtime", is_flag=True, help="With --configure-runtime: restart it where that is needed.")
@@ -129,6 +137,7 @@ def agent(
     cdi_folder: Path,
     host_root: Path,
     driver_root: tuple[Path, ...],
+    container_driver_root: tuple[Path, ...],
     configure_runtime: bool,
     restart_runtime: bool,
     runtime: str,
@@ -167,10 +176,10 @@ def agent(
         sys.exit(main(fleet.NAME, fleet.build, log_level=log_level, elect=elect, **process))
 
     if discover:
-        from gpu_control_plane.agent.backends.host import Host  # noqa: PLC0415
+        from gpu_control_plane.agent.backends.sysfs import Sysfs  # noqa: PLC0415
         from gpu_control_plane.agent.discovery import process as discovery  # noqa: PLC0415
 
-        look = partial(discovery.build, node=name, host=Host(sysfs))
+        look = partial(discovery.build, node=name, sysfs=Sysfs(sysfs))
         sys.exit(main(discovery.NAME, look, log_level=log_level, elect=False, **process))
 
     from gpu_control_plane.agent.node import process as node_process  # noqa: PLC0415
@@ -193,6 +202,7 @@ def agent(
         cdi=cdi_folder,
         host=host_root,
         driver_roots=driver_root,
+        container_driver_roots=container_driver_root,
         validations=validations,
         simulated_devices=device_folder,
     )

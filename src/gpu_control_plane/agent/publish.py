@@ -4,6 +4,7 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import Inventory
 from gpu_control_plane.agent.metrics import AgentMetrics
+from gpu_control_plane.api.gpunodestate import Toolkit
 from gpu_control_plane.api.nodefeature import (
     NAMESPACE,
     NODE_LABEL,
@@ -11,6 +12,7 @@ from gpu_control_plane.api.nodefeature import (
     NodeFeatureSpec,
     feature_name,
     node_feature,
+    read_facts,
 )
 from gpu_control_plane.kube.apply import Applier
 from gpu_control_plane.kube.cache import Cache
@@ -62,3 +64,11 @@ class Publisher:
             return
         await self._hand.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
         self._metrics.published.inc()
+
+    def published_toolkit(self, node: str) -> Toolkit | None:
+        """What the NodeFeature of a node says of its toolkit; None where it says nothing, or nonsense."""
+        observed = self._features.get(feature_name(node), NAMESPACE)
+        try:
+            return read_facts(observed).toolkit if observed is not None else None
+        except ValueError:
+            return None

@@ -17,7 +17,7 @@ from e2e.stage import Stage
 from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, card_uuid, new_machine, write_machine
 from gpu_control_plane.api.gpunodestate import Assignment
 from gpu_control_plane.api.identity import inventory_id
-from gpu_control_plane.local.ports import free_port, is_free
+from gpu_control_plane.local.ports import free_port
 from unit.local.patience import until
 
 PREFIX = "gpu.deckhouse.io"
@@ -123,10 +123,16 @@ class AgentScene:
 
     def metrics(self) -> str:
         """Everything the agent measures. One that has just been started is given the time to answer."""
-        until(lambda: not is_free(self._port))
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=30) as answer:
-            text: str = answer.read().decode()
-        return text
+        answers: list[str] = []
+
+        def asked() -> bool:
+            address = f"http://127.0.0.1:{self._port}/metrics"
+            with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=30) as answer:
+                answers.append(answer.read().decode())
+            return bool(answers)
+
+        until(asked, within=90)
+        return answers[0]
 
     def metric(self, name: str) -> float:
         """The sum of a metric of the agent over all labels."""
@@ -138,8 +144,28 @@ class AgentScene:
         counted = [line for line in self.metrics().splitlines() if line.startswith("kube_api_requests_total{")]
         return [line for line in counted if not any(read in line for read in reads)]
 
+    def last_xid(self, index: int) -> int | None:
+        """The last error that the agent has told of a card, of whatever kind."""
+        code: int | None = self.device(index).get("status", {}).get("telemetry", {}).get("lastXid")
+        return code
+
+    def listening(self, resource: str) -> bool:
+        """Whether the kubelet hears what the agent says of a resource now. The Node may show what it heard before."""
+        streams = _values(self.metrics(), (f'gpu_agent_plugin_streams{{resource="{resource}"}}',))
+        return sum(streams) > 0
+
+    def registrations(self) -> float:
+        """How often the kubelet has taken a resource of this agent in."""
+        return sum(
+            float(line.rpartition(" ")[2])
+            for line in self.metrics().splitlines()
+            if line.startswith("gpu_agent_plugin_registrations_total{") and 'result="done"' in line
+        )
+
     def wait_offered(self, resource: str, count: int, within: float = 90) -> None:
-        """Until the scheduler may hand out so many."""
+        """Until the scheduler may hand out so many, and the kubelet has somebody to ask for them."""
+        if count:
+            until(lambda: self.listening(resource), within=within)
         until(lambda: self.allocatable(resource) == count, within=within)
 
     def _object(self, kind: str, name: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def test_a_broken_card_leaves_allocatable_and_stays_with_its_pod(scene: AgentSce
 
 def test_an_error_of_a_program_is_not_held_against_the_card(scene: AgentScene) -> None:
     scene.install(report_xid(scene.machine, scene.machine.addresses[1], 31))
-    settle(2)
+    until(lambda: scene.last_xid(1) == 31)
     assert healthy(scene, 1)[0] == "True"
     assert scene.allocatable(TRAINING) == 1
 

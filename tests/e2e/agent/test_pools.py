@@ -57,7 +57,7 @@ def test_an_approved_card_reaches_a_pod(scene: AgentScene) -> None:
     scene.stage.run_pod("trainer", limits={TRAINING: 1})
     assert scene.cards_in("trainer") == ["nvidia0"]
     until(lambda: scene.users(0) == ["trainer"])
-    assert state_of(scene, 0) == "Assigned"
+    until(lambda: state_of(scene, 0) == "Assigned")
 
 
 def test_a_card_in_use_changes_pools_only_when_its_pod_ends(scene: AgentScene) -> None:

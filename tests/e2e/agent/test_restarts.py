@@ -3,7 +3,7 @@
 import signal
 
 from e2e.agent.scene import PREFIX, AgentScene, settle
-from gpu_control_plane.agent.backends.hardware import slow_down
+from gpu_control_plane.agent.backends.hardware import report_xid, slow_down
 from unit.agent.node.scenes import exclusive
 from unit.local.patience import until
 
@@ -15,8 +15,9 @@ def test_a_restarted_kubelet_hears_of_the_cards_at_once(scene: AgentScene) -> No
     scene.order(exclusive(scene.card(0), TRAINING), exclusive(scene.card(1), TRAINING))
     scene.wait_offered(TRAINING, 2)
     scene.stage.run_pod("steady", limits={TRAINING: 1})
-    before = scene.cards_in("steady")
+    before, registered = scene.cards_in("steady"), scene.registrations()
     scene.node.kubelet.restart(signal.SIGKILL)
+    until(lambda: scene.registrations() > registered)
     scene.wait_offered(TRAINING, 2)
     scene.stage.run_pod("later", limits={TRAINING: 1})
     assert scene.cards_in("steady") == before
@@ -37,10 +38,12 @@ def test_an_agent_that_dies_and_comes_back_disturbs_nobody(scene: AgentScene) ->
 
 
 def test_removed_sockets_are_made_again(scene: AgentScene) -> None:
+    registered = scene.registrations()
     for socket in scene.node.device_plugins.glob("*.sock"):
         if socket.name != "kubelet.sock":
             socket.unlink()
     until(lambda: any(path.name != "kubelet.sock" for path in scene.node.device_plugins.glob("*.sock")))
+    until(lambda: scene.registrations() > registered)
     scene.wait_offered(TRAINING, 2)
     scene.stage.run_pod("after", limits={TRAINING: 1})
     scene.stage.delete_pod("after")
@@ -49,10 +52,10 @@ def test_removed_sockets_are_made_again(scene: AgentScene) -> None:
 def test_an_agent_killed_inside_allocate_fails_that_pod_and_leaks_no_unit(scene: AgentScene) -> None:
     counted = scene.metric(ADMISSION_ERRORS)
     quick = scene.machine
-    scene.install(slow_down(quick, 5.0))
-    settle(1)
+    scene.install(slow_down(report_xid(quick, quick.addresses[0], 31), 30.0))
+    until(lambda: scene.last_xid(0) == 31)  # A harmless error, by which the agent shows that it has seen the change.
     scene.stage.create_pod("unlucky", limits={TRAINING: 1}, node=scene.node.name)
-    settle(2)  # The kubelet is inside Allocate, which takes five seconds on this node.
+    settle(2)  # The kubelet is inside Allocate, which takes longer on this node than the agent may.
     scene.stop_agent(signal.SIGKILL)
     until(lambda: scene.stage.pod("unlucky")["status"]["phase"] == "Failed", within=90)
     assert scene.stage.pod("unlucky")["status"]["reason"] == "UnexpectedAdmissionError"

@@ -263,7 +263,7 @@ def _install_webhook(stage: Stage, port: int) -> None:
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "guarded"}},
         "objectSelector": {},
         "failurePolicy": "Fail",
-        "timeoutSeconds": 2,
+        "timeoutSeconds": 10,
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }

@@ -176,7 +176,7 @@ async def test_a_node_that_registers_again_offers_and_publishes_the_same_cards(w
 
 
 async def test_a_slow_node_reacts_late(world: World) -> None:
-    await world.add_node(cards=1, slow=4.0)
+    await world.add_node(cards=1, slow=8.0)
     await world.healthy(0, "True", "ProbePassed")
     ordered_at = time.monotonic()
     await world.order({0: TRAINING})

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Never, override
 
 from gpu_control_plane import __version__
-from gpu_control_plane.agent.backends.host import Host
 from gpu_control_plane.agent.backends.interface import (
     Backend,
     CardLost,
@@ -18,6 +17,7 @@ from gpu_control_plane.agent.backends.interface import (
     Signals,
 )
 from gpu_control_plane.agent.backends.pci_names import ProductNames
+from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.nodefeature import NodeFacts
 
@@ -29,12 +29,12 @@ class PCIBackend(Backend):
         self,
         reason: str = "No driver was looked for.",
         *,
-        host: Host | None = None,
+        sysfs: Sysfs | None = None,
         names: ProductNames | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.reason = reason
-        self._host = host or Host()
+        self._sysfs = sysfs or Sysfs()
         self._names = names or ProductNames()
         self._sleep = sleep
 
@@ -45,8 +45,13 @@ class PCIBackend(Backend):
         """There is nothing to let go of."""
 
     def facts(self) -> NodeFacts:
-        bus = tuple(card.pci for card in self._host.cards())
-        return NodeFacts(bus_cards=len(bus), bus=bus, boot_id=self._host.boot_id(), agent_version=__version__)
+        shown = self._sysfs.bus()
+        return NodeFacts(
+            bus_cards=len(shown or ()),
+            bus=None if shown is None else tuple(card.pci for card in shown),
+            boot_id=self._sysfs.boot_id(),
+            agent_version=__version__,
+        )
 
     def cards(self) -> tuple[Hardware, ...]:
         return tuple(
@@ -56,17 +61,17 @@ class PCIBackend(Backend):
                 pci=card.pci,
                 numa_node=card.numa_node,
             )
-            for card in self._host.cards()
+            for card in self._sysfs.cards()
         )
 
     def details(self, address: str) -> Details:
-        for index, card in enumerate(self._host.cards()):
+        for index, card in enumerate(self._sysfs.cards()):
             if card.pci.address == address:
                 return Details(index=index, pci_root=card.root)
         raise CardLost(f"There is no card at {address}.")
 
     def signals(self, address: str) -> Signals:
-        return Signals(lost=self._host.card(address) is None)
+        return Signals(lost=self._sysfs.card(address) is None)
 
     def clear(self, address: str) -> None:
         """Without a driver there are no error reports."""

@@ -9,7 +9,7 @@ from gpu_control_plane.agent.backends.interface import BackendError, DeviceFile,
 from gpu_control_plane.agent.cdi.driver import driver_edits
 from gpu_control_plane.agent.cdi.edits import Edits, for_nodes, merged
 from gpu_control_plane.agent.cdi.hooks import HookProgram
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.locate import DriverFiles
 from gpu_control_plane.agent.cdi.nodes import read_nodes
 from gpu_control_plane.agent.cdi.spec import Device, card_name, instance_name
@@ -56,7 +56,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(grantable.device for grantable in self.grantables)
 
 
-def describe(backend: Cards, driver: DriverFiles | None, host: Host, hooks: HookProgram | None = None) -> Description:
+def describe(
+    backend: Cards, driver: DriverFiles | None, host: HostPaths, hooks: HookProgram | None = None
+) -> Description:
     """What can be handed out now.
 
     `driver` is None where cards need no user space. Leave `hooks` out where the kubelet passes the edits on itself.

@@ -10,14 +10,14 @@ from typing import Final
 
 from gpu_control_plane.agent.cdi.edits import Edits, Mount
 from gpu_control_plane.agent.cdi.hooks import HookProgram
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.locate import DriverFile, DriverFiles, DriverLibrary
 
 _READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 _SOCKET: Final = ("nosuid", "nodev", "noexec", "rbind", "rprivate")
 
 
-def driver_edits(files: DriverFiles, host: Host, hooks: HookProgram | None) -> Edits:
+def driver_edits(files: DriverFiles, host: HostPaths, hooks: HookProgram | None) -> Edits:
     """What brings the driver into a container: with the host's hook program, or by mounts alone."""
     debian = f"/usr/lib/{files.triplet}"
     others = [
@@ -32,14 +32,14 @@ def driver_edits(files: DriverFiles, host: Host, hooks: HookProgram | None) -> E
     return Edits(mounts=(*libraries, *others), hooks=(hooks.links(links), hooks.cache([debian])))
 
 
-def _by_name(host: Host, libraries: Sequence[DriverLibrary], folder: str) -> Iterator[Mount]:
+def _by_name(host: HostPaths, libraries: Sequence[DriverLibrary], folder: str) -> Iterator[Mount]:
     """Every library under each of its names: what a link would do, without anybody to make one."""
     return (_library(host, library.path, folder, name) for library in libraries for name in library.names)
 
 
-def _library(host: Host, path: Path, folder: str, name: str) -> Mount:
+def _library(host: HostPaths, path: Path, folder: str, name: str) -> Mount:
     return Mount(host_path=host.there(path), container_path=f"{folder}/{name}", options=_READ_ONLY)
 
 
-def _mount(host: Host, file: DriverFile, options: tuple[str, ...]) -> Mount:
+def _mount(host: HostPaths, file: DriverFile, options: tuple[str, ...]) -> Mount:
     return Mount(host_path=host.there(file.path), container_path=str(file.expected), options=options)

@@ -10,7 +10,7 @@ import msgspec
 
 from gpu_control_plane.agent.cdi.edits import Hook
 from gpu_control_plane.agent.cdi.folders import resolved
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 
 _CREATE_CONTAINER: Final = "createContainer"
 _FOLDERS: Final = ("/usr/bin", "/usr/local/nvidia/toolkit", "/usr/local/bin")
@@ -39,7 +39,7 @@ class HookProgram(msgspec.Struct, frozen=True):
         return Hook(hook_name=_CREATE_CONTAINER, path=self.path, args=(*self.call, name, *arguments))
 
 
-def find_hook_program(host: Host) -> HookProgram | None:
+def find_hook_program(host: HostPaths) -> HookProgram | None:
     """The hook program of the toolkit on the host; None on a node that needs none."""
     for call in _CALLS:
         for folder in _FOLDERS:

@@ -84,10 +84,13 @@ class DriverFiles(msgspec.Struct, frozen=True, kw_only=True):
     """For EGL, Vulkan, OpenCL and OptiX."""
 
 
-def find_driver_library(name: str, roots: Sequence[Path], surroundings: Surroundings | None = None) -> Path | None:
+def find_driver_library(
+    name: str, roots: Sequence[Path], surroundings: Surroundings | None = None, *, version: str | None = None
+) -> Path | None:
     """The file that a program asking for this library should get, such as the one behind `libnvidia-ml.so.1`.
 
-    Under each root in turn; a library whose links are missing is known by the name it carries inside.
+    Under each root in turn; a library whose links are missing is known by the name it carries inside. With a version
+    only a library of that driver will do.
     """
     known = surroundings or Surroundings.of_this_process()
     stem = name.partition(".so")[0]
@@ -95,7 +98,9 @@ def find_driver_library(name: str, roots: Sequence[Path], surroundings: Surround
         for folder in library_folders(root, known):
             for path in (folder / name, *sorted(folder.glob(f"{stem}.so.*"))):
                 library = _library(root, path)
-                if library is not None and (path.name == name or name in library.names):
+                if library is None or (path.name != name and name not in library.names):
+                    continue
+                if version is None or _version(library.path) == version:
                     return library.path
     return None
 
@@ -137,8 +142,13 @@ def _homes(root: Path, folders: Iterable[Path]) -> Iterator[_Home]:
         for marker in _MARKERS:
             for path in sorted(folder.glob(f"{marker}.*")):
                 library = _library(root, path)
-                if library is not None and (named := _VERSIONED.fullmatch(library.path.name)):
-                    yield _Home(library.path.parent, named["version"], library.triplet)
+                if library is not None and (version := _version(library.path)):
+                    yield _Home(library.path.parent, version, library.triplet)
+
+
+def _version(library: Path) -> str | None:
+    named = _VERSIONED.fullmatch(library.name)
+    return named["version"] if named else None
 
 
 def _around(root: Path, folders: Sequence[Path], homes: Sequence[_Home]) -> DriverFiles:

@@ -8,7 +8,7 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import DeviceFile
 from gpu_control_plane.agent.cdi.edits import READ_WRITE, DeviceNode
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 
 
 class Nodes(msgspec.Struct, frozen=True):
@@ -18,7 +18,7 @@ class Nodes(msgspec.Struct, frozen=True):
     missing: tuple[str, ...]
 
 
-def read_nodes(files: Iterable[DeviceFile], host: Host) -> Nodes:
+def read_nodes(files: Iterable[DeviceFile], host: HostPaths) -> Nodes:
     """What the host says about these device files."""
     present: list[DeviceNode] = []
     missing: list[str] = []
@@ -31,7 +31,7 @@ def read_nodes(files: Iterable[DeviceFile], host: Host) -> Nodes:
     return Nodes(tuple(present), tuple(missing))
 
 
-def _read(file: DeviceFile, host: Host) -> DeviceNode | None:
+def _read(file: DeviceFile, host: HostPaths) -> DeviceNode | None:
     here = host.here(file.source)
     try:
         found = here.lstat()

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from gpu_control_plane.agent.backends.host import Host
+from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.api.gpudevice import PCI
 
 RHYTHM: Final = 60.0
@@ -18,12 +18,13 @@ _log = structlog.get_logger(component="agent.discovery")
 class Bus:
     """The cards on the bus as last seen; `on_change` is called when they differ from those before."""
 
-    def __init__(self, host: Host, on_change: Callable[[], None], rhythm: float = RHYTHM) -> None:
-        self._host = host
+    def __init__(self, sysfs: Sysfs, on_change: Callable[[], None], rhythm: float = RHYTHM) -> None:
+        self._sysfs = sysfs
         self._on_change = on_change
         self._rhythm = rhythm
+        self._hidden = False
         self.cards: tuple[PCI, ...] | None = None
-        """None before the first look."""
+        """None before the first look at a bus that can be read."""
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -32,8 +33,18 @@ class Bus:
             await asyncio.sleep(self._rhythm)
 
     async def look(self) -> None:
-        found = tuple(card.pci for card in await asyncio.to_thread(self._host.cards))
-        if found != self.cards:
+        shown = await asyncio.to_thread(self._sysfs.bus)
+        self._tell(hidden=shown is None)
+        found = self.cards if shown is None else tuple(card.pci for card in shown)
+        if found is not None and found != self.cards:
             _log.info("cards on the bus", addresses=[card.address for card in found])
             self.cards = found
             self._on_change()
+
+    def _tell(self, *, hidden: bool) -> None:
+        """Once each time: what cannot be read leaves the last word standing."""
+        if hidden and not self._hidden:
+            _log.warning(
+                "the PCI bus cannot be read: is /sys mounted, and may it be read?", known=self.cards is not None
+            )
+        self._hidden = hidden

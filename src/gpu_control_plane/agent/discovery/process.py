@@ -7,7 +7,7 @@ what it says into the label that brings the agent to the node.
 from collections.abc import Iterable
 from typing import Final
 
-from gpu_control_plane.agent.backends.host import Host
+from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.agent.discovery.bus import RHYTHM, Bus
 from gpu_control_plane.agent.publish import publication, says
 from gpu_control_plane.api.node import Node
@@ -19,7 +19,7 @@ from gpu_control_plane.kube.runtime import Runtime
 NAME: Final = "gpu-discovery"
 
 
-def build(runtime: Runtime, node: str, host: Host, *, rhythm: float = RHYTHM) -> None:
+def build(runtime: Runtime, node: str, sysfs: Sysfs, *, rhythm: float = RHYTHM) -> None:
     """Declare discovery for one node: both watches are about this node alone."""
     key, name = Key(node), discovery_name(node)
     nodes = runtime.cache(Node, Selection(fields=f"metadata.name={node}"))
@@ -39,7 +39,7 @@ def build(runtime: Runtime, node: str, host: Host, *, rhythm: float = RHYTHM) ->
 
     publishing = runtime.controller("discovery", publish, workers=1)
     publishing.watch(nodes, when=_another_node).watch(features, about_us)
-    bus = Bus(host, lambda: publishing.enqueue(key), rhythm)
+    bus = Bus(sysfs, lambda: publishing.enqueue(key), rhythm)
     runtime.service(bus.run)
 
 

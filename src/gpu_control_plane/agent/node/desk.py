@@ -82,7 +82,7 @@ class Desk:
         self, resource: ResourceName, available: Sequence[str], required: Sequence[str], size: int
     ) -> Sequence[str]:
         units = {unit.id: unit for unit in self.stock.available if unit.resource == resource}
-        used = Counter(unit.card for unit in self.stock.held)
+        used = Counter(unit.card for unit in {*self.stock.held, *self._calls, *self._handed_out})
         candidates = [self._candidate(units[unit_id], used) for unit_id in (*available, *required) if unit_id in units]
         unique = list({candidate.id: candidate for candidate in candidates}.values())
         modes = {unit.mode for unit in units.values()}

@@ -1,6 +1,7 @@
 """Has the node's software checked whenever there is reason to: a new driver, other cards, orders, or a failed check."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ import structlog
 from msgspec import UNSET, UnsetType
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.store import NAME as CDI_FILE
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.picture import Picture
@@ -29,12 +30,14 @@ from gpu_control_plane.agent.validator.observe import (
 )
 from gpu_control_plane.agent.validator.targets import Target, targets
 from gpu_control_plane.agent.validator.validate import Facts, Validator
-from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Injection, StepResult, Validation
+from gpu_control_plane.api.gpunodestate import Driver, Injection, StepResult, Validation
 
 _SETTLING: Final = 2.0
 """Seconds that a change is given to be followed by others, so that one check serves them all."""
 _RETRY: Final = 60.0
 """Seconds after which a check that failed is made again."""
+_HEARING: Final = 20.0
+"""Seconds for which a check waits for a kubelet that has just been told of something."""
 _PROVEN: Final = "tested before"
 
 _log = structlog.get_logger(component="agent.inspection")
@@ -82,6 +85,7 @@ class Inspector:
         self._anew = False
         self._busy: frozenset[str] = frozenset()
         self._due = asyncio.Event()
+        self._heard = asyncio.Event()
         self._checking: asyncio.Task[Validation] | None = None
         self.result: Validation | None = None
 
@@ -91,12 +95,17 @@ class Inspector:
         whatever an earlier agent said."""
         return self.result if self._options.validator else UNSET
 
-    def consider(self, situation: Situation, busy: frozenset[str]) -> None:
+    def consider(self, situation: Situation, busy: frozenset[str], *, unheard: bool = False) -> None:
         """This is how it is now: a check follows if it was otherwise at the last one.
 
-        `busy` are the addresses of cards, and UUIDs of instances, that pods hold.
+        `busy` are the addresses of cards, and UUIDs of instances, that pods hold. `unheard`: the kubelet has yet to
+        list something that it was told of; a check waits for that, and not for ever.
         """
         self._situation, self._busy = situation, busy
+        if unheard:
+            self._heard.clear()
+        else:
+            self._heard.set()
         if situation != self._checked:
             self._due.set()
 
@@ -111,6 +120,7 @@ class Inspector:
         while True:
             await self._due.wait()
             await asyncio.sleep(_SETTLING)
+            await self._hearing()
             self._due.clear()
             situation, picture = self._situation, self._watch.picture
             if situation is None or picture is None or self._watch.quiesced:
@@ -124,6 +134,12 @@ class Inspector:
             self._on_result()
             if any(step.result is StepResult.FAILED for step in result.steps):
                 asyncio.get_running_loop().call_later(_RETRY, self._due.set)
+
+    async def _hearing(self) -> None:
+        """A kubelet that is about to hear of a resource must not fail the node."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HEARING):
+                await self._heard.wait()
 
     async def _attempt(self, situation: Situation, picture: Picture) -> Validation | None:
         """A check, as a task of its own that can be broken off; None when it was."""
@@ -161,7 +177,7 @@ class Inspector:
             modules=loaded_modules(self._options.host),
             nvidia_fs_device=devices_matching("nvidia-fs*", self._options.host),
             gdrcopy_device=devices_matching("gdrdrv", self._options.host),
-            roots=_roots(situation.driver),
+            roots=self._roots(driver.library),
         )
         return await self._validator.validate(facts, held, self._now())
 
@@ -171,8 +187,15 @@ class Inspector:
             # Simulated cards have device files and nothing else: the rest is as the simulation says.
             driver = DriverFacts(version=driver.version, module=driver.version, library=Path("libcuda.so.1"))
         if self._options.injection is Injection.CDI:
-            return driver, observe_cdi(self._options.cdi / CDI_FILE, Host(self._options.host))
+            return driver, observe_cdi(self._options.cdi / CDI_FILE, HostPaths(self._options.host))
         return driver, ToolkitFacts(runtime=str(self._options.injection))
+
+    def _roots(self, library: Path | None) -> DriverRoots:
+        return (
+            DriverRoots.of(self._options.origin_of(library), HostPaths(self._options.host))
+            if library
+            else DriverRoots()
+        )
 
     def _targets(self, picture: Picture, *, proven: bool) -> tuple[Target, ...]:
         """What a kernel is to run on: cards that have proven themselves are left in peace."""
@@ -189,10 +212,3 @@ class Inspector:
         for step in result.steps:
             if step.result is StepResult.FAILED:
                 _log.warning("a check failed", step=step.name, why=step.message)
-
-
-def _roots(driver: Driver | None) -> DriverRoots:
-    """Where others find the driver: on the host, or in the file system that a driver container brings."""
-    if driver is None or driver.source is not DriverSource.CONTAINER:
-        return DriverRoots()
-    return DriverRoots(driver_root="/run/nvidia/driver", driver_root_here="/driver-root", on_host=False)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpu_control_plane.agent.cdi.origin import CONTAINERS, Origin, origin_of
 from gpu_control_plane.agent.units import ResourceName
 from gpu_control_plane.api.gpunodestate import Injection
 
@@ -42,10 +43,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cdi: Path = Path("/var/run/cdi")
     host: Path = Path("/")
     """Where the host's file system is, for an agent that runs in a container."""
-    driver_roots: tuple[Path, ...] = (Path("/"), Path("/run/nvidia/driver"))
+    driver_roots: tuple[Path, ...] = (Path("/"),)
+    container_driver_roots: tuple[Path, ...] = CONTAINERS
+    """Where driver containers put their file system. Those that are elsewhere are recognised if they are searched."""
     validations: Path = Path("/run/nvidia/validations")
     simulated_devices: Path = Path("/run/gpu-control-plane/devices")
     """Where simulated cards have their device files."""
+
+    @property
+    def searched_roots(self) -> tuple[Path, ...]:
+        """Where a driver is looked for, best first."""
+        return tuple(dict.fromkeys((*self.driver_roots, *self.container_driver_roots)))
+
+    def origin_of(self, library: Path) -> Origin:
+        """Whose driver a library belongs to."""
+        return origin_of(library, self.host, self.container_driver_roots)
 
     @property
     def device_plugins(self) -> Path:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Set
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from gpu_control_plane.agent.backends.interface import Backend
 from gpu_control_plane.agent.burnin.runner import ProgramRunner, Runner, play
 from gpu_control_plane.agent.cdi.hooks import find_hook_program
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.locate import DriverFiles, driver_files, find_driver_library
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.kubelet.plugins import Plugins
@@ -23,9 +24,10 @@ from gpu_control_plane.agent.node.labelling import Labeller
 from gpu_control_plane.agent.node.metrics import NodeMetrics
 from gpu_control_plane.agent.node.moment import Views
 from gpu_control_plane.agent.node.options import Hardware, Options
+from gpu_control_plane.agent.node.parts import Hands, Parts
 from gpu_control_plane.agent.node.publication import Publication
 from gpu_control_plane.agent.node.quiesce import pause_reason
-from gpu_control_plane.agent.node.serve import Hands, NodeServer, Parts
+from gpu_control_plane.agent.node.serve import NodeServer
 from gpu_control_plane.agent.node.simulation import Simulation
 from gpu_control_plane.agent.node.views import LocalNode, LocalPod, NodeState
 from gpu_control_plane.agent.node.wardrobe import Wardrobe
@@ -34,6 +36,7 @@ from gpu_control_plane.agent.publish import Publisher
 from gpu_control_plane.agent.recovery import CardHealth, recalled
 from gpu_control_plane.agent.units import CardID, ResourceName
 from gpu_control_plane.agent.validator.files import StatusFiles
+from gpu_control_plane.agent.validator.observe import module_version
 from gpu_control_plane.agent.validator.runner import KernelRunner, Proof, SimulatedRunner
 from gpu_control_plane.agent.validator.validate import Options as Checks
 from gpu_control_plane.agent.validator.validate import Validator
@@ -91,14 +94,18 @@ def build(runtime: Runtime, options: Options) -> None:
         node, picture = views.nodes.get(options.node), parts.watch.picture
         if node is not None and picture is not None and not parts.watch.quiesced:
             card_metrics.follow(picture)
-            await publication.publish(node, picture, server.offers)
+            if (
+                server.looked
+            ):  # Else what is published would lack what the first step finds out, and get it back at once.
+                await publication.publish(node, picture, server.offering)
 
     async def serve(key: Key) -> Requeue | None:
-        again = await server.reconcile(key)
-        if simulation is not None:
-            simulation.occupy(server.users)
-        publishing.enqueue(key)  # What was done may be worth publishing, such as that containers can be served now.
-        return again
+        try:
+            return await server.reconcile(key)
+        finally:
+            if simulation is not None:
+                simulation.occupy(server.users)
+            publishing.enqueue(key)  # What was done may be worth publishing, such as that containers can be served now.
 
     serving = runtime.controller("node", serve, workers=1)
     serving.watch(views.nodes, alarm.about_us, matters).watch(views.states, alarm.about_us, matters)
@@ -106,8 +113,8 @@ def build(runtime: Runtime, options: Options) -> None:
     publishing = runtime.controller("publication", publish, workers=1)
     publishing.watch(views.nodes, alarm.about_us, matters).watch(features, alarm.about_us)
     alarm.wakes(serving, publishing)
-    views.states.on_change(server.heard)
-    views.pods.on_change(_count_failures(metrics, lambda: {unit.resource for unit in server.offers}))
+    views.states.on_change(server.orders.heard)
+    views.pods.on_change(_count_failures(metrics, lambda: {unit.resource for unit in server.offering.units}))
 
     async def look_after_hardware() -> None:
         await views.cards.synced()
@@ -144,7 +151,7 @@ def _parts(
     metrics: NodeMetrics,
     simulation: Simulation | None,
 ) -> Parts:
-    host = Host(options.host)
+    host = HostPaths(options.host)
     watch = HardwareWatch(options.node, _backend(options, simulation), _recall(views.cards), alarm)
     desk = Desk(watch, options.injection, on_grant=metrics.allocations.inc)
     return Parts(
@@ -183,17 +190,19 @@ def _backend(options: Options, simulation: Simulation | None) -> Callable[[], Ba
         return simulation.backend
     from gpu_control_plane.agent.backends.factory import open_backend  # noqa: PLC0415 - loads the vendor's library
 
-    return lambda: open_backend(options.driver_roots)
+    return lambda: open_backend(options.searched_roots, whose=lambda library: options.origin_of(library).source)
 
 
 def _find_driver(options: Options) -> Callable[[str | None], DriverFiles | None]:
     if options.hardware is Hardware.SIMULATED:
         return lambda _version: None
-    return lambda version: driver_files(options.driver_roots, version) if version else None
+    return lambda version: driver_files(options.searched_roots, version) if version else None
 
 
 def _find_cuda(options: Options) -> Path | None:
-    return find_driver_library("libcuda.so.1", options.driver_roots)
+    """That of the loaded driver; without one any, so that the check can say what is wrong with it."""
+    search = partial(find_driver_library, "libcuda.so.1", options.searched_roots)
+    return search(version=module_version(options.host)) or search()
 
 
 def _validator(options: Options) -> Validator:

@@ -9,7 +9,7 @@ import structlog
 from gpu_control_plane.agent.backends.interface import Backend, Instance
 from gpu_control_plane.agent.cdi.describe import Description, describe
 from gpu_control_plane.agent.cdi.hooks import HookProgram
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.locate import DriverFiles
 from gpu_control_plane.agent.cdi.store import Change, Store
 from gpu_control_plane.agent.node.picture import Picture
@@ -36,7 +36,7 @@ class Wardrobe:
         injection: Injection,
         find_driver: Callable[[str | None], DriverFiles | None],
         *,
-        host: Host,
+        host: HostPaths,
         hooks: HookProgram | None = None,
     ) -> None:
         self._watch = watch
@@ -49,9 +49,12 @@ class Wardrobe:
         self._held: frozenset[str] = frozenset()
         self._files: tuple[str | None, DriverFiles | None] | None = None
         self.description: Description | None = None
+        self.tried = False
+        """Whether a description was attempted: before, that there is none means nothing."""
 
     async def refresh(self, picture: Picture, held: Collection[str]) -> Description:
         """Describe what can be handed out, and write it down before anybody is offered it."""
+        self.tried = True
         outline, names = _outline(picture), frozenset(held)
         if self.description is None or outline != self._outline:
             self.description = await self._watch.call(self._describe, outline.driver)

@@ -72,6 +72,10 @@ class HardwareWatch:
         """Whether nothing of the driver is held open."""
         return self._backend is None and not self._wanted.is_set()
 
+    def is_healthy(self, card: CardID) -> bool:
+        found = self.verdicts.get(card)
+        return found is not None and found.healthy
+
     async def call[*A, R](self, function: Callable[[Backend, *A], R], *arguments: *A) -> R:
         """Do something with the hardware; raises Quiesced, or what the backend raises."""
         if self._backend is None:

@@ -4,11 +4,14 @@ A file is there only while its step holds: it goes before the check begins, and 
 """
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
+from gpu_control_plane.agent.cdi.origin import Origin
 from gpu_control_plane.agent.validator.steps import Step
+from gpu_control_plane.api.gpunodestate import DriverSource
 
 FOLDER: Final = Path("/run/nvidia/validations")
 
@@ -24,6 +27,13 @@ class DriverRoots(msgspec.Struct, frozen=True, kw_only=True):
     dev_root_here: str = "/host"
     on_host: bool = True
     """Installed on the machine, as opposed to brought by a driver container."""
+
+    @classmethod
+    def of(cls, origin: Origin, host: HostPaths) -> Self:
+        """On the host, or in the file system that a driver container brings."""
+        if origin.source is not DriverSource.CONTAINER:
+            return cls()
+        return cls(driver_root=host.there(origin.root), driver_root_here="/driver-root", on_host=False)
 
 
 class StatusFiles:

@@ -12,7 +12,7 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.cdi.edits import Edits
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.spec import decode
 
 _MODULE: Final = re.compile(r"NVRM version:.*?\s(?P<version>[0-9]+(\.[0-9]+)+)\s")
@@ -73,14 +73,16 @@ def observe_driver(backend: Backend, library: Path | None, root: Path = Path("/"
             files += backend.device_files(card.pci.address)
     except BackendError as error:
         return DriverFacts(refused=str(error), module=module, library=library)
-    host = Host(root)
+    host = HostPaths(root)
     missing = tuple(file.source for file in files if not host.here(file.source).exists())
     return DriverFacts(
         version=driver.version if driver else None, module=module, library=library, missing_files=missing
     )
 
 
-def observe_cdi(spec: Path, host: Host, *, runtime: str | None = None, cdi_enabled: bool | None = None) -> ToolkitFacts:
+def observe_cdi(
+    spec: Path, host: HostPaths, *, runtime: str | None = None, cdi_enabled: bool | None = None
+) -> ToolkitFacts:
     """Whether every device of our CDI file can be resolved: all files it names exist on the host."""
     try:
         found = decode(spec.read_bytes())
@@ -119,7 +121,7 @@ def devices_matching(pattern: str, root: Path = Path("/")) -> bool:
     return any((root / "dev").glob(pattern))
 
 
-def _missing(edits: Edits, host: Host) -> tuple[str, ...]:
+def _missing(edits: Edits, host: HostPaths) -> tuple[str, ...]:
     return tuple(path for path in _named(edits) if not host.here(path).exists())
 
 

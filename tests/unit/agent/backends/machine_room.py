@@ -1,8 +1,9 @@
 """Made-up machines: the parts of /sys, /proc and /dev that backends read."""
 
+import shutil
 from pathlib import Path
 
-from gpu_control_plane.agent.backends.host import Host
+from gpu_control_plane.agent.backends.sysfs import Sysfs
 
 BOOT = "5d1f0a52-9c1c-4f5e-8c0e-3a1b2c3d4e5f"
 
@@ -17,8 +18,8 @@ class MachineRoom:
         self._write(self.proc / "sys/kernel/random/boot_id", BOOT)
 
     @property
-    def host(self) -> Host:
-        return Host(self.sys, self.proc)
+    def host(self) -> Sysfs:
+        return Sysfs(self.sys, self.proc)
 
     def plug(
         self, address: str, *, vendor: str = "10de", device: str = "2335", class_: str = "0302", numa: str = "0"
@@ -29,6 +30,16 @@ class MachineRoom:
             self._write(place / name, f"0x{value}")
         self._write(place / "numa_node", numa)
         (self.sys / "bus/pci/devices" / address).symlink_to(place)
+
+    def split(self, address: str, *functions: str) -> None:
+        """SR-IOV: virtual functions beside the card, each with a link to it, as on a host that shares it among VMs."""
+        for function in functions:
+            self.plug(function)
+            (self.sys / "bus/pci/devices" / function / "physfn").symlink_to(f"../{address}")
+
+    def hide_bus(self) -> None:
+        """As in a container without /sys."""
+        shutil.rmtree(self.sys)
 
     def unplug(self, address: str) -> None:
         (self.sys / "bus/pci/devices" / address).unlink()

@@ -38,10 +38,11 @@ NOWHERE = "00ff:ff:1f.0"
 
 
 class Stand(msgspec.Struct, frozen=True):
-    """A backend on the test bench."""
+    """A backend on the test bench, and the machine it looks at where that is made of files."""
 
     backend: Backend
     has_driver: bool = True
+    room: MachineRoom | None = None
 
 
 def simulated(folder: Path, profile: str = "H200-141") -> Stand:
@@ -60,14 +61,14 @@ def faked(folder: Path) -> Stand:
         for part in ("", "ci0/")
     )
     room.list_capabilities(*capabilities)
-    return Stand(NVMLBackend(host=room.host, dev=room.dev, proc=room.proc, nvml=nvml))
+    return Stand(NVMLBackend(sysfs=room.host, dev=room.dev, proc=room.proc, nvml=nvml), room=room)
 
 
 def without_driver(folder: Path) -> Stand:
     room = MachineRoom(folder)
     room.plug("0000:18:00.0")
     room.plug("0000:2a:00.0")
-    return Stand(PCIBackend("No driver is installed.", host=room.host), has_driver=False)
+    return Stand(PCIBackend("No driver is installed.", sysfs=room.host), has_driver=False, room=room)
 
 
 def real(_folder: Path) -> Stand:
@@ -137,6 +138,28 @@ def test_the_bus_shows_every_card_where_it_can_be_read(backend: Backend) -> None
     assert len(facts.bus) == facts.bus_cards
 
 
+on_a_bus = pytest.mark.parametrize("stand", ["nvml", "pci"], indirect=True)
+
+
+@on_a_bus
+def test_virtual_functions_count_nowhere(stand: Stand, address: str) -> None:
+    """A host that shares its cards among VMs has dozens of them on its bus, and no driver shows one."""
+    before, cards = stand.backend.facts(), stand.backend.cards()
+    assert stand.room is not None
+    stand.room.split(address, *(f"{address[:-2]}.{function}" for function in range(1, 8)))
+    assert (stand.backend.facts(), stand.backend.cards()) == (before, cards)
+
+
+@on_a_bus
+def test_a_bus_that_cannot_be_read_is_not_published_as_an_empty_one(stand: Stand) -> None:
+    assert stand.room is not None
+    stand.room.hide_bus()
+    cards, facts = stand.backend.cards(), stand.backend.facts()
+    published = NodeFeature(spec=node_feature("worker-3", facts, cards))
+    assert read_facts(published).bus is None
+    assert facts.bus_cards == len(cards), "nobody is said to be missing"
+
+
 def test_facts_name_the_driver_if_and_only_if_there_is_one(stand: Stand) -> None:
     facts = stand.backend.facts()
     assert (facts.driver is not None) is stand.has_driver
@@ -190,14 +213,18 @@ def test_samples_carry_known_names_and_real_numbers(stand: Stand, address: str) 
 
 def test_readings_agree_with_samples(stand: Stand, address: str) -> None:
     readings, samples = stand.backend.readings(address), stand.backend.samples(address)
-    assert readings.memory_used == samples.get(Measure.FB_USED)
     assert (readings.temperature is not None) is (Measure.GPU_TEMP in samples) is stand.has_driver
+
+    def agree() -> bool:
+        return stand.backend.readings(address).memory_used == stand.backend.samples(address).get(Measure.FB_USED)
+
+    assert any(agree() for _ in range(100)), "a real card may be letting go of memory at the first look"
 
 
 def test_waiting_ends_when_the_time_is_up(backend: Backend) -> None:
     began = time.monotonic()
     assert backend.wait(0.05) == frozenset()
-    assert 0.04 <= time.monotonic() - began < 5
+    assert 0.04 <= time.monotonic() - began < 60
 
 
 def test_device_files_are_where_programs_expect_them(stand: Stand, address: str) -> None:

@@ -1,14 +1,14 @@
 """Cards without a driver: the bus, and what things on it are called."""
 
+import shutil
 from pathlib import Path
+from typing import Never
 
 import pytest
 
-from gpu_control_plane.agent.backends.factory import open_backend
-from gpu_control_plane.agent.backends.host import Host
-from gpu_control_plane.agent.backends.interface import DriverUnavailable
 from gpu_control_plane.agent.backends.pci import PCIBackend
 from gpu_control_plane.agent.backends.pci_names import ProductNames
+from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.api.gpudevice import PCI, Vendor
 from unit.agent.backends.machine_room import MachineRoom
 
@@ -53,7 +53,7 @@ def test_only_cards_of_nvidia_that_compute_or_draw_count(
     room: MachineRoom, vendor: str, class_: str, *, counts: bool
 ) -> None:
     room.plug("0000:18:00.0", vendor=vendor, class_=class_)
-    assert PCIBackend(host=room.host).facts().bus_cards == counts
+    assert PCIBackend(sysfs=room.host).facts().bus_cards == counts
 
 
 def test_cards_of_other_vendors_are_seen_when_asked_for(room: MachineRoom) -> None:
@@ -65,9 +65,9 @@ def test_cards_of_other_vendors_are_seen_when_asked_for(room: MachineRoom) -> No
 
 def test_a_card_says_where_it_is(room: MachineRoom) -> None:
     room.plug("0001:18:00.0", numa="1")
-    (card,) = PCIBackend(host=room.host).cards()
+    (card,) = PCIBackend(sysfs=room.host).cards()
     assert (card.pci.address, card.pci.device, card.pci.class_, card.numa_node) == ("0001:18:00.0", "2335", "0302", 1)
-    assert PCIBackend(host=room.host).details("0001:18:00.0").pci_root == "pci0001:18"
+    assert PCIBackend(sysfs=room.host).details("0001:18:00.0").pci_root == "pci0001:18"
 
 
 def test_a_machine_that_does_not_know_its_numa_nodes_leaves_them_out(room: MachineRoom) -> None:
@@ -81,9 +81,37 @@ def test_a_card_that_is_being_pulled_is_none(room: MachineRoom) -> None:
     assert room.host.cards() == ()
 
 
-def test_a_machine_without_a_bus_has_no_cards(tmp_path: Path) -> None:
-    host = Host(tmp_path / "sys", tmp_path / "proc")
-    assert (host.cards(), host.boot_id()) == ((), "")
+def test_a_kernel_without_pci_has_an_empty_bus(room: MachineRoom) -> None:
+    shutil.rmtree(room.sys / "bus/pci")
+    assert room.host.bus() == ()
+
+
+def test_where_sys_is_not_mounted_nobody_knows_the_bus(tmp_path: Path) -> None:
+    sysfs = Sysfs(tmp_path / "sys", tmp_path / "proc")
+    assert (sysfs.bus(), sysfs.cards(), sysfs.boot_id()) == (None, (), "")
+
+
+@pytest.mark.parametrize("forbidden", ["iterdir", "read_text"])
+def test_a_bus_that_may_not_be_read_is_not_an_empty_one(
+    room: MachineRoom, forbidden: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A security module may hide the list of devices, or the files of each."""
+    room.plug("0000:18:00.0")
+    monkeypatch.setattr(Path, forbidden, _refuses)
+    assert (room.host.bus(), room.host.card("0000:18:00.0") if forbidden == "read_text" else None) == (None, None)
+
+
+def test_virtual_functions_are_no_cards_of_the_host_that_makes_them(room: MachineRoom) -> None:
+    room.plug("0000:18:00.0")
+    room.split("0000:18:00.0", "0000:18:00.4", "0000:18:00.5", "0000:18:01.0")
+    assert [card.pci.address for card in room.host.cards()] == ["0000:18:00.0"]
+    assert room.host.card("0000:18:00.4") is None
+
+
+def test_a_virtual_function_is_the_card_of_the_vm_that_has_it(room: MachineRoom) -> None:
+    """In the VM there is nothing behind it: no link leads to a physical function."""
+    room.plug("0000:06:00.0")
+    assert [card.pci.address for card in room.host.cards()] == ["0000:06:00.0"]
 
 
 def test_products_are_called_as_the_hosts_list_says(tmp_path: Path) -> None:
@@ -101,30 +129,5 @@ def test_products_that_no_list_names_have_a_name_all_the_same(tmp_path: Path) ->
     assert named("2901", (), Vendor.INTEL, "8086") == "Intel device 2901"
 
 
-def test_a_node_without_a_driver_gets_its_bus_and_the_reason(
-    room: MachineRoom, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    room.plug("0000:18:00.0")
-    monkeypatch.setattr("ctypes.CDLL.__init__", _nothing_loads)
-    asked: list[str] = []
-    backend = open_backend((Path("/nowhere"),), find_library=lambda name, _roots: asked.append(name), host=room.host)
-    assert isinstance(backend, PCIBackend)
-    assert "Install the NVIDIA driver" in backend.reason
-    assert asked == ["libnvidia-ml.so.1"]
-    assert (backend.facts().driver, len(backend.cards())) == (None, 1)
-    with pytest.raises(DriverUnavailable, match="Install the NVIDIA driver"):
-        backend.set_mig_mode("0000:18:00.0", enabled=True)
-
-
-def test_a_library_found_elsewhere_is_tried_too(
-    room: MachineRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ctypes.CDLL.__init__", _nothing_loads)
-    elsewhere = tmp_path / "libnvidia-ml.so.1"
-    backend = open_backend(find_library=lambda _name, _roots: elsewhere, host=room.host)
-    assert isinstance(backend, PCIBackend)
-    assert str(elsewhere) in backend.reason
-
-
-def _nothing_loads(*_arguments: object, **_options: object) -> None:
-    raise OSError("cannot open shared object file")
+def _refuses(*_arguments: object) -> Never:
+    raise PermissionError(13, "Permission denied")

@@ -267,7 +267,7 @@ def test_whoever_waits_hears_which_cards_a_change_is_about(change: object, conce
     waiting = threading.Thread(target=lambda: heard.append(backend.wait(30)))
     waiting.start()
     backend.update(change(H200))
-    waiting.join(timeout=10)
+    waiting.join(timeout=60)
     assert heard == [concerned]
 
 

@@ -6,7 +6,7 @@ import pytest
 from gpu_control_plane.agent.backends.interface import DeviceFile
 from gpu_control_plane.agent.cdi.describe import describe
 from gpu_control_plane.agent.cdi.folders import Surroundings
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.locate import driver_files
 from gpu_control_plane.agent.cdi.spec import spec
 from unit.agent.cdi.builders import CARD, OTHER, Rack, card, instance, make_node, needs_root
@@ -24,16 +24,16 @@ def _files(minor: int) -> tuple[DeviceFile, ...]:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
+def host(tmp_path: Path) -> HostPaths:
     for minor in (0, 1):
         make_node(tmp_path / f"dev/nvidia{minor}", minor)
     for number in (10, 11):
         make_node(tmp_path / f"dev/nvidia-caps/nvidia-cap{number}", number, mode=0o444, major=236)
     make_node(tmp_path / "dev/nvidiactl", 255)
-    return Host(tmp_path)
+    return HostPaths(tmp_path)
 
 
-def test_whole_cards_go_by_their_uuid(host: Host) -> None:
+def test_whole_cards_go_by_their_uuid(host: HostPaths) -> None:
     rack = Rack([card(CARD, HERE), card(OTHER, THERE)], {HERE: _files(0), THERE: _files(1)})
 
     described = describe(rack, None, host)
@@ -43,7 +43,7 @@ def test_whole_cards_go_by_their_uuid(host: Host) -> None:
     assert [one.device.container_edits.device_nodes[0].minor for one in described.grantables] == [0, 1]
 
 
-def test_a_card_in_mig_mode_is_handed_out_in_instances_alone(host: Host) -> None:
+def test_a_card_in_mig_mode_is_handed_out_in_instances_alone(host: HostPaths) -> None:
     rack = Rack([card(CARD, HERE, mig=True)], {HERE: _files(0)}, instances=[instance()])
 
     (only,) = describe(rack, None, host).grantables
@@ -56,7 +56,7 @@ def test_a_card_in_mig_mode_is_handed_out_in_instances_alone(host: Host) -> None
     ]
 
 
-def test_a_card_that_cannot_be_opened_is_left_out_with_a_reason(host: Host) -> None:
+def test_a_card_that_cannot_be_opened_is_left_out_with_a_reason(host: HostPaths) -> None:
     cards = [card(CARD, HERE), card(OTHER, THERE), card(None, "0000:67:00.0")]
     rack = Rack(cards, {THERE: (DeviceFile("/dev/nvidia7"),)})
 
@@ -69,14 +69,14 @@ def test_a_card_that_cannot_be_opened_is_left_out_with_a_reason(host: Host) -> N
     )
 
 
-def test_missing_control_files_are_skipped_and_told(host: Host) -> None:
+def test_missing_control_files_are_skipped_and_told(host: HostPaths) -> None:
     described = describe(Rack([], {}, control=_CONTROL), None, host)
 
     assert [node.path for node in described.common.device_nodes] == ["/dev/nvidiactl"]
     assert described.problems == ("Containers go without some control files: no device file at /dev/nvidia-uvm.",)
 
 
-def test_a_described_node_makes_a_valid_file(host: Host) -> None:
+def test_a_described_node_makes_a_valid_file(host: HostPaths) -> None:
     Tree(host.root).driver("/usr/lib64").programs("/usr/bin")
     files = driver_files([host.root], VERSION, Surroundings())
     rack = Rack([card(CARD, HERE)], {HERE: _files(0)}, control=_CONTROL)

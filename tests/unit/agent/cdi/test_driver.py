@@ -6,7 +6,7 @@ from gpu_control_plane.agent.cdi.driver import driver_edits
 from gpu_control_plane.agent.cdi.edits import Edits
 from gpu_control_plane.agent.cdi.folders import Surroundings
 from gpu_control_plane.agent.cdi.hooks import HookProgram, find_hook_program
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.locate import driver_files
 from unit.agent.cdi.trees import VERSION, Tree
 
@@ -17,7 +17,7 @@ def _edits(root: Path, hooks: HookProgram | None) -> Edits:
     tree = Tree(root / "run/nvidia/driver").driver("/usr/lib64").programs("/usr/bin")
     tree.socket("/run/nvidia-persistenced/socket")
     files = driver_files([tree.root], VERSION, Surroundings())
-    return driver_edits(files, Host(root), hooks)
+    return driver_edits(files, HostPaths(root), hooks)
 
 
 @pytest.mark.parametrize("name", ["libcuda.so", "libcuda.so.1", f"libcuda.so.{VERSION}"])
@@ -79,4 +79,4 @@ def test_the_hook_program_is_found_on_the_host(tmp_path: Path, programs: list[st
     for program in programs:
         tree.program(program)
 
-    assert find_hook_program(Host(tmp_path)) == found
+    assert find_hook_program(HostPaths(tmp_path)) == found

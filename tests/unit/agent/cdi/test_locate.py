@@ -248,3 +248,13 @@ def test_links_lead_nowhere_outside_their_root(tmp_path: Path) -> None:
     assert resolved(tree.root, tree.at("/up")) == tree.at("/etc")
     assert resolved(tree.root, tree.at("/absolute")) == tree.at("/etc")
     assert resolved(tree.root, tree.at("/one")) is None
+
+
+def test_a_library_of_the_loaded_driver_is_preferred_to_one_that_was_left_behind(tmp_path: Path) -> None:
+    old = Tree(tmp_path / "host").driver("/usr/lib64", "535.1.2")
+    new = Tree(tmp_path / "driver").driver("/usr/lib64")
+    roots = [old.root, new.root]
+    assert find_driver_library("libcuda.so.1", roots, NOWHERE, version=VERSION) == new.at(
+        f"/usr/lib64/libcuda.so.{VERSION}"
+    )
+    assert find_driver_library("libcuda.so.1", roots, NOWHERE, version="1.2.3") is None

@@ -4,7 +4,7 @@ import pytest
 
 from gpu_control_plane.agent.backends.interface import DeviceFile
 from gpu_control_plane.agent.cdi.edits import DeviceNode, for_nodes
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.nodes import read_nodes
 from unit.agent.cdi.builders import make_node, needs_root
 
@@ -13,7 +13,7 @@ from unit.agent.cdi.builders import make_node, needs_root
 def test_numbers_and_mode_are_read_from_the_host(tmp_path: Path) -> None:
     make_node(tmp_path / "dev/nvidia3", 3)
 
-    nodes = read_nodes([DeviceFile("/dev/nvidia3")], Host(tmp_path))
+    nodes = read_nodes([DeviceFile("/dev/nvidia3")], HostPaths(tmp_path))
 
     assert nodes.missing == ()
     assert nodes.present == (
@@ -28,7 +28,7 @@ def test_a_file_that_lies_elsewhere_keeps_the_host_s_own_path(tmp_path: Path, pr
     source = "/run/nvidia/driver/dev/nvidia0"
 
     file = DeviceFile("/dev/nvidia0", f"{tmp_path}{source}" if prefixed else source)
-    nodes = read_nodes([file], Host(tmp_path))
+    nodes = read_nodes([file], HostPaths(tmp_path))
 
     assert [(node.path, node.host_path) for node in nodes.present] == [("/dev/nvidia0", source)]
 
@@ -40,7 +40,7 @@ def test_a_file_for_a_group_brings_the_group_along(tmp_path: Path) -> None:
     make_node(tmp_path / "dev/nvidia-caps/nvidia-cap1", 1, mode=0o444, group=992)
 
     files = [DeviceFile(f"/dev/{name}") for name in ("dri/renderD128", "nvidia0", "nvidia-caps/nvidia-cap1")]
-    nodes = read_nodes(files, Host(tmp_path))
+    nodes = read_nodes(files, HostPaths(tmp_path))
 
     assert [node.gid for node in nodes.present] == [992, None, None]
     assert for_nodes(nodes.present).additional_gids == (992,)
@@ -50,13 +50,13 @@ def test_what_is_no_device_file_is_missing(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidia0").touch()
 
-    nodes = read_nodes([DeviceFile("/dev/nvidia0"), DeviceFile("/dev/nvidia1")], Host(tmp_path))
+    nodes = read_nodes([DeviceFile("/dev/nvidia0"), DeviceFile("/dev/nvidia1")], HostPaths(tmp_path))
 
     assert nodes.present == ()
     assert nodes.missing == ("/dev/nvidia0", "/dev/nvidia1")
 
 
 def test_a_device_file_of_this_machine_is_read() -> None:
-    (null,) = read_nodes([DeviceFile("/dev/nvidia0", "/dev/null")], Host()).present
+    (null,) = read_nodes([DeviceFile("/dev/nvidia0", "/dev/null")], HostPaths()).present
 
     assert (null.host_path, null.type, null.major, null.minor) == ("/dev/null", "c", 1, 3)

@@ -39,3 +39,23 @@ async def test_a_machine_without_a_pci_bus_has_no_card(tmp_path: Path) -> None:
     (tmp_path / "sys/bus/pci/devices").rmdir()
     await bus.look()
     assert bus.cards == ()
+
+
+async def test_a_bus_that_cannot_be_read_is_no_news(tmp_path: Path) -> None:
+    """Said to be empty it would take the agent off the node, and its cards with it."""
+    room = MachineRoom(tmp_path)
+    room.plug(CARD)
+    told: list[int] = []
+    bus = Bus(room.host, lambda: told.append(len(bus.cards or ())))
+    await bus.look()
+    room.hide_bus()
+    await bus.look()
+    assert (told, [card.address for card in bus.cards or ()]) == ([1], [CARD])
+
+
+async def test_before_the_bus_was_ever_read_nothing_is_known(tmp_path: Path) -> None:
+    room = MachineRoom(tmp_path)
+    room.hide_bus()
+    bus = Bus(room.host, lambda: None)
+    await bus.look()
+    assert bus.cards is None

@@ -133,9 +133,9 @@ async def test_a_call_that_the_kubelet_gives_up_ends_here_too() -> None:
     allocator = Stern()
     async with plugin(allocator, devices(*GOOD, "d")) as kubelet:
         call = asyncio.create_task(kubelet.allocate(["c"]))
-        await asyncio.wait_for(allocator.asked.wait(), 10)
+        await asyncio.wait_for(allocator.asked.wait(), 60)
         call.cancel()
-        await asyncio.wait_for(allocator.cancelled.wait(), 10)
+        await asyncio.wait_for(allocator.cancelled.wait(), 60)
         await kubelet.allocate(["d"])
 
 

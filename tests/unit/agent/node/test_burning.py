@@ -205,6 +205,8 @@ async def test_a_test_that_is_broken_off_before_it_began_begins_later() -> None:
 async def test_an_agent_that_starts_in_the_middle_begins_anew_and_knows_who_has_passed() -> None:
     async with scene() as node:
         await node.step()
+        await until(lambda: node.oven.begun == [UUID])
+        await node.burner.break_off()  # the agent before it is gone, and so is its program
         node.burner = node.agent()
         async with _running(node.burner):
             assert await node.reason() == Reason.BURNING_IN

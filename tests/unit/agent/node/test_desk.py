@@ -118,6 +118,20 @@ async def test_turns_are_spread_over_the_cards() -> None:
     assert len(cards) == 2
 
 
+async def test_the_next_pod_is_advised_to_take_another_card_before_the_books_know_of_the_last() -> None:
+    units = [
+        Unit(RESOURCE, replica_id(uuid_of(card), number), card.id, Mode.TIME_SLICE)
+        for card in CARDS
+        for number in range(2)
+    ]
+    at = desk(Watch(), units)
+    for taken in units:
+        await at.allocate(RESOURCE, (taken.id,))
+        (chosen,) = at.prefer(RESOURCE, [unit.id for unit in units if unit != taken], [], 1)
+        assert next(unit.card for unit in units if unit.id == chosen) != taken.card
+        at.pending({taken})
+
+
 async def test_a_wish_for_strange_devices_is_answered_with_what_there_is() -> None:
     chosen = desk(Watch(), WHOLE).prefer(RESOURCE, ["stranger", WHOLE[0].id], [], 1)
     assert list(chosen) == [WHOLE[0].id]

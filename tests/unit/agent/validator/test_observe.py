@@ -6,7 +6,7 @@ import pytest
 
 from gpu_control_plane.agent.backends.interface import Backend, DeviceFile, DriverUnavailable
 from gpu_control_plane.agent.cdi.edits import DeviceNode, Edits, Mount
-from gpu_control_plane.agent.cdi.host import Host
+from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.spec import Device, encode, spec
 from gpu_control_plane.agent.validator.observe import (
     devices_matching,
@@ -101,14 +101,14 @@ def test_a_cdi_device_whose_files_do_not_exist_is_found(tmp_path: Path) -> None:
     path = tmp_path / "run/cdi.json"
     write(tmp_path, "run/cdi.json")
     path.write_bytes(encode(spec(devices, common)))
-    found = observe_cdi(path, Host(tmp_path))
+    found = observe_cdi(path, HostPaths(tmp_path))
     assert found.devices == {"GPU-0": ("/usr/lib/libcuda.so.1",), "GPU-1": ("/usr/lib/libcuda.so.1", "/dev/nvidia1")}
     write(tmp_path, "usr/lib/libcuda.so.1")
-    assert observe_cdi(path, Host(tmp_path)).devices == {"GPU-0": (), "GPU-1": ("/dev/nvidia1",)}
+    assert observe_cdi(path, HostPaths(tmp_path)).devices == {"GPU-0": (), "GPU-1": ("/dev/nvidia1",)}
 
 
 def test_a_cdi_file_that_is_missing_or_damaged_is_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "cdi.json"
-    assert observe_cdi(path, Host(tmp_path), cdi_enabled=True).damaged is None
+    assert observe_cdi(path, HostPaths(tmp_path), cdi_enabled=True).damaged is None
     path.write_text("{")
-    assert str(path) in (observe_cdi(path, Host(tmp_path)).damaged or "")
+    assert str(path) in (observe_cdi(path, HostPaths(tmp_path)).damaged or "")

@@ -2,15 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 import pynvml  # type: ignore[import-untyped]
 
 from gpu_control_plane import __version__
-from gpu_control_plane.agent.backends.host import Host
 from gpu_control_plane.agent.backends.interface import (
     Backend,
     BackendError,
@@ -39,26 +37,26 @@ from gpu_control_plane.agent.backends.nvml.measurements import (
 )
 from gpu_control_plane.agent.backends.nvml.processes import processes
 from gpu_control_plane.agent.backends.nvml.profiling import Profiling
+from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.nodefeature import NodeFacts
-
-_CONTAINER: Final = "run/nvidia/driver"
-"""Where driver containers keep their file system."""
 
 
 class NVMLBackend(Backend):
     """The `Backend` of a node with NVIDIA's driver.
 
-    `library` is where libnvidia-ml.so.1 lies when the loader does not find it by name. `dev` holds the device files,
-    `toolkit` is what gives cards to containers on this node, if anything does.
+    `library` is where libnvidia-ml.so.1 lies; without it the loader is asked. `source` says whose driver that is, as
+    far as one can see. `dev` holds the device files, `toolkit` is what gives cards to containers on this node, if
+    anything does.
     """
 
     def __init__(
         self,
         library: Path | None = None,
         *,
-        host: Host | None = None,
+        source: DriverSource | None = None,
+        sysfs: Sysfs | None = None,
         dev: Path = Path("/dev"),
         proc: Path = Path("/proc"),
         toolkit: Toolkit | None = None,
@@ -67,11 +65,12 @@ class NVMLBackend(Backend):
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._host = host or Host()
+        self._sysfs = sysfs or Sysfs()
+        self._source = source
         self._toolkit = toolkit
         self._now = now
         self._library = Library(library, nvml)
-        self._files = DriverFiles(self._host, dev, proc)
+        self._files = DriverFiles(self._sysfs, dev, proc)
         self._events = Events(self._library, sleep=sleep, clock=clock)
         self._profiling = Profiling(self._library)
         self._thermometer = Thermometer(clock)
@@ -100,18 +99,18 @@ class NVMLBackend(Backend):
 
     def facts(self) -> NodeFacts:
         version: int | None = self._library.ask("nvmlSystemGetCudaDriverVersion")
-        container = self._library.path is not None and _CONTAINER in str(self._library.path)
-        bus = tuple(card.pci for card in self._host.cards())
+        shown = self._sysfs.bus()
+        # Where the bus is hidden from the agent, the driver's word has to do. An empty one below cards is hidden, too.
+        hidden = shown is None or (not shown and bool(self._cards))
         return NodeFacts(
-            # Where /sys is hidden from the agent, the driver's word has to do.
-            bus_cards=max(len(bus), len(self._cards)),
-            bus=bus or None,
-            boot_id=self._host.boot_id(),
+            bus_cards=max(len(shown or ()), len(self._cards)),
+            bus=None if hidden else tuple(card.pci for card in shown or ()),
+            boot_id=self._sysfs.boot_id(),
             agent_version=__version__,
             driver=Driver(
                 version=self._library.call("nvmlSystemGetDriverVersion"),
                 cuda_version=f"{version // 1000}.{version % 1000 // 10}" if version else None,
-                source=DriverSource.CONTAINER if container else DriverSource.HOST,
+                source=self._source,
             ),
             toolkit=self._toolkit,
             monitoring=Monitoring(source=MonitoringSource.AGENT),
@@ -181,7 +180,7 @@ class NVMLBackend(Backend):
             try:
                 mig.set_mode(self._library, card.handle, enabled=enabled)
             finally:
-                self._cards = read_cards(self._library, self._host)
+                self._cards = read_cards(self._library, self._sysfs)
                 self._events.watch(self._cards)
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
@@ -198,12 +197,18 @@ class NVMLBackend(Backend):
         return self._cards[address]
 
     def _enumerate(self) -> None:
-        """Look for cards again, and hear about new ones. A lost card is still what it was while the bus shows it."""
-        found = read_cards(self._library, self._host)
-        lost = {at: card for at, card in self._cards.items() if at not in found and self._host.card(at)}
-        before, self._cards = self._cards, dict(sorted({**found, **lost}.items()))
+        """Look for cards again, and hear about new ones. A lost card is still what it was while the bus shows it, or
+        cannot be asked."""
+        before, found = self._cards, read_cards(self._library, self._sysfs)
+        self._cards = dict(sorted({**self._lost(before.keys() - found.keys()), **found}.items()))
         if before.keys() != self._cards.keys():
             self._events.watch(self._cards)
+
+    def _lost(self, unanswered: Set[str]) -> dict[str, Card]:
+        """Those of our cards that the driver shows no more, without the ones that were pulled."""
+        shown = self._sysfs.bus() if unanswered else ()
+        there = unanswered if shown is None else unanswered & {card.pci.address for card in shown}
+        return {address: self._cards[address] for address in there}
 
     def _card_samples(self, card: Card) -> Mapping[str, float]:
         reports = self._events.reports(card.address)

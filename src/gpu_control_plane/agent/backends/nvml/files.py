@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from gpu_control_plane.agent.backends.host import Host
 from gpu_control_plane.agent.backends.interface import BackendError, DeviceFile, Instance
+from gpu_control_plane.agent.backends.sysfs import Sysfs
 
 _DEV: Final = Path("/dev")
 _CONTROL: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
@@ -14,8 +14,8 @@ _CONTROL: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modese
 class DriverFiles:
     """The files under `dev`, which containers see under /dev."""
 
-    def __init__(self, host: Host, dev: Path = _DEV, proc: Path = Path("/proc")) -> None:
-        self._host = host
+    def __init__(self, sysfs: Sysfs, dev: Path = _DEV, proc: Path = Path("/proc")) -> None:
+        self._sysfs = sysfs
         self._dev = dev
         self._minors = proc / "driver/nvidia-caps/mig-minors"
 
@@ -25,7 +25,7 @@ class DriverFiles:
     def card(self, address: str, minor: int | None) -> tuple[DeviceFile, ...]:
         if minor is None:
             raise BackendError(f"The driver does not tell which device file the card at {address} has.")
-        drawing = self._existing(f"dri/{name}" for name in self._host.drm_files(address))
+        drawing = self._existing(f"dri/{name}" for name in self._sysfs.drm_files(address))
         return (self._file(f"nvidia{minor}"), *drawing)
 
     def instance(self, minor: int | None, instance: Instance) -> tuple[DeviceFile, ...]:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gpu_control_plane.agent.backends.host import Host
 from gpu_control_plane.agent.backends.interface import CardLost, Details
 from gpu_control_plane.agent.backends.nvml.library import Library
 from gpu_control_plane.agent.backends.nvml.mig import capability
+from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.api.gpudevice import PCI, Hardware, Vendor
 from gpu_control_plane.api.identity import canonical_pci_address
 
@@ -43,11 +43,11 @@ class Card(msgspec.Struct, frozen=True):
         return self.hardware.pci.address
 
 
-def read_cards(library: Library, host: Host) -> dict[str, Card]:
+def read_cards(library: Library, sysfs: Sysfs) -> dict[str, Card]:
     """Every card that answers, by address and in the order of addresses."""
     handles = dict(sorted(_handles(library)))
     return {
-        address: _card(library, host, index, address, {at: handle for at, (_, handle) in handles.items()})
+        address: _card(library, sysfs, index, address, {at: handle for at, (_, handle) in handles.items()})
         for address, (index, _) in handles.items()
     }
 
@@ -66,9 +66,9 @@ def _handles(library: Library) -> Iterator[tuple[str, tuple[int, Any]]]:
             continue
 
 
-def _card(library: Library, host: Host, index: int, address: str, handles: Mapping[str, Any]) -> Card:
+def _card(library: Library, sysfs: Sysfs, index: int, address: str, handles: Mapping[str, Any]) -> Card:
     handle = handles[address]
-    on_bus = host.card(address)
+    on_bus = sysfs.card(address)
     memory = library.ask("nvmlDeviceGetMemoryInfo", handle)
     capable_of = library.ask("nvmlDeviceGetCudaComputeCapability", handle)
     links = _links(library, address, handles)

@@ -31,27 +31,44 @@ class BusCard(msgspec.Struct, frozen=True):
     """The host bridge above it, such as `pci0000:16`."""
 
 
-class Host:
-    """The kernel's view, read from /sys and /proc."""
+class Sysfs:
+    """The kernel's view, read from /sys and /proc.
+
+    SR-IOV makes virtual functions of a card, for VMs. On the host that makes them they are parts of a card, and its
+    driver shows none of them. A VM that is given one sees no physical function behind it: there it is a card.
+    """
 
     def __init__(self, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> None:
-        self._devices = sys / "bus/pci/devices"
+        self._buses = sys / "bus"
+        self._devices = self._buses / "pci/devices"
         self._boot_id = proc / "sys/kernel/random/boot_id"
 
     def boot_id(self) -> str:
         """Another one after each start of the machine; empty where the kernel does not say."""
         return _read(self._boot_id)
 
-    def cards(self, vendors: Iterable[Vendor] = (Vendor.NVIDIA,)) -> tuple[BusCard, ...]:
-        """The cards of these vendors, in the order of their addresses."""
+    def bus(self, vendors: Iterable[Vendor] = (Vendor.NVIDIA,)) -> tuple[BusCard, ...] | None:
+        """The cards of these vendors, in the order of their addresses. None where that is not known: /sys is not
+        mounted, or may not be read. A kernel without PCI shows an empty bus."""
         wanted = frozenset(vendors)
-        folders = sorted(self._devices.iterdir()) if self._devices.is_dir() else ()
-        found = (self._card(folder) for folder in folders)
+        try:
+            found = [self._card(folder) for folder in sorted(self._devices.iterdir())]
+        except PermissionError:
+            return None
+        except OSError:
+            return () if self._buses.is_dir() else None
         return tuple(card for card in found if card is not None and card.vendor in wanted)
+
+    def cards(self, vendors: Iterable[Vendor] = (Vendor.NVIDIA,)) -> tuple[BusCard, ...]:
+        """As `bus`, where a bus that cannot be read has no cards."""
+        return self.bus(vendors) or ()
 
     def card(self, address: str) -> BusCard | None:
         """The card at this address; None when there is none, or /sys does not show it."""
-        return self._card(self._devices / address)
+        try:
+            return self._card(self._devices / address)
+        except PermissionError:
+            return None
 
     def drm_files(self, address: str) -> tuple[str, ...]:
         """The names of its files under /dev/dri, such as `card0` and `renderD128`."""
@@ -63,7 +80,7 @@ class Host:
         vendor = VENDORS.get(maker)
         class_ = _hex(folder / "class")[:4]
         # A card that is being pulled goes file by file: half of one is none.
-        if vendor is None or class_ not in _CLASSES[vendor] or not device:
+        if vendor is None or class_ not in _CLASSES[vendor] or not device or _is_virtual(folder):
             return None
         address = canonical_pci_address(folder.name)
         return BusCard(
@@ -84,8 +101,18 @@ def _numa_node(text: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def _is_virtual(folder: Path) -> bool:
+    return (folder / "physfn").is_symlink()
+
+
 def _hex(file: Path) -> str:
-    return _read(file).removeprefix("0x").lower()
+    """A number, or nothing where the card is going; raises PermissionError where the kernel refuses to tell."""
+    try:
+        return file.read_text().strip().removeprefix("0x").lower()
+    except PermissionError:
+        raise
+    except OSError:
+        return ""
 
 
 def _read(file: Path) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 
-class Host(msgspec.Struct, frozen=True):
+class HostPaths(msgspec.Struct, frozen=True):
     """The host's file system. Both directions leave alone what is already in the right form."""
 
     root: Path = Path("/")

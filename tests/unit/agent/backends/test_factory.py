@@ -1,0 +1,83 @@
+"""Which driver a node's backend talks to, and whose driver that is said to be."""
+
+from pathlib import Path
+
+import pytest
+
+from gpu_control_plane.agent.backends.factory import open_backend
+from gpu_control_plane.agent.backends.interface import DriverUnavailable
+from gpu_control_plane.agent.backends.nvml import NVMLBackend
+from gpu_control_plane.agent.backends.pci import PCIBackend
+from gpu_control_plane.api.gpunodestate import DriverSource
+from unit.agent.backends.fake_nvml import FakeNVML
+from unit.agent.backends.machine_room import MachineRoom
+from unit.agent.cdi.trees import VERSION, Tree
+
+FOLDER = "/usr/lib/x86_64-linux-gnu"
+LIBRARY = f"libnvidia-ml.so.{VERSION}"
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> MachineRoom:
+    return MachineRoom(tmp_path / "machine")
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The libraries that are loaded, none of which can be."""
+    tried: list[str] = []
+
+    def refuse(_library: object, name: str, *_arguments: object, **_options: object) -> None:
+        tried.append(name)
+        raise OSError("cannot open shared object file")
+
+    monkeypatch.setattr("ctypes.CDLL.__init__", refuse)
+    return tried
+
+
+def test_the_library_of_every_root_is_tried_and_last_its_name(
+    room: MachineRoom, tmp_path: Path, tried: list[str]
+) -> None:
+    """What a package left behind on the host must not hide the driver that a container has loaded."""
+    host = Tree(tmp_path / "host").driver(FOLDER, "535.1.2")
+    container = Tree(tmp_path / "host/run/nvidia/driver").driver(FOLDER)
+    backend = open_backend((host.root, tmp_path / "absent", container.root), sysfs=room.host)
+    assert isinstance(backend, PCIBackend)
+    assert tried == [
+        str(host.at(f"{FOLDER}/libnvidia-ml.so.535.1.2")),
+        str(container.at(f"{FOLDER}/{LIBRARY}")),
+        "libnvidia-ml.so.1",
+    ]
+    assert tried[0] in backend.reason, "the best place is the one to mend"
+
+
+def test_whose_driver_it_is_depends_on_where_its_library_lies(
+    room: MachineRoom, tmp_path: Path, tried: list[str]
+) -> None:
+    roots = [tmp_path / name for name in ("host", "container")]
+    for root in roots:
+        Tree(root).driver(FOLDER)
+    asked: list[Path] = []
+    open_backend(roots, whose=asked.append, sysfs=room.host)
+    assert list(map(str, asked)) == tried[:-1], "of what the loader finds by name nobody knows"
+
+
+@pytest.mark.parametrize("source", [*DriverSource, None])
+def test_whose_driver_it_is_is_published_as_far_as_it_is_known(room: MachineRoom, source: DriverSource | None) -> None:
+    backend = NVMLBackend(source=source, sysfs=room.host, nvml=FakeNVML())
+    backend.open()
+    driver = backend.facts().driver
+    assert driver is not None
+    assert driver.source is source
+
+
+def test_a_node_without_a_driver_gets_its_bus_and_the_reason(room: MachineRoom, tried: list[str]) -> None:
+    room.plug("0000:18:00.0")
+    asked: list[str] = []
+    backend = open_backend((Path("/nowhere"),), find_library=lambda name, _roots: asked.append(name), sysfs=room.host)
+    assert isinstance(backend, PCIBackend)
+    assert "Install the NVIDIA driver" in backend.reason
+    assert asked == tried == ["libnvidia-ml.so.1"]
+    assert (backend.facts().driver, len(backend.cards())) == (None, 1)
+    with pytest.raises(DriverUnavailable, match="Install the NVIDIA driver"):
+        backend.set_mig_mode("0000:18:00.0", enabled=True)
