@@ -16,10 +16,10 @@ POOL_RESOURCES: Final = 'resource=~"gpu_deckhouse_io_.+"'
 
 WITHOUT_POOL: Final = (
     'max by (node) (gpu_bootstrap_node_phase{phase=~"Monitoring|Ready"}) '
-    "and on (node) max by (node) (gpu_inventory_devices_total) > 0 "
-    'unless on (node) max by (node) (gpu_inventory_devices_state{state!="Unassigned"}) > 0'
+    'and on (node) max by (node) (gpu_inventory_devices_state{state="Unassigned"}) > 0 '
+    'unless on (node) max by (node) (gpu_inventory_devices_state{state=~"Assigned|Reserved"}) > 0'
 )
-"""Nodes that could serve pools, and none of whose cards is in one."""
+"""Nodes that could serve pools, and none of whose cards does. A broken card says nothing of the others."""
 
 
 def by_card(metric: str, matcher: str = "") -> str:

@@ -3,9 +3,10 @@
 from typing import Final
 
 from monitoring.alert import Alert, Group, LogLine, Severity
-from monitoring.promql import WITHOUT_POOL
+from monitoring.promql import WITHOUT_POOL, one_of
 
 from gpu_control_plane.api.names import EventReason, NodeCondition, Reason
+from gpu_control_plane.bootstrap.metrics import Phase
 
 _CHECK_FAILED: Final = LogLine("agent.node.inspection", "a check failed")
 _SEE: Final = "kubectl describe gpunodestate {{ $labels.node }}"
@@ -16,6 +17,17 @@ _INSTALLED: Final = "20m"
 def _missing(condition: NodeCondition) -> str:
     return f'max by (node) (gpu_bootstrap_condition{{condition="{condition}"}}) == 1'
 
+
+def _in_phase(phase: Phase) -> str:
+    return f'max by (node) (gpu_bootstrap_node_phase{{phase="{phase}"}}) == 1'
+
+
+_TOLD_APART: Final = one_of((NodeCondition.DRIVER_MISSING, NodeCondition.TOOLKIT_MISSING, NodeCondition.DEGRADED))
+_NOT_READY: Final = (
+    f"{_in_phase(Phase.VALIDATING)} unless on (node) "
+    f'max by (node) (gpu_bootstrap_condition{{condition=~"{_TOLD_APART}"}}) == 1'
+)
+"""Nodes on which something stands between cards and pools that no other alert is about."""
 
 NODES: Final = Group(
     "nodes",
@@ -38,18 +50,18 @@ NODES: Final = Group(
         ),
         Alert(
             name="GPUToolkitMissing",
-            expr=_missing(NodeCondition.TOOLKIT_MISSING),
+            expr=f"{_missing(NodeCondition.TOOLKIT_MISSING)} unless on (node) {_missing(NodeCondition.DRIVER_MISSING)}",
             hold=_INSTALLED,
             severity=Severity.WARNING,
             summary="Containers on {{ $labels.node }} cannot be given a card.",
-            description="The driver of {{ $labels.node }} may work, but neither CDI nor a GPU runtime does. Usually "
+            description="The driver of {{ $labels.node }} works, but neither CDI nor a GPU runtime does. Usually "
             f"CDI is off in the container runtime. {_SEE}",
             events=(EventReason.NOT_READY_FOR_POOLING, Reason.TOOLKIT_NOT_FOUND, Reason.VALIDATION_FAILED),
             log=_CHECK_FAILED,
         ),
         Alert(
             name="GPUMonitoringMissing",
-            expr=_missing(NodeCondition.MONITORING_MISSING),
+            expr=_in_phase(Phase.MONITORING),
             hold="30m",
             severity=Severity.INFO,
             summary="Nobody measures the cards of {{ $labels.node }}.",
@@ -73,8 +85,21 @@ NODES: Final = Group(
             ),
         ),
         Alert(
+            name="GPUNodeNotReady",
+            expr=_NOT_READY,
+            hold="30m",
+            severity=Severity.WARNING,
+            summary="{{ $labels.node }} does not become ready.",
+            description="All cards of {{ $labels.node }} are known, and driver and toolkit are there, but none of its "
+            "cards joins a pool: a check failed, has not been made, or another device plugin has the cards. The "
+            f"condition ReadyForPooling says which: {_SEE}",
+            events=(EventReason.NOT_READY_FOR_POOLING,),
+            log=_CHECK_FAILED,
+        ),
+        Alert(
             name="GPUInventoryIncomplete",
-            expr=f'max by (node) (gpu_inventory_condition{{condition="{NodeCondition.INVENTORY_COMPLETE}"}}) == 0',
+            expr=f'max by (node) (gpu_inventory_condition{{condition="{NodeCondition.INVENTORY_COMPLETE}"}}) == 0 '
+            f"unless on (node) {_in_phase(Phase.NOT_MANAGED)}",
             hold="15m",
             severity=Severity.WARNING,
             summary="Not all cards of {{ $labels.node }} are known.",
@@ -83,6 +108,7 @@ NODES: Final = Group(
             events=(
                 Reason.CARDS_MISSING,
                 Reason.BUS_DISAGREES,
+                Reason.BUS_HIDDEN,
                 Reason.CARDS_ELSEWHERE,
                 Reason.NO_DEVICES_DISCOVERED,
                 Reason.NODE_FEATURE_MISSING,

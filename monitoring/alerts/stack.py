@@ -101,7 +101,7 @@ STACK: Final = Group(
             severity=Severity.WARNING,
             summary="{{ $value }} nodes bring a driver that is too old or does not work.",
             description="No driver container comes to such a node, since it has a driver of its own. status.states of "
-            f"the ClusterPolicy names it under state-driver, with what is wrong: {_SEE}",
+            f"the ClusterPolicy names it with the reason HostDriver and what is wrong: {_SEE}",
             events=(StackEvent.OPERAND_NOT_READY,),
         ),
     ),

@@ -3,9 +3,14 @@
 from typing import Final
 
 from monitoring.grafana import Dashboard, Look, Panel, Query, Row, Unit, Variable
-from monitoring.promql import CONTROLLER, WITHOUT_POOL, led, pool
+from monitoring.promql import CONTROLLER, WITHOUT_POOL, led, one_of, pool
+
+from gpu_control_plane.bootstrap.events import GOOD
+from gpu_control_plane.kube.conditions import FALSE
 
 _POOL: Final = 'pool=~"$pool"'
+_TROUBLE: Final = f'condition=~"{one_of(kind for kind, good in GOOD.items() if good == FALSE)}"'
+"""The conditions that are trouble when they are true."""
 
 
 def _count(title: str, expr: str, about: str, *, zero: bool = False, red_from: float | None = None) -> Panel:
@@ -56,6 +61,7 @@ FLEET: Final = Row(
             unit=Unit.COUNT,
             look=Look.STACKED,
             about="By the reason of the condition ReadyForPooling.",
+            alerts=("GPUNodeNotReady",),
         ),
     ),
 )
@@ -109,10 +115,10 @@ TROUBLES: Final = Row(
         ),
         Panel(
             title="Nodes on which something is missing",
-            queries=(Query("max by (node, condition) (gpu_bootstrap_condition)", "Nodes"),),
+            queries=(Query(f"max by (node, condition) (gpu_bootstrap_condition{{{_TROUBLE}}})", "Nodes"),),
             unit=Unit.COUNT,
             look=Look.TABLE,
-            about="Only conditions that are trouble: what is well has no series.",
+            about="Only conditions that are trouble: a node on which all is well is not here.",
             alerts=("GPUDriverMissing", "GPUToolkitMissing", "GPUMonitoringMissing", "GPUNodeDegraded"),
         ),
         Panel(

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from gpu_control_plane.kube import Runtime
 
 _INVENTORY: Final = "inventory"
+_BOOTSTRAP: Final = "bootstrap"
 _OPERATOR: Final = "operator"
 _CONTROLLERS: Final = {
     _INVENTORY: "gpu_control_plane.inventory.controller",
-    "bootstrap": "gpu_control_plane.bootstrap.controller",
+    _BOOTSTRAP: "gpu_control_plane.bootstrap.controller",
     "pools": "gpu_control_plane.pools.controller",
     _OPERATOR: "gpu_control_plane.operator.controller",
 }
@@ -42,6 +43,18 @@ Examples:
     multiple=True,
     help="A namespace of Node Feature Discovery to believe, beside the usual ones.",
 )
+@click.option(
+    "--managed-label",
+    default="gpu.deckhouse.io/enabled",
+    show_default=True,
+    help="The label of Nodes that says whether our programs run there.",
+)
+@click.option(
+    "--managed-by-default/--not-managed-by-default",
+    default=True,
+    show_default=True,
+    help="Whether they run on GPU nodes without that label.",
+)
 @click.option("--identity", help="Name of this replica in the lease.  [default: host name and process]")
 @click.option("--status-host", default="0.0.0.0", show_default=True, help="Address of /healthz, /readyz and /metrics.")  # noqa: S104 - the kubelet and Prometheus call from outside the pod
 @click.option("--status-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Their port.")
@@ -57,6 +70,8 @@ def command(
     namespace: str,
     operand_namespace: str | None,
     nfd_namespaces: tuple[str, ...],
+    managed_label: str,
+    managed_by_default: bool,
     identity: str | None,
     status_host: str,
     status_port: int,
@@ -69,7 +84,10 @@ def command(
     Environment variables that end in _IMAGE, such as DRIVER_IMAGE, name images of operands that a ClusterPolicy does
     not name.
     """
-    from gpu_control_plane.kube import main  # noqa: PLC0415 - `--help` answers without it
+    from gpu_control_plane.api.managed import ManagedNodes  # noqa: PLC0415 - `--help` answers without it
+    from gpu_control_plane.kube import main  # noqa: PLC0415
+
+    managed = ManagedNodes(label=managed_label, by_default=managed_by_default)
 
     def build(runtime: "Runtime") -> None:
         for name, module in _CONTROLLERS.items():
@@ -78,7 +96,9 @@ def command(
             if name == _OPERATOR:
                 _build_operator(runtime, module, operand_namespace or namespace)
             elif name == _INVENTORY:
-                _build_inventory(runtime, module, frozenset(nfd_namespaces))
+                _build(runtime, module, managed=managed, nfd_namespaces=frozenset(nfd_namespaces))
+            elif name == _BOOTSTRAP:
+                _build(runtime, module, managed=managed)
             else:
                 importlib.import_module(module).build(runtime)
         if webhooks is not None:
@@ -98,9 +118,9 @@ def command(
     )
 
 
-def _build_inventory(runtime: "Runtime", module: str, nfd_namespaces: frozenset[str]) -> None:
-    inventory = importlib.import_module(module)
-    inventory.build(runtime, inventory.Settings(nfd_namespaces=nfd_namespaces))
+def _build(runtime: "Runtime", module: str, **settings: object) -> None:
+    controller = importlib.import_module(module)
+    controller.build(runtime, controller.Settings(**settings))
 
 
 def _build_operator(runtime: "Runtime", module: str, namespace: str) -> None:

@@ -172,7 +172,7 @@ async def lead(cluster: Installed) -> str:
         pods = cluster.request("GET", f"{_PODS}?labelSelector=app%3Dgpu-operator")["items"]
         return [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"]
 
-    await until(running, saying="NVIDIA's operator runs", within=30)
+    await until(running, saying="NVIDIA's operator runs", within=180)
     (pod,) = running()
     spec = {"holderIdentity": f"{pod}_1f2e", "leaseDurationSeconds": 15, "renewTime": micro_time(utc_now())}
     cluster.request("POST", _LEASES, {"metadata": {"name": LEASE}, "spec": spec})

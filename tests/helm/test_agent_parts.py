@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,7 +26,7 @@ from gpu_control_plane.kube.times import utc_now
 from helm.chart import NAMESPACE, Helm, command_of
 from helm.installed import Installed, Program
 from helm.operands import switched_on
-from helm.quiet_kubelet import quiet_kubelet
+from integration.agent.kubelet_and_books import kubelet_and_books
 from waiting import until_async
 
 NODE: Final = "node-with-parts"
@@ -94,11 +93,11 @@ async def _agent(cluster: Installed, helm: Helm, folder: Path, values: dict[str,
     async def answers() -> bool:
         try:
             return bool(await metrics())
-        except urllib.error.URLError:
+        except OSError:
             return False
 
-    async with quiet_kubelet() as kubelet:
-        options = ["--hardware=simulated", f"--kubelet-folder={kubelet}", f"--status-port={port}", *places]
+    async with kubelet_and_books() as kubelet:
+        options = ["--hardware=simulated", f"--kubelet-folder={kubelet.folder}", f"--status-port={port}", *places]
         kubeconfig = cluster.cluster.kubeconfig
         with Program([*command, *options], kubeconfig, folder.with_suffix(".log"), NODE_NAME=NODE):
             await until_async(answers, saying="the agent serves metrics")

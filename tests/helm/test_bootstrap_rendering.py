@@ -1,5 +1,6 @@
 """What the chart renders for NVIDIA's own programs: they fit each other and the controller; nothing looks at nodes."""
 
+import csv
 import re
 import subprocess
 from pathlib import Path
@@ -179,15 +180,37 @@ def test_prometheus_finds_the_exporter(helm: Helm) -> None:
     assert service["spec"]["selector"].items() <= objects.pod(EXPORTER)["metadata"]["labels"].items()
 
 
+def test_a_free_card_does_not_seem_to_be_the_exporters(helm: Helm) -> None:
+    """What its own pod is called must not get into readings: dashboards take it for the pod that has the card."""
+    (endpoint,) = helm.objects(CHOSEN).of("ServiceMonitor")[0]["spec"]["endpoints"]
+    assert endpoint["honorLabels"]
+    dropped = [rule["regex"] for rule in endpoint["relabelings"] if rule.get("action") == "labeldrop"]
+    for label in ("namespace", "pod", "container"):
+        assert any(re.fullmatch(regex, label) for regex in dropped)
+    assert not any(re.fullmatch(regex, label) for regex in dropped for label in ("job", "instance", "__address__"))
+
+
+def test_alerts_know_the_node_of_a_card_whatever_the_exporter_calls_it(helm: Helm) -> None:
+    """Releases after 4.5.3 write `hostname`; alerts and dashboards ask for `Hostname`. What is written so stays."""
+    (endpoint,) = helm.objects(CHOSEN).of("ServiceMonitor")[0]["spec"]["endpoints"]
+    assert {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "Hostname"} in endpoint["relabelings"]
+    assert endpoint["honorLabels"]
+
+
 def test_labels_of_ours_cannot_be_taken_over(helm: Helm) -> None:
     """Pods are found by them."""
     assert helm.objects(CHOSEN).pod(EXPORTER)["metadata"]["labels"]["app.kubernetes.io/component"] == EXPORTER
 
 
-def test_the_exporter_has_the_agents_readings() -> None:
-    """Dashboards and alerts go on, whoever measures."""
-    lines = [line.split(", ", 2) for line in (CHART / "files/dcgm-metrics.csv").read_text().splitlines()[1:]]
-    told = {name: (kind, text) for name, kind, text in lines}
+def test_the_exporter_has_the_agents_readings(helm: Helm) -> None:
+    """Dashboards and alerts go on, whoever measures. The exporter does not start with a line of more than three fields:
+    a text with a comma has to be quoted, and from its first character on."""
+    (lines,) = (
+        helm.objects(switched_on("dcgmExporter")).one("ConfigMap", f"gpu-control-plane-{EXPORTER}")["data"].values()
+    )
+    records = list(csv.reader((line for line in lines.splitlines() if not line.startswith("#")), strict=True))
+    assert {len(record) for record in records} == {3}
+    told = {name.strip(): (kind.strip(), text.strip()) for name, kind, text in records}
     assert told.pop("DCGM_FI_DRIVER_VERSION")[0] == "label"
     # dcgm-exporter counts XIDs in a window, which is no counter.
     expected = {metric.name: ("gauge" if "_EXP_" in metric.name else metric.kind, metric.help) for metric in METRICS}

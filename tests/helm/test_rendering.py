@@ -31,6 +31,13 @@ PROGRAMS = {
 every_value_set = pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
 
 
+def _installed_in(folder: str, *, create: bool = True, driver: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A ClusterPolicy with the driver in a folder."""
+    return {
+        "clusterPolicy": {"create": create, "spec": {"driver": driver or {}, "hostPaths": {"driverInstallDir": folder}}}
+    }
+
+
 def test_helm_finds_nothing_to_complain_about(helm: Helm) -> None:
     answer = helm.run("lint", "--strict", str(CHART))
     assert "[WARNING]" not in answer
@@ -127,12 +134,30 @@ def test_the_agent_never_writes_to_the_hosts_files(helm: Helm) -> None:
     assert mounts["host"]["readOnly"]
 
 
-def test_driver_roots_are_looked_for_on_the_host(helm: Helm) -> None:
-    arguments = container(helm.objects().pod("agent"))["args"]
-    assert [each for each in arguments if "driver-root" in each] == [
-        "--driver-root=/host",
-        "--driver-root=/host/run/nvidia/driver",
-    ]
+@pytest.mark.parametrize(
+    ("values", "hosts", "containers"),
+    [
+        ({}, ["/host"], ["/host/run/nvidia/driver"]),
+        ({"agent": {"driverRoots": ["/opt/nvidia/"]}}, ["/host/opt/nvidia"], ["/host/run/nvidia/driver"]),
+        ({"agent": {"containerDriverRoots": ["/opt/driver"]}}, ["/host"], ["/host/opt/driver"]),
+        (_installed_in("/opt/driver"), ["/host"], ["/host/run/nvidia/driver", "/host/opt/driver"]),
+        (_installed_in("/run/nvidia/driver"), ["/host"], ["/host/run/nvidia/driver"]),
+        (_installed_in(""), ["/host"], ["/host/run/nvidia/driver"]),
+        (
+            _installed_in("/home/kubernetes/bin/nvidia", driver={"enabled": False}),
+            ["/host", "/host/home/kubernetes/bin/nvidia"],
+            ["/host/run/nvidia/driver"],
+        ),
+        (_installed_in("/opt/driver", create=False), ["/host"], ["/host/run/nvidia/driver"]),
+    ],
+)
+def test_drivers_are_looked_for_on_the_host_and_where_the_policy_puts_containers(
+    helm: Helm, values: dict[str, Any], hosts: list[str], containers: list[str]
+) -> None:
+    """A driver of a container that is taken for the host's would keep driver containers away from the node."""
+    given = [each.partition("=") for each in container(helm.objects(values).pod("agent"))["args"]]
+    assert [place for option, _, place in given if option == "--driver-root"] == hosts
+    assert [place for option, _, place in given if option == "--container-driver-root"] == containers
 
 
 def test_the_controller_is_told_where_else_node_feature_discovery_is_believed(helm: Helm) -> None:
@@ -142,6 +167,18 @@ def test_the_controller_is_told_where_else_node_feature_discovery_is_believed(he
 
     assert told({}) == []
     assert told(VALUE_SETS["one-replica"]) == ["--nfd-namespace=hardware", "--nfd-namespace=nfd"]
+
+
+def test_the_controller_is_told_which_nodes_are_managed(helm: Helm) -> None:
+    def told(**values: object) -> list[str]:
+        arguments = container(helm.objects({"managedNodes": values}).pod("controller"))["args"]
+        return [each for each in arguments if "managed" in each]
+
+    assert told() == ["--managed-label=gpu.deckhouse.io/enabled"]
+    assert told(labelKey="example.com/gpu", enabledByDefault=False) == [
+        "--managed-label=example.com/gpu",
+        "--not-managed-by-default",
+    ]
 
 
 def test_the_budget_exists_with_several_replicas_only(helm: Helm) -> None:

@@ -18,7 +18,7 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.events import Event
 from helm.chart import NAMESPACE, Helm, command_of
 from helm.installed import Installed, Program
-from helm.quiet_kubelet import quiet_kubelet
+from integration.agent.kubelet_and_books import kubelet_and_books
 from integration.flow.stage import pool_of, stage
 from unit.agent.backends.machine_room import MachineRoom
 from waiting import until_async
@@ -104,8 +104,8 @@ async def test_the_agent_needs_no_more_rights(installed: Installed, helm: Helm, 
     command = [each for each in arguments(helm, "agent") if not each.startswith(elsewhere)]
     places = [f"--{name}={tmp_path / name}" for name in ("cdi-folder", "validations", "device-folder")]
     kubeconfig = installed.account("gpu-control-plane-agent", node)
-    async with quiet_kubelet() as kubelet:
-        options = ["--hardware=simulated", f"--kubelet-folder={kubelet}", *places]
+    async with kubelet_and_books() as kubelet:
+        options = ["--hardware=simulated", f"--kubelet-folder={kubelet.folder}", *places]
         with Program([*command, *options], kubeconfig, tmp_path / "agent.log", NODE_NAME=node):
 
             async def reported() -> bool:

@@ -52,6 +52,10 @@ def test_every_value_is_explained() -> None:
         ({"agent": {"hardware": "fake"}}, r"at '/agent/hardware': value must be one of 'real', 'simulated'"),
         ({"agent": {"unpooled": "gpu"}}, r"at '/agent/unpooled': 'gpu' does not match pattern"),
         ({"agent": {"driverRoots": []}}, r"at '/agent/driverRoots': minItems: got 0, want 1"),
+        (
+            {"agent": {"containerDriverRoots": ["driver"]}},
+            r"at '/agent/containerDriverRoots/0': 'driver' does not match",
+        ),
         ({"agent": {"maxUnavailable": "0%"}}, r"at '/agent/maxUnavailable'"),
         ({"image": {"digest": "latest"}}, r"at '/image/digest': 'latest' does not match pattern"),
         ({"image": {"repository": ""}}, r"at '/image/repository': minLength: got 0, want 1"),

@@ -57,13 +57,13 @@ class Demo:
     def served(self, process: str) -> str:
         """What a process answers to a scrape."""
         url = f"http://{_LOOPBACK}:{self._ports[process]}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             text: bytes = answer.read()
         return text.decode()
 
     def get(self, path: str, **parameters: str) -> Any:
         url = f"{self._url}/{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - our own server
             return json.load(answer)["data"]
 
 

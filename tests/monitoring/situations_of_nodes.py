@@ -9,6 +9,10 @@ def _condition(condition: str, instance: str = "c1") -> str:
     return f'gpu_bootstrap_condition{{node="w1",condition="{condition}",instance="{instance}"}}'
 
 
+def _phase(phase: str) -> str:
+    return f'gpu_bootstrap_node_phase{{node="w1",phase="{phase}",instance="c1"}}'
+
+
 def _leading(instance: str) -> str:
     return f'kube_leading{{lease="gpu-control-plane",instance="{instance}",job="gpu-control-plane-controller"}}'
 
@@ -16,7 +20,6 @@ def _leading(instance: str) -> str:
 _MISSING: Final = {
     "GPUDriverMissing": ("DriverMissing", 20),
     "GPUToolkitMissing": ("ToolkitMissing", 20),
-    "GPUMonitoringMissing": ("MonitoringMissing", 30),
     "GPUNodeDegraded": ("Degraded", 30),
 }
 NODES: Final = (
@@ -38,6 +41,53 @@ NODES: Final = (
         name="two replicas tell of one node",
         series={_condition("DriverMissing", "c1"): "1x20", _condition("DriverMissing", "c2"): "1x20"},
         fires=(Fired({"node": "w1"}),),
+    ),
+    Situation(
+        alert="GPUToolkitMissing",
+        name="there is no driver: one alert is enough",
+        series={_condition("DriverMissing"): "1x40", _condition("ToolkitMissing"): "1x40"},
+        after=40,
+    ),
+    *lasting("GPUMonitoringMissing", _phase("Monitoring"), hold=30, fired=Fired({"node": "w1"})),
+    Situation(
+        alert="GPUMonitoringMissing",
+        name="the cards do not work anyway, or are measured",
+        series={
+            _phase("Validating"): "1x40",
+            _condition("DriverMissing"): "1x40",
+            _condition("MonitoringMissing"): "1x40",
+            'gpu_bootstrap_node_phase{node="w2",phase="Ready",instance="c1"}': "1x40",
+        },
+        after=40,
+    ),
+    *lasting("GPUNodeNotReady", _phase("Validating"), hold=30, fired=Fired({"node": "w1"})),
+    Situation(
+        alert="GPUNodeNotReady",
+        name="metrics are missing as well, which holds nothing up",
+        series={_phase("Validating"): "1x40", _condition("MonitoringMissing"): "1x40"},
+        fires=(Fired({"node": "w1"}),),
+    ),
+    *(
+        Situation(
+            alert="GPUNodeNotReady",
+            name=f"another alert says why: {trouble}",
+            series={_phase("Validating"): "1x40", _condition(trouble): "1x40"},
+            after=40,
+        )
+        for trouble in ("DriverMissing", "ToolkitMissing", "Degraded")
+    ),
+    *(
+        Situation(alert="GPUNodeNotReady", name=f"the node is {phase}", series={_phase(phase): "1x40"}, after=40)
+        for phase in ("Discovering", "Monitoring", "Ready", "NotManaged")
+    ),
+    Situation(
+        alert="GPUInventoryIncomplete",
+        name="somebody took the node out with its broken card",
+        series={
+            'gpu_inventory_condition{node="w1",condition="InventoryComplete",instance="c1"}': "0x40",
+            _phase("NotManaged"): "1x40",
+        },
+        after=40,
     ),
     Situation(
         alert="GPUInventoryIncomplete",
@@ -110,6 +160,30 @@ NODES: Final = (
             'gpu_inventory_devices_total{node="w1",instance="c1"}': "4x90",
             'gpu_inventory_devices_state{node="w1",state="Unassigned",instance="c1"}': "3x90",
             'gpu_inventory_devices_state{node="w1",state="Assigned",instance="c1"}': "1x90",
+        },
+        after=90,
+    ),
+    Situation(
+        alert="GPUNodeWithoutPool",
+        name="one card is broken, and nobody has decided about the others",
+        series={
+            'gpu_bootstrap_node_phase{node="w1",phase="Ready",instance="c1"}': "1x90",
+            'gpu_inventory_devices_total{node="w1",instance="c1"}': "4x90",
+            'gpu_inventory_devices_state{node="w1",state="Unassigned",instance="c1"}': "3x90",
+            'gpu_inventory_devices_state{node="w1",state="Faulted",instance="c1"}': "1x90",
+        },
+        fires=(Fired({"node": "w1"}),),
+    ),
+    Situation(
+        alert="GPUNodeWithoutPool",
+        name="every card is broken, or nobody counts",
+        series={
+            'gpu_bootstrap_node_phase{node="w1",phase="Ready",instance="c1"}': "1x90",
+            'gpu_inventory_devices_total{node="w1",instance="c1"}': "4x90",
+            'gpu_inventory_devices_state{node="w1",state="Faulted",instance="c1"}': "4x90",
+            'gpu_bootstrap_node_phase{node="w2",phase="Ready",instance="c1"}': "1x90",
+            'gpu_inventory_devices_total{node="w2",instance="c1"}': "4x90",
+            'gpu_inventory_devices_state{node="w2",state="unknown",instance="c1"}': "4x90",
         },
         after=90,
     ),

@@ -110,12 +110,22 @@ def test_jobs_have_the_names_that_alerts_ask_for(rendered: Objects) -> None:
 
 
 def test_a_cluster_with_the_real_crds_takes_them(api_server: Cluster, rendered: Objects, tmp_path: Path) -> None:
-    file = tmp_path / "objects.yaml"
-    file.write_text(yaml.safe_dump_all([each for each in rendered.of(*KINDS) if _ours(each)]))
-    taken = _kubectl(
-        api_server, "create", "--validate=strict", "--dry-run=server", "--output=name", f"--filename={file}"
-    )
-    assert len(taken.split()) == 3 + len(DASHBOARDS)
+    ours = [each for each in rendered.of(*KINDS) if _ours(each)]
+    assert len(_taken(api_server, ours, tmp_path)) == 3 + len(DASHBOARDS)
+
+
+def test_it_takes_the_monitor_of_dcgms_exporter(api_server: Cluster, helm: Helm, tmp_path: Path) -> None:
+    exporter = {"enabled": True, "image": "registry.example/exporter:v1", "serviceMonitor": {"enabled": True}}
+    monitors = helm.objects({"bootstrap": {"dcgmExporter": exporter}}).of("ServiceMonitor")
+    assert len(_taken(api_server, monitors, tmp_path)) == 1
+
+
+def _taken(cluster: Cluster, objects: list[dict[str, Any]], folder: Path) -> list[str]:
+    """The names of those that the API server would make, field by field."""
+    file = folder / "objects.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    told = _kubectl(cluster, "create", "--validate=strict", "--dry-run=server", "--output=name", f"--filename={file}")
+    return told.split()
 
 
 def _ours(each: dict[str, Any]) -> bool:

@@ -1,11 +1,12 @@
 """What the options of the controller process come to."""
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from gpu_control_plane import controller, inventory
+from gpu_control_plane import bootstrap, controller, inventory
+from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.kube import Runtime
 
 
@@ -17,16 +18,38 @@ from gpu_control_plane.kube import Runtime
 def test_namespaces_of_node_feature_discovery_reach_inventory(
     monkeypatch: pytest.MonkeyPatch, options: list[str], believed: set[str]
 ) -> None:
-    given: list[inventory.Settings] = []
+    given, _ = _settings(monkeypatch, options)
+    assert given.nfd_namespaces == believed
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ([], ManagedNodes()),
+        (["--managed-label=example.com/gpu"], ManagedNodes(label="example.com/gpu")),
+        (["--not-managed-by-default"], ManagedNodes(by_default=False)),
+    ],
+    ids=["the usual", "another label", "one by one"],
+)
+def test_which_nodes_are_managed_reaches_all_who_ask(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], rule: ManagedNodes
+) -> None:
+    assert {settings.managed for settings in _settings(monkeypatch, options)} == {rule}
+
+
+def _settings(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> tuple[inventory.Settings, bootstrap.Settings]:
+    """What the two controllers are given."""
+    given: list[Any] = []
 
     def process(_name: str, build: Callable[[Runtime], None], **_options: object) -> int:
         build(cast("Runtime", None))
         return 0
 
     monkeypatch.setattr("gpu_control_plane.kube.main", process)
-    monkeypatch.setattr(
-        "gpu_control_plane.inventory.controller.build", lambda _runtime, settings: given.append(settings)
-    )
-    others = [f"--without={name}" for name in ("bootstrap", "pools", "operator")]
+    for name in ("inventory", "bootstrap"):
+        built = f"gpu_control_plane.{name}.controller.build"
+        monkeypatch.setattr(built, lambda _runtime, settings: given.append(settings))
+    others = [f"--without={name}" for name in ("pools", "operator")]
     assert controller.command([*others, *options], standalone_mode=False) == 0
-    assert [settings.nfd_namespaces for settings in given] == [believed]
+    first, second = given
+    return first, second

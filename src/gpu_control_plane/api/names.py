@@ -89,6 +89,7 @@ class Reason(OpenEnum):
     INVENTORY_SYNCED = "InventorySynced", "InventoryComplete: the objects agree with the PCI bus."
     NO_DEVICES_DISCOVERED = "NoDevicesDiscovered", "InventoryComplete: the node reports no card."
     NODE_FEATURE_MISSING = "NodeFeatureMissing", "InventoryComplete: the node has not reported yet."
+    BUS_HIDDEN = "BusHidden", "InventoryComplete: the agent can read neither the PCI bus nor a driver."
     NODE_FEATURE_INVALID = "NodeFeatureInvalid", "InventoryComplete: what the node reports makes no sense."
     CARDS_MISSING = "CardsMissing", "InventoryComplete: the PCI bus shows cards that the node does not report."
     BUS_DISAGREES = (
@@ -119,6 +120,10 @@ class Reason(OpenEnum):
     TOOLKIT_NOT_READY = "ToolkitNotReady", "ReadyForPooling: containers cannot be given a card."
     AGENT_NOT_READY = "AgentNotReady", "Degraded, ReadyForPooling: the agent has not worked for a while."
     READY = "Ready", "ReadyForPooling: the cards of the node may join pools."
+    NOT_MANAGED = (
+        "NotManaged",
+        "ReadyForPooling, and the other conditions about software: a label of the Node takes it out on purpose.",
+    )
     CONFLICTING_DEVICE_PLUGIN = (
         "ConflictingDevicePlugin",
         "Degraded, ReadyForPooling: another device plugin serves the node's cards.",

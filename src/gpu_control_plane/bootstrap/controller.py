@@ -6,15 +6,18 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api import GPUNodeState
+from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.readiness import is_taken_in, out_of_service
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import tell_changes
 from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics
 from gpu_control_plane.bootstrap.operands import OURS, Operand
 from gpu_control_plane.bootstrap.snapshot import NOTHING, Remembered, Settings, Snapshot
 from gpu_control_plane.bootstrap.views import NVIDIA_PODS, OTHER_PODS, OUR_PODS, OperandPod
-from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime
+from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.times import utc_now
 
 MANAGER: Final = "gpu-bootstrap"
@@ -39,6 +42,8 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     """Add bootstrap to a process."""
     states = runtime.cache(GPUNodeState)
     nodes = runtime.cache(Node)
+    features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
+    devices = runtime.cache(GPUDevice)
     ours = runtime.cache(OperandPod, OUR_PODS)
     theirs = runtime.cache(OperandPod, NVIDIA_PODS)
     others = runtime.cache(OperandPod, OTHER_PODS)
@@ -49,16 +54,19 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     metrics.follow(states)
     hand = runtime.applier(MANAGER)
     remembered: dict[str, Remembered] = {}
+    runtime.on_lead(remembered.clear)
 
     def expected() -> frozenset[Operand]:
         return frozenset(operand for operand in OURS.values() if ours.count(_BY_OPERAND, operand))
 
     def look(state: GPUNodeState) -> Snapshot:
+        report = features.get(feature_name(state.name), NAMESPACE)
         return Snapshot(
             state=state,
             node=nodes.get(state.name),
             pods=tuple(pod for pods in (ours, theirs, others) for pod in pods.under(_BY_NODE, state.name)),
             expected=expected(),
+            taken_in=is_taken_in(report, state.status, out_of_service(state, devices.get)),
             remembered=remembered.get(state.name, NOTHING),
             now=now(),
         )
@@ -86,7 +94,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
 
     controller = runtime.controller("bootstrap", reconcile)
     controller.watch(states, when=_state_matters)
-    controller.watch(nodes, when=_node_matters)
+    controller.watch(nodes, when=_node_matters(settings.managed))
     for pods in (ours, theirs, others):
         controller.watch(pods, known, _pod_matters)
 
@@ -124,11 +132,14 @@ def _read(state: GPUNodeState) -> tuple[object, ...]:
     return *software, status.conditions, status.quiesced, plugin
 
 
-def _node_matters(old: Node | None, new: Node | None) -> bool:
-    """Nodes report all the time; their labels about cards, their kernel and whether they are ready change rarely."""
-    if old is None or new is None:
-        return new is not None
-    return (old.ready, old.status.node_info, _labels(old)) != (new.ready, new.status.node_info, _labels(new))
+def _node_matters(managed: ManagedNodes) -> Callable[[Node | None, Node | None], bool]:
+    """Nodes report all the time; their labels about cards, their kernel, whether they are ready and whether they are
+    managed change rarely."""
+
+    def seen_of(node: Node) -> tuple[object, ...]:
+        return node.ready, node.status.node_info, _labels(node), managed.include(node.metadata.labels)
+
+    return lambda old, new: new is not None and (old is None or seen_of(old) != seen_of(new))
 
 
 def _labels(node: Node) -> dict[str, str]:

@@ -7,25 +7,32 @@ after it.
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.api.readiness import CUDA, failed_step
 from gpu_control_plane.bootstrap.disturbances import Disturbance, disturbances
-from gpu_control_plane.bootstrap.findings import Finding, about_step, failed_step
+from gpu_control_plane.bootstrap.events import GOOD
+from gpu_control_plane.bootstrap.findings import Finding, about_step
 from gpu_control_plane.bootstrap.functions import STALE, feature_labels, monitoring
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.proof import Open, open_question
 from gpu_control_plane.bootstrap.snapshot import Remembered, Settings, Snapshot
-from gpu_control_plane.bootstrap.software import CUDA, driver, stuck_validator, toolkit
+from gpu_control_plane.bootstrap.software import driver, stuck_validator, toolkit
 from gpu_control_plane.bootstrap.standing import Standings, standings
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.conditions import TRUE, condition, find, is_true
 
 _DEFAULTS: Final = Settings()
 _LONGEST: Final = 2048
+
+BEHIND: Final = "behind the report"
+"""The doubt about a status that does not say what the node reports: inventory is about to write it."""
+RETURNING: Final = "managed again"
+"""The doubt about a node that is no longer taken out and has no agent yet: what it reported is as old as that."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,10 +44,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(seen: Snapshot, settings: Settings = _DEFAULTS) -> Decision:
-    """The conditions of a node; none before inventory has spoken of it."""
+    """The conditions of a node; none before inventory has spoken of it, and none while it is about to speak."""
     complete = find(seen.held, NodeCondition.INVENTORY_COMPLETE)
     if complete is None:
         return Decision()
+    if seen.node is not None and not settings.managed.include(seen.node.metadata.labels):
+        return _unmanaged(seen, settings.managed.why_not(seen.node))
+    awaited = _awaited(seen, complete)
+    if awaited is not None and (left := _since(seen, awaited) + settings.loss_after - seen.now) > timedelta():
+        noticed = {**seen.remembered.noticed, awaited: _since(seen, awaited)}
+        return Decision(again_in=left, remember=msgspec.structs.replace(seen.remembered, noticed=noticed))
     programs = standings(seen, settings)
     software = driver(seen, programs), toolkit(seen, programs)
     labels = feature_labels(seen, programs, settings)
@@ -48,10 +61,10 @@ def decide(seen: Snapshot, settings: Settings = _DEFAULTS) -> Decision:
     question = None if is_true(seen.held, NodeCondition.READY_FOR_POOLING) else open_question(seen, programs, settings)
     readiness = _ready(complete, _obstacles(seen, programs, software, troubles, question))
     findings = *software, monitoring(seen, programs), labels.finding, _degraded(troubles), readiness
-    doubts = programs.doubts | ({STALE} if labels.doubted else frozenset())
+    doubts = programs.doubts | ({STALE} if labels.doubted else set()) | ({awaited} if awaited is not None else set())
     remember = Remembered(
         had=frozenset(standing.operand for standing in programs.of.values() if standing.pod is not None),
-        noticed={doubt: seen.remembered.noticed.get(doubt, seen.now) for doubt in doubts},
+        noticed={doubt: _since(seen, doubt) for doubt in doubts},
     )
     deadlines = [programs.again_at] if programs.again_at is not None else []
     if labels.doubted:
@@ -63,6 +76,28 @@ def decide(seen: Snapshot, settings: Settings = _DEFAULTS) -> Decision:
         again_in=max(min(deadlines) - seen.now, timedelta()) if deadlines else None,
         remember=remember,
     )
+
+
+def _unmanaged(seen: Snapshot, why: str) -> Decision:
+    """Somebody took the node out. What it reported last may be long past, so nothing is missed there and nobody is
+    alarmed."""
+    said = {NodeCondition.DEGRADED: False, NodeCondition.READY_FOR_POOLING: False}
+    findings = (Finding(kind, said.get(kind), Reason.NOT_MANAGED, why) for kind in GOOD)
+    return Decision(conditions=tuple(_condition(seen, one) for one in findings))
+
+
+def _awaited(seen: Snapshot, complete: Condition) -> str | None:
+    """What is about to happen, so that nothing is said for a while: all would be taken back, or issued on credit."""
+    if complete.status == TRUE and not seen.taken_in:
+        return BEHIND
+    held = find(seen.held, NodeCondition.READY_FOR_POOLING)
+    was_out = held is not None and held.reason == Reason.NOT_MANAGED
+    has_agent = any(pod.operand is Operand.AGENT and not pod.over for pod in seen.pods)
+    return RETURNING if was_out and not has_agent else None
+
+
+def _since(seen: Snapshot, doubt: str) -> datetime:
+    return seen.remembered.noticed.get(doubt, seen.now)
 
 
 def _degraded(troubles: list[Disturbance]) -> Finding:

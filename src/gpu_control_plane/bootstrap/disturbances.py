@@ -4,6 +4,7 @@ import msgspec
 
 from gpu_control_plane.api.names import GPU_LABELS, Label, Reason
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.bootstrap.functions import exporters, labellers, validators
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.snapshot import Snapshot
@@ -43,10 +44,8 @@ def _agent(seen: Snapshot, programs: Standings) -> Disturbance | None:
 
 
 def _where_it_runs(node: Node) -> str:
-    if node.metadata.labels.get(Label.ENABLED) == "false":
-        return f"A label keeps it away; to have it back: `kubectl label node {node.name} {Label.ENABLED}-`."
     if any(node.metadata.labels.get(label) == "true" for label in GPU_LABELS):
-        return "See why: `kubectl -n d8-gpu-operator describe daemonset gpu-control-plane-agent`."
+        return f"See why: `kubectl -n {NAMESPACE} describe daemonset gpu-control-plane-agent`."
     return (
         "The Node has none of the labels that bring the agent to it. If it has cards: "
         f"`kubectl label node {node.name} {Label.GPU_PRESENT}=true`."

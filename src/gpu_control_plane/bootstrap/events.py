@@ -5,7 +5,7 @@ from typing import Final
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.names import EventReason, NodeCondition
 from gpu_control_plane.kube import Condition, EventRecorder
-from gpu_control_plane.kube.conditions import FALSE, TRUE, find
+from gpu_control_plane.kube.conditions import FALSE, TRUE, UNKNOWN, find
 
 GOOD: Final = {
     NodeCondition.DRIVER_MISSING: FALSE,
@@ -24,13 +24,13 @@ def tell_changes(recorder: EventRecorder, old: GPUNodeState, new: GPUNodeState) 
     """Tell what changed between two versions of a node's object.
 
     A new node tells whether it is ready, and the message names what is missing. Beside that it tells trouble only, so
-    that one on which all is well costs one Event.
+    that one on which all is well costs one Event. So does one that is managed again; that nobody looks is no trouble.
     """
     for kind, good in GOOD.items():
         was, now = find(old.status.conditions, kind), find(new.status.conditions, kind)
-        if now is None or (was is not None and was.status == now.status):
+        if now is None or now.status == UNKNOWN or (was is not None and was.status == now.status):
             continue
-        if was is None and not _said_of_new(kind, now):
+        if (was is None or was.status == UNKNOWN) and not _said_of_new(kind, now):
             continue
         say = recorder.normal if now.status == good else recorder.warning
         say(new, _reason(kind, now), now.message)

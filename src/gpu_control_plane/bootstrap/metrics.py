@@ -1,4 +1,4 @@
-"""What bootstrap reports in numbers: how far each node is, and the names of those where something is missing."""
+"""What bootstrap reports in numbers: how far each node is, and which of its conditions are true."""
 
 import enum
 from contextlib import AbstractContextManager
@@ -7,17 +7,12 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from gpu_control_plane.api import GPUNodeState
-from gpu_control_plane.api.names import NodeCondition
+from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.bootstrap.events import GOOD
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import find, is_true
 from gpu_control_plane.kube.metrics import Tally, counting_failures
 
-TROUBLES: Final = (
-    NodeCondition.DRIVER_MISSING,
-    NodeCondition.TOOLKIT_MISSING,
-    NodeCondition.MONITORING_MISSING,
-    NodeCondition.DEGRADED,
-)
 CONDITIONS: Final = "conditions"
 """The one handler."""
 
@@ -32,6 +27,8 @@ class Phase(enum.StrEnum):
     MONITORING = "Monitoring"
     """Its cards may join pools, but nobody exports their metrics."""
     READY = "Ready"
+    NOT_MANAGED = "NotManaged"
+    """Somebody took it out by a label."""
 
 
 class BootstrapMetrics:
@@ -46,13 +43,13 @@ class BootstrapMetrics:
         )
         self.phase = Gauge(
             "gpu_bootstrap_node_phase",
-            "1 for the phase each GPU node is in: Discovering, Validating, Monitoring or Ready.",
+            "1 for the phase each GPU node is in: Discovering, Validating, Monitoring, Ready or NotManaged.",
             ("node", "phase"),
             registry=registry,
         )
         self.condition = Gauge(
             "gpu_bootstrap_condition",
-            "1 for each node on which something is missing; no series where all is well.",
+            "1 for each condition of a node that is true, of those that bootstrap writes; none for one that is not.",
             ("node", "condition"),
             registry=registry,
         )
@@ -74,11 +71,11 @@ class BootstrapMetrics:
     def _changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         self.nodes.move(_reason(old), _reason(new))
         self._follow_phase(old, new)
-        for trouble in TROUBLES:
-            if new is not None and is_true(new.status.conditions, trouble):
-                self.condition.labels(new.name, trouble).set(1)
-            elif old is not None and is_true(old.status.conditions, trouble):
-                self.condition.remove(old.name, trouble)
+        for kind in GOOD:
+            if new is not None and is_true(new.status.conditions, kind):
+                self.condition.labels(new.name, kind).set(1)
+            elif old is not None and is_true(old.status.conditions, kind):
+                self.condition.remove(old.name, kind)
 
     def _follow_phase(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         was, now = _phase(old), _phase(new)
@@ -99,6 +96,8 @@ def _phase(state: GPUNodeState | None) -> Phase | None:
     if state is None:
         return None
     held = state.status.conditions
+    if _reason(state) == (Reason.NOT_MANAGED,):
+        return Phase.NOT_MANAGED
     if not is_true(held, NodeCondition.INVENTORY_COMPLETE):
         return Phase.DISCOVERING
     if not is_true(held, NodeCondition.READY_FOR_POOLING):

@@ -10,12 +10,13 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane.api.readiness import PROVING
 from gpu_control_plane.bootstrap.operands import NO_CHECKS_OPTION, VALIDATORS, Operand
 from gpu_control_plane.bootstrap.snapshot import Settings, Snapshot
-from gpu_control_plane.bootstrap.software import CUDA, DRIVER, TOOLKIT, step_of
+from gpu_control_plane.bootstrap.software import step_of
 from gpu_control_plane.bootstrap.standing import Standing, Standings, is_reachable
 
-_PROVING: Final = (DRIVER, TOOLKIT, CUDA, "")
+_PROVING: Final = (*PROVING, "")
 """The steps that a validator has to pass; the empty one is before the first."""
 
 

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api import GPUNodeState
+from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.views import OperandPod
@@ -14,12 +15,13 @@ from gpu_control_plane.kube import Condition
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient bootstrap is. A restart of a pod must not move a condition; a loss must."""
+    """How patient bootstrap is, and with which nodes. A restart of a pod must not move a condition; a loss must."""
 
     loss_after: timedelta = timedelta(seconds=60)
     """How long something may be away before it counts as lost."""
     return_after: timedelta = timedelta(seconds=30)
     """How long it has to work before a loss is taken back: something that crashes again and again is lost."""
+    managed: ManagedNodes = ManagedNodes()
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Programs of this node."""
     expected: frozenset[Operand] = frozenset()
     """Programs of ours that run anywhere, so that a GPU node without one lacks it."""
+    taken_in: bool = True
+    """Whether the status of the node says what the node reports."""
     remembered: Remembered = NOTHING
     now: datetime
 

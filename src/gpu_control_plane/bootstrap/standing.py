@@ -55,7 +55,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             why = "cannot get its image"
         elif self.pod.unscheduled:
             why = "cannot be scheduled"
-        elif any(status.restart_count for status in statuses):
+        elif self.pod.crashes:
             why, look = "crashes again and again", f"kubectl -n {where} logs {name} --all-containers --previous"
         else:
             why = "does not become ready"

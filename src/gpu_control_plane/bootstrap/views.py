@@ -1,6 +1,6 @@
 """A Pod as bootstrap looks at it: which program of a GPU node it is, where, and whether it works."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
 import msgspec
@@ -13,6 +13,8 @@ _NAME: Final = "app.kubernetes.io/name"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _APP: Final = "app"
 _PRODUCT: Final = "gpu-control-plane"
+_SAME_MOMENT: Final = timedelta(seconds=5)
+"""How far apart the kubelet may write two times of one happening."""
 
 OUR_PODS: Final = Selection(
     namespace=NAMESPACE, labels=f"{_NAME}={_PRODUCT},{_COMPONENT} in ({','.join(sorted(OURS))})"
@@ -32,15 +34,21 @@ class Waiting(_View, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Terminated(_View, frozen=True, kw_only=True):
+    finished_at: datetime | None = None
+
+
 class ContainerState(_View, frozen=True, kw_only=True):
     waiting: Waiting | None = None
+    terminated: Terminated | None = None
 
 
 class ContainerStatus(_View, frozen=True, kw_only=True):
     name: str = ""
     ready: bool = False
-    restart_count: int = 0
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    """How it was before its last restart."""
 
 
 class Container(_View, frozen=True, kw_only=True):
@@ -96,6 +104,14 @@ class OperandPod(Object, frozen=True):
         if held is not None and held.last_transition_time is not None:
             return held.last_transition_time
         return self.metadata.creation_timestamp
+
+    @property
+    def crashes(self) -> bool:
+        """Whether one of its containers has ended since, or by that: a restart of last month explains nothing."""
+        statuses = (*self.status.init_container_statuses, *self.status.container_statuses)
+        ends = (status.last_state.terminated for status in statuses)
+        moments = [end.finished_at for end in ends if end is not None and end.finished_at is not None]
+        return bool(moments) and (self.since is None or max(moments) >= self.since - _SAME_MOMENT)
 
     @property
     def unscheduled(self) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from gpu_control_plane.api import GPUDevice, inventory_id
 from gpu_control_plane.api.gpudevice import PCI
 from gpu_control_plane.inventory.nfd import NVIDIA
-from gpu_control_plane.inventory.report import Report
+from gpu_control_plane.inventory.report import Report, Unreadable
 from gpu_control_plane.inventory.verdicts import Missing
 
 
@@ -24,6 +24,8 @@ class Witnesses(msgspec.Struct, frozen=True, kw_only=True):
     """Discovery of our own: cards with addresses."""
     counts: Mapping[str, int] | None = None
     """Node Feature Discovery: cards by model, such as `10de:2335`."""
+    awaited: bool = False
+    """Whether Node Feature Discovery is at work, and has only not spoken of this node, or no longer does."""
 
     @property
     def cards(self) -> int | None:
@@ -45,6 +47,17 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses of cards that the driver shows, and the bus does not."""
     differences: tuple[str, ...] = ()
     """Where Node Feature Discovery disagrees with the agent's own look at the bus."""
+
+
+def with_places(report: Report | Unreadable | None, witnesses: Witnesses) -> Report | Unreadable | None:
+    """The report with discovery's word on the bus, where the agent may not read it and has seen nothing else."""
+    if not isinstance(report, Report) or report.bus is not None or witnesses.places is None:
+        return report
+    if {card.pci.address for card in report.cards} - {place.address for place in witnesses.places}:
+        return report
+    facts = msgspec.structs.replace(report.facts, bus_cards=max(report.facts.bus_cards, len(witnesses.places)))
+    complete = len(witnesses.places) == facts.bus_cards
+    return msgspec.structs.replace(report, facts=facts, bus=witnesses.places if complete else None)
 
 
 def compare(node: str, report: Report, known: Mapping[str, GPUDevice], witnesses: Witnesses) -> Comparison:

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
-from gpu_control_plane.api.names import GPU_LABELS, Label
+from gpu_control_plane.api.managed import ManagedNodes
+from gpu_control_plane.api.names import GPU_LABELS
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
 from gpu_control_plane.inventory import gate
@@ -54,6 +55,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         writes_at_once=settings.writes_at_once,
     )
     doubts: dict[str, datetime] = {}
+    runtime.on_lead(doubts.clear)
 
     def look(node: str) -> Snapshot:
         feature = features.get(feature_name(node), NAMESPACE)
@@ -64,7 +66,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
             node=node,
             node_exists=found is not None,
             node_ready=found is not None and found.ready,
-            labelled=found is not None and _is_labelled(found),
+            labelled=found is not None and _is_labelled(found, settings.managed),
             agent_since=around.agent_since(node),
             feature=feature,
             report=report,
@@ -100,7 +102,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     opinion = SecondOpinion(runtime, settings.nfd_namespaces, controller.enqueue)
     around = Surroundings(features, nodes, devices, agents, opinion)
     controller.watch(features, _node_of_feature, _feature_matters)
-    controller.watch(nodes, around.rivals, _node_matters)
+    controller.watch(nodes, around.rivals, _node_matters(settings.managed))
     controller.watch(devices, around.concerned, _device_matters)
     controller.watch(states, when=_state_matters)
     controller.watch(agents, _node_of_agent, _agent_matters)
@@ -118,20 +120,18 @@ def _feature_matters(old: NodeFeature | None, new: NodeFeature | None) -> bool:
     return old.spec != new.spec or old.metadata.labels != new.metadata.labels
 
 
-def _node_matters(old: Node | None, new: Node | None) -> bool:
+def _node_matters(managed: ManagedNodes) -> Callable[[Node | None, Node | None], bool]:
     """Nodes report all the time; whether they exist, answer and have cards changes rarely."""
-    if old is None or new is None:
-        return True
-    return _seen_of(old) != _seen_of(new)
+
+    def seen_of(node: Node) -> tuple[str, bool, bool]:
+        return node.metadata.uid, node.ready, _is_labelled(node, managed)
+
+    return lambda old, new: old is None or new is None or seen_of(old) != seen_of(new)
 
 
-def _seen_of(node: Node) -> tuple[str, bool, bool]:
-    return node.metadata.uid, node.ready, _is_labelled(node)
-
-
-def _is_labelled(node: Node) -> bool:
+def _is_labelled(node: Node, managed: ManagedNodes) -> bool:
     labels = node.metadata.labels
-    return labels.get(Label.ENABLED) != "false" and any(labels.get(label) == "true" for label in GPU_LABELS)
+    return managed.include(labels) and any(labels.get(label) == "true" for label in GPU_LABELS)
 
 
 def _node_of_agent(pod: AgentPod) -> Iterable[Key]:

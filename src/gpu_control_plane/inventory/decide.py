@@ -13,10 +13,10 @@ import msgspec
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import NodeStateStatus
-from gpu_control_plane.api.names import NodeCondition
+from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature
 from gpu_control_plane.inventory import events, node_status, verdicts
-from gpu_control_plane.inventory.bus import compare
+from gpu_control_plane.inventory.bus import compare, with_places
 from gpu_control_plane.inventory.cards import plan_cards, removal
 from gpu_control_plane.inventory.plan import (
     CardWork,
@@ -38,9 +38,11 @@ def decide(seen: Snapshot, settings: Settings) -> Plan:
     """The writes that make the objects of a node agree with it; none when they do."""
     if not seen.node_exists:
         return _without_node(seen, settings)
-    match seen.report:
+    match with_places(seen.report, seen.witnesses):
         case Report(facts=facts) as report if facts.bus_cards:
             return _with_cards(seen, report, settings)
+        case Report(facts=facts, bus=None):
+            return _keep(seen, verdicts.bus_hidden(seen.node), facts)
         case Report() as report:
             return _with_empty_bus(seen, report, settings)
         case Unreadable(why=why):
@@ -77,14 +79,23 @@ def _judge(seen: Snapshot, report: Report, settings: Settings) -> _Judgement:
     if (claimed := _claimed_by_another(seen, report)) is not None:
         return _Judgement(claimed)
     good = verdicts.all_known(len(report.cards) + len(compared.ignored), compared.ignored)
-    if compared.strays:
-        doubt = verdicts.strays(seen.node, compared.strays)
-    elif compared.differences:
-        doubt = verdicts.bus_disagrees(seen.node, compared.differences)
-    else:
-        return _Judgement(good)
     left = (seen.doubted_since or seen.now) + settings.bus_patience - seen.now
-    return _Judgement(good, left) if left > timedelta() and _was_complete(seen) else _Judgement(doubt)
+    patient = left > timedelta()
+    if compared.strays or compared.differences:
+        strays, differences = compared.strays, compared.differences
+        doubt = verdicts.strays(seen.node, strays) if strays else verdicts.bus_disagrees(seen.node, differences)
+        return _Judgement(good, left) if patient and _was_complete(seen) else _Judgement(doubt)
+    told = _unanswered(seen)
+    return _Judgement(told, left) if patient and told is not None else _Judgement(good)
+
+
+def _unanswered(seen: Snapshot) -> Verdict | None:
+    """The disagreement that was told, while whoever disagreed is silent: its worker restarts, or this process has not
+    heard it yet. Silence takes nothing back unless it lasts."""
+    held = find(seen.state.status.conditions, NodeCondition.INVENTORY_COMPLETE) if seen.state is not None else None
+    if held is None or held.reason != Reason.BUS_DISAGREES or not seen.witnesses.awaited:
+        return None
+    return Verdict(complete=False, reason=Reason.BUS_DISAGREES, message=held.message)
 
 
 def _claimed_by_another(seen: Snapshot, report: Report) -> Verdict | None:

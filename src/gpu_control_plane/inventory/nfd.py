@@ -11,6 +11,7 @@ and those in which Node Feature Discovery is known to live.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import suppress
 from typing import ClassVar, Final
 
 import msgspec
@@ -18,7 +19,6 @@ import structlog
 
 from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature
 from gpu_control_plane.kube import Key, Object, Resource, Runtime
-from gpu_control_plane.kube.errors import ApiError
 from gpu_control_plane.kube.followers import Followers
 
 NVIDIA: Final = "10de"
@@ -28,9 +28,8 @@ _SYSTEM: Final = ("kube-", "d8-", "openshift-")
 _CLASSES: Final = frozenset({"0300", "0302"})
 _FIRST_LOOK: Final = 10.0
 """Seconds to wait for it at the start: deciding without it and then with it would be two answers for one."""
-_NO_ANSWER: Final = 2.0
-"""Seconds after which a refusal is taken for an answer."""
 _NAME: Final = "nfd"
+_ANY: Final = "any"
 
 _log = structlog.get_logger(component="inventory.nfd")
 
@@ -39,6 +38,12 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     vendor: str = ""
     device: str = ""
     class_: str = msgspec.field(name="class", default="")
+    sriov_totalvfs: str = ""
+    """How many virtual functions it may have; virtual functions themselves do not say."""
+
+    @property
+    def model(self) -> str:
+        return f"{self.vendor}:{self.device}"
 
 
 class Element(msgspec.Struct, frozen=True, gc=False):
@@ -81,11 +86,14 @@ class DiscoveredNode(Object, frozen=True):
 
     @property
     def counts(self) -> Mapping[str, int] | None:
-        """Cards by model, such as `10de:2335`; None where it says nothing about the bus."""
+        """Cards by model, such as `10de:2335`; None where it says nothing about the bus. Virtual functions of a card
+        that is shared among virtual machines are listed beside it, and are none."""
         devices = self.spec.features.instances.pci
         if devices is None:
             return None
-        return Counter(f"{one.attributes.vendor}:{one.attributes.device}" for one in devices.elements)
+        cards = [one.attributes for one in devices.elements]
+        divisible = {card.model for card in cards if card.sriov_totalvfs}
+        return Counter(card.model for card in cards if card.sriov_totalvfs or card.model not in divisible)
 
 
 def is_trusted(namespace: str, others: Set[str] = frozenset()) -> bool:
@@ -102,6 +110,7 @@ class SecondOpinion:
         self._on_change = on_change
         self._cache = self._followers.follow(_NAME)
         self._cache.index(_NAME, self._nodes_of)
+        self._cache.index(_ANY, lambda feature: (_ANY,) if any(self._nodes_of(feature)) else ())
         self._cache.on_change(self._changed)
         self._asked = False
         runtime.service(self._followers.run)
@@ -110,14 +119,9 @@ class SecondOpinion:
         """Wait for the first picture, once, and not for long; where it may not be read, hardly at all."""
         if self._asked or self._cache.is_synced:
             return
-        for seconds in (_NO_ANSWER, _FIRST_LOOK - _NO_ANSWER):
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._cache.synced()
-                    break
-            except TimeoutError:
-                if isinstance(self._cache.trouble, ApiError):
-                    break
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LOOK):
+                await self._cache.answered()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -130,6 +134,11 @@ class SecondOpinion:
         """What it counts on the bus of a node; None where it has no opinion. Of several the first by name speaks."""
         opinions = sorted(self._cache.under(_NAME, node), key=lambda one: one.metadata.namespace or "")
         return next((one.counts for one in opinions if one.counts is not None), None)
+
+    def is_awaited(self, node: str) -> bool:
+        """Whether it is at work, or may be, and has no opinion on this node: it may be about to have one."""
+        at_work = not self._cache.is_synced or self._cache.count(_ANY, _ANY) > 0
+        return at_work and self.of(node) is None
 
     def _nodes_of(self, feature: DiscoveredNode) -> Iterable[str]:
         trusted = is_trusted(feature.metadata.namespace or "", self._trusted)

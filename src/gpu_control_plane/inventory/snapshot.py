@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.api.nodefeature import NodeFeature
 from gpu_control_plane.inventory.bus import Witnesses
 from gpu_control_plane.inventory.report import Report, Unreadable
@@ -23,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Writes under way at the same time, over all nodes."""
     nfd_namespaces: frozenset[str] = frozenset()
     """Namespaces in which Node Feature Discovery is believed, beside the usual ones."""
+    managed: ManagedNodes = ManagedNodes()
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,7 +73,7 @@ class Surroundings:
         except ValueError as error:
             _log.warning("what discovery says makes no sense", node=node, why=str(error))
             places = None
-        return Witnesses(places=places, counts=self._opinion.of(node))
+        return Witnesses(places=places, counts=self._opinion.of(node), awaited=self._opinion.is_awaited(node))
 
     def elsewhere(
         self, node: str, known: tuple[GPUDevice, ...], report: Report | Unreadable | None

@@ -61,6 +61,15 @@ def no_cards(*, known: bool) -> Verdict:
     )
 
 
+def bus_hidden(node: str) -> Verdict:
+    """The agent knows of no card, and may not read the bus: there may be some all the same."""
+    message = (
+        f"The agent on {node} finds no driver and cannot read the PCI bus, so nobody can say which cards there are. "
+        "Let its pod see /sys of the host, or install the driver."
+    )
+    return Verdict(complete=False, reason=Reason.BUS_HIDDEN, message=message)
+
+
 def invalid(why: str) -> Verdict:
     message = f"The report of the node makes no sense, so nothing is changed: {why}"
     return Verdict(complete=False, reason=Reason.NODE_FEATURE_INVALID, message=message[:_LONGEST])

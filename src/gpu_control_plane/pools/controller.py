@@ -15,7 +15,9 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import GROUP, Annotation, EventReason
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
 from gpu_control_plane.api.pool_faults import faults
+from gpu_control_plane.api.readiness import is_taken_in, out_of_service
 from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
@@ -73,6 +75,7 @@ class Pools:
         self._pools = runtime.cache(GPUPool)
         self._metrics = PoolMetrics(runtime.metrics.registry, self._pools)
         self._nodes = runtime.cache(Node)
+        self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
         self._waiting = runtime.cache(WaitingPod, Selection(fields="status.phase=Pending"))
         self._pace = Pace(_STATUS_INTERVAL)
         self._counts: dict[str, _Count] = {}
@@ -87,6 +90,8 @@ class Pools:
         nodes.watch(devices, lambda device: (Key(device.spec.node_name),))
         nodes.watch(self._states)
         nodes.watch(self._nodes, when=labels_changed)
+        # A report that is taken back before inventory has seen it changes nothing else that is watched.
+        nodes.watch(self._features, _reporting, when=spec_changed)
         nodes.watch(pools, lambda _pool: [state.key for state in self._states], when=spec_changed)
         status = self._runtime.controller("pools-status", self._reconcile_pool)
         status.watch(pools)
@@ -112,6 +117,7 @@ class Pools:
     def _snapshot(self, name: str, state: GPUNodeState | None) -> Snapshot:
         node = self._nodes.get(name)
         pools = {pool.name: pool for pool in self._pools}
+        report = self._features.get(feature_name(name), NAMESPACE)
         return Snapshot(
             node=name,
             labels=node.metadata.labels if node else None,
@@ -119,6 +125,7 @@ class Pools:
             devices=tuple(device for device in self._devices.under(_NODE, name) if not device.deleting),
             pools=pools,
             faults=faults(pools.values()),
+            taken_in=state is None or is_taken_in(report, state.status, out_of_service(state, self._devices.get)),
             now=self._clock().replace(microsecond=0),
         )
 
@@ -241,6 +248,12 @@ class Pools:
             if len(found) >= _PENDING_NAMED:
                 break
         return sorted(found)
+
+
+def _reporting(feature: NodeFeature) -> Iterable[Key]:
+    """The node whose agent reports by this object; nobody's where it is another's."""
+    prefix = feature_name("")
+    return (Key(feature.name.removeprefix(prefix)),) if feature.name.startswith(prefix) else ()
 
 
 def _claimed_by(device: GPUDevice) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from gpu_control_plane.api.gpunodestate import (
 )
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import DeviceCondition, NodeCondition
+from gpu_control_plane.api.readiness import speaks_against
 from gpu_control_plane.kube.conditions import FALSE, find, is_true
 from gpu_control_plane.pools.burnin import remembered, unrecorded, untested
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
@@ -108,7 +109,8 @@ def _join(snapshot: Snapshot, device: GPUDevice, wish: Wish) -> CardPlan:
     if waits := untested(device):
         return _stand(device, None, waits=waits)
     if not _may_issue(snapshot):
-        return _stand(device, None, waits=Waits.NODE_NOT_READY)
+        told = _told(snapshot, device) if _overtaken(snapshot) else None
+        return _stand(device, None, waits=told or Waits.NODE_NOT_READY)
     if not _free(snapshot, device) and not _ordered(snapshot, device, pool):
         return _stand(device, None, waits=Waits.DRAIN)
     how = "approved by the pool's own rules" if wish.approve else "approved by annotation"
@@ -171,6 +173,7 @@ def _introduced(snapshot: Snapshot) -> tuple[GPUDevice, ...]:
     unseen = {card.inventory_id for card in state.status.devices if card.product is None} if state else set()
     settled = (
         state is not None
+        and not _overtaken(snapshot)
         and find(state.status.conditions, NodeCondition.READY_FOR_POOLING) is not None
         and (state.status.device_count or 0) <= len(snapshot.devices)
         and all(
@@ -197,12 +200,27 @@ def _faulted(device: GPUDevice) -> bool:
 
 def _may_issue(snapshot: Snapshot) -> bool:
     """Whether new cards of the node may be handed out: it is there, and everything about it is known and works."""
+    return snapshot.labels is not None and _called_ready(snapshot.state) and not _overtaken(snapshot)
+
+
+def _overtaken(snapshot: Snapshot) -> bool:
+    """Whether the node is called ready by somebody who has not looked since. The answer is on its way: until then
+    nothing is issued, and nothing is said that may be taken back."""
     state = snapshot.state
-    return (
-        snapshot.labels is not None
-        and state is not None
-        and is_true(state.status.conditions, NodeCondition.READY_FOR_POOLING)
-    )
+    if state is None or not _called_ready(state):
+        return False
+    return not snapshot.taken_in or speaks_against(state.status)
+
+
+def _called_ready(state: GPUNodeState | None) -> bool:
+    return state is not None and is_true(state.status.conditions, NodeCondition.READY_FOR_POOLING)
+
+
+def _told(snapshot: Snapshot, device: GPUDevice) -> Waits | None:
+    """What people were told that the card waits for."""
+    pools = snapshot.state.status.pools if snapshot.state is not None else None
+    pending = pools.pending if pools is not None else ()
+    return next((Waits(card.reason) for card in pending if card.inventory_id == device.name and card.reason), None)
 
 
 def _ordered(snapshot: Snapshot, device: GPUDevice, pool: str | None) -> bool:

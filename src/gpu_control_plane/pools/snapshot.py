@@ -21,6 +21,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[GPUDevice, ...]
     pools: Mapping[str, GPUPool]
     faults: Mapping[str, Fault]
+    taken_in: bool = True
+    """Whether the status of the node says what the node reports."""
     now: datetime
 
 

@@ -4,20 +4,28 @@ few writes as the API allows; so does a whole rack that joins at once.
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 
 import msgspec
 
-from fault_proxy import FaultProxy
+from fault_proxy import Fault, FaultProxy
+from gpu_control_plane import bootstrap
 from gpu_control_plane.api.examples import h200, pci_address
 from gpu_control_plane.api.names import Annotation, NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFacts
-from gpu_control_plane.kube import Client
-from integration.inventory.machines import Machine, controllers
-from waiting import until_async, until_still
+from gpu_control_plane.kube import Client, Runtime
+from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.pools import controller as pools
+from gpu_control_plane.pools.words import Waits
+from integration.bootstrap.operands import Operands
+from integration.inventory.machines import DEFAULTS, Machine, controllers, reconciles
+from waiting import until, until_async, until_still
 
 COMPLETE = NodeCondition.INVENTORY_COMPLETE
 READY = NodeCondition.READY_FOR_POOLING
 RACK = 50
+NFD = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures"
+"""Reports of everybody, which inventory asks for before it begins."""
 
 
 def settled(machine: Machine) -> dict[str, int]:
@@ -91,6 +99,89 @@ async def test_what_happened_meanwhile_is_made_good_with_the_fewest_writes(clien
     devices = await moved.devices()
     assert devices[pci_address(5)].metadata.annotations[Annotation.ASSIGNMENT] == "training"
     assert Annotation.ASSIGNMENT not in (await swapped.device(1)).metadata.annotations
+
+
+async def test_a_node_does_not_become_ready_by_what_was_written_before_the_restart(
+    client: Client, machine: Machine, operands: Operands
+) -> None:
+    """Its agent was lost. While the controller is down it comes back, and the driver has lost a card. Inventory starts
+    late, since it waits for Node Feature Discovery: until it has looked, the old word that all cards are known is all
+    there is."""
+    patient, long_ago = bootstrap.Settings(loss_after=timedelta(hours=1)), utc_now() - timedelta(days=1)
+    async with FaultProxy.before(client.config) as proxy:
+        async with controllers(proxy, DEFAULTS, patient):
+            await machine.report(machine.cards(2))
+            await operands.start("agent", since=long_ago)
+            await machine.until_said(READY, Reason.READY)
+            await operands.is_ready("agent", False, since=long_ago)
+            await machine.until_said(READY, Reason.AGENT_NOT_READY)
+        before = len(machine.writes(proxy))
+
+        # The controller is down.
+        await machine.report(machine.cards(2)[:1], bus=2)
+        await operands.is_ready("agent", True, since=long_ago)
+
+        proxy.plant(Fault(when=lambda request: request.path == NFD, status=503, times=10_000))
+        async with controllers(proxy, DEFAULTS, patient):
+            await machine.until_said(COMPLETE, Reason.CARDS_MISSING)
+            await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+            await _at_rest(proxy, machine)
+    assert tally(machine, proxy, before) == {"gpunodestates/status": 2}
+
+
+async def test_no_card_is_issued_by_what_was_written_before_the_restart(client: Client, machine: Machine) -> None:
+    """While the controller is down a card is approved and another is lost. Pools look first, since inventory waits for
+    Node Feature Discovery: the node is still called ready."""
+    pool = await machine.add_pool(2)
+    async with FaultProxy.before(client.config) as proxy:
+        async with controllers(proxy, beside=pools.build):
+            await machine.report(machine.cards(2))
+            await machine.until_said(READY, Reason.READY)
+            await machine.are_healthy()
+            await machine.until_pending(Waits.APPROVAL, Waits.APPROVAL)
+        before = len(machine.writes(proxy))
+
+        # The controller is down.
+        await machine.approve(0, pool)
+        await machine.report(machine.cards(2)[:1], bus=2)
+
+        proxy.plant(Fault(when=lambda request: request.path == NFD, status=503, times=10_000))
+        async with controllers(proxy, beside=pools.build):
+            await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+            await machine.until_pending(Waits.NODE_NOT_READY, Waits.APPROVAL)
+            await _at_rest(proxy, machine)
+            # Inventory, bootstrap and pools say their part, and nobody gives an order.
+            assert tally(machine, proxy, before) == {"gpunodestates/status": 3}
+            await machine.report(machine.cards(2))
+            await until_async(machine.orders, saying="the card is issued once the node is whole")
+    assert await machine.orders() == [pci_address(0)]
+
+
+async def test_a_report_that_is_taken_back_before_inventory_saw_it_holds_nothing_up(
+    client: Client, machine: Machine
+) -> None:
+    """Pools alone are at work: nobody writes a status that would wake them."""
+    pool = await machine.add_pool(2)
+    async with FaultProxy.before(client.config) as proxy, controllers(proxy, beside=pools.build):
+        await machine.report(machine.cards(2))
+        await machine.until_said(READY, Reason.READY)
+        await machine.are_healthy()
+        await machine.until_pending(Waits.APPROVAL, Waits.APPROVAL)
+    await machine.report(machine.cards(2)[:1], bus=2)
+    await machine.approve(0, pool)
+    runtime = Runtime("test-pools", config=client.config, elect=False, status_port=None)
+    pools.build(runtime)
+    task = asyncio.create_task(runtime.run())
+    try:
+        looks = reconciles(runtime, "pools-nodes")
+        await until(looks, saying="pools have looked")
+        await until_still(lambda: int(looks()))
+        assert await machine.orders() == []
+        await machine.report(machine.cards(2))
+        await until_async(machine.orders, saying="the card is issued")
+    finally:
+        runtime.stop()
+        await asyncio.wait((task,))
 
 
 async def test_a_rack_that_joins_at_once_costs_each_node_no_more_than_one_alone(

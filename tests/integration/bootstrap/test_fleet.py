@@ -29,7 +29,7 @@ async def until_said(scene: Stage, node: str, kind: NodeCondition, reason: Reaso
     async def holds() -> bool:
         return await said(scene, node, kind) == reason
 
-    await until_async(holds, within=40, saying=f"{kind}: {reason} on {node}")
+    await until_async(holds, within=120, saying=f"{kind}: {reason} on {node}")
 
 
 async def test_a_fleet_is_ready_and_a_node_without_its_agent_is_not(scene: Stage) -> None:
@@ -52,10 +52,11 @@ async def test_a_fleet_is_ready_and_a_node_without_its_agent_is_not(scene: Stage
             pods = [await scene.client.get(Pod, name, NAMESPACE) for name in names]
             return all(pod.status.phase == "Running" for pod in pods)
 
-        await until_async(running, within=40, saying="KWOK runs the pods")
+        await until_async(running, within=120, saying="KWOK runs the pods")
         await agents["node-b"].stop("agent")
         await until_said(scene, "node-b", ready, Reason.AGENT_NOT_READY)
-        assert [await said(scene, node, ready) for node in ("node-a", "node-c")] == [Reason.READY] * 2
+        for node in ("node-a", "node-c"):
+            await until_said(scene, node, ready, Reason.READY)
         await agents["node-b"].create("agent")
         await until_said(scene, "node-b", ready, Reason.READY)
 
@@ -67,7 +68,7 @@ async def test_a_fleet_is_ready_and_a_node_without_its_agent_is_not(scene: Stage
             state = (await scene.states())["node-a"]
             return state.status.device_count == 1 and "node-a-0000-18-00-0" not in await scene.devices()
 
-        await until_async(pulled, within=40)
+        await until_async(pulled, within=120)
         assert await said(scene, "node-a", NodeCondition.INVENTORY_COMPLETE) == Reason.INVENTORY_SYNCED
         assert await said(scene, "node-a", ready) == Reason.READY
 
@@ -87,11 +88,11 @@ async def test_nothing_is_issued_of_a_node_whose_inventory_is_incomplete(scene: 
         return await taken(node) == ["training"] * 2
 
     async with controllers(scene.proxy, DEFAULTS, QUICK, beside=build_pools):
-        await until_async(lambda: all_of("node-a"), within=40)
+        await until_async(lambda: all_of("node-a"), within=120)
         await until_said(scene, "node-b", NodeCondition.INVENTORY_COMPLETE, Reason.BUS_DISAGREES)
         await scene.devices_known(4)
         state = (await scene.states())["node-b"]
         assert await taken("node-b") == [None, None]
         assert state.spec.assignments == ()
         await disputed.counted_by_nfd(NAMESPACE, 2)
-        await until_async(lambda: all_of("node-b"), within=40)
+        await until_async(lambda: all_of("node-b"), within=120)

@@ -8,7 +8,7 @@ import msgspec
 
 from fault_proxy import FaultProxy, Request
 from gpu_control_plane import bootstrap, inventory
-from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
+from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.examples import h200, pci_address
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import (
@@ -21,7 +21,7 @@ from gpu_control_plane.api.gpunodestate import (
     Validation,
     ValidationStep,
 )
-from gpu_control_plane.api.names import Annotation, NodeCondition
+from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition, Reason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import (
     NAMESPACE,
@@ -33,9 +33,10 @@ from gpu_control_plane.api.nodefeature import (
     node_feature,
 )
 from gpu_control_plane.kube import Client, Condition, FieldManager, Runtime, Selection
-from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.conditions import condition, find
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.events import Event
+from gpu_control_plane.kube.times import utc_now
 from waiting import until, until_async
 
 AGENT = FieldManager("test-agent")
@@ -107,6 +108,37 @@ class Machine:
     async def approve(self, index: int, pool: str = "training") -> None:
         name = inventory_id(self.name, pci_address(index))
         await self.client.patch(GPUDevice, name, {"metadata": {"annotations": {Annotation.ASSIGNMENT.value: pool}}})
+
+    async def add_pool(self, cards: int) -> str:
+        """A pool for these of its cards and no others. Writes about it are not writes about the machine."""
+        name = f"pool-{self.name.rpartition('-')[2]}"
+        ids = [inventory_id(self.name, pci_address(index)) for index in range(cards)]
+        spec = {"deviceSelector": {"include": {"inventoryIDs": ids}}}
+        await self.client.create(GPUPool, {"metadata": {"name": name}, "spec": spec})
+        return name
+
+    async def until_pending(self, *reasons: str) -> None:
+        """Wait until pools say of the cards that they wait for this, in the order of their addresses."""
+
+        async def said() -> bool:
+            state = await self.state()
+            pools = state.status.pools if state is not None else None
+            return pools is not None and [card.reason for card in pools.pending] == list(reasons)
+
+        await until_async(said, saying=f"pending on {self.name}: {reasons}")
+
+    async def are_healthy(self) -> None:
+        """What its agent says of all cards that it has."""
+        well = condition((), DeviceCondition.HEALTHY, True, Reason.READY, "It works.", now=utc_now())
+        for device in (await self.devices()).values():
+            body = {"status": {"conditions": [msgspec.to_builtins(well)]}}
+            await self.client.patch(GPUDevice, device.name, body, subresource="status")
+
+    async def orders(self) -> list[str]:
+        """Addresses of the cards that it is told to offer."""
+        state = await self.state()
+        ordered = {order.inventory_id for order in state.spec.assignments} if state is not None else set()
+        return sorted(address for address, device in (await self.devices()).items() if device.name in ordered)
 
     async def state(self) -> GPUNodeState | None:
         try:
@@ -181,15 +213,15 @@ async def controllers(
         await asyncio.wait((task,))
 
 
-def reconciles(runtime: Runtime) -> Callable[[], float]:
-    """How many reconciles of inventory have ended."""
+def reconciles(runtime: Runtime, controller: str = "inventory") -> Callable[[], float]:
+    """How many reconciles of a controller have ended."""
 
     def count() -> float:
         samples = (sample for metric in runtime.metrics.registry.collect() for sample in metric.samples)
         return sum(
             sample.value
             for sample in samples
-            if sample.name == "kube_reconciles_total" and sample.labels.get("controller") == "inventory"
+            if sample.name == "kube_reconciles_total" and sample.labels.get("controller") == controller
         )
 
     return count

@@ -157,9 +157,10 @@ async def _gone(machine: Machine, index: int) -> bool:
 
 
 async def test_a_node_that_stays_away_is_forgotten_across_a_restart(client: Client, machine: Machine) -> None:
+    """The second controller has less patience, and counts from where the first began."""
     grace = Settings(node_grace_period=timedelta(seconds=3))
     async with FaultProxy.before(client.config) as proxy:
-        async with controllers(proxy, grace):
+        async with controllers(proxy):
             await machine.report(machine.cards(2))
             await machine.until_said(READY, Reason.READY)
             await machine.unregister()

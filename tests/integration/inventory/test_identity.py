@@ -9,6 +9,7 @@ from fault_proxy import Fault, FaultProxy
 from gpu_control_plane.api import inventory_id
 from gpu_control_plane.api.examples import pci_address
 from gpu_control_plane.api.gpudevice import GPUDevice, Hardware
+from gpu_control_plane.api.gpunodestate import Driver
 from gpu_control_plane.api.names import Annotation, EventReason, Label, NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import (
     NAMESPACE,
@@ -66,6 +67,33 @@ async def test_nobody_blocks_a_node_from_a_namespace_of_his_own(
         assert "it counts 3 of 10de:2335, the agent 2" in await message(machine)
         await machine.counted_by_nfd("kube-system", 2)
         await machine.until_said(READY, Reason.READY)
+
+
+async def test_a_worker_of_node_feature_discovery_that_restarts_takes_nothing_back(
+    client: Client, machine: Machine, namespace: str
+) -> None:
+    """Its NodeFeature goes with its pod and comes back with the next; those of other nodes stay."""
+    hasty = msgspec.structs.replace(HASTY, nfd_namespaces=frozenset({namespace}))
+    patient = msgspec.structs.replace(hasty, bus_patience=timedelta(hours=1))
+    other = Machine(client, f"other-{machine.name}")
+    await other.counted_by_nfd(namespace, 1)
+    await machine.counted_by_nfd(namespace, 3)
+    async with FaultProxy.before(client.config) as proxy:
+        async with controllers(proxy, hasty):
+            await machine.report(machine.cards(2))
+            await machine.until_said(COMPLETE, Reason.BUS_DISAGREES)
+            await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+        await client.delete(NodeFeature, machine.name, namespace)
+        # A new controller, which never heard it.
+        async with controllers(proxy, patient):
+            newer = msgspec.structs.replace(FACTS, driver=Driver(version="590.1"))
+            await machine.report(machine.cards(2), facts=newer)
+            await until_async(lambda: _drives(machine, "590.1"), saying="the report is taken in")
+            held = await machine.condition(COMPLETE)
+            assert held is not None
+            assert held.reason == Reason.BUS_DISAGREES
+            await machine.counted_by_nfd(namespace, 2)
+            await machine.until_said(READY, Reason.READY)
 
 
 async def test_discovery_of_our_own_says_where_the_missing_card_is(client: Client, machine: Machine) -> None:
@@ -174,6 +202,11 @@ async def test_a_node_whose_agent_never_speaks_can_be_seen(client: Client, machi
 async def _approved(machine: Machine, wanted: Mapping[str, str | None]) -> bool:
     devices = await machine.devices()
     return wanted == {at: device.metadata.annotations.get(Annotation.ASSIGNMENT) for at, device in devices.items()}
+
+
+async def _drives(machine: Machine, version: str) -> bool:
+    state = await machine.state()
+    return state is not None and state.status.driver is not None and state.status.driver.version == version
 
 
 async def _forgotten(machine: Machine) -> bool:

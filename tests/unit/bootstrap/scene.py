@@ -21,6 +21,7 @@ from gpu_control_plane.bootstrap.views import (
     PodCondition,
     PodSpec,
     PodStatus,
+    Terminated,
     Waiting,
 )
 from gpu_control_plane.kube import Condition, ObjectMeta
@@ -82,14 +83,14 @@ def pod(
     ready: bool = True,
     since: datetime = LONG_AGO,
     args: tuple[str, ...] = (),
-    restarts: int = 0,
+    crashed: datetime | None = None,
     waiting: str = "",
     step: str = "",
     over: bool = False,
     unscheduled: bool = False,
     suffix: str = "x1",
 ) -> OperandPod:
-    """A pod of the node. `step` is the one that a validator has not passed."""
+    """A pod of the node. `step` is the one that a validator is at; `crashed` is when a container ended last."""
     ours = operand in OURS.values()
     named = operand if ours else next(app for app, known in (NVIDIA | OTHERS).items() if known is operand)
     labels = {"app": str(named)} if operand in NVIDIA.values() else {"app.kubernetes.io/name": str(named)}
@@ -98,8 +99,8 @@ def pod(
     status = ContainerStatus(
         name="main",
         ready=ready,
-        restart_count=restarts,
         state=ContainerState(waiting=Waiting(reason=waiting) if waiting else None),
+        last_state=ContainerState(terminated=Terminated(finished_at=crashed) if crashed else None),
     )
     done = STEPS[: STEPS.index(step)] if step else STEPS
     conditions = [PodCondition(type="Ready", status=str(ready), last_transition_time=since)]

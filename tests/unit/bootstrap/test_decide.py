@@ -1,7 +1,10 @@
 """The words of the conditions: what is wrong, and what to type next."""
 
+from datetime import timedelta
+
 import pytest
 
+from gpu_control_plane.api.examples import NOON
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.operands import Operand
@@ -39,7 +42,7 @@ def broken(operand: Operand, **changes: object) -> Snapshot:
         (seen(state=BARE), M, ("The agent exports them once there is a driver.",)),
         (seen(state=BARE, pods=(AGENT, pod(OP.NVIDIA_DRIVER))), D, ("nvidia-driver-daemonset-x1 is to bring it",)),
         (
-            seen(state=BARE, pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, restarts=3))),
+            seen(state=BARE, pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, crashed=NOON))),
             D,
             ("crashes again and again", "`kubectl -n gpu-operator logs nvidia-driver-daemonset-x1 --all-containers"),
         ),
@@ -53,9 +56,26 @@ def broken(operand: Operand, **changes: object) -> Snapshot:
         (broken(OP.AGENT), R, ("pods keep their cards", "`kubectl -n d8-gpu-operator describe pod agent-x1`")),
         (broken(OP.AGENT, waiting="ErrImagePull"), R, ("cannot get its image",)),
         (broken(OP.AGENT, waiting="ImagePullBackOff"), R, ("cannot get its image",)),
-        (broken(OP.AGENT, restarts=4), R, ("`kubectl -n d8-gpu-operator logs agent-x1 --all-containers --previous`",)),
+        (
+            broken(OP.AGENT, crashed=NOON),
+            R,
+            ("`kubectl -n d8-gpu-operator logs agent-x1 --all-containers --previous`",),
+        ),
+        (
+            broken(OP.AGENT, crashed=LONG_AGO - timedelta(days=30)),
+            R,
+            ("does not become ready", "describe pod agent-x1`"),
+        ),
+        (broken(OP.AGENT, crashed=LONG_AGO - timedelta(seconds=1)), R, ("crashes again and again",)),
         (broken(OP.AGENT, unscheduled=True), R, ("cannot be scheduled",)),
-        (seen(pods=(), remembered=GONE), R, ("No agent pod runs", "describe daemonset gpu-control-plane-agent")),
+        (
+            seen(pods=(), remembered=GONE),
+            R,
+            (
+                "No agent pod runs",
+                "describe daemonset gpu-control-plane-agent",
+            ),
+        ),
         (
             seen(pods=(), remembered=GONE, node=node({})),
             R,
@@ -67,7 +87,7 @@ def broken(operand: Operand, **changes: object) -> Snapshot:
         (
             seen(pods=(), remembered=GONE, node=node({"gpu.deckhouse.io/enabled": "false"})),
             R,
-            ("A label keeps it away", "`kubectl label node worker-3 gpu.deckhouse.io/enabled-`"),
+            ("gpu.deckhouse.io/enabled=false keeps", "`kubectl label node worker-3 gpu.deckhouse.io/enabled-`"),
         ),
         (
             seen(state=state(monitoring=None), pods=(AGENT, pod(OP.EXPORTER, ready=False))),
@@ -133,7 +153,7 @@ def test_the_trouble_of_a_pod_is_told_in_words_that_stay_the_same() -> None:
         said = {
             message
             for reason in reasons
-            if (held := find(decide(broken(OP.AGENT, waiting=reason, restarts=5)).conditions, R)) is not None
+            if (held := find(decide(broken(OP.AGENT, waiting=reason, crashed=NOON)).conditions, R)) is not None
             for message in (held.message,)
         }
         assert len(said) == 1

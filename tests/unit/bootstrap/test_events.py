@@ -10,6 +10,7 @@ from gpu_control_plane.api.examples import node_state
 from gpu_control_plane.api.names import EventReason, NodeCondition, Reason
 from gpu_control_plane.bootstrap.events import tell_changes
 from gpu_control_plane.kube import Condition, EventRecorder
+from gpu_control_plane.kube.conditions import UNKNOWN
 from unit.bootstrap.scene import condition
 
 WELL = (
@@ -25,6 +26,7 @@ DISTURBED = condition(NodeCondition.DEGRADED, True, Reason.DUPLICATE_SOURCE)
 UNLABELLED = condition(NodeCondition.GFD_READY, False, Reason.FEATURE_LABELS_MISSING)
 DRIVERLESS = condition(NodeCondition.DRIVER_MISSING, True, Reason.DRIVER_NOT_FOUND)
 UNREADY = condition(NodeCondition.READY_FOR_POOLING, False, Reason.DRIVER_NOT_READY)
+TAKEN_OUT = condition(NodeCondition.READY_FOR_POOLING, False, Reason.NOT_MANAGED)
 NORMAL, WARNING = "Normal", "Warning"
 
 
@@ -69,6 +71,17 @@ def test_a_new_node_tells_whether_it_is_ready_and_what_else_troubles_it(
     others: tuple[Condition, ...], events: list[tuple[str, str]]
 ) -> None:
     assert told(node(well=()), node(*others)) == events
+
+
+def test_a_node_that_is_taken_out_tells_it_once_and_one_that_is_back_what_a_new_one_does() -> None:
+    unknown = (replace(one, status=UNKNOWN, reason=Reason.NOT_MANAGED) for one in WELL)
+    out = node(*unknown, TAKEN_OUT, replace(DISTURBED, status="False", reason=Reason.NOT_MANAGED))
+    assert told(node(), out) == [(WARNING, EventReason.NOT_READY_FOR_POOLING)]
+    assert told(out, out) == []
+    assert told(out, node()) == [(NORMAL, EventReason.READY_FOR_POOLING)]
+    assert told(out, node(DRIVERLESS, UNREADY, UNMEASURED)) == [(WARNING, Reason.MONITORING_NOT_FOUND)]
+    disturbed = node(DISTURBED, UNREADY)
+    assert told(disturbed, out) == [(NORMAL, Reason.NOT_MANAGED)]
 
 
 def test_each_change_is_told_once_and_what_stays_is_not() -> None:

@@ -1,4 +1,4 @@
-"""Series follow the nodes: one phase each, names of those in trouble, and nothing of those that are gone."""
+"""Series follow the nodes: one phase each, the conditions that are true, and nothing of those that are gone."""
 
 import msgspec
 import pytest
@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.examples import NOON, node_state
+from gpu_control_plane.api.names import Reason
 from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics, Phase
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.errors import Conflict
@@ -44,15 +45,30 @@ def test_a_node_has_one_phase(state: GPUNodeState, phase: Phase) -> None:
     assert series(registry, "gpu_bootstrap_node_phase") == {}
 
 
-def test_missing_software_names_its_node_until_it_is_there() -> None:
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_node_that_was_taken_out_is_in_no_other_phase(complete: bool) -> None:
+    registry = CollectorRegistry()
+    state = told(InventoryComplete=complete, ReadyForPooling=False)
+    held = tuple(msgspec.structs.replace(one, reason=Reason.NOT_MANAGED) for one in state.status.conditions)
+    state = msgspec.structs.replace(state, status=msgspec.structs.replace(state.status, conditions=held))
+    BootstrapMetrics(registry)._changed(None, state)
+    assert series(registry, "gpu_bootstrap_node_phase") == {("worker-1", Phase.NOT_MANAGED): 1}
+
+
+def test_every_condition_of_bootstrap_has_a_series_while_it_is_true() -> None:
     registry = CollectorRegistry()
     metrics = BootstrapMetrics(registry)
-    bad, good = told(DriverMissing=True, Degraded=False), told(DriverMissing=False, ReadyForPooling=True)
+    bad = told(InventoryComplete=True, DriverMissing=True, Degraded=False, ReadyForPooling=False)
+    good = told(InventoryComplete=True, DriverMissing=False, GFDReady=True, ReadyForPooling=True)
     metrics._changed(None, bad)
     assert series(registry, "gpu_bootstrap_condition") == {("worker-1", "DriverMissing"): 1}
     metrics._changed(bad, good)
-    assert series(registry, "gpu_bootstrap_condition") == {}
+    assert series(registry, "gpu_bootstrap_condition") == {
+        ("worker-1", kind): 1 for kind in ("GFDReady", "ReadyForPooling")
+    }
     assert series(registry, "gpu_bootstrap_nodes") == {("Told",): 1}
+    metrics._changed(good, None)
+    assert series(registry, "gpu_bootstrap_condition") == {}
 
 
 def test_failures_are_counted_and_conflicts_are_none() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.api.examples import pci_address
+from gpu_control_plane.api.examples import NOON, pci_address
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.operands import Operand
@@ -29,7 +29,7 @@ def lost_card() -> Snapshot:
 
 
 def lost_agent() -> Snapshot:
-    return seen(pods=(pod(Operand.AGENT, ready=False, restarts=7, args=("--labels",)),))
+    return seen(pods=(pod(Operand.AGENT, ready=False, crashed=NOON, args=("--labels",)),))
 
 
 def told(snapshot: Snapshot) -> tuple[Condition, ...]:

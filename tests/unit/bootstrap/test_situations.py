@@ -12,6 +12,7 @@ import pytest
 from gpu_control_plane.api.examples import NOON
 from gpu_control_plane.api.gpunodestate import Driver, Monitoring, MonitoringSource, Plugin, Quiesced, StepResult
 from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.api.readiness import speaks_against
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import GOOD
 from gpu_control_plane.bootstrap.operands import Operand
@@ -153,7 +154,7 @@ SITUATIONS: Final = {
         | {R: Reason.DRIVER_NOT_READY},
     ),
     "no driver, its pod crashes": (
-        seen(state=state(**BARE), pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, restarts=4))),
+        seen(state=state(**BARE), pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, crashed=NOON))),
         {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
         | {R: Reason.DRIVER_NOT_READY},
     ),
@@ -192,7 +193,7 @@ SITUATIONS: Final = {
     ),
     "agent cannot be scheduled": (seen(pods=(pod(OP.AGENT, ready=False, unscheduled=True),)), AGENT_LOST),
     "agent cannot get its image": (seen(pods=(pod(OP.AGENT, ready=False, waiting="ErrImagePull"),)), AGENT_LOST),
-    "agent crashes": (seen(pods=(pod(OP.AGENT, ready=False, restarts=9),)), AGENT_LOST),
+    "agent crashes": (seen(pods=(pod(OP.AGENT, ready=False, crashed=NOON),)), AGENT_LOST),
     "two agents during an update": (seen(pods=(LABELLING_AGENT, pod(OP.AGENT, since=JUST_NOW, suffix="x2"))), {}),
     "two agents for long": (
         seen(pods=(LABELLING_AGENT, pod(OP.AGENT, suffix="x2"))),
@@ -360,6 +361,13 @@ def test_deciding_again_on_what_was_written_changes_nothing(name: str) -> None:
         now=NOON + timedelta(seconds=1),
     )
     assert decide(again).conditions == first.conditions
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_nothing_in_its_status_speaks_against_a_node_that_is_ready(name: str) -> None:
+    """Cards of one that contradicted itself for good would never be issued."""
+    snapshot, expected = SITUATIONS[name]
+    assert R in expected or not speaks_against(snapshot.state.status)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

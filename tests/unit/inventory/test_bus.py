@@ -7,13 +7,22 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api.examples import pci_address
-from gpu_control_plane.api.gpudevice import PCI
+from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.inventory.bus import Witnesses
-from gpu_control_plane.inventory.nfd import DiscoveredNode, is_trusted
+from gpu_control_plane.inventory.nfd import (
+    Device,
+    Devices,
+    DiscoveredNode,
+    Element,
+    Features,
+    Instances,
+    Spec,
+    is_trusted,
+)
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.conditions import find
-from unit.inventory.world import NODE, SETTINGS, World, card
+from unit.inventory.world import FACTS, NODE, SETTINGS, World, card
 
 FIRST, SECOND, THIRD = (pci_address(index) for index in range(3))
 MODEL = "10de:2335"
@@ -113,7 +122,12 @@ def fresh(places: tuple[PCI, ...]) -> Callable[[World], None]:
             f"The driver shows cards that are not on the PCI bus: {THIRD}.",
             {FIRST, SECOND, THIRD},
         ),
-        (fresh(on_bus(0, 1, 2)), Reason.CARDS_MISSING, f"Missing: {SECOND} ({MODEL}), {THIRD} ({MODEL}).", {FIRST}),
+        (
+            fresh(on_bus(0, 1, 2)),
+            Reason.CARDS_MISSING,
+            f"Missing: {SECOND} ({MODEL}), {THIRD} ({MODEL}).",
+            {FIRST, SECOND, THIRD},
+        ),
         (
             fresh(()),
             Reason.CARDS_MISSING,
@@ -185,6 +199,42 @@ def test_an_ignored_card_that_is_pulled_is_forgotten_like_any_other(world: World
     assert world.addresses == {FIRST, SECOND}
 
 
+def hidden(world: World, *cards: Hardware, driver: bool) -> None:
+    """The agent cannot read the bus: it knows what its driver shows, and nothing without one."""
+    facts = FACTS if driver else msgspec.structs.replace(FACTS, driver=None)
+    world.report(*cards, bus=len(cards), facts=facts)
+
+
+def test_cards_are_not_forgotten_because_the_agent_can_no_longer_read_the_bus(world: World) -> None:
+    hidden(world, driver=False)
+    world.settle()
+    world.time += 2 * SETTINGS.node_grace_period
+    world.settle()
+    assert complete(world).reason == Reason.BUS_HIDDEN
+    assert "/sys" in complete(world).message
+    assert world.addresses == {FIRST, SECOND, THIRD}
+
+
+def test_an_agent_that_cannot_read_the_bus_is_told_by_discovery_what_is_there(world: World) -> None:
+    world.witnesses = Witnesses(places=on_bus(0, 1, 2))
+    hidden(world, card(0, "GPU-0"), card(1, "GPU-1"), driver=True)
+    world.settle()
+    held = complete(world)
+    assert held.reason == Reason.CARDS_MISSING
+    assert f"kubectl label gpudevice {world.at(THIRD).name} " in held.message
+    world.ignore(THIRD)
+    world.settle()
+    assert complete(world).reason == Reason.INVENTORY_SYNCED
+
+
+def test_discovery_is_not_believed_about_cards_that_the_driver_shows_elsewhere(world: World) -> None:
+    """It may be older than the agent's report."""
+    world.witnesses = Witnesses(places=on_bus(4))
+    hidden(world, *(card(index, f"GPU-{index}") for index in range(3)), driver=True)
+    world.settle()
+    assert complete(world).reason == Reason.INVENTORY_SYNCED
+
+
 def test_node_feature_discovery_may_be_late(world: World) -> None:
     """A card is pulled, the agent knows at once, NFD a minute later: nothing is told."""
     world.witnesses = Witnesses(counts={MODEL: 3})
@@ -233,6 +283,54 @@ def test_a_disagreement_that_was_told_stays_told_across_a_restart(world: World) 
     world.witnesses = Witnesses(counts={MODEL: 3})
     world.settle()
     assert world.told == [Reason.BUS_DISAGREES, Reason.INVENTORY_SYNCED]
+
+
+@pytest.mark.parametrize("again", [4, 3])
+def test_a_disagreement_is_not_over_because_node_feature_discovery_is_silent(world: World, again: int) -> None:
+    """Its workers are updated, or a new controller has not heard it yet: nothing is issued meanwhile, nothing told."""
+    counted({MODEL: 4})(world)
+    world.settle()
+    world.witnesses = Witnesses(awaited=True)
+    plan = world.settle()
+    assert (plan.again_in, complete(world).reason) == (SETTINGS.bus_patience, Reason.BUS_DISAGREES)
+    world.time += timedelta(minutes=1)
+    assert world.settle().again_in == SETTINGS.bus_patience - timedelta(minutes=1)
+    assert world.told == [Reason.BUS_DISAGREES]
+    world.witnesses = Witnesses(counts={MODEL: again})
+    assert world.settle().again_in is None
+    expected = Reason.BUS_DISAGREES if again > 3 else Reason.INVENTORY_SYNCED
+    assert complete(world).reason == expected
+
+
+@pytest.mark.parametrize("witnesses", [Witnesses(), Witnesses(awaited=True)], ids=["uninstalled", "silent for long"])
+def test_a_disagreement_is_over_when_nobody_upholds_it(world: World, witnesses: Witnesses) -> None:
+    counted({MODEL: 4})(world)
+    world.settle()
+    world.witnesses = witnesses
+    if world.settle().again_in is not None:
+        world.time += SETTINGS.bus_patience
+        world.settle()
+    assert complete(world).reason == Reason.INVENTORY_SYNCED
+
+
+def test_cards_that_are_missing_are_told_though_node_feature_discovery_is_silent(world: World) -> None:
+    counted({MODEL: 4})(world)
+    world.settle()
+    world.witnesses = Witnesses(awaited=True)
+    two(world, places=on_bus(0, 1, 2))
+    world.settle()
+    assert complete(world).reason == Reason.CARDS_MISSING
+
+
+@pytest.mark.parametrize(
+    ("totals", "count"),
+    [(("16", "", "", "16"), 2), (("", "", ""), 3), (("16", "16"), 2)],
+    ids=["with virtual functions", "virtual functions of a virtual machine", "without any"],
+)
+def test_virtual_functions_are_not_counted_beside_their_card(totals: tuple[str, ...], count: int) -> None:
+    devices = [Device("10de", "2335", "0302", total) for total in totals]
+    features = Features(Instances(Devices(tuple(map(Element, devices)))))
+    assert DiscoveredNode(spec=Spec(features)).counts == {MODEL: count}
 
 
 def test_only_cards_of_a_worker_of_node_feature_discovery_are_counted() -> None:

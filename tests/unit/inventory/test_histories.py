@@ -10,9 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.examples import pci_address
 from gpu_control_plane.api.gpudevice import Hardware
-from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.api.names import Annotation, NodeCondition
 from gpu_control_plane.api.nodefeature import CARDS, Element, Features, Instances, NodeFeatureSpec
+from gpu_control_plane.api.readiness import is_taken_in, out_of_service
 from gpu_control_plane.inventory.report import Report
+from gpu_control_plane.kube.conditions import is_true
 from unit.inventory.world import SETTINGS, World, actions, bare, card
 
 SLOTS = 3
@@ -88,6 +90,11 @@ class MachineHistory(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.devices)
     @rule(data=st.data())
+    def ignore(self, data: st.DataObject) -> None:
+        self.world.ignore(data.draw(st.sampled_from(sorted(self.world.addresses))))
+
+    @precondition(lambda self: self.world.devices)
+    @rule(data=st.data())
     def approve(self, data: st.DataObject) -> None:
         self.world.approve(data.draw(st.sampled_from(sorted(self.world.addresses))))
 
@@ -111,6 +118,14 @@ class MachineHistory(RuleBasedStateMachine):
         settled = self.world.copy()
         settled.settle()
         assert settled.plan().settled
+
+    @invariant()
+    def nobody_waits_for_ever_until_a_report_is_taken_in(self) -> None:
+        settled = self.world.copy()
+        settled.settle()
+        state = settled.state
+        if state is not None and is_true(state.status.conditions, NodeCondition.INVENTORY_COMPLETE):
+            assert is_taken_in(settled.feature, state.status, out_of_service(state, settled.devices.get))
 
     def _judge(self, device: GPUDevice, before: dict[str, GPUDevice]) -> None:
         """What became of a card, against the evidence that there was."""

@@ -10,10 +10,12 @@ from functools import partial
 from msgspec.structs import replace
 
 from gpu_control_plane.api.examples import device as example_device
+from gpu_control_plane.api.examples import node_state
 from gpu_control_plane.api.gpudevice import DeviceStatus, GPUDevice, User
 from gpu_control_plane.api.gpunodestate import (
     GPUNodeState,
     NodeStateSpec,
+    NodeStateStatus,
     Plugin,
     PluginResource,
 )
@@ -43,7 +45,11 @@ class World:
         self.labels: dict[str, str] | None = {}
         self.devices: dict[str, GPUDevice] = {}
         self.pools: dict[str, GPUPool] = {}
-        self.state = GPUNodeState(metadata=ObjectMeta(name=NODE, generation=1))
+        software = node_state(NODE).status
+        status = NodeStateStatus(driver=software.driver, toolkit=software.toolkit)
+        self.state = GPUNodeState(metadata=ObjectMeta(name=NODE, generation=1), status=status)
+        self.taken_in = True
+        """Whether inventory has seen what the node reports."""
         self.holders: dict[str, str] = {}
         """Cards that pods hold, and the resource under which they got them."""
         self.set_ready(ready=True)
@@ -51,7 +57,8 @@ class World:
     # What people, the node and the hardware do.
 
     def set_ready(self, *, ready: bool) -> None:
-        conditions = (holds(NodeCondition.READY_FOR_POOLING, status=ready),)
+        complete = holds(NodeCondition.INVENTORY_COMPLETE, status=True)
+        conditions = (holds(NodeCondition.READY_FOR_POOLING, status=ready), complete)
         self.state = replace(self.state, status=replace(self.state.status, conditions=conditions))
 
     def add_card(self, index: int) -> None:
@@ -139,6 +146,7 @@ class World:
                 devices=tuple(self.devices.values()),
                 pools=self.pools,
                 faults=faults(self.pools.values()),
+                taken_in=self.taken_in,
                 now=NOW,
             )
         )
@@ -151,7 +159,7 @@ class World:
         ]
         if plan.assignments != self.state.spec.assignments:
             writes.append(partial(self._write_orders, plan))
-        if plan.pools != self.state.status.pools:
+        if plan.complete and plan.pools != self.state.status.pools:
             writes.append(partial(self._write_pools, plan))
         for write in writes[:dies_after]:
             write()

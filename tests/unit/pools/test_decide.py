@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from gpu_control_plane.api.allocation import Mode, PoolAllocation, TimeSlice
 from gpu_control_plane.api.deviceselector import DeviceCriteria, DeviceSelector
 from gpu_control_plane.api.gpudevice import DeviceState, DeviceStatus
-from gpu_control_plane.api.gpunodestate import NodeDevice
+from gpu_control_plane.api.gpunodestate import NodeDevice, Plugin, Quiesced, StepResult, Validation, ValidationStep
 from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource, PoolSpec
-from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.api.names import Annotation, Label, NodeCondition
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.pools.words import Waits
-from unit.pools.model import NOW, World
+from unit.pools.model import NOW, World, holds
 
 
 def pool(name: str = "a", age: int = 0, **spec: object) -> GPUPool:
@@ -263,3 +263,71 @@ def test_history_keeps_the_last_twenty_changes_newest_first() -> None:
     history = made.devices[only(made)].status.history
     assert len(history) == 20
     assert history[0].what == "Assigned to a"
+
+
+INCOMPLETE = holds(NodeCondition.INVENTORY_COMPLETE, status=False)
+READY = holds(NodeCondition.READY_FOR_POOLING, status=True)
+FAILED = Validation(steps=(ValidationStep(name="cuda", result=StepResult.FAILED),))
+OVERTAKEN = {
+    "the report is not taken in": {},
+    "a card is missing": {"conditions": (READY, INCOMPLETE)},
+    "nothing is said of the cards": {"conditions": (READY,)},
+    "the driver has gone": {"driver": None},
+    "the toolkit has gone": {"toolkit": None},
+    "a check failed": {"validation": FAILED},
+    "the driver is let go of": {"quiesced": Quiesced(since=NOW, reason="upgrade")},
+    "another device plugin": {"plugin": Plugin(observed_generation=1, conflicts=("nvidia.com/gpu",))},
+}
+"""What a node says that is called ready still, since bootstrap has not looked at it again."""
+
+
+def overtaken(made: World, news: dict[str, object]) -> World:
+    """The node with all its cards, after these news."""
+    made.taken_in = bool(news)
+    made.state = replace(made.state, status=replace(made.state.status, device_count=len(made.devices), **news))
+    return made
+
+
+def orders(made: World) -> list[str]:
+    return [order.pool for order in made.state.spec.assignments]
+
+
+@pytest.mark.parametrize("news", OVERTAKEN.values(), ids=OVERTAKEN)
+def test_nothing_is_issued_nor_said_while_the_word_that_a_node_is_ready_is_overtaken(news: dict[str, object]) -> None:
+    new = overtaken(world(pool(), approved="a"), news)
+    assert new.controller_acts() == 0
+    known = world(pool())
+    known.settle()
+    known.annotate(only(known), assignment="a")
+    assert overtaken(known, news).controller_acts() == 0
+
+
+@pytest.mark.parametrize("news", OVERTAKEN.values(), ids=OVERTAKEN)
+def test_what_is_ordered_stays_ordered_while_the_word_is_overtaken(news: dict[str, object]) -> None:
+    made = world(pool(), approved="a")
+    made.settle()
+    made.start_pod(only(made))
+    assert overtaken(made, news).controller_acts() == 0
+    assert orders(made) == ["a"]
+
+
+def test_a_claim_is_not_ordered_while_the_word_that_its_node_is_ready_is_overtaken() -> None:
+    """The controller died between the claim and the order."""
+    made = world(pool(), approved="a")
+    made.controller_acts(dies_after=1)
+    assert made.claim(only(made)) == "a"
+    made.taken_in = False
+    made.settle()
+    assert orders(made) == []
+    made.taken_in = True
+    made.settle()
+    assert orders(made) == ["a"]
+
+
+def test_a_card_leaves_its_pool_also_while_the_word_that_its_node_is_ready_is_overtaken() -> None:
+    made = world(pool(), approved="a")
+    made.settle()
+    made.taken_in = False
+    made.annotate(only(made), assignment=None)
+    made.settle()
+    assert made.claim(only(made)) is None

@@ -1,0 +1,131 @@
+"""A node that somebody took out by its label says so and troubles nobody, and comes back by proof alone."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from gpu_control_plane.api.examples import NOON
+from gpu_control_plane.api.managed import ManagedNodes
+from gpu_control_plane.api.names import Label, NodeCondition, Reason
+from gpu_control_plane.bootstrap.decide import Decision, decide
+from gpu_control_plane.bootstrap.events import GOOD
+from gpu_control_plane.bootstrap.operands import Operand
+from gpu_control_plane.bootstrap.snapshot import Remembered, Settings, Snapshot
+from gpu_control_plane.kube.conditions import UNKNOWN
+from unit.bootstrap.scene import (
+    COMPLETE,
+    LABELLING_AGENT,
+    LABELS,
+    LONG_AGO,
+    checked,
+    condition,
+    node,
+    pod,
+    seen,
+    state,
+)
+
+READY = NodeCondition.READY_FOR_POOLING
+DEGRADED = NodeCondition.DEGRADED
+OUT = node({**LABELS, Label.ENABLED: "false"})
+AWAY = Remembered(noticed={"gone: agent": LONG_AGO})
+INCOMPLETE = condition(NodeCondition.INVENTORY_COMPLETE, False, Reason.CARDS_MISSING)
+LOST = (COMPLETE, condition(DEGRADED, True, Reason.AGENT_NOT_READY), condition(READY, False, Reason.AGENT_NOT_READY))
+OTHER_KEY = ManagedNodes(label="example.com/gpu")
+PATIENCE = Settings()
+ONE_BY_ONE = ManagedNodes(label="example.com/gpu", by_default=False)
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        seen(node=OUT),
+        seen(node=OUT, pods=(), remembered=AWAY),
+        seen(node=OUT, pods=(), state=state(conditions=LOST)),
+        seen(node=OUT, pods=(), state=state(driver=None, toolkit=None, monitoring=None)),
+        seen(node=OUT, state=state(validation=checked("cuda"))),
+        seen(node=OUT, state=state(conditions=(INCOMPLETE,))),
+        seen(node=OUT, pods=(LABELLING_AGENT, pod(Operand.NVIDIA_PLUGIN))),
+        seen(node=OUT, taken_in=False),
+    ],
+    ids=[
+        "its agent still there",
+        "its agent gone",
+        "its agent known to be lost",
+        "no driver",
+        "a check had failed",
+        "cards missing",
+        "served by another plugin",
+        "its last report not taken in",
+    ],
+)
+def test_a_node_that_was_taken_out_says_so_whatever_is_wrong_with_it(snapshot: Snapshot) -> None:
+    decision = decide(snapshot)
+    assert {held.reason for held in decision.conditions} == {Reason.NOT_MANAGED}
+    statuses = {held.type: held.status for held in decision.conditions}
+    assert statuses == dict.fromkeys(GOOD, UNKNOWN) | {DEGRADED: "False", READY: "False"}
+    assert decision.again_in is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "labels", "managed"),
+    [
+        (ManagedNodes(), {}, True),
+        (ManagedNodes(), {Label.ENABLED: "true"}, True),
+        (ManagedNodes(), {Label.ENABLED: ""}, True),
+        (ManagedNodes(), {Label.ENABLED: "false"}, False),
+        (OTHER_KEY, {Label.ENABLED: "false"}, True),
+        (OTHER_KEY, {"example.com/gpu": "false"}, False),
+        (ONE_BY_ONE, {}, False),
+        (ONE_BY_ONE, {Label.ENABLED: "true"}, False),
+        (ONE_BY_ONE, {"example.com/gpu": "yes"}, False),
+        (ONE_BY_ONE, {"example.com/gpu": "true"}, True),
+    ],
+)
+def test_the_rule_is_that_of_the_chart(rule: ManagedNodes, labels: dict[str, str], managed: bool) -> None:
+    decision = decide(seen(node=node({**LABELS, **labels})), Settings(managed=rule))
+    assert (_said(decision, READY)[0] != Reason.NOT_MANAGED) is managed
+
+
+def test_people_are_told_the_label_that_brings_the_node_back() -> None:
+    taken_out = decide(seen(node=node({"example.com/gpu": "false"})), Settings(managed=OTHER_KEY))
+    assert "`kubectl label node worker-3 example.com/gpu-`" in _said(taken_out, READY)[1]
+    not_yet_in = decide(seen(), Settings(managed=ONE_BY_ONE))
+    assert "`kubectl label node worker-3 example.com/gpu=true --overwrite`" in _said(not_yet_in, READY)[1]
+
+
+def test_a_node_that_is_gone_is_not_one_that_was_taken_out() -> None:
+    assert _said(decide(seen(node=None), Settings(managed=ONE_BY_ONE)), READY)[0] == Reason.READY
+
+
+@pytest.mark.parametrize("expected", [frozenset({Operand.AGENT}), frozenset()], ids=["one of many", "the only node"])
+def test_a_node_that_is_managed_again_waits_for_its_agent(expected: frozenset[Operand]) -> None:
+    """What it reported is old, and the controller may have been restarted since it was taken out."""
+    back = _after(decide(seen(node=OUT)), pods=(), expected=expected)
+    assert (decide(back).conditions, decide(back).again_in) == ((), PATIENCE.loss_after)
+    starting = msgspec.structs.replace(back, pods=(pod(Operand.AGENT, ready=False, since=back.now),))
+    assert _said(decide(starting), READY)[0] == Reason.CHECKS_PENDING
+    assert _said(decide(starting), DEGRADED)[0] == Reason.UNDISTURBED
+    working = msgspec.structs.replace(back, pods=(LABELLING_AGENT,))
+    assert _said(decide(working), READY)[0] == Reason.READY
+
+
+@pytest.mark.parametrize(
+    ("expected", "reason"),
+    [(frozenset({Operand.AGENT}), Reason.CHECKS_PENDING), (frozenset(), Reason.READY)],
+    ids=["agents are pods", "an agent that is no pod"],
+)
+def test_nobody_waits_for_ever_for_an_agent_that_does_not_come(expected: frozenset[Operand], reason: Reason) -> None:
+    back = _after(decide(seen(node=OUT)), pods=(), expected=expected)
+    late = msgspec.structs.replace(back, remembered=decide(back).remember, now=back.now + PATIENCE.loss_after)
+    assert _said(decide(late), READY)[0] == reason
+
+
+def _after(decision: Decision, **changes: object) -> Snapshot:
+    """The node an hour later, with what was written."""
+    return seen(state=state(conditions=(COMPLETE, *decision.conditions)), now=NOON + timedelta(hours=1), **changes)
+
+
+def _said(decision: Decision, kind: NodeCondition) -> tuple[str, str]:
+    return next((held.reason, held.message) for held in decision.conditions if held.type == kind)
