@@ -68,6 +68,7 @@ class EventRecorder:
         self._interval = interval
         self._book = EventBook(interval=timedelta(seconds=interval), memory=timedelta(seconds=memory), limit=limit)
         self._put_off = 0
+        self._under_way: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
 
     def normal(self, about: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
@@ -106,7 +107,9 @@ class EventRecorder:
         """Write what is due and forget what is long past; returns the seconds until there is more to do, or None."""
         while batch := self._book.take_due(self._now(), _AT_ONCE):
             before = self._put_off
-            await together(self._write(happening, series) for happening, series in batch)
+            self._under_way = asyncio.ensure_future(together(self._write(*due) for due in batch))
+            # Who is told to stop meanwhile lets them finish: what may have arrived would be written twice.
+            await asyncio.shield(self._under_way)
             if self._put_off > before:
                 # The server is away or busy: it is not asked once for each Event.
                 return self._interval
@@ -117,6 +120,8 @@ class EventRecorder:
     async def _write_the_rest(self) -> None:
         try:
             async with asyncio.timeout(_LAST_WORDS):
+                if self._under_way is not None:
+                    await asyncio.gather(self._under_way, return_exceptions=True)
                 for batch in batched(self._book.take_all(), _AT_ONCE, strict=False):
                     await together(self._write(happening, series) for happening, series in batch)
         except TimeoutError:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from structlog.testing import capture_logs
 
-from fault_proxy import Fault, FaultProxy
+from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.kube import Client, EventRecorder, Selection
 from gpu_control_plane.kube.event_book import LIMIT
 from gpu_control_plane.kube.events import Event
@@ -48,6 +48,26 @@ async def test_an_event_names_its_object_and_who_says_it(client: Client, namespa
     assert (event.type, event.reason, event.action) == ("Warning", "TooSmall", "Measure")
     assert event.note == "the map has no data"
     assert event.series is None
+
+
+async def test_an_event_whose_answer_is_on_its_way_at_the_end_is_not_written_twice(
+    client: Client, namespace: str
+) -> None:
+    about = await client.create(ConfigMap, configmap("one"), namespace)
+    arrived = asyncio.Event()
+
+    async def answer_late(request: Request) -> None:
+        if request.is_write:
+            arrived.set()
+            await asyncio.sleep(0.3)
+
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as slow:
+        proxy.on_answer = answer_late
+        async with recording(slow) as recorder:
+            recorder.normal(about, "Once", "it happened")
+            await arrived.wait()
+        assert len(proxy.writes) == 1
+    assert len(await events_in(client, namespace)) == 1
 
 
 async def test_a_thousand_repetitions_are_one_event_with_a_count(client: Client, namespace: str) -> None:

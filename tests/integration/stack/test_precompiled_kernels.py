@@ -257,9 +257,13 @@ async def test_nodes_move_to_another_nvidiadriver_with_their_drivers_running(the
     everywhere["spec"] |= {"upgradePolicy": {"autoUpgrade": False}}
     await theatre.client.create(StoredNVIDIADriver, everywhere)
     await theatre.policy(policy(useNvidiaDriverCRD=True))
+
+    async def at_work() -> bool:
+        return (await running(theatre)).keys() == {"move-0", "move-1", "stay-0"}
+
+    await until_async(at_work, within=120, saying="the drivers do not start")
     await theatre.state("ready")
     before = await running(theatre)
-    assert before.keys() == {"move-0", "move-1", "stay-0"}
     some = stock_driver()
     some["metadata"]["name"] = "some"
     some["spec"] |= {"default": False, "nodeSelector": labels, "version": "600.10.01"}

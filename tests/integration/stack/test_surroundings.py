@@ -51,7 +51,11 @@ async def test_service_monitors_come_and_go_with_their_kind(theatre: Theatre) ->
 async def test_nothing_is_written_while_nvidias_operator_is_in_charge(theatre: Theatre) -> None:
     lease = {
         "metadata": {"name": LEASE},
-        "spec": {"holderIdentity": "gpu-operator-abc", "leaseDurationSeconds": 15, "renewTime": micro_time(utc_now())},
+        "spec": {
+            "holderIdentity": "gpu-operator-abc",
+            "leaseDurationSeconds": 3600,
+            "renewTime": micro_time(utc_now()),
+        },
     }
     await theatre.client.create(TimedLease, lease, "default")
     await theatre.nodes(gpu_node("rival-0"))

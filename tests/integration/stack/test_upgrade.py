@@ -1,19 +1,21 @@
 """A new driver goes through a mixed fleet, and drivers change hands, with DaemonSet controller and pod life real."""
 
+import asyncio
 from typing import Any, ClassVar
 
 import pytest
 
+from fault_proxy import FaultProxy, Request
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
-from gpu_control_plane.kube import Object, Resource, Selection
+from gpu_control_plane.kube import Object, Resource, Selection, load_config
 from gpu_control_plane.operator.stack.live import LiveServiceAccount
 from gpu_control_plane.operator.upgrade import controller
 from gpu_control_plane.operator.views import Pod
 from integration.stack.theatre import NAMESPACE, Theatre, gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_driver, stock_policy
-from waiting import until_async
+from waiting import until, until_async
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
@@ -202,6 +204,45 @@ async def test_an_upgrade_under_way_goes_on_when_drivers_change_hands(
     assert not node.spec.unschedulable
     assert version((await driver_pods(theatre))[name]) == NEW
     await theatre.client.delete(ReplicaSet, work, "default")
+
+
+async def test_no_driver_is_replaced_under_work_because_its_daemonset_is_seen_late(theatre: Theatre) -> None:
+    """A new revision, and the template of before: it looks as if the driver stayed the same."""
+    name = "late-0"
+    await theatre.nodes(gpu_node(name))
+    await theatre.policy(upgradable(maxUnavailable="100%"))
+    await theatre.state("ready")
+    await theatre.stop()
+
+    async def state() -> str | None:
+        return (await theatre.node(name)).metadata.labels.get(NodeLabel.UPGRADE_STATE)
+
+    async def done() -> bool:
+        found = (await driver_pods(theatre)).get(name)
+        return await state() == UpgradeState.DONE and found is not None and version(found) == NEW
+
+    async with FaultProxy.before(load_config(theatre.cluster.kubeconfig)) as proxy:
+        seen = asyncio.Event()
+        seen.set()
+
+        async def hold_back(request: Request) -> None:
+            if request.is_watch and request.path.endswith("/daemonsets"):
+                await seen.wait()
+
+        def asked() -> bool:
+            answers = (request for request, _ in proxy.answers if request.method == "GET")
+            return any("/daemonsets/" in request.path for request in answers)
+
+        proxy.on_chunk = hold_back
+        await theatre.start(proxy.config)
+        await theatre.at_rest()
+        seen.clear()
+        await theatre.patch_policy({"driver": {"version": NEW}})
+        await until(asked, within=120, saying="nobody asks what the DaemonSet has now")
+        assert await state() == UpgradeState.REQUIRED
+        seen.set()
+        await until_async(done, within=120, saying="no upgrade comes of it")
+        await theatre.stop()
 
 
 async def test_drivers_go_back_to_the_policy_without_a_restart(theatre: Theatre) -> None:

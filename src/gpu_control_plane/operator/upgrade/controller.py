@@ -36,14 +36,14 @@ from gpu_control_plane.operator.upgrade.concerns import (
 )
 from gpu_control_plane.operator.upgrade.events import tell, tell_refused
 from gpu_control_plane.operator.upgrade.evict import Evictions
-from gpu_control_plane.operator.upgrade.look import Look
+from gpu_control_plane.operator.upgrade.look import Look, digest_of
 from gpu_control_plane.operator.upgrade.metrics import Count, UpgradeMetrics
 from gpu_control_plane.operator.upgrade.progress import report
 from gpu_control_plane.operator.upgrade.reports import Reports
 from gpu_control_plane.operator.upgrade.rollout import rollout
 from gpu_control_plane.operator.upgrade.step import step, switch_off
 from gpu_control_plane.operator.upgrade.view import IDLE, NEEDS_PODS, NodeView
-from gpu_control_plane.operator.views import Pod
+from gpu_control_plane.operator.views import DaemonSet, Pod
 
 _INTERVAL: Final = 0.2
 """Seconds between two looks at all nodes, so that many changes at once cost one."""
@@ -264,9 +264,22 @@ class Upgrades:
         if self._writing:
             by_name = {view.name: view for view in views}
             for name, first in found.begin.items():
-                await self._begin(nodes[name], by_name[name], first)
+                if first.state is not UpgradeState.POD_RESTART_REQUIRED or await self._stays_the_same(by_name[name]):
+                    await self._begin(nodes[name], by_name[name], first)
         self._reports.put(campaign.name, told)
         return Count(views, found.slots)
+
+    async def _stays_the_same(self, view: NodeView) -> bool:
+        """Whether the driver of a node, whose pod is about to be replaced under work, is what its DaemonSet has now.
+        Revisions may be seen before the template they are of; then the cache is about to hear of it, and wakes us."""
+        for pod in view.drivers:
+            try:
+                live = await self._runtime.client.get(DaemonSet, pod.daemonset, self._namespace)
+            except NotFound:
+                return False
+            if digest_of(live.spec.template.spec) != pod.digest:
+                return False
+        return True
 
     async def _begin(self, node: Node, view: NodeView, first: Change) -> None:
         unseen = self._begun.unseen(self._look.nodes.get)

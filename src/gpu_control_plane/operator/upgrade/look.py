@@ -130,13 +130,14 @@ class Look:
         return DriverPod(
             name=pod.name,
             uid=pod.metadata.uid,
+            daemonset=wanted.name if wanted is not None else "",
             current=_current(pod, revisions),
             orphan=not owned,
             ready=pod.all_ready,
             restarts=max((status.restart_count for status in statuses if not status.ready), default=0),
             leaving=pod.deleting or pod.metadata.uid in leaving,
-            digest=_digest(pod.spec),
-            wanted_digest=_digest(wanted.spec.template.spec) if wanted is not None else "",
+            digest=digest_of(pod.spec),
+            wanted_digest=digest_of(wanted.spec.template.spec) if wanted is not None else "",
             version=_version(pod.spec),
             created=_seconds(pod.metadata.creation_timestamp),
             trouble=pod.trouble,
@@ -198,7 +199,8 @@ def _owner(item: Object) -> tuple[str, ...]:
     return (owner.uid,) if owner is not None else ()
 
 
-def _digest(spec: PodSpec) -> str:
+def digest_of(spec: PodSpec) -> str:
+    """What stands for the driver and its configuration in a pod of a driver."""
     values = (env.value for container in spec.all_containers for env in container.env if env.name == DIGEST)
     return next(values, "")
 

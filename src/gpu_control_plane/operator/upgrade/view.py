@@ -23,6 +23,7 @@ class DriverPod(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     uid: str = ""
+    daemonset: str = ""
     current: bool = True
     """Made from its DaemonSet's newest template."""
     orphan: bool = False

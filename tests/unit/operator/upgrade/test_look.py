@@ -91,6 +91,7 @@ async def test_a_driver_pod_is_told_once_with_what_its_image_and_environment_say
     assert pod == DriverPod(
         name="driver-x",
         uid="pod",
+        daemonset="driver",
         digest="abc",
         wanted_digest="abc",
         version="580.95.05",
