@@ -6,8 +6,7 @@ An object that is wholly ours may be replaced, at the resourceVersion it was rea
 """
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import Self, cast
 
@@ -113,7 +112,7 @@ class Client:
     async def create[T: Object](self, kind: type[T], body: object, namespace: str | None = None) -> T:
         """Create an object whose body names it (`metadata.name` or `metadata.generateName`)."""
         document = _document(kind.resource, body)
-        answer = await self._write("POST", "create", kind.resource, document, namespace=namespace)
+        answer = await self._write("POST", "create", kind, document, namespace=namespace)
         return self._written(kind, answer)
 
     async def apply[T: Object](
@@ -130,18 +129,18 @@ class Client:
     ) -> T:
         """Server-side apply: the body holds exactly the fields `manager` owns; what it no longer names is released."""
         document = _document(kind.resource, body, name=name, namespace=namespace, resource_version=resource_version)
-        with _bound(kind, Key(name, namespace), resource_version):
-            answer = await self._write(
-                "PATCH",
-                "apply",
-                kind.resource,
-                document,
-                name=name,
-                namespace=namespace,
-                subresource=subresource,
-                content_type="application/apply-patch+yaml",
-                params={"fieldManager": manager, "force": "true" if force else "false"},
-            )
+        answer = await self._write(
+            "PATCH",
+            "apply",
+            kind,
+            document,
+            name=name,
+            namespace=namespace,
+            subresource=subresource,
+            content_type="application/apply-patch+yaml",
+            params={"fieldManager": manager, "force": "true" if force else "false"},
+            version=resource_version,
+        )
         return self._written(kind, answer)
 
     async def patch[T: Object](
@@ -159,17 +158,17 @@ class Client:
             metadata = body.get("metadata", {})
             assert isinstance(metadata, Mapping)  # noqa: S101 - a patch whose metadata is no object is a bug
             body = {**body, "metadata": {**metadata, "resourceVersion": resource_version}}
-        with _bound(kind, Key(name, namespace), resource_version):
-            answer = await self._write(
-                "PATCH",
-                "patch",
-                kind.resource,
-                body,
-                name=name,
-                namespace=namespace,
-                subresource=subresource,
-                content_type="application/merge-patch+json",
-            )
+        answer = await self._write(
+            "PATCH",
+            "patch",
+            kind,
+            body,
+            name=name,
+            namespace=namespace,
+            subresource=subresource,
+            content_type="application/merge-patch+json",
+            version=resource_version,
+        )
         return self._written(kind, answer)
 
     async def replace[T: Object](
@@ -177,17 +176,16 @@ class Client:
     ) -> T:
         """Put `body` in the object's place: what it does not name is gone. `Conflict` if it has changed since."""
         document = _document(kind.resource, body, name=name, namespace=namespace, resource_version=resource_version)
-        with _bound(kind, Key(name, namespace), resource_version):
-            answer = await self._write("PUT", "update", kind.resource, document, name=name, namespace=namespace)
+        answer = await self._write(
+            "PUT", "update", kind, document, name=name, namespace=namespace, version=resource_version
+        )
         return self._written(kind, answer)
 
     async def post(
         self, kind: type[Object], name: str, subresource: str, body: object, *, namespace: str | None = None
     ) -> None:
         """Ask for something by a subresource, such as a pod's eviction; the answer holds nothing of use."""
-        await self._write(
-            "POST", "create", kind.resource, body, name=name, namespace=namespace, subresource=subresource
-        )
+        await self._write("POST", "create", kind, body, name=name, namespace=namespace, subresource=subresource)
 
     async def delete(
         self,
@@ -208,7 +206,7 @@ class Client:
             "propagationPolicy": propagation,
             **({"preconditions": preconditions} if preconditions else {}),
         }
-        await self._write("DELETE", "delete", kind.resource, body, name=name, namespace=namespace)
+        await self._write("DELETE", "delete", kind, body, name=name, namespace=namespace, version=resource_version)
 
     def _written[T: Object](self, kind: type[T], answer: bytes) -> T:
         written = decoder(kind).decode(answer)
@@ -220,7 +218,7 @@ class Client:
         self,
         method: str,
         verb: str,
-        resource: Resource,
+        kind: type[Object],
         body: object,
         *,
         name: str | None = None,
@@ -228,31 +226,26 @@ class Client:
         subresource: str | None = None,
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
+        version: str | None = None,
     ) -> bytes:
+        """Send a write; a conflict says which `version` came too late, if the write was bound to one."""
         if self._fence is not None:
             self._fence()
-        return await self.transport.send(
-            Call(
-                method=method,
-                path=resource.path(namespace, name, subresource),
-                verb=verb,
-                resource=resource.qualified_name,
-                params=params or {},
-                body=msgspec.json.encode(body),
-                content_type=content_type,
-            )
+        call = Call(
+            method=method,
+            path=kind.resource.path(namespace, name, subresource),
+            verb=verb,
+            resource=kind.resource.qualified_name,
+            params=params or {},
+            body=msgspec.json.encode(body),
+            content_type=content_type,
         )
-
-
-@contextmanager
-def _bound(kind: type[Object], key: Key, version: str | None) -> Iterator[None]:
-    """Let a conflict say which version came too late."""
-    try:
-        yield
-    except Conflict as error:
-        if version is not None:
-            error.overtaken = Overtaken(kind, key, version)
-        raise
+        try:
+            return await self.transport.send(call)
+        except Conflict as error:
+            if version is not None and name is not None:
+                error.overtaken = Overtaken(kind, Key(name, namespace), version)
+            raise
 
 
 def _document(

@@ -54,18 +54,19 @@ async def test_an_event_whose_answer_is_on_its_way_at_the_end_is_not_written_twi
     client: Client, namespace: str
 ) -> None:
     about = await client.create(ConfigMap, configmap("one"), namespace)
-    arrived = asyncio.Event()
+    arrived, stopping = asyncio.Event(), asyncio.Event()
 
     async def answer_late(request: Request) -> None:
         if request.is_write:
             arrived.set()
-            await asyncio.sleep(0.3)
+            await stopping.wait()
 
     async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as slow:
         proxy.on_answer = answer_late
         async with recording(slow) as recorder:
             recorder.normal(about, "Once", "it happened")
             await arrived.wait()
+            asyncio.get_running_loop().call_soon(stopping.set)  # once the recorder was told to stop, just below
         assert len(proxy.writes) == 1
     assert len(await events_in(client, namespace)) == 1
 

@@ -12,24 +12,16 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.examples import manifest, node_state
 from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
+from gpu_control_plane.api.nvidia.choices import Workload
 from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, PRE_INSTALLED, TRUE, NodeLabel
 from gpu_control_plane.kube import Client, FieldManager, Runtime
 from gpu_control_plane.operator.labelling import Labelling, OwnerWish, Wish, build_labelling
 from integration.running import running
+from unit.operator.labelling import scene
 from waiting import until, until_async
 
 P = {PCI_LABELS[0]: TRUE}
-WISH = Wish(
-    sandbox=True,
-    default_workload=Workload.CONTAINER,
-    mode=SandboxMode.KUBEVIRT,
-    mig_manager=True,
-    mig_default="all-disabled",
-    driver_enabled=True,
-    upgrades=False,
-    driver_crd=False,
-)
+WISH = msgspec.structs.replace(scene.WISH, sandbox=True, mig_default="all-disabled")
 CONTAINER = (
     *("driver", "gpu-feature-discovery", "container-toolkit", "device-plugin", "dcgm", "dcgm-exporter"),
     *("node-status-exporter", "operator-validator", "client"),

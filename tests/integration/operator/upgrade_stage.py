@@ -222,7 +222,7 @@ class Stage:
     async def _kill(self, pod: Pod) -> None:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         with suppress(NotFound):
-            await self.client._write("DELETE", "delete", Pod.resource, options, name=pod.name, namespace=self.namespace)
+            await self.client._write("DELETE", "delete", Pod, options, name=pod.name, namespace=self.namespace)
 
     async def _agent_looks(self, name: str) -> None:
         node, state = await self.node(name), await self.client.get(GPUNodeState, name)

@@ -14,17 +14,17 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Key, Runtime
 from gpu_control_plane.kube.changes import labels_changed, spec_changed
-from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.together import together
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.drivers.book import OwnerBook
 from gpu_control_plane.operator.drivers.concerns import ALL, all_of_them, owner_name
 from gpu_control_plane.operator.stack.standings import Standings
+from gpu_control_plane.operator.stack.standstill import make_nobodys
 from gpu_control_plane.operator.upgrade.look import is_driver
 from gpu_control_plane.operator.views import OperandPod, controller_of
 
 _ON_NODE: Final = "operator.drivers/on-node"
-_MADE_NOBODYS: Final = {"metadata": {"ownerReferences": None, "labels": {"app": None}}}
+_FOUND_BY: Final = ("app",)
 """Without the label, no DaemonSet of an NVIDIADriver finds the pod."""
 
 _log = structlog.get_logger(component="operator.drivers")
@@ -74,16 +74,7 @@ class Moves:
         for driver in self._book.drivers():
             nodes = map(self._charge.nodes.get, self._book.unlabelled(driver.name))
             pods = [pod for node in nodes if node is not None for pod in self.unprepared(node, driver.name)]
-            await together(self._make_nobodys(pod) for pod in pods)
+            await together(make_nobodys(self._client, pod, without=_FOUND_BY) for pod in pods)
             if pods:
                 _log.info("drivers run on under another owner", owner=driver.name, pods=len(pods))
             await asyncio.sleep(0)
-
-    async def _make_nobodys(self, pod: OperandPod) -> None:
-        meta = pod.metadata
-        try:
-            await self._client.patch(
-                OperandPod, meta.name, _MADE_NOBODYS, namespace=meta.namespace, resource_version=meta.resource_version
-            )
-        except NotFound:
-            return

@@ -38,9 +38,19 @@ async def finish(client: Client, namespace: str) -> int:
     if still:
         owners = {item.metadata.uid for item in still}
         pods = await client.list(OperandPod, Selection(namespace=namespace))
-        await together(_make_nobodys(client, pod) for pod in pods if _uid_of_owner(pod) in owners)
+        await together(make_nobodys(client, pod) for pod in pods if _uid_of_owner(pod) in owners)
         await together(remove_finalizer(client, item, HELD) for item in still)
     return len(still)
+
+
+async def make_nobodys(client: Client, pod: OperandPod, *, without: Iterable[str] = ()) -> None:
+    """Let a pod run on without an owner, and `without` some labels by which one would find it again."""
+    meta = pod.metadata
+    released = {"uid": meta.uid, "ownerReferences": None, "labels": dict.fromkeys(without)}
+    try:
+        await client.patch(OperandPod, meta.name, {"metadata": released}, namespace=meta.namespace)
+    except NotFound:
+        return
 
 
 async def _stop(client: Client, item: LiveDaemonSet) -> None:
@@ -50,19 +60,6 @@ async def _stop(client: Client, item: LiveDaemonSet) -> None:
         await client.delete(LiveDaemonSet, meta.name, meta.namespace, uid=meta.uid, propagation="Background")
     except NotFound:
         return  # somebody was faster
-
-
-async def _make_nobodys(client: Client, pod: OperandPod) -> None:
-    meta = pod.metadata
-    try:
-        await client.patch(
-            OperandPod,
-            meta.name,
-            {"metadata": {"uid": meta.uid, "ownerReferences": None}},
-            namespace=meta.namespace,
-        )
-    except NotFound:
-        return
 
 
 def _uid_of_owner(pod: OperandPod) -> str:

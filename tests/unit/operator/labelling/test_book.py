@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from gpu_control_plane.api.examples import node_state
 from gpu_control_plane.api.gpunodestate import Driver, DriverSource, GPUNodeState
 from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
-from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
+from gpu_control_plane.api.nvidia.choices import Workload
 from gpu_control_plane.api.nvidia.names import PCI_LABELS, TRUE, NodeLabel
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.objects import Object, ObjectMeta
@@ -18,17 +18,8 @@ from gpu_control_plane.kube.watch import Batch
 from gpu_control_plane.operator.labelling.book import LabelBook
 from gpu_control_plane.operator.labelling.decide import Change, OwnerWish, Wish, managed
 from gpu_control_plane.operator.labelling.metrics import LabellingMetrics
+from unit.operator.labelling.scene import WISH
 
-WISH = Wish(
-    sandbox=False,
-    default_workload=Workload.CONTAINER,
-    mode=SandboxMode.KUBEVIRT,
-    mig_manager=True,
-    mig_default="",
-    driver_enabled=True,
-    upgrades=False,
-    driver_crd=False,
-)
 CARD = {PCI_LABELS[0]: TRUE}
 
 
