@@ -19,7 +19,7 @@ import msgspec
 from benchmarks.report import progress
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.examples import device, manifest
-from gpu_control_plane.api.install import install
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Cache, Client, FieldManager, Selection, load_config
 from gpu_control_plane.kube.watch import ApiSource
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries

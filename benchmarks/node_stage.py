@@ -27,7 +27,7 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.allocation import Allocation, Mode
 from gpu_control_plane.api.gpunodestate import Assignment, OfferedResource
 from gpu_control_plane.api.identity import inventory_id
-from gpu_control_plane.api.install import install
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.ports import free_port

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gpu_control_plane.api.install import install
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 

@@ -11,11 +11,11 @@ from gpu_control_plane.agent.backends.hardware import heal, new_machine, report_
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.gpudevice import DeviceState
-from gpu_control_plane.api.install import install_crds
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.cli.processes import COMPANIONS
 from gpu_control_plane.cli.screen import ATTENTION, OK, Screen
 from gpu_control_plane.cli.summary import show_summary
+from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.kube import Client, FieldManager, Selection, load_config
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.events import Event

@@ -7,9 +7,9 @@ import sys
 PROCESSES = {
     "agent": "gpu_control_plane.agent",
     "controller": "gpu_control_plane.controller",
-    "install-crds": "gpu_control_plane.api.install",
+    "install-crds": "gpu_control_plane.installation.crds",
     "kubectl-gpu": "gpu_control_plane.cli",
-    "uninstall": "gpu_control_plane.uninstall",
+    "uninstall": "gpu_control_plane.installation.uninstall",
 }
 
 

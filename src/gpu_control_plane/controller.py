@@ -84,8 +84,8 @@ def command(
     Environment variables that end in _IMAGE, such as DRIVER_IMAGE, name images of operands that a ClusterPolicy does
     not name.
     """
-    from gpu_control_plane.api.managed import ManagedNodes  # noqa: PLC0415 - `--help` answers without it
     from gpu_control_plane.kube import main  # noqa: PLC0415
+    from gpu_control_plane.rules.managed_nodes import ManagedNodes  # noqa: PLC0415 - `--help` answers without it
 
     managed = ManagedNodes(label=managed_label, by_default=managed_by_default)
 

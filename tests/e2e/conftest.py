@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e.stage import COMPONENTS, Stage
-from gpu_control_plane.api.install import install_crds
+from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Binaries, Cluster, RealNode, Settings, ensure_binaries
 from gpu_control_plane.local.logs import tail

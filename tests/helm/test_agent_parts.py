@@ -16,9 +16,9 @@ from gpu_control_plane.agent.fleet.machines import node_manifest
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.gpunodestate import Monitoring, MonitoringSource, StepResult
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFeature, feature_name, read_facts
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.errors import NotFound

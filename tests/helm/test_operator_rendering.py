@@ -6,10 +6,10 @@ import msgspec
 import pytest
 import yaml
 
-from gpu_control_plane.api.declare import Declared
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.stored import read_spec
+from gpu_control_plane.installation.declare import Declared
 from gpu_control_plane.operator.facts import DRIVER, kind_of
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from gpu_control_plane.operator.stack.render import render_policy

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from gpu_control_plane.api.install import INSTALLED
 from gpu_control_plane.api.nodefeature import feature_name
+from gpu_control_plane.installation.crds import INSTALLED
 from helm.chart import CHART, NAMESPACE, RELEASE, Manifest
 from helm.installed import Installed
 from unit.api.nvidia.stock import stock_policy

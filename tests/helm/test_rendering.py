@@ -11,10 +11,9 @@ import yaml
 from images.recipe import NAME
 
 import gpu_control_plane
-from gpu_control_plane import uninstall
 from gpu_control_plane.agent.__main__ import agent
-from gpu_control_plane.api import declare, install
 from gpu_control_plane.controller import command as controller
+from gpu_control_plane.installation import crds, declare, uninstall
 from gpu_control_plane.local.errors import BuildFailed
 from helm.chart import CHART, NAMESPACE, VALUE_SETS, Helm, Refused, command_of, container
 from helm.conftest import cannot
@@ -23,9 +22,9 @@ from helm.schemas import CRDS, PATTERN, VERSIONS, kubernetes_schemas, our_schema
 PROGRAMS = {
     "gpu_control_plane.controller": controller,
     "gpu_control_plane.agent": agent,
-    "gpu_control_plane.api.declare": declare.command,
-    "gpu_control_plane.api.install": install.command,
-    "gpu_control_plane.uninstall": uninstall.command,
+    "gpu_control_plane.installation.declare": declare.command,
+    "gpu_control_plane.installation.crds": crds.command,
+    "gpu_control_plane.installation.uninstall": uninstall.command,
 }
 
 every_value_set = pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)

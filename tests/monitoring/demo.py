@@ -19,7 +19,7 @@ import yaml
 from monitoring.generate import RULES
 from monitoring.promql import AGENT, CONTROLLER
 
-from gpu_control_plane.api.install import install_crds
+from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.logs import tail

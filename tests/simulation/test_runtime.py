@@ -80,7 +80,7 @@ async def _settled(world: World, cache: Cache[Thing], mirror: Mirror) -> None:
     assert mirror.copies == {key: thing.value for key, thing in world.things.items()}
     for owner in "ab":
         expected = {key for key, thing in world.things.items() if thing.owner == owner}
-        assert {thing.key for thing in cache.under("owner", owner)} == expected
+        assert {thing.key for thing in cache.by_index("owner", owner)} == expected
 
 
 def _cache(world: World) -> Cache[Thing]:

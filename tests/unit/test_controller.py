@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from gpu_control_plane import bootstrap, controller, inventory
-from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.kube import Runtime
+from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 
 @pytest.mark.parametrize(

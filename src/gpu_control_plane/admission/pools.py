@@ -7,8 +7,8 @@ import msgspec
 
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Reason
-from gpu_control_plane.api.pool_faults import faults
 from gpu_control_plane.kube.admission import Verdict, allow, deny
+from gpu_control_plane.rules.pool_validation import faults
 
 
 def review(pool: GPUPool, before: GPUPool | None, others: Iterable[GPUPool]) -> Verdict:

@@ -52,9 +52,9 @@ def says(observed: NodeFeature | None, desired: Publication) -> bool:
 class Publisher:
     """Keeps the NodeFeature of a node true."""
 
-    def __init__(self, features: Cache[NodeFeature], hand: Applier, metrics: AgentMetrics) -> None:
+    def __init__(self, features: Cache[NodeFeature], applier: Applier, metrics: AgentMetrics) -> None:
         self._features = features
-        self._hand = hand
+        self._applier = applier
         self._metrics = metrics
 
     async def publish(self, node: Object, backend: Inventory) -> None:
@@ -62,7 +62,7 @@ class Publisher:
         desired = publication(node, node_feature(node.name, backend.facts(), backend.cards()))
         if says(self._features.get(name, NAMESPACE), desired):
             return
-        await self._hand.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
+        await self._applier.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
         self._metrics.published.inc()
 
     def published_toolkit(self, node: str) -> Toolkit | None:

@@ -19,8 +19,8 @@ from gpu_control_plane.kube.errors import NotFound
 class CardReports:
     """Keeps the agent's share of a GPUDevice true; a card that has nothing new costs no write."""
 
-    def __init__(self, hand: Applier, metrics: AgentMetrics, now: Callable[[], datetime]) -> None:
-        self._hand = hand
+    def __init__(self, applier: Applier, metrics: AgentMetrics, now: Callable[[], datetime]) -> None:
+        self._applier = applier
         self._metrics = metrics
         self._now = now
 
@@ -55,7 +55,7 @@ class CardReports:
         if not differs(desired, card):
             return
         try:
-            await self._hand.apply(Card, card.name, desired, None, subresource="status")
+            await self._applier.apply(Card, card.name, desired, None, subresource="status")
         except NotFound:
             return  # It has just been deleted: the cache is about to tell.
         if health.status == FALSE and (before is None or before.status != FALSE):

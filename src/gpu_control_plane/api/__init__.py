@@ -3,11 +3,16 @@
 Everything a controller needs of the API is here; the modules behind it hold one kind or one part each.
 """
 
+from typing import Any
+
+from gpu_control_plane import __version__
 from gpu_control_plane.api import gpudevice, gpunodestate, gpupool
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool, PoolPhase
 from gpu_control_plane.api.identity import InventoryID, canonical_pci_address, inventory_id
+from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.kube.crd import Definition
 
 DEFINITIONS = (gpudevice.DEFINITION, gpunodestate.DEFINITION, gpupool.DEFINITION)
 
@@ -20,5 +25,11 @@ __all__ = [
     "InventoryID",
     "PoolPhase",
     "canonical_pci_address",
+    "crd_manifest",
     "inventory_id",
 ]
+
+
+def crd_manifest(definition: Definition, version: str = __version__) -> dict[str, Any]:
+    """The CRD as this release installs it: it carries the release's version."""
+    return definition.manifest({str(Annotation.CRD_VERSION): version})

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from gpu_control_plane.api import DEFINITIONS, nvidia
-from gpu_control_plane.api.install import manifest
+from gpu_control_plane.api import DEFINITIONS, crd_manifest, nvidia
 from gpu_control_plane.api.nvidia.reference import nvidia_reference
 from gpu_control_plane.api.reference import reference
 from gpu_control_plane.kube.crd import to_yaml
@@ -21,7 +20,7 @@ NVIDIA_PAGE: Final = Path("docs/api-nvidia.md")
 def generated(root: Path) -> dict[Path, str]:
     """Every generated file and what it should hold."""
     crds = {
-        CRDS / f"{definition.resource.plural}.yaml": to_yaml(manifest(definition), HEADER)
+        CRDS / f"{definition.resource.plural}.yaml": to_yaml(crd_manifest(definition), HEADER)
         for definition in (*DEFINITIONS, *nvidia.DEFINITIONS)
     }
     return crds | {root / PAGE: reference(DEFINITIONS, HEADER), root / NVIDIA_PAGE: nvidia_reference(HEADER)}

@@ -7,10 +7,8 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
-from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
-from gpu_control_plane.api.readiness import is_taken_in, out_of_service
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import tell_changes
 from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics
@@ -19,6 +17,8 @@ from gpu_control_plane.bootstrap.snapshot import NOTHING, Remembered, Settings, 
 from gpu_control_plane.bootstrap.views import NVIDIA_PODS, OTHER_PODS, OUR_PODS, OperandPod
 from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.rules.managed_nodes import ManagedNodes
+from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
 
 MANAGER: Final = "gpu-bootstrap"
 
@@ -52,7 +52,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     ours.index(_BY_OPERAND, lambda pod: (pod.operand,) if pod.operand is not None and not pod.over else ())
     metrics = BootstrapMetrics(runtime.metrics.registry)
     metrics.follow(states)
-    hand = runtime.applier(MANAGER)
+    applier = runtime.applier(MANAGER)
     remembered: dict[str, Remembered] = {}
     runtime.on_lead(remembered.clear)
 
@@ -64,7 +64,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         return Snapshot(
             state=state,
             node=nodes.get(state.name),
-            pods=tuple(pod for pods in (ours, theirs, others) for pod in pods.under(_BY_NODE, state.name)),
+            pods=tuple(pod for pods in (ours, theirs, others) for pod in pods.by_index(_BY_NODE, state.name)),
             expected=expected(),
             taken_in=is_taken_in(report, state.status, out_of_service(state, devices.get)),
             remembered=remembered.get(state.name, NOTHING),
@@ -83,7 +83,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
             return again
         with metrics.handling(CONDITIONS):
             body = _Body(_Conditions(decision.conditions))
-            written = await hand.apply(GPUNodeState, state.name, body, state, subresource="status")
+            written = await applier.apply(GPUNodeState, state.name, body, state, subresource="status")
         if written is not state:
             tell_changes(runtime.events, state, written)
         return again

@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.names import NodeCondition, Reason
-from gpu_control_plane.api.readiness import CUDA, failed_step
 from gpu_control_plane.bootstrap.disturbances import Disturbance, disturbances
 from gpu_control_plane.bootstrap.events import GOOD
 from gpu_control_plane.bootstrap.findings import Finding, about_step
@@ -25,6 +24,7 @@ from gpu_control_plane.bootstrap.software import driver, stuck_validator, toolki
 from gpu_control_plane.bootstrap.standing import Standings, standings
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.conditions import TRUE, condition, find, is_true
+from gpu_control_plane.rules.node_readiness import CUDA, failed_step
 
 _DEFAULTS: Final = Settings()
 _LONGEST: Final = 2048

@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.readiness import PROVING
 from gpu_control_plane.bootstrap.operands import NO_CHECKS_OPTION, VALIDATORS, Operand
 from gpu_control_plane.bootstrap.snapshot import Settings, Snapshot
 from gpu_control_plane.bootstrap.software import step_of
 from gpu_control_plane.bootstrap.standing import Standing, Standings, is_reachable
+from gpu_control_plane.rules.node_readiness import PROVING
 
 _PROVING: Final = (*PROVING, "")
 """The steps that a validator has to pass; the empty one is before the first."""

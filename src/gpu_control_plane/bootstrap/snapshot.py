@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api import GPUNodeState
-from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.views import OperandPod
 from gpu_control_plane.kube import Condition
+from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

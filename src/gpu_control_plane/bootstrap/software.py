@@ -3,11 +3,11 @@
 from typing import Final
 
 from gpu_control_plane.api.names import NodeCondition, Reason
-from gpu_control_plane.api.readiness import DRIVER, TOOLKIT, failed_step
 from gpu_control_plane.bootstrap.findings import Finding, about_step
 from gpu_control_plane.bootstrap.operands import VALIDATORS, Operand
 from gpu_control_plane.bootstrap.snapshot import Snapshot
 from gpu_control_plane.bootstrap.standing import Standing, Standings
+from gpu_control_plane.rules.node_readiness import DRIVER, TOOLKIT, failed_step
 
 _STEP_SUFFIX: Final = "-validation"
 

@@ -96,7 +96,7 @@ def command(
 
 
 def _install_api(kubeconfig: Path) -> list[str]:
-    from gpu_control_plane.api.install import install_crds  # noqa: PLC0415
+    from gpu_control_plane.installation.crds import install_crds  # noqa: PLC0415
 
     return install_crds(kubeconfig)
 

@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
-from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.api.names import GPU_LABELS
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
@@ -28,6 +27,7 @@ from gpu_control_plane.inventory.surroundings import AGENT_PODS, BY_NODE, BY_UUI
 from gpu_control_plane.kube import Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.errors import Invalid
 from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 _PREFIXES: Final = (feature_name(""), discovery_name(""))
 _DEFAULTS: Final = Settings()
@@ -61,7 +61,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         feature = features.get(feature_name(node), NAMESPACE)
         found = nodes.get(node)
         report = read_report(node, feature) if feature is not None else None
-        known = tuple(devices.under(BY_NODE, node))
+        known = tuple(devices.by_index(BY_NODE, node))
         return Snapshot(
             node=node,
             node_exists=found is not None,

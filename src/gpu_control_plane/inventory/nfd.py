@@ -19,7 +19,7 @@ import structlog
 
 from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature
 from gpu_control_plane.kube import Key, Object, Resource, Runtime
-from gpu_control_plane.kube.followers import Followers
+from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 
 NVIDIA: Final = "10de"
 USUAL: Final = frozenset({"node-feature-discovery", "gpu-operator", "nvidia-gpu-operator", "nvidia-network-operator"})
@@ -105,7 +105,7 @@ class SecondOpinion:
     """Follows Node Feature Discovery for as long as the process lives."""
 
     def __init__(self, runtime: Runtime, trusted: Set[str], on_change: Callable[[Key], None]) -> None:
-        self._followers = Followers(runtime.unfenced_client, DiscoveredNode)
+        self._followers = DynamicCaches(runtime.unfenced_client, DiscoveredNode)
         self._trusted = trusted
         self._on_change = on_change
         self._cache = self._followers.follow(_NAME)
@@ -132,7 +132,7 @@ class SecondOpinion:
 
     def of(self, node: str) -> Mapping[str, int] | None:
         """What it counts on the bus of a node; None where it has no opinion. Of several the first by name speaks."""
-        opinions = sorted(self._cache.under(_NAME, node), key=lambda one: one.metadata.namespace or "")
+        opinions = sorted(self._cache.by_index(_NAME, node), key=lambda one: one.metadata.namespace or "")
         return next((one.counts for one in opinions if one.counts is not None), None)
 
     def is_awaited(self, node: str) -> bool:

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
-from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.api.nodefeature import NodeFeature
 from gpu_control_plane.inventory.bus import Witnesses
 from gpu_control_plane.inventory.report import Report, Unreadable
 from gpu_control_plane.kube import ObjectMeta
+from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

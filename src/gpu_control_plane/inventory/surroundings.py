@@ -63,7 +63,7 @@ class Surroundings:
 
     def agent_since(self, node: str) -> datetime | None:
         """When the first of the agent's pods that are on the node was made."""
-        made = (pod.metadata.creation_timestamp for pod in self._agents.under(BY_NODE, node))
+        made = (pod.metadata.creation_timestamp for pod in self._agents.by_index(BY_NODE, node))
         return min((moment for moment in made if moment is not None), default=None)
 
     def witnesses(self, node: str) -> Witnesses:
@@ -86,18 +86,18 @@ class Surroundings:
 
     def concerned(self, device: GPUDevice) -> set[Key]:
         """The node of a card, and every other that has a card with the same UUID."""
-        twins = (twin for uuid in uuids(device) for twin in self._devices.under(BY_UUID, uuid))
+        twins = (twin for uuid in uuids(device) for twin in self._devices.by_index(BY_UUID, uuid))
         return {Key(device.spec.node_name), *(Key(twin.spec.node_name) for twin in twins)}
 
     def rivals(self, node: Node) -> set[Key]:
         """A node, and every other that has one of its cards: whose word counts depends on both."""
-        cards = self._devices.under(BY_NODE, node.name)
+        cards = self._devices.by_index(BY_NODE, node.name)
         return {Key(node.name), *(key for card in cards for key in self.concerned(card))}
 
     def _other(self, node: str, uuid: str, own: GPUDevice | None) -> Elsewhere | None:
         """The one whose word counts most, where there are several."""
         found = []
-        for twin in self._devices.under(BY_UUID, uuid):
+        for twin in self._devices.by_index(BY_UUID, uuid):
             place = twin.spec.node_name
             if place == node or twin.deleting:
                 continue

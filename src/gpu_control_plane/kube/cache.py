@@ -14,7 +14,6 @@ from contextlib import aclosing
 import structlog
 
 from gpu_control_plane.kube.backoff import Backoff
-from gpu_control_plane.kube.collector import collection_paused
 from gpu_control_plane.kube.errors import (
     CannotWatch,
     CredentialsError,
@@ -25,6 +24,7 @@ from gpu_control_plane.kube.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from gpu_control_plane.kube.gc_pause import gc_paused
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.store import Store
@@ -72,9 +72,9 @@ class Cache[T: Object]:
     def at(self, key: Key) -> T | None:
         return self._store.get(key)
 
-    def under(self, index: str, value: str) -> list[T]:
+    def by_index(self, index: str, value: str) -> list[T]:
         """The objects that an index files under `value`."""
-        return self._store.under(index, value)
+        return self._store.by_index(index, value)
 
     def count(self, index: str, value: str) -> int:
         """How many objects an index files under `value`, without gathering them."""
@@ -159,7 +159,7 @@ class Cache[T: Object]:
             await self._take_all()
             return
         self._unseen = set(self._store.keys())
-        with collection_paused() as collection:
+        with gc_paused() as collection:
             await self._take_all(on_synced=collection.resume)
 
     async def _take_all(self, on_synced: Callable[[], None] = lambda: None) -> None:

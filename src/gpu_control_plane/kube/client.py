@@ -13,7 +13,7 @@ from typing import Self, cast
 import msgspec
 
 from gpu_control_plane.kube.config import Config
-from gpu_control_plane.kube.errors import Conflict, Overtaken
+from gpu_control_plane.kube.errors import Conflict, StaleWrite
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import FieldManager, Key, Object, Resource
 from gpu_control_plane.kube.transport import Call, Transport
@@ -21,7 +21,7 @@ from gpu_control_plane.kube.transport import Call, Transport
 PAGE = 500
 
 Fence = Callable[[], None]
-Heed = Callable[[Object], None]
+OnWritten = Callable[[Object], None]
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,7 +59,7 @@ class Client:
         self.metrics = metrics or Metrics()
         self.transport = Transport(config, self.metrics, timeout=timeout)
         self._fence: Fence | None = None
-        self._heed: Heed | None = None
+        self._on_written: OnWritten | None = None
 
     async def __aenter__(self) -> Self:
         await self.transport.__aenter__()
@@ -70,12 +70,12 @@ class Client:
     ) -> None:
         await self.transport.__aexit__(kind, error, trace)
 
-    def fenced(self, fence: Fence | None, heed: Heed | None = None) -> "Client":
+    def fenced(self, fence: Fence | None, on_written: OnWritten | None = None) -> "Client":
         """This client with `fence` called before every write, which raises when writing is no longer allowed, and
-        `heed` called with what the server made of it."""
+        `on_written` called with what the server made of it."""
         copy = object.__new__(Client)
         copy.config, copy.metrics, copy.transport = self.config, self.metrics, self.transport
-        copy._fence, copy._heed = fence, heed
+        copy._fence, copy._on_written = fence, on_written
         return copy
 
     async def get[T: Object](self, kind: type[T], name: str, namespace: str | None = None) -> T:
@@ -210,8 +210,8 @@ class Client:
 
     def _written[T: Object](self, kind: type[T], answer: bytes) -> T:
         written = decoder(kind).decode(answer)
-        if self._heed is not None:
-            self._heed(written)
+        if self._on_written is not None:
+            self._on_written(written)
         return written
 
     async def _write(
@@ -244,7 +244,7 @@ class Client:
             return await self.transport.send(call)
         except Conflict as error:
             if version is not None and name is not None:
-                error.overtaken = Overtaken(kind, Key(name, namespace), version)
+                error.stale_write = StaleWrite(kind, Key(name, namespace), version)
             raise
 
 

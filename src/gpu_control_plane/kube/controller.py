@@ -14,10 +14,10 @@ import structlog
 
 from gpu_control_plane.kube.backoff import Backoff
 from gpu_control_plane.kube.cache import Cache
-from gpu_control_plane.kube.errors import Conflict, KubeError, LeadershipLost, Overtaken
+from gpu_control_plane.kube.conflict_retry import ConflictRetries
+from gpu_control_plane.kube.errors import Conflict, KubeError, LeadershipLost, StaleWrite
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
-from gpu_control_plane.kube.overtaken import Latecomers
 from gpu_control_plane.kube.queue import QueueClosed, WorkQueue
 
 _LATE_AT_MOST = 1.0
@@ -85,7 +85,7 @@ class Controller:
         self._rng = rng or random.Random()
         self._triggers: list[_Trigger[Object]] = []
         self._queue: WorkQueue[Key] | None = None
-        self._late = Latecomers(())
+        self._late = ConflictRetries(())
 
     def watch[T: Object](
         self,
@@ -112,7 +112,7 @@ class Controller:
             on_wait=self._metrics.queue_seconds.labels(self.name).observe,
             on_depth=self._metrics.queue_depth.labels(self.name).set,
         )
-        self._late = Latecomers(trigger.cache for trigger in self._triggers)
+        self._late = ConflictRetries(trigger.cache for trigger in self._triggers)
         handlers = [(trigger.cache, _feeder(trigger, queue, self._late)) for trigger in self._triggers]
         for cache, handler in handlers:
             cache.on_change(handler)
@@ -172,12 +172,12 @@ class Controller:
             raise error
         if isinstance(error, Conflict):
             self._count("conflict")
-            self._after_conflict(queue, key, error.overtaken)
+            self._after_conflict(queue, key, error.stale_write)
             return
         self._count("failed")
         self._report(key, error, queue.failures(key) + 1, queue.retry(key))
 
-    def _after_conflict(self, queue: WorkQueue[Key], key: Key, about: Overtaken | None) -> None:
+    def _after_conflict(self, queue: WorkQueue[Key], key: Key, about: StaleWrite | None) -> None:
         """Somebody changed the object meanwhile; the change is on its way to the cache, or has arrived."""
         versions = self._late.held(about) if about is not None else ()
         if about is None or not versions:
@@ -220,7 +220,7 @@ def _gravest(error: Exception) -> Exception:
 
 
 def _feeder[T: Object](
-    trigger: _Trigger[T], queue: WorkQueue[Key], late: Latecomers
+    trigger: _Trigger[T], queue: WorkQueue[Key], late: ConflictRetries
 ) -> Callable[[T | None, T | None], None]:
     def feed(old: T | None, new: T | None) -> None:
         item = new if new is not None else old

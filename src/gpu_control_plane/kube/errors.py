@@ -73,7 +73,7 @@ class AlreadyExists(ApiError):
     """409 on create: somebody was first."""
 
 
-class Overtaken(msgspec.Struct, frozen=True):
+class StaleWrite(msgspec.Struct, frozen=True):
     """The version of an object that a write was bound to, and that is not the latest any more."""
 
     kind: type[Object]
@@ -84,7 +84,7 @@ class Overtaken(msgspec.Struct, frozen=True):
 class Conflict(ApiError):
     """409 on write: the object changed since it was read, or another manager owns the field."""
 
-    overtaken: Overtaken | None = None
+    stale_write: StaleWrite | None = None
     """Set by the client where the write was bound to a version."""
 
 

@@ -16,10 +16,18 @@ import structlog
 
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import ApiError, KubeError, NotFound, ServerError, TooManyRequests
-from gpu_control_plane.kube.event_book import LIMIT, EventBook, EventType, Happening, ObjectReference, Series, Told
+from gpu_control_plane.kube.event_aggregator import (
+    LIMIT,
+    EventAggregator,
+    EventType,
+    Happening,
+    ObjectReference,
+    Series,
+    Told,
+)
+from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Object, ObjectMeta, Resource
 from gpu_control_plane.kube.times import micro_time, utc_now
-from gpu_control_plane.kube.together import together
 
 _log = structlog.get_logger(component="kube.events")
 
@@ -66,7 +74,9 @@ class EventRecorder:
         self._instance = instance
         self._now = now
         self._interval = interval
-        self._book = EventBook(interval=timedelta(seconds=interval), memory=timedelta(seconds=memory), limit=limit)
+        self._series = EventAggregator(
+            interval=timedelta(seconds=interval), memory=timedelta(seconds=memory), limit=limit
+        )
         self._put_off = 0
         self._under_way: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
@@ -81,7 +91,7 @@ class EventRecorder:
 
     def _tell(self, about: Object, kind: EventType, reason: str, note: str, action: str) -> None:
         happening = Happening(_reference(about), kind, reason, action, note[:_NOTE_LIMIT])
-        told = self._book.tell(happening, self._now())
+        told = self._series.tell(happening, self._now())
         if told is Told.REFUSED or (told is Told.NEW and kind is EventType.WARNING):
             # Events expire within hours, and some find no room; the log tells the same, in the same words.
             _log.warning("told", reason=str(reason), about=f"{about.resource.kind}/{about.key}", note=note)
@@ -105,16 +115,16 @@ class EventRecorder:
 
     async def _write_due(self) -> float | None:
         """Write what is due and forget what is long past; returns the seconds until there is more to do, or None."""
-        while batch := self._book.take_due(self._now(), _AT_ONCE):
+        while batch := self._series.take_due(self._now(), _AT_ONCE):
             before = self._put_off
-            self._under_way = asyncio.ensure_future(together(self._write(*due) for due in batch))
+            self._under_way = asyncio.ensure_future(gather_all(self._write(*due) for due in batch))
             # Who is told to stop meanwhile lets them finish: what may have arrived would be written twice.
             await asyncio.shield(self._under_way)
             if self._put_off > before:
                 # The server is away or busy: it is not asked once for each Event.
                 return self._interval
-        self._book.forget(self._now())
-        moment = self._book.next_due()
+        self._series.forget(self._now())
+        moment = self._series.next_due()
         return max((moment - self._now()).total_seconds(), 0.01) if moment is not None else None
 
     async def _write_the_rest(self) -> None:
@@ -122,12 +132,12 @@ class EventRecorder:
             async with asyncio.timeout(_LAST_WORDS):
                 if self._under_way is not None:
                     await asyncio.gather(self._under_way, return_exceptions=True)
-                for batch in batched(self._book.take_all(), _AT_ONCE, strict=False):
-                    await together(self._write(happening, series) for happening, series in batch)
+                for batch in batched(self._series.take_all(), _AT_ONCE, strict=False):
+                    await gather_all(self._write(happening, series) for happening, series in batch)
         except TimeoutError:
-            _log.warning("stopping with Events unwritten", count=self._book.unwritten)
-        if self._book.unwritten:
-            self._lose("stopping", self._book.unwritten)
+            _log.warning("stopping with Events unwritten", count=self._series.unwritten)
+        if self._series.unwritten:
+            self._lose("stopping", self._series.unwritten)
 
     async def _write(self, happening: Happening, series: Series) -> None:
         count = series.count
@@ -138,14 +148,14 @@ class EventRecorder:
             if not isinstance(error, ApiError) or isinstance(error, TooManyRequests | ServerError):
                 _log.warning("an Event waits for the API server", reason=happening.reason, why=str(error))
                 self._put_off += 1
-                self._book.put_off(happening)
+                self._series.put_off(happening)
                 return
             # Refused: no room in the namespace, forbidden, or it is being deleted. Trying again would not help.
             self._lose("refused")
             _log.warning("an Event was refused", reason=happening.reason, note=happening.note, why=str(error))
         else:
             self._client.metrics.events_written.inc()
-        self._book.wrote(happening, count)
+        self._series.wrote(happening, count)
 
     def _lose(self, reason: str, count: int = 1) -> None:
         self._client.metrics.events_dropped.labels(reason).inc(count)

@@ -28,7 +28,7 @@ class Store[T: Object]:
     def keys(self) -> list[Key]:
         return list(self._objects)
 
-    def under(self, index: str, value: str) -> list[T]:
+    def by_index(self, index: str, value: str) -> list[T]:
         """The objects that `index` files under `value`."""
         return list(self._indexed[index].get(value, {}).values())
 

@@ -63,7 +63,7 @@ class Charge:
         self.policies.on_change(changed)
 
     def gpu_nodes(self) -> list[Node]:
-        return self.nodes.under(_WITH_CARD, _WITH_CARD)
+        return self.nodes.by_index(_WITH_CARD, _WITH_CARD)
 
     def gpu_node_count(self) -> int:
         return self.nodes.count(_WITH_CARD, _WITH_CARD)

@@ -11,7 +11,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Cache, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.crd import ESTABLISHED, CustomResourceDefinition
-from gpu_control_plane.kube.pace import Pace
+from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.operator.facts import DRIVER
 from gpu_control_plane.operator.stack.apply import Writer
 from gpu_control_plane.operator.stack.live import LiveServiceMonitor
@@ -48,7 +48,7 @@ class DriverPods:
 
 def follow_governed(runtime: Runtime, nodes: Cache[Node], tell: Callable[[], None]) -> None:
     """Call `tell` when nodes have come, gone, or get their driver from somebody else than before."""
-    pace = Pace(_PAUSE)
+    pace = RateLimit(_PAUSE)
 
     async def look(key: Key) -> Requeue | None:
         if later := pace.wait(key):

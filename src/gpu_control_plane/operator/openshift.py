@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 import msgspec
 
 from gpu_control_plane.kube import Cache, Object, Resource, Runtime, Selection
+from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.errors import Forbidden, KubeError, NotFound
-from gpu_control_plane.kube.followers import Followers
 from gpu_control_plane.operator.stack.stage import OpenShift
 from gpu_control_plane.operator.views import View
 
@@ -102,9 +102,9 @@ class OpenShiftWatch:
         self.known = asyncio.Event()
         self.on_change: Callable[[], None] = lambda: None
         self._client = runtime.unfenced_client
-        self._versions = Followers(self._client, ClusterVersion)
-        self._proxies = Followers(self._client, Proxy)
-        self._streams = Followers(self._client, ImageStream)
+        self._versions = DynamicCaches(self._client, ClusterVersion)
+        self._proxies = DynamicCaches(self._client, Proxy)
+        self._streams = DynamicCaches(self._client, ImageStream)
         self._followed: _Followed | None = None
         for run in (self._versions.run, self._proxies.run, self._streams.run, self._find_out):
             runtime.service(run)
@@ -129,7 +129,7 @@ class OpenShiftWatch:
         await asyncio.Event().wait()
 
     async def _follow[T: Object](
-        self, followers: Followers[T], kind: type[T], name: str, namespace: str | None = None
+        self, followers: DynamicCaches[T], kind: type[T], name: str, namespace: str | None = None
     ) -> Cache[T]:
         """A cache of one object, which is in it if the cluster shows it at all. Who may read it, but not list it, does
         not wait for it."""

@@ -14,7 +14,7 @@ from gpu_control_plane.api.nvidia.status import StackStatus, State
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube import Cache, Client, Condition, Key, Requeue, Runtime
 from gpu_control_plane.kube.errors import NotFound
-from gpu_control_plane.kube.pace import Pace
+from gpu_control_plane.kube.rate_limit import RateLimit
 
 _PAUSE: Final = 1.0
 _OURS: Final = frozenset(str(kind) for kind in StackCondition)
@@ -36,7 +36,7 @@ class StatusReporter[T: StoredClusterPolicy | StoredNVIDIADriver]:
         self._stored = stored
         self._desired = desired
         self._tell = tell
-        self._pace = Pace(_PAUSE)
+        self._pace = RateLimit(_PAUSE)
         self._bare = False
         self._told: dict[Key, StackStatus] = {}
         self._controller = runtime.controller(name, self._report, workers=1)

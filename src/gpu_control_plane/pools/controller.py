@@ -16,18 +16,16 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import GROUP, Annotation, EventReason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
-from gpu_control_plane.api.pool_faults import faults
-from gpu_control_plane.api.readiness import is_taken_in, out_of_service
 from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
+from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Key
-from gpu_control_plane.kube.pace import Pace
+from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.kube.together import together
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
 from gpu_control_plane.pools.events import tell_card, tell_pool
@@ -39,6 +37,8 @@ from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.pools.tally import Tally, standing
 from gpu_control_plane.pools.waiting import WaitingPod, explain
 from gpu_control_plane.pools.words import Waits
+from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
+from gpu_control_plane.rules.pool_validation import faults
 
 FINALIZER = f"{GROUP}/pool"
 MANAGER = "gpu-pools"
@@ -69,7 +69,7 @@ class Pools:
     def __init__(self, runtime: Runtime, now: Callable[[], datetime]) -> None:
         self._runtime = runtime
         self._clock = now
-        self._hand = runtime.applier(MANAGER)
+        self._applier = runtime.applier(MANAGER)
         self._devices = runtime.cache(GPUDevice)
         self._states = runtime.cache(GPUNodeState)
         self._pools = runtime.cache(GPUPool)
@@ -77,7 +77,7 @@ class Pools:
         self._nodes = runtime.cache(Node)
         self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
         self._waiting = runtime.cache(WaitingPod, Selection(fields="status.phase=Pending"))
-        self._pace = Pace(_STATUS_INTERVAL)
+        self._pace = RateLimit(_STATUS_INTERVAL)
         self._counts: dict[str, _Count] = {}
 
     def start(self) -> None:
@@ -106,7 +106,7 @@ class Pools:
     async def _reconcile_node(self, key: Key) -> None:
         state = self._states.at(key)
         plan = decide(self._snapshot(key.name, state))
-        await together(self._write_card(card, state) for card in plan.cards)
+        await gather_all(self._write_card(card, state) for card in plan.cards)
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
         self._metrics.cards(
@@ -122,7 +122,7 @@ class Pools:
             node=name,
             labels=node.metadata.labels if node else None,
             state=state,
-            devices=tuple(device for device in self._devices.under(_NODE, name) if not device.deleting),
+            devices=tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting),
             pools=pools,
             faults=faults(pools.values()),
             taken_in=state is None or is_taken_in(report, state.status, out_of_service(state, self._devices.get)),
@@ -139,7 +139,7 @@ class Pools:
                     {"metadata": {"annotations": {Annotation.ASSIGNMENT: plan.approve}}},
                     resource_version=device.metadata.resource_version,
                 )
-            written = await self._hand.apply(
+            written = await self._applier.apply(
                 GPUDevice,
                 device.name,
                 DeviceShare.of(plan),
@@ -156,9 +156,9 @@ class Pools:
     async def _write_node(self, plan: NodePlan, state: GPUNodeState) -> None:
         """Orders first, since pods wait for them; what the node's status says about pools follows."""
         orders = OrdersShare.of(plan.assignments)
-        written = await self._hand.apply(GPUNodeState, state.name, orders, state, guarded=True)
+        written = await self._applier.apply(GPUNodeState, state.name, orders, state, guarded=True)
         if plan.complete:
-            await self._hand.apply(GPUNodeState, state.name, NodeShare.of(plan.pools), written, subresource="status")
+            await self._applier.apply(GPUNodeState, state.name, NodeShare.of(plan.pools), written, subresource="status")
 
     async def _reconcile_pool(self, key: Key) -> Requeue | None:
         pool = self._pools.at(key)
@@ -176,7 +176,7 @@ class Pools:
         status = pool_status(pool, tally, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0))
         self._metrics.capacity(pool.name, tally.units)
         try:
-            written = await self._hand.apply(GPUPool, pool.name, PoolShare(status), pool, subresource="status")
+            written = await self._applier.apply(GPUPool, pool.name, PoolShare(status), pool, subresource="status")
         except NotFound:
             return None  # the last finalizer is gone, and so is the pool
         if written is not pool:
@@ -190,10 +190,10 @@ class Pools:
         if count.generation != pool.metadata.generation:
             # Another spec may mean another resource name, and every node counts differently then.
             count.generation = pool.metadata.generation
-            count.changed |= {card.spec.node_name for card in self._devices.under(_POOL, pool.name)}
+            count.changed |= {card.spec.node_name for card in self._devices.by_index(_POOL, pool.name)}
         for number, node in enumerate(sorted(count.changed), start=1):
             count.changed.discard(node)
-            held = [card for card in self._devices.under(_NODE, node) if pool.name in _claimed_by(card)]
+            held = [card for card in self._devices.by_index(_NODE, node) if pool.name in _claimed_by(card)]
             count.tally.put(node, standing(pool, node, held, self._states.get(node)))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
@@ -207,7 +207,7 @@ class Pools:
     def _note_state(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         state = new or old
         if state is not None:
-            cards = self._devices.under(_NODE, state.name)
+            cards = self._devices.by_index(_NODE, state.name)
             self._note({name for card in cards for name in _claimed_by(card)}, state.name)
 
     def _note(self, pools: Iterable[str], node: str) -> None:
@@ -216,7 +216,7 @@ class Pools:
 
     async def _let_go(self, pool: GPUPool) -> None:
         """A pool ends when no card is claimed by it or approved for it any more."""
-        if not self._devices.under(_POOL, pool.name) and not self._devices.under(_APPROVED, pool.name):
+        if not self._devices.by_index(_POOL, pool.name) and not self._devices.by_index(_APPROVED, pool.name):
             await remove_finalizer(self._runtime.client, pool, FINALIZER)
 
     async def _explain(self, key: Key) -> Requeue | None:

@@ -20,12 +20,12 @@ from gpu_control_plane.api.gpunodestate import (
 )
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import DeviceCondition, NodeCondition
-from gpu_control_plane.api.readiness import speaks_against
 from gpu_control_plane.kube.conditions import FALSE, find, is_true
 from gpu_control_plane.pools.burnin import remembered, unrecorded, untested
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
 from gpu_control_plane.pools.wishes import Wish, wishes, withdrawn
 from gpu_control_plane.pools.words import Waits
+from gpu_control_plane.rules.node_readiness import speaks_against
 
 WHO = "gpu-pools"
 

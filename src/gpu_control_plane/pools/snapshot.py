@@ -8,7 +8,7 @@ import msgspec
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.pool_faults import Fault
+from gpu_control_plane.rules.pool_validation import Fault
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,9 +6,9 @@ import msgspec
 
 from gpu_control_plane.api.gpupool import Capacity, GPUPool, PoolNodes, PoolPhase, PoolStatus, Units
 from gpu_control_plane.api.names import PoolCondition, Reason
-from gpu_control_plane.api.pool_faults import Fault
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.pools.tally import Tally
+from gpu_control_plane.rules.pool_validation import Fault
 
 
 def pool_status(pool: GPUPool, tally: Tally, fault: Fault | None, now: datetime) -> PoolStatus:

@@ -7,10 +7,10 @@ import msgspec
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Annotation
-from gpu_control_plane.api.pool_faults import seniority
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
 from gpu_control_plane.pools.words import Waits
+from gpu_control_plane.rules.pool_validation import seniority
 
 
 class Wish(msgspec.Struct, frozen=True):

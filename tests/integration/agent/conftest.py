@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from gpu_control_plane.api.install import install_crds
+from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster, Component, ensure_binaries
 from integration.agent.world import Fleet, World

@@ -17,9 +17,9 @@ from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
 from gpu_control_plane.api.gpunodestate import Plugin, StepResult
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.names import DeviceCondition
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name, read_facts
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, load_config
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import NotFound

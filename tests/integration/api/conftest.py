@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from gpu_control_plane.api.install import install_crds
+from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.local import Cluster
 
 Ask = Callable[..., dict[str, Any]]

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from gpu_control_plane.api.install import GENERATED_MARK
+from gpu_control_plane.installation.crds import GENERATED_MARK
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.crd import CustomResourceDefinition, Definition
 from gpu_control_plane.kube.errors import NotFound

@@ -7,8 +7,10 @@ import pytest
 
 from fault_proxy import Fault, FaultProxy
 from gpu_control_plane import __version__
-from gpu_control_plane.api import DEFINITIONS
-from gpu_control_plane.api.install import (
+from gpu_control_plane.api import DEFINITIONS, crd_manifest
+from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.api.nodefeature import NAMESPACE
+from gpu_control_plane.installation.crds import (
     GENERATED_MARK,
     INSTALLED,
     MANAGER,
@@ -16,10 +18,7 @@ from gpu_control_plane.api.install import (
     NotServed,
     install,
     install_crds,
-    manifest,
 )
-from gpu_control_plane.api.names import Annotation
-from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.kube import Client, FieldManager
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.local import Cluster
@@ -34,7 +33,7 @@ async def restored(client: Client) -> AsyncIterator[None]:
     yield
     await install(client, take_over=True, version="999.0.0")
     for definition in INSTALLED:
-        await client.apply(CustomResourceDefinition, definition.name, manifest(definition), manager=MANAGER)
+        await client.apply(CustomResourceDefinition, definition.name, crd_manifest(definition), manager=MANAGER)
 
 
 async def test_installing_again_changes_nothing(client: Client) -> None:
@@ -60,7 +59,7 @@ async def test_a_newer_release_is_left_alone(client: Client) -> None:
 
 
 async def test_an_older_release_is_replaced(client: Client) -> None:
-    older = manifest(FIRST, "0.0.1")
+    older = crd_manifest(FIRST, "0.0.1")
     older["spec"]["names"]["shortNames"] = ["gdev"]
     await client.apply(CustomResourceDefinition, FIRST.name, older, manager=MANAGER)
     assert (await install(client))[0] == f"{FIRST.name}: updated"

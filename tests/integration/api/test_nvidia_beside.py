@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gpu_control_plane import __version__
-from gpu_control_plane.api.install import INSTALLED, MANAGER, install, manifest
+from gpu_control_plane.api import crd_manifest
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.api.nvidia import DEFINITIONS, StoredClusterPolicy, UnreadableSpec
+from gpu_control_plane.installation.crds import INSTALLED, MANAGER, install
 from gpu_control_plane.kube import Cache, Client, FieldManager
 from gpu_control_plane.kube.crd import CustomResourceDefinition, Definition
 from gpu_control_plane.kube.errors import NotFound
@@ -31,7 +32,7 @@ async def restored(client: Client) -> AsyncIterator[None]:
     for definition in DEFINITIONS:
         await remove_crd(client, definition.name)
     for definition in INSTALLED:
-        await client.apply(CustomResourceDefinition, definition.name, manifest(definition), manager=MANAGER)
+        await client.apply(CustomResourceDefinition, definition.name, crd_manifest(definition), manager=MANAGER)
     await install(client)
 
 
@@ -57,7 +58,7 @@ async def test_a_crd_that_nvidia_put_over_ours_stays(client: Client, definition:
 
 @each_kind
 async def test_a_newer_release_of_ours_is_never_taken_back(client: Client, definition: Definition) -> None:
-    await client.apply(CustomResourceDefinition, definition.name, manifest(definition, "999.0.0"), manager=MANAGER)
+    await client.apply(CustomResourceDefinition, definition.name, crd_manifest(definition, "999.0.0"), manager=MANAGER)
     for take_over in (False, True):
         (sentence,) = [one for one in await install(client, take_over=take_over) if one.startswith(definition.name)]
         assert "Release 999.0.0 installed it" in sentence

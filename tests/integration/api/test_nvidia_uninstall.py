@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from gpu_control_plane.api.install import INSTALLED, install
 from gpu_control_plane.api.nvidia import DEFINITIONS, StoredClusterPolicy
+from gpu_control_plane.installation.crds import INSTALLED, install
+from gpu_control_plane.installation.uninstall import clean_up
 from gpu_control_plane.kube import Client, FieldManager, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.local import Cluster
-from gpu_control_plane.uninstall import clean_up
 from integration.api.crds import crd_is_gone, foreign
 from unit.api.nvidia.stock import stock_policy
 from waiting import until_async

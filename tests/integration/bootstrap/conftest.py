@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpu_control_plane.api.install import install
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client
 from integration.bootstrap.operands import Operands, allow_pods
 from integration.flow.conftest import scene, whole_cluster

@@ -6,11 +6,11 @@ from typing import Final
 from fault_proxy import FaultProxy
 from gpu_control_plane import bootstrap, inventory
 from gpu_control_plane.api.examples import pci_address
-from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.api.names import Label, NodeCondition, Reason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.kube import Client
 from gpu_control_plane.pools import controller as pools
+from gpu_control_plane.rules.managed_nodes import ManagedNodes
 from integration.bootstrap.operands import Operands
 from integration.inventory.machines import DEFAULTS, Machine, controllers
 from waiting import until_async, until_still

@@ -18,9 +18,9 @@ from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, break_m
 from gpu_control_plane.agent.node import process
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.names import Annotation, DeviceCondition, Reason
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import NotFound

@@ -12,7 +12,6 @@ import pytest
 from fault_proxy import FaultProxy, Request
 from gpu_control_plane import inventory
 from gpu_control_plane.agent.discovery import process as discovery
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import (
@@ -23,6 +22,7 @@ from gpu_control_plane.api.nodefeature import (
     discovery_name,
     read_bus,
 )
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.local import Cluster

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.api.install import install_crds
+from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
 from integration.flow.stage import Stage, stage

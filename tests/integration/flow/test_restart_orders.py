@@ -19,13 +19,13 @@ import pytest
 from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.agent.backends.hardware import new_machine
 from gpu_control_plane.agent.fleet.machines import node_manifest
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.bootstrap import controller as bootstrap
 from gpu_control_plane.bootstrap.snapshot import Settings as BootstrapSettings
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.inventory import controller as inventory
 from gpu_control_plane.inventory.snapshot import Settings as InventorySettings
 from gpu_control_plane.kube import Client, Runtime, Timing, load_config

@@ -4,7 +4,7 @@ import secrets
 
 import pytest
 
-from gpu_control_plane.api.install import install
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client
 from integration.inventory.machines import Machine
 

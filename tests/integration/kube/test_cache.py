@@ -55,12 +55,12 @@ async def test_a_cache_shows_what_exists_and_follows_every_change(client: Client
     heard: list[tuple[str | None, str | None]] = []
     cache.on_change(lambda old, new: heard.append((old.name if old else None, new.name if new else None)))
     async with running(cache):
-        assert [item.name for item in cache.under("team", "a")] == ["old"]
+        assert [item.name for item in cache.by_index("team", "a")] == ["old"]
         await client.patch(ConfigMap, "old", {"metadata": {"labels": {"team": "b"}}}, namespace=namespace)
         await client.create(ConfigMap, configmap("new"), namespace)
         await client.delete(ConfigMap, "new", namespace)
         await until(lambda: heard == [(None, "old"), ("old", "old"), (None, "new"), ("new", None)])
-        assert cache.under("team", "a") == []
+        assert cache.by_index("team", "a") == []
         assert cache.at(Key("old", namespace)) is cache.get("old", namespace)
 
 

@@ -21,8 +21,8 @@ from gpu_control_plane.kube.errors import (
     Conflict,
     Invalid,
     NotFound,
-    Overtaken,
     ServerError,
+    StaleWrite,
     TooManyRequests,
     Unreachable,
 )
@@ -76,7 +76,7 @@ async def test_a_guarded_patch_refuses_to_overwrite_a_newer_object(client: Clien
             namespace=namespace,
             resource_version=seen.metadata.resource_version,
         )
-    assert refused.value.overtaken == Overtaken(ConfigMap, seen.key, seen.metadata.resource_version)
+    assert refused.value.stale_write == StaleWrite(ConfigMap, seen.key, seen.metadata.resource_version)
     assert (await client.get(ConfigMap, "one", namespace)).data == {"value": "2"}
 
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.kube import Client, EventRecorder, Selection
-from gpu_control_plane.kube.event_book import LIMIT
+from gpu_control_plane.kube.event_aggregator import LIMIT
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.metrics import Metrics
 from integration.conftest import Namespace

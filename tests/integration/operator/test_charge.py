@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import DEPLOY, PRE_INSTALLED, TRUE, NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.labelling import OwnerWish

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from fault_proxy import Fault, FaultProxy, Request
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, StackEvent
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, Selection, load_config
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.events import Event

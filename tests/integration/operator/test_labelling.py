@@ -10,10 +10,10 @@ import pytest
 from fault_proxy import Fault, FaultProxy
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.examples import manifest, node_state
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.choices import Workload
 from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, PRE_INSTALLED, TRUE, NodeLabel
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, FieldManager, Runtime
 from gpu_control_plane.operator.labelling import Labelling, OwnerWish, Wish, build_labelling
 from integration.running import running

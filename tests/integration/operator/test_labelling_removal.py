@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fault_proxy import Fault, FaultProxy
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import DEPLOY, LEASE, PCI_LABELS, TRUE, NodeAnnotation, NodeLabel
+from gpu_control_plane.installation.crds import install
+from gpu_control_plane.installation.uninstall import clean_up
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.operator.labelling import clean_nodes
 from gpu_control_plane.operator.rival import TimedLease
 from gpu_control_plane.operator.upgrade.actions import PAUSED
-from gpu_control_plane.uninstall import clean_up
 
 CARD = {PCI_LABELS[0]: TRUE, NodeLabel.MIG_CONFIG.value: "all-1g.10gb", "zone": "a"}
 STACK = {

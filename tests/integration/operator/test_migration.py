@@ -11,12 +11,12 @@ import msgspec
 import pytest
 import yaml
 
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import LEASE, NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.cli.main import run
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.objects import controlled_by

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fault_proxy import Fault, FaultProxy, Request
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, Selection, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import NotFound, TooManyRequests

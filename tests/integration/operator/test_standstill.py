@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from gpu_control_plane.installation.uninstall import clean_up
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.stack.standstill import HELD, finish, let_go, stands_still
 from gpu_control_plane.operator.views import OperandPod
-from gpu_control_plane.uninstall import clean_up
 
 LABELS = {"app": "shared"}
 CONTAINERS = {"containers": [{"name": "it", "image": "example.com/it:v1"}]}

@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fault_proxy import Fault, FaultProxy, Request
-from gpu_control_plane.api.install import install
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, StackEvent, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy
+from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, Selection, load_config
 from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.events import Event
-from gpu_control_plane.kube.followers import Followers
 from gpu_control_plane.kube.leader import Lease
 from gpu_control_plane.local import Cluster
 from gpu_control_plane.operator.upgrade import Campaign, Upgrades, controller
@@ -80,7 +80,7 @@ async def test_twenty_nodes_are_upgraded_by_an_operator_that_keeps_dying(stage: 
     async with stage.life(), stage.operator(config):
         await until_async(lambda: stage.all_in(S.DONE))
     await stage.publish_driver()
-    followers = Followers(stage.client, Node)
+    followers = DynamicCaches(stage.client, Node)
     watch = Watch(followers.follow("nodes"), stage.nodes)
     expected = (
         dict.fromkeys(skipped, S.REQUIRED)
@@ -392,7 +392,7 @@ async def _stays_quiet(runtime: Runtime, upgrades: Upgrades) -> None:
 
 
 @asynccontextmanager
-async def _beside(followers: Followers[Node]) -> AsyncIterator[None]:
+async def _beside(followers: DynamicCaches[Node]) -> AsyncIterator[None]:
     task = asyncio.create_task(followers.run())
     try:
         yield

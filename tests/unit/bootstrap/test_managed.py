@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api.examples import NOON
-from gpu_control_plane.api.managed import ManagedNodes
 from gpu_control_plane.api.names import Label, NodeCondition, Reason
 from gpu_control_plane.bootstrap.decide import Decision, decide
 from gpu_control_plane.bootstrap.events import GOOD
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.snapshot import Remembered, Settings, Snapshot
 from gpu_control_plane.kube.conditions import UNKNOWN
+from gpu_control_plane.rules.managed_nodes import ManagedNodes
 from unit.bootstrap.scene import (
     COMPLETE,
     LABELLING_AGENT,

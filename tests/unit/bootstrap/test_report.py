@@ -10,11 +10,11 @@ from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import Driver
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, feature_name, node_feature
-from gpu_control_plane.api.readiness import is_taken_in
 from gpu_control_plane.bootstrap.decide import BEHIND, decide
 from gpu_control_plane.bootstrap.snapshot import Remembered, Settings
 from gpu_control_plane.kube import Condition, ObjectMeta
 from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.rules.node_readiness import is_taken_in
 from unit.bootstrap.scene import AGENT, CARDS, COMPLETE, LONG_AGO, NODE, condition, seen, state
 
 STATUS = state().status

@@ -12,11 +12,11 @@ import pytest
 from gpu_control_plane.api.examples import NOON
 from gpu_control_plane.api.gpunodestate import Driver, Monitoring, MonitoringSource, Plugin, Quiesced, StepResult
 from gpu_control_plane.api.names import NodeCondition, Reason
-from gpu_control_plane.api.readiness import speaks_against
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import GOOD
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.snapshot import Remembered, Snapshot
+from gpu_control_plane.rules.node_readiness import speaks_against
 from unit.bootstrap.scene import (
     AGENT,
     COMPLETE,

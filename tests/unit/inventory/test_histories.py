@@ -12,9 +12,9 @@ from gpu_control_plane.api.examples import pci_address
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.names import Annotation, NodeCondition
 from gpu_control_plane.api.nodefeature import CARDS, Element, Features, Instances, NodeFeatureSpec
-from gpu_control_plane.api.readiness import is_taken_in, out_of_service
 from gpu_control_plane.inventory.report import Report
 from gpu_control_plane.kube.conditions import is_true
+from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
 from unit.inventory.world import SETTINGS, World, actions, bare, card
 
 SLOTS = 3

@@ -39,5 +39,5 @@ def test_indexes_agree_with_the_objects(steps: list[tuple[str, list[str] | None]
     for index in ("tag", "late"):
         for tag in "xyz":
             expected = {name for name, item in truth.items() if tag in item.tags}
-            assert {item.name for item in store.under(index, tag)} == expected
+            assert {item.name for item in store.by_index(index, tag)} == expected
             assert store.count(index, tag) == len(expected)

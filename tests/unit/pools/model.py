@@ -21,12 +21,12 @@ from gpu_control_plane.api.gpunodestate import (
 )
 from gpu_control_plane.api.gpupool import GPUPool, Units
 from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
-from gpu_control_plane.api.pool_faults import faults
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
 from gpu_control_plane.pools.snapshot import Snapshot
 from gpu_control_plane.pools.tally import standing
+from gpu_control_plane.rules.pool_validation import faults
 
 NODE = "worker-3"
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from gpu_control_plane.api.deviceselector import DeviceCriteria, DeviceSelector
 from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource, PoolSpec
 from gpu_control_plane.api.names import Annotation, Label
-from gpu_control_plane.api.pool_faults import faults
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.pools.selection import selects
+from gpu_control_plane.rules.pool_validation import faults
 from unit.pools.model import NOW, World
 
 _POOLS = ("a", "b", "c")

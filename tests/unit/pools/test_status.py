@@ -10,10 +10,10 @@ from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState, NodeStateStatus
 from gpu_control_plane.api.gpupool import MAX_WORST_NODES, GPUPool, PoolPhase, PoolSpec
 from gpu_control_plane.api.names import Reason
-from gpu_control_plane.api.pool_faults import Fault
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.pools.tally import Standing, Tally, standing
+from gpu_control_plane.rules.pool_validation import Fault
 from unit.pools.model import NOW
 
 POOL = GPUPool(metadata=ObjectMeta(name="training", generation=3), spec=PoolSpec())

@@ -24,7 +24,7 @@ def build(runtime: Runtime, node: str, sysfs: Sysfs, *, rhythm: float = RHYTHM) 
     key, name = Key(node), discovery_name(node)
     nodes = runtime.cache(Node, Selection(fields=f"metadata.name={node}"))
     features = runtime.cache(NodeFeature, Selection(NAMESPACE, fields=f"metadata.name={name}"))
-    hand = runtime.applier(NAME)
+    applier = runtime.applier(NAME)
 
     def about_us(_item: Object) -> Iterable[Key]:
         return (key,)
@@ -35,7 +35,7 @@ def build(runtime: Runtime, node: str, sysfs: Sysfs, *, rhythm: float = RHYTHM) 
             return
         desired = publication(owner, bus_feature(bus.cards))
         if not says(features.get(name, NAMESPACE), desired):
-            await hand.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
+            await applier.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
 
     publishing = runtime.controller("discovery", publish, workers=1)
     publishing.watch(nodes, when=_another_node).watch(features, about_us)

@@ -80,8 +80,8 @@ class NodeAgent:
     ) -> None:
         self._views = views
         self._client = client
-        self._hand = Applier(client, MANAGER)
-        self._reports = CardReports(self._hand, metrics, now)
+        self._applier = Applier(client, MANAGER)
+        self._reports = CardReports(self._applier, metrics, now)
         self._metrics = metrics
         self._now = now
         self._monotonic = monotonic
@@ -93,17 +93,17 @@ class NodeAgent:
 
     async def admit_freely(self, node: str) -> None:
         """On a simulated node without cards nothing has to be chosen: pods that wait for a choice may start."""
-        for pod in self._views.pods.under("node", node):
+        for pod in self._views.pods.by_index("node", node):
             if needs(pod) and grants(pod) is None and not pod.deleting:
                 await self._answer_pod(pod, allocated(pod, (), self._now()))
 
     async def serve(self, node: Node, machine: Machine) -> float | None:
         """Do what is to be done on a node; returns the seconds until it is due again without any change."""
-        cards = self._views.cards.under("node", node.name)
+        cards = self._views.cards.by_index("node", node.name)
         if await self._clear_faults(node, machine, cards):
             return None
         seen = snapshot(
-            node, machine, self._views.orders.get(node.name), cards, self._views.pods.under("node", node.name)
+            node, machine, self._views.orders.get(node.name), cards, self._views.pods.by_index("node", node.name)
         )
         available, look_again = await self._carry_out_orders(seen)
         served_here = self._memories[node.name].resources
@@ -151,7 +151,7 @@ class NodeAgent:
     async def _write_answer(self, orders: Orders | None, announced: Plugin) -> None:
         if orders is not None:
             desired = OrdersAnswer(OrdersShare(announced))
-            await self._hand.apply(Orders, orders.name, desired, orders, subresource="status")
+            await self._applier.apply(Orders, orders.name, desired, orders, subresource="status")
 
     async def _report_cards(self, seen: Snapshot, held: Mapping[str, tuple[User, ...]]) -> None:
         busy = frozenset(seen.addresses[name] for name in held if name in seen.addresses)

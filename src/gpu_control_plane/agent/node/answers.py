@@ -15,8 +15,8 @@ from gpu_control_plane.kube.events import EventRecorder
 class Answers:
     """Keeps the agent's share of its GPUNodeState true; the same answer again costs no write."""
 
-    def __init__(self, hand: Applier, events: EventRecorder, now: Callable[[], datetime]) -> None:
-        self._hand = hand
+    def __init__(self, applier: Applier, events: EventRecorder, now: Callable[[], datetime]) -> None:
+        self._applier = applier
         self._events = events
         self._now = now
 
@@ -33,7 +33,7 @@ class Answers:
             validation=validation if validation is not None else state.status.validation or UNSET,
             quiesced=self._quiesced(state, paused),
         )
-        await self._hand.apply(NodeState, state.name, NodeAnswer(share), state, subresource="status")
+        await self._applier.apply(NodeState, state.name, NodeAnswer(share), state, subresource="status")
         if plugin is not None:
             self._tell(state, plugin)
 

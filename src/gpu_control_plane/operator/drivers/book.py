@@ -71,7 +71,7 @@ class OwnerBook:
 
     def carrying(self, driver: str) -> list[Node]:
         """The nodes that carry the NVIDIADriver's name."""
-        return self._nodes.under(_OWNED, driver)
+        return self._nodes.by_index(_OWNED, driver)
 
     def unlabelled(self, driver: str) -> list[str]:
         """The nodes that are to be an NVIDIADriver's, but do not carry its name yet."""

@@ -17,8 +17,8 @@ from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.kube import Key, Requeue, Runtime
 from gpu_control_plane.kube.changes import spec_changed
 from gpu_control_plane.kube.errors import NotFound
-from gpu_control_plane.kube.pace import Pace
-from gpu_control_plane.kube.together import together
+from gpu_control_plane.kube.gather_all import gather_all
+from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.drivers.abandoned import came_or_went, without_owner
 from gpu_control_plane.operator.drivers.book import OwnerBook
@@ -88,7 +88,7 @@ class Drivers:
         self.on_result: Callable[[], None] = lambda: None
         self._rendered: dict[str, list[Manifest]] = {}
         self._leftovers = False
-        self._pace = Pace(_PAUSE)
+        self._pace = RateLimit(_PAUSE)
         charge.nodes.index(_UPGRADING, lambda node: (_UPGRADING,) if upgrading(node) else ())
         standings.daemonsets.index(_OWNED, lambda item: (_OWNED,) if owner_uid(item) else ())
         standings.pods.index(_OWNERLESS, lambda pod: (_OWNERLESS,) if without_owner(pod) else ())
@@ -241,12 +241,12 @@ class Drivers:
     async def _clear_away(self) -> None:
         """Nobody asks for a driver any more: pods that a hand-over had left behind go as well."""
         pods = self._ownerless()
-        await together(self._delete(pod) for pod in pods)
+        await gather_all(self._delete(pod) for pod in pods)
         if pods:
             _log.info("drivers removed that nobody asks for", pods=len(pods))
 
     def _ownerless(self) -> list[OperandPod]:
-        return self._standings.pods.under(_OWNERLESS, _OWNERLESS)
+        return self._standings.pods.by_index(_OWNERLESS, _OWNERLESS)
 
     async def _delete(self, pod: OperandPod) -> None:
         meta = pod.metadata

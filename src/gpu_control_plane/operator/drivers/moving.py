@@ -14,7 +14,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Key, Runtime
 from gpu_control_plane.kube.changes import labels_changed, spec_changed
-from gpu_control_plane.kube.together import together
+from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.drivers.book import OwnerBook
 from gpu_control_plane.operator.drivers.concerns import ALL, all_of_them, owner_name
@@ -54,7 +54,7 @@ class Moves:
         """The driver pods of a node that would be taken away if the node were this NVIDIADriver's."""
         if node.metadata.labels.get(NodeLabel.DRIVER_OWNER) in (None, driver):
             return []
-        return [pod for pod in self._standings.pods.under(_ON_NODE, node.name) if self._of_another(pod, driver)]
+        return [pod for pod in self._standings.pods.by_index(_ON_NODE, node.name) if self._of_another(pod, driver)]
 
     def _of_another(self, pod: OperandPod, driver: str) -> bool:
         owner = controller_of(pod)
@@ -74,7 +74,7 @@ class Moves:
         for driver in self._book.drivers():
             nodes = map(self._charge.nodes.get, self._book.unlabelled(driver.name))
             pods = [pod for node in nodes if node is not None for pod in self.unprepared(node, driver.name)]
-            await together(make_nobodys(self._client, pod, without=_FOUND_BY) for pod in pods)
+            await gather_all(make_nobodys(self._client, pod, without=_FOUND_BY) for pod in pods)
             if pods:
                 _log.info("drivers run on under another owner", owner=driver.name, pods=len(pods))
             await asyncio.sleep(0)

@@ -14,6 +14,7 @@ import structlog
 
 from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.kube import Cache, Client, Key, Runtime, Selection
+from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -22,8 +23,7 @@ from gpu_control_plane.kube.errors import (
     KubeError,
     NotFound,
 )
-from gpu_control_plane.kube.followers import Followers
-from gpu_control_plane.kube.together import together
+from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.transport import Call
 from gpu_control_plane.operator.stack.drift import content_drifts, metadata_drifts, with_its_selector
 from gpu_control_plane.operator.stack.live import (
@@ -68,7 +68,7 @@ class Writer:
         self._caches: dict[str, Cache[Any]] = {
             kind.resource.kind: runtime.cache(kind, self._selection(kind)) for kind in EVERYWHERE
         }
-        self._rare = {kind.resource.kind: Followers(runtime.unfenced_client, kind) for kind in SOMEWHERE}
+        self._rare = {kind.resource.kind: DynamicCaches(runtime.unfenced_client, kind) for kind in SOMEWHERE}
         self._kinds = {kind.resource.kind: kind for kind in (*EVERYWHERE, *SOMEWHERE)}
         self._inevitable: dict[tuple[str, str], tuple[bytes, bytes]] = {}
         self._limit = asyncio.Semaphore(_AT_ONCE)
@@ -122,7 +122,7 @@ class Writer:
         """
         known = [manifest for manifest in manifests if self.knows(manifest["kind"])]
         for wave in sorted({_wave(manifest) for manifest in known}):
-            await together(
+            await gather_all(
                 self._guarded(_name(manifest), partial(self._bring, manifest, applied), applied)
                 for manifest in known
                 if _wave(manifest) == wave
@@ -154,7 +154,7 @@ class Writer:
             await self._guarded(_LETTING_GO, partial(self._let_go, first, applied), applied)
         if _LETTING_GO in applied.problems:
             return
-        await together(
+        await gather_all(
             self._guarded(_named(item), partial(self._discard, item, applied, orphan=orphan(item)), applied)
             for item in condemned
             if item not in first

@@ -18,7 +18,7 @@ from gpu_control_plane.api.nvidia.status import UpgradeReport
 from gpu_control_plane.kube import Key, Requeue, Runtime
 from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.kube.pace import Pace
+from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.facts import NodeKind, gpu_present, kind_of
 from gpu_control_plane.operator.openshift import OpenShiftWatch
@@ -66,7 +66,7 @@ class Stack:
         self._clock = now
         namespace = OperandNamespace(runtime, platform.namespace)
         self._passes = Passes(runtime, writer, standings, namespace)
-        self._pace = Pace(_PAUSE)
+        self._pace = RateLimit(_PAUSE)
         self._asked = self._answered = 0
         charge.nodes.index(_FEATURED, lambda node: (_FEATURED,) if _featured(node) else ())
         self._converging = runtime.controller("stack", self._converge, workers=1)

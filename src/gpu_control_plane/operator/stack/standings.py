@@ -95,7 +95,7 @@ class Standings:
     def _candidates(self, selector: dict[str, str]) -> list[Node]:
         """The nodes behind the gate label of an operand, which are far fewer than all."""
         gate = next((f"{key}={value}" for key, value in selector.items() if key.startswith(DEPLOY)), None)
-        return self._nodes.under(_GATE, gate) if gate is not None else list(self._nodes)
+        return self._nodes.by_index(_GATE, gate) if gate is not None else list(self._nodes)
 
     def _outdated(self, daemonset: DaemonSet) -> int:
         """Pods of a template that is not the newest. A DaemonSet that adopts pods of another one, as when drivers are
@@ -103,17 +103,17 @@ class Standings:
         if not daemonset.on_delete:
             return 0
         uid = daemonset.metadata.uid
-        latest = newest(self.revisions.under(_OWNER, uid))
+        latest = newest(self.revisions.by_index(_OWNER, uid))
         current = self.pods.count(_TEMPLATE, _template(uid, latest.hash)) if latest is not None else 0
         return self.pods.count(_OWNER, uid) - current
 
     def _unready(self, daemonset: DaemonSet, expected: Sequence[str]) -> dict[str, OperandPod | None]:
         uid = daemonset.metadata.uid
         # A pod that goes makes room for the one that takes its place.
-        unready = sorted(self.pods.under(_UNREADY, uid), key=lambda pod: not pod.deleting)
+        unready = sorted(self.pods.by_index(_UNREADY, uid), key=lambda pod: not pod.deleting)
         found: dict[str, OperandPod | None] = {pod.spec.meant_for: pod for pod in unready if pod.spec.meant_for}
         if self.pods.count(_OWNER, uid) < len(expected):
-            served = {pod.spec.meant_for for pod in self.pods.under(_OWNER, uid)}
+            served = {pod.spec.meant_for for pod in self.pods.by_index(_OWNER, uid)}
             found |= {node: None for node in expected if node not in served}
         return found
 

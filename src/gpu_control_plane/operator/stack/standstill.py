@@ -13,8 +13,8 @@ from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.kube import Client, Selection
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
+from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.kube.together import together
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.views import OperandPod
 
@@ -28,7 +28,7 @@ def stands_still(daemonset: Object) -> bool:
 
 async def let_go(client: Client, daemonsets: Iterable[LiveDaemonSet], namespace: str) -> None:
     """Delete DaemonSets in such a way that their pods become nobody's."""
-    await together(_stop(client, item) for item in daemonsets)
+    await gather_all(_stop(client, item) for item in daemonsets)
     await finish(client, namespace)
 
 
@@ -38,8 +38,8 @@ async def finish(client: Client, namespace: str) -> int:
     if still:
         owners = {item.metadata.uid for item in still}
         pods = await client.list(OperandPod, Selection(namespace=namespace))
-        await together(make_nobodys(client, pod) for pod in pods if _uid_of_owner(pod) in owners)
-        await together(remove_finalizer(client, item, HELD) for item in still)
+        await gather_all(make_nobodys(client, pod) for pod in pods if _uid_of_owner(pod) in owners)
+        await gather_all(remove_finalizer(client, item, HELD) for item in still)
     return len(still)
 
 

@@ -17,11 +17,11 @@ from gpu_control_plane.api.nvidia.status import UpgradeReport
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
+from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.errors import ApiError, Conflict, NotFound
-from gpu_control_plane.kube.followers import Followers
+from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.runtime import Runtime
-from gpu_control_plane.kube.together import together
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
 from gpu_control_plane.operator.upgrade.begun import Begun
@@ -77,7 +77,7 @@ class Upgrades:
         self._namespace = namespace
         self._look = Look(runtime, namespace)
         self._evictions = Evictions(runtime.client, now)
-        self._node_pods = Followers(runtime.unfenced_client, Pod)
+        self._node_pods = DynamicCaches(runtime.unfenced_client, Pod)
         self._metrics = UpgradeMetrics(runtime.metrics.registry)
         self._known: tuple[Campaign, ...] | None = None
         self._governing: dict[str, Campaign] = {}
@@ -207,7 +207,7 @@ class Upgrades:
 
     async def _evict(self, node: Node, order: Evict) -> None:
         tell(self._runtime.events, node, order)
-        await together(self._evict_one(node, pod) for pod in order.pods)
+        await gather_all(self._evict_one(node, pod) for pod in order.pods)
 
     async def _evict_one(self, node: Node, pod: Pod) -> None:
         refusal = await self._evictions.evict(node.name, pod)

@@ -68,7 +68,7 @@ class Look:
         """Nodes with driver pods of the DaemonSet, and those that wait for another driver, perhaps this one."""
         if not _drives(daemonset):
             return self._nodes_of(daemonset.metadata.uid)
-        failed = {node.key for node in self.nodes.under(_FAILED, _FAILED)}
+        failed = {node.key for node in self.nodes.by_index(_FAILED, _FAILED)}
         return self._nodes_of(daemonset.metadata.uid) | self._nodes_of(_NOBODY) | failed
 
     def nodes_of_revision(self, revision: ControllerRevision) -> set[Key]:
@@ -107,7 +107,7 @@ class Look:
         may fail, or did, or whose driver is nobody's."""
         labels = node.metadata.labels.items()
         found = [
-            newest(self.revisions.under(_OWNER, daemonset.metadata.uid))
+            newest(self.revisions.by_index(_OWNER, daemonset.metadata.uid))
             for daemonset in self.daemonsets
             if _drives(daemonset) and daemonset.spec.template.spec.node_selector.items() <= labels
         ]
@@ -118,14 +118,14 @@ class Look:
 
     def _pods(self, index: str, value: str) -> list[Pod]:
         """A pod may have several of the labels; it counts once."""
-        found = {pod.metadata.uid: pod for pods in self.pods for pod in pods.under(index, value)}
+        found = {pod.metadata.uid: pod for pods in self.pods for pod in pods.by_index(index, value)}
         return list(found.values())
 
     def _driver(self, pod: Pod, leaving: Mapping[str, float]) -> DriverPod:
         owner = pod.controller
         owned = owner is not None and owner.kind == DaemonSet.resource.kind
         wanted = self.daemonsets.get(owner.name, self._namespace) if owner is not None and owned else None
-        revisions = self.revisions.under(_OWNER, owner.uid) if owner is not None and owned else []
+        revisions = self.revisions.by_index(_OWNER, owner.uid) if owner is not None and owned else []
         statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
         return DriverPod(
             name=pod.name,

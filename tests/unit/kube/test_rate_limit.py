@@ -3,17 +3,17 @@
 import asyncio
 
 from gpu_control_plane.kube.objects import Key
-from gpu_control_plane.kube.pace import Pace
+from gpu_control_plane.kube.rate_limit import RateLimit
 
 A, B = Key("a"), Key("b")
 
 
 async def test_the_first_time_nobody_waits() -> None:
-    assert Pace(60).wait(A) is None
+    assert RateLimit(60).wait(A) is None
 
 
 async def test_who_comes_too_early_is_told_when_to_come_back() -> None:
-    pace = Pace(60)
+    pace = RateLimit(60)
     pace.mark(A)
     later = pace.wait(A)
     assert later is not None
@@ -22,14 +22,14 @@ async def test_who_comes_too_early_is_told_when_to_come_back() -> None:
 
 
 async def test_after_the_interval_nobody_waits() -> None:
-    pace = Pace(0.01)
+    pace = RateLimit(0.01)
     pace.mark(A)
     await asyncio.sleep(0.02)
     assert pace.wait(A) is None
 
 
 async def test_what_is_forgotten_begins_anew() -> None:
-    pace = Pace(60)
+    pace = RateLimit(60)
     pace.mark(A)
     pace.forget(A)
     assert pace.wait(A) is None

@@ -34,7 +34,7 @@ class Collection:
 
 
 @contextmanager
-def collection_paused() -> Iterator[Collection]:
+def gc_paused() -> Iterator[Collection]:
     """No collection until the block ends or `resume` is called; nested and concurrent pauses add up."""
     pause = Collection()
     try:

@@ -11,7 +11,7 @@ from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.watch import ApiSource
 
 
-class Followers[T: Object]:
+class DynamicCaches[T: Object]:
     """Caches by name. They are kept true while `run` runs, and trouble of theirs is waited out."""
 
     def __init__(self, client: Client, kind: type[T]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 
 
-async def together(work: Iterable[Awaitable[object]]) -> None:
+async def gather_all(work: Iterable[Awaitable[object]]) -> None:
     """Run everything to its end, then raise what failed. A task group would cancel the others half-way: their writes
     may have landed all the same, and what should have followed them would be lost."""
     outcomes = await asyncio.gather(*work, return_exceptions=True)

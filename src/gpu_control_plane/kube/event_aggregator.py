@@ -57,7 +57,7 @@ class Told(enum.Enum):
     REFUSED = "refused"
 
 
-class EventBook:
+class EventAggregator:
     """All series. Each that has something to write is due once: at once when it is new, else an interval after the last
     attempt to write it."""
 

@@ -4,7 +4,7 @@ Helm cannot: it looks kinds up before it runs the job that installs their CRDs, 
 drivers that run by them, when a release goes. An object that is there keeps its metadata, whoever made it, and its spec
 becomes the one that is described. Server-side apply would not do: it turns a section that has become empty into null.
 
-Run as `python -m gpu_control_plane.api.declare`.
+Run as `python -m gpu_control_plane.installation.declare`.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, No
 _ATTEMPTS: Final = 5
 _EXAMPLES: Final = """\b
 Examples:
-  python -m gpu_control_plane.api.declare \\
+  python -m gpu_control_plane.installation.declare \\
     '{"kind": "NVIDIADriver", "metadata": {"name": "default"}, "spec": {"default": true, "image": "driver"}}'
 """
 

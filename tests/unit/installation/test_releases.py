@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_control_plane import __version__
-from gpu_control_plane.api.install import _order
+from gpu_control_plane.installation.crds import _order
 
 IN_ORDER = ["0.1.0", "0.2.0.dev3", "0.2.0a1", "0.2.0-beta.2", "0.2.0rc1", "0.2.0", "0.10.0", "1.0.0rc2", "v1.0.0"]
 

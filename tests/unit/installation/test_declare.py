@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.api.declare import Declared, Meta, command, patch_of
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.installation.declare import Declared, Meta, command, patch_of
 
 names = st.sampled_from(["driver", "enabled", "env", "version"])
 leaves = st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.controller import Controller
-from gpu_control_plane.kube.errors import Conflict, Overtaken
+from gpu_control_plane.kube.errors import Conflict, StaleWrite
 from gpu_control_plane.kube.objects import Key, Object, ObjectMeta, Resource
 from gpu_control_plane.kube.watch import Batch
 from simulation.loop import SimulatedLoop
@@ -75,7 +75,7 @@ class Stand(msgspec.Struct):
         self.attempts.append(asyncio.get_running_loop().time())
         if read != str(self.version):
             refused = Conflict(409, "Conflict", "the object has been modified")
-            refused.overtaken = Overtaken(self.kind, KEY, read)
+            refused.stale_write = StaleWrite(self.kind, KEY, read)
             raise refused
         self.done_at = self.attempts[-1]
 

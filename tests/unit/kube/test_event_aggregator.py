@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.kube.event_book import LIMIT, EventBook, EventType, Happening, ObjectReference, Told
+from gpu_control_plane.kube.event_aggregator import LIMIT, EventAggregator, EventType, Happening, ObjectReference, Told
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 INTERVAL, MEMORY = timedelta(seconds=30), timedelta(seconds=360)
@@ -22,11 +22,11 @@ def happening(name: str, note: str = "it is gone") -> Happening:
     )
 
 
-def book(limit: int = LIMIT) -> EventBook:
-    return EventBook(interval=INTERVAL, memory=MEMORY, limit=limit)
+def book(limit: int = LIMIT) -> EventAggregator:
+    return EventAggregator(interval=INTERVAL, memory=MEMORY, limit=limit)
 
 
-def write_due(held: EventBook, now: datetime) -> list[str]:
+def write_due(held: EventAggregator, now: datetime) -> list[str]:
     """Write all that is due; the names of what was written."""
     names = []
     while batch := held.take_due(now, 8):

@@ -6,7 +6,7 @@ from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.objects import Key
 
 
-class Pace:
+class RateLimit:
     """When each key was last worked on. A reconcile asks `wait` first, and says `mark` when it has done something."""
 
     def __init__(self, interval: float) -> None:

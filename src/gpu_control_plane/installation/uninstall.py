@@ -3,7 +3,7 @@
 GPUPools, GPUDevices and their approvals are people's data and stay, unless the CRDs are to go, too. ClusterPolicies and
 NVIDIADrivers are never deleted: drivers run by them, perhaps another operator's. Everything is safe to repeat.
 
-Run as `python -m gpu_control_plane.uninstall`.
+Run as `python -m gpu_control_plane.installation.uninstall`.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ import click
 
 from gpu_control_plane.agent.node.labelling import held
 from gpu_control_plane.api import GPUPool, nvidia
-from gpu_control_plane.api.install import INSTALLED, ours
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
+from gpu_control_plane.installation.crds import INSTALLED, ours
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import KubeError, NotFound
@@ -36,9 +36,9 @@ _STACK: Final[Mapping[Resource, type[Object]]] = {
 _PAUSE: Final = 0.5
 _EXAMPLES: Final = """\b
 Examples:
-  python -m gpu_control_plane.uninstall                    what no person has made
-  python -m gpu_control_plane.uninstall --feature-labels   also the nvidia.com/ labels, where agents wrote them
-  python -m gpu_control_plane.uninstall --crds             also every pool, card and approval
+  python -m gpu_control_plane.installation.uninstall                    what no person has made
+  python -m gpu_control_plane.installation.uninstall --feature-labels   also the nvidia.com/ labels that agents wrote
+  python -m gpu_control_plane.installation.uninstall --crds             also every pool, card and approval
 """
 
 

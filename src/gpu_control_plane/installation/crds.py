@@ -4,19 +4,19 @@ Each CRD carries the release that installed it. A newer release's CRD, or one th
 as it is, and the answer says so. NodeFeature belongs to Node Feature Discovery: ours only fills the gap without it.
 ClusterPolicy and NVIDIADriver are NVIDIA's kinds: where its operator has brought them, they stay as they are.
 
-Run as `python -m gpu_control_plane.api.install`.
+Run as `python -m gpu_control_plane.installation.crds`.
 """
 
 import asyncio
 import re
 import sys
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import click
 
 from gpu_control_plane import __version__
-from gpu_control_plane.api import DEFINITIONS, nodefeature_definition, nvidia
+from gpu_control_plane.api import DEFINITIONS, crd_manifest, nodefeature_definition, nvidia
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.kube.client import Client
@@ -38,8 +38,8 @@ _PAUSE: Final = 0.05
 _STAGES: Final = ("dev", "a", "b", "rc")
 _EXAMPLES: Final = """\b
 Examples:
-  python -m gpu_control_plane.api.install                 in a pod, or with $KUBECONFIG
-  python -m gpu_control_plane.api.install --take-over     also where another product installed them
+  python -m gpu_control_plane.installation.crds                 in a pod, or with $KUBECONFIG
+  python -m gpu_control_plane.installation.crds --take-over     also where another product installed them
 """
 
 
@@ -95,11 +95,6 @@ async def install(
     return [f"{name}: {outcome}" for name, outcome in outcomes.items()]
 
 
-def manifest(definition: Definition, version: str = __version__) -> dict[str, Any]:
-    """The CRD as this release installs it."""
-    return definition.manifest({str(Annotation.CRD_VERSION): version})
-
-
 async def _apply(client: Client, definition: Definition, version: str, *, take_over: bool, attempts: int = 5) -> str:
     """Apply one CRD unless the one in the cluster must stay. Looks again when somebody changed it meanwhile."""
     observed = await _find(client, definition.name)
@@ -110,7 +105,7 @@ async def _apply(client: Client, definition: Definition, version: str, *, take_o
         applied = await client.apply(
             CustomResourceDefinition,
             definition.name,
-            manifest(definition, version),
+            crd_manifest(definition, version),
             manager=MANAGER,
             resource_version=observed.metadata.resource_version if observed else None,
         )
