@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from benchmarks.node_stage import CARDS
 from benchmarks.report import Measurement, at_most, progress
-from gpu_control_plane.agent.backends.hardware import new_machine
 from gpu_control_plane.agent.backends.interface import Instance
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.node.exporting import CardMetrics
 from gpu_control_plane.agent.node.watch import HardwareWatch
 from gpu_control_plane.agent.recovery import CardHealth
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import new_machine
 
 _NODE = "node-a"
 _DRIVER_SECONDS = 0.002

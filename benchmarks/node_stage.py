@@ -20,9 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from benchmarks.report import progress
-from gpu_control_plane.agent.backends.hardware import HARDWARE, card_uuid, new_machine, write_machine
 from gpu_control_plane.agent.kubelet.podresources import PodResources
 from gpu_control_plane.agent.node.views import LocalNode
+from gpu_control_plane.agent.simulated.machine import HARDWARE, card_uuid, new_machine, write_machine
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.allocation import Allocation, Mode
 from gpu_control_plane.api.gpunodestate import Assignment, OfferedResource

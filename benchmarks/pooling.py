@@ -11,8 +11,8 @@ import msgspec
 from benchmarks.processes import running
 from benchmarks.report import Measurement, at_least, at_most, progress
 from benchmarks.stage import API_SERVER, WORKERS, cluster_of
-from gpu_control_plane.agent.backends.hardware import new_machine
 from gpu_control_plane.agent.fleet.machines import add_nodes
+from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.examples import device, manifest
 from gpu_control_plane.kube import Client, FieldManager

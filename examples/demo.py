@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from examples.workloads import Deployment, Pod, deployment
-from gpu_control_plane.agent.backends.hardware import heal, new_machine, report_xid
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card
+from gpu_control_plane.agent.simulated.machine import heal, new_machine, report_xid
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.names import Annotation, Label

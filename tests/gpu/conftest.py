@@ -18,8 +18,8 @@ from gpu.scene import RESOURCE, CardScene, card_scene
 from gpu.smi import NoCard, Smi, find_smi
 from gpu_control_plane.agent.backends.factory import open_backend
 from gpu_control_plane.agent.backends.interface import Backend
-from gpu_control_plane.agent.backends.nvml import NVMLBackend
-from gpu_control_plane.agent.cdi.locate import ROOTS
+from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS
+from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
 from gpu_control_plane.api.gpudevice import Hardware
 
 _RECORD = pytest.StashKey[Record]()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import gpu_control_plane
 from gpu import pod_program
-from gpu_control_plane.agent.validator import cuda, libcuda
+from gpu_control_plane.agent.vendors.nvidia.cuda import kernel_check, libcuda
 from gpu_control_plane.local.images import Image, root_file_system
 
 PYTHON = "localhost/python:machine"
@@ -60,7 +60,7 @@ def _ours() -> Iterator[tuple[str, bytes]]:
     """The program, and the two modules of the product that it needs."""
     yield str(_PROGRAMS / "pod_program.py"), _source(pod_program.__file__)
     package = Path(gpu_control_plane.__file__ or "").parent
-    for module in (cuda, libcuda):
+    for module in (kernel_check, libcuda):
         place = Path(module.__file__ or "").relative_to(package)
         yield str(_PROGRAMS / package.name / place), _source(module.__file__)
 

@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import Any, Final
 
-from gpu_control_plane.agent.validator import cuda
-from gpu_control_plane.agent.validator.libcuda import LIBRARY, Cuda
+from gpu_control_plane.agent.vendors.nvidia.cuda import kernel_check
+from gpu_control_plane.agent.vendors.nvidia.cuda.libcuda import LIBRARY, Cuda
 
 ELEMENTS: Final = 1 << 28
 """Of four bytes, twice: two GiB of the card's memory."""
@@ -19,7 +19,7 @@ _BLOCK: Final = 256
 def main(card: str) -> int:
     # A first process ends by a signal only if it says so.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
-    code = cuda.main([card])
+    code = kernel_check.main([card])
     sys.stdout.flush()
     if code:
         return code
@@ -34,7 +34,7 @@ def work(driver: Cuda) -> None:
     driver.call("cuDeviceGet", ctypes.byref(device), 0)
     driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     driver.call("cuCtxSetCurrent", context)
-    driver.call("cuModuleLoadData", ctypes.byref(module), cuda.PTX)
+    driver.call("cuModuleLoadData", ctypes.byref(module), kernel_check.PTX)
     driver.call("cuModuleGetFunction", ctypes.byref(function), module, b"saxpy")
     arrays = [ctypes.c_uint64(), ctypes.c_uint64()]
     for address in arrays:

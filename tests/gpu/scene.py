@@ -10,7 +10,7 @@ from e2e.agent.scene import PREFIX, AgentScene
 from e2e.stage import Stage
 from gpu import image
 from gpu.record import Record
-from gpu_control_plane.agent.cdi.locate import ROOTS, find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.local.images import write_archive

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_control_plane.agent.cdi.locate import ROOTS, find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
 
 _CUDA = re.compile(r"CUDA Version: (?P<version>[\d.]+)")
 _PROFILE = re.compile(

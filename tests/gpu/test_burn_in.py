@@ -14,7 +14,7 @@ from gpu.smi import Smi
 from gpu_control_plane.agent.backends.interface import Backend
 from gpu_control_plane.agent.burnin.judge import Sample, noticed
 from gpu_control_plane.agent.burnin.runner import ProgramRunner
-from gpu_control_plane.agent.cdi.locate import ROOTS, find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.names import Reason
 from unit.local.patience import until
@@ -25,8 +25,8 @@ _SPOILED = """
 # As the program, with one word of the memory changed between writing and reading.
 import ctypes, sys
 from array import array
-from gpu_control_plane.agent.burnin import program
-from gpu_control_plane.agent.validator.libcuda import Cuda, send
+from gpu_control_plane.agent.vendors.nvidia.cuda import burn_in
+from gpu_control_plane.agent.vendors.nvidia.cuda.libcuda import Cuda, send
 
 class Spoiled(Cuda):
     launches = words = 0
@@ -39,8 +39,8 @@ class Spoiled(Cuda):
         if name == "cuCtxSynchronize" and self.launches == 2:  # the proof was the first, writing zeros is the second
             send(self, ctypes.c_uint64(self.words + 8 * 12345), array("Q", [4]))
 
-program.Cuda = Spoiled
-sys.exit(program.main([*sys.argv[1:], "--alone"]))
+burn_in.Cuda = Spoiled
+sys.exit(burn_in.main([*sys.argv[1:], "--alone"]))
 """
 
 

@@ -12,8 +12,8 @@ from gpu.readings import PROFILING, agree, fetch, scrape
 from gpu.record import Record
 from gpu.scene import CardScene
 from gpu.smi import Smi
-from gpu_control_plane.agent.backends.nvml import NVMLBackend
-from gpu_control_plane.agent.cdi.locate import ROOTS, find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
 
 _ROUNDS = 20
 

@@ -2,8 +2,8 @@
 
 from gpu.record import Record
 from gpu.scene import CardScene
-from gpu_control_plane.agent.cdi.locate import ROOTS, find_driver_library
 from gpu_control_plane.agent.validator.runner import KernelRunner
+from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
 from unit.local.patience import until
 
 _STEPS = ("driver", "toolkit", "cuda")

@@ -17,8 +17,8 @@ from typing import Any, Final, Self
 import msgspec
 import yaml
 
-from gpu_control_plane.agent.backends.hardware import HARDWARE, new_machine
 from gpu_control_plane.agent.fleet.machines import node_manifest
+from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster

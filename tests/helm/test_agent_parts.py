@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from gpu_control_plane.agent.backends.hardware import new_machine
 from gpu_control_plane.agent.fleet.machines import node_manifest
+from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.gpunodestate import Monitoring, MonitoringSource, StepResult

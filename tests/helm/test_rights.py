@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.agent.backends.hardware import HARDWARE, new_machine, pull, write_machine
 from gpu_control_plane.agent.fleet.machines import edit_card
+from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, pull, write_machine
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason, Label

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from gpu_control_plane.agent.backends.hardware import read_machine
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.node.exporting import CardMetrics
 from gpu_control_plane.agent.node.watch import HardwareWatch
 from gpu_control_plane.agent.recovery import CardHealth
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import read_machine
 from gpu_control_plane.agent.views import Card, Node
 from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.kube import Cache, Runtime, main

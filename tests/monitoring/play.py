@@ -6,8 +6,8 @@ import msgspec
 from examples.workloads import Deployment, deployment
 from monitoring.promql import CONTROLLER
 
-from gpu_control_plane.agent.backends.hardware import break_memory, new_machine, report_xid
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card
+from gpu_control_plane.agent.simulated.machine import break_memory, new_machine, report_xid
 from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpunodestate import Injection, Toolkit

@@ -14,8 +14,8 @@ from gpu_control_plane.cli import options
 from gpu_control_plane.cli.options import cluster_name
 
 if TYPE_CHECKING:
-    from gpu_control_plane.agent.backends.hardware import CardHistory, Machine
     from gpu_control_plane.agent.fleet.machines import SimulatedNode
+    from gpu_control_plane.agent.simulated.machine import CardHistory, Machine
     from gpu_control_plane.kube import Client
 
 _EXAMPLES = """\b
@@ -63,8 +63,8 @@ def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) 
 
     Profiles: A100-80, H100-80, H200-141, L40S, RTX-3060.
     """
-    from gpu_control_plane.agent.backends.hardware import new_machine  # noqa: PLC0415
     from gpu_control_plane.agent.fleet.machines import add_nodes  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import new_machine  # noqa: PLC0415
 
     machine = new_machine(profile, cards)
     names = [f"{prefix}-{number}" for number in range(1, count + 1)]
@@ -80,7 +80,7 @@ def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) 
 @_cluster
 def xid(*, device: str, code: int, **cluster: Any) -> None:
     """Let the driver report the error CODE for a card."""
-    from gpu_control_plane.agent.backends.hardware import report_xid  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import report_xid  # noqa: PLC0415
 
     _change(cluster, device, lambda machine, address: report_xid(machine, address, code), f"reports XID {code}")
 
@@ -90,7 +90,7 @@ def xid(*, device: str, code: int, **cluster: Any) -> None:
 @_cluster
 def ecc(*, device: str, **cluster: Any) -> None:
     """Let an uncorrected error appear in a card's memory."""
-    from gpu_control_plane.agent.backends.hardware import break_memory  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import break_memory  # noqa: PLC0415
 
     _change(cluster, device, break_memory, "has an uncorrected memory error")
 
@@ -100,7 +100,7 @@ def ecc(*, device: str, **cluster: Any) -> None:
 @_cluster
 def lose(*, device: str, **cluster: Any) -> None:
     """Let a card fall off the bus. It is still in the machine."""
-    from gpu_control_plane.agent.backends.hardware import lose as change  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import lose as change  # noqa: PLC0415
 
     _change(cluster, device, change, "is lost from the bus")
 
@@ -110,7 +110,7 @@ def lose(*, device: str, **cluster: Any) -> None:
 @_cluster
 def pull(*, device: str, **cluster: Any) -> None:
     """Take a card out of its machine. `heal` puts it back."""
-    from gpu_control_plane.agent.backends.hardware import pull as change  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import pull as change  # noqa: PLC0415
 
     _change(cluster, device, change, "was taken out")
 
@@ -120,7 +120,7 @@ def pull(*, device: str, **cluster: Any) -> None:
 @_cluster
 def heal(*, device: str, **cluster: Any) -> None:
     """Mend a card: no fault is left, and it is in its place."""
-    from gpu_control_plane.agent.backends.hardware import heal as change  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import heal as change  # noqa: PLC0415
 
     _change(cluster, device, change, "is in order")
 
@@ -130,7 +130,7 @@ def heal(*, device: str, **cluster: Any) -> None:
 @_cluster
 def swap(*, device: str, **cluster: Any) -> None:
     """Put another card of the same model in a card's place: it has another UUID."""
-    from gpu_control_plane.agent.backends.hardware import swap as change  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import swap as change  # noqa: PLC0415
 
     _change(cluster, device, change, "is another card now")
 
@@ -141,8 +141,8 @@ def swap(*, device: str, **cluster: Any) -> None:
 @_cluster
 def slow(*, node: str, seconds: float, **cluster: Any) -> None:
     """Let a node take SECONDS longer to react to anything; 0 makes it quick again."""
-    from gpu_control_plane.agent.backends.hardware import slow_down  # noqa: PLC0415
     from gpu_control_plane.agent.fleet.machines import edit_node  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import slow_down  # noqa: PLC0415
 
     _run(cluster, lambda client: edit_node(client, node, lambda machine: slow_down(machine, seconds)))
     _say(f"{node} takes {seconds:g} s to react." if seconds else f"{node} reacts at once.")
@@ -153,8 +153,8 @@ def slow(*, node: str, seconds: float, **cluster: Any) -> None:
 @_cluster
 def reinstall(*, node: str, **cluster: Any) -> None:
     """Install a node's system anew: same hardware, another boot id."""
-    from gpu_control_plane.agent.backends.hardware import reinstall as change  # noqa: PLC0415
     from gpu_control_plane.agent.fleet.machines import edit_node  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import reinstall as change  # noqa: PLC0415
 
     _run(cluster, lambda client: edit_node(client, node, change))
     _say(f"{node} was installed anew.")
@@ -165,8 +165,8 @@ def reinstall(*, node: str, **cluster: Any) -> None:
 @click.option("--cards", is_flag=True, help="One line for each card.")
 def list_(*, cards: bool, **cluster: Any) -> None:
     """Show the simulated GPU nodes, and what is wrong with them."""
-    from gpu_control_plane.agent.backends.hardware import card_ids  # noqa: PLC0415
     from gpu_control_plane.agent.fleet.machines import list_machines  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import card_ids  # noqa: PLC0415
     from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
 
     found = _run(cluster, list_machines)

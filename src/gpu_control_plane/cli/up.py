@@ -9,7 +9,7 @@ import click
 from gpu_control_plane.cli import options
 
 if TYPE_CHECKING:
-    from gpu_control_plane.agent.backends.hardware import Machine
+    from gpu_control_plane.agent.simulated.machine import Machine
 
 _EXAMPLES = """\b
 Examples:
@@ -66,7 +66,7 @@ def command(
 
     Running it again is safe: it starts what is down and keeps what is there.
     """
-    from gpu_control_plane.agent.backends.hardware import new_machine  # noqa: PLC0415
+    from gpu_control_plane.agent.simulated.machine import new_machine  # noqa: PLC0415
     from gpu_control_plane.cli.processes import companions  # noqa: PLC0415
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
     from gpu_control_plane.cli.summary import show_summary  # noqa: PLC0415

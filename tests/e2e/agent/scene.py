@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from e2e.stage import Stage
-from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, card_uuid, new_machine, write_machine
+from gpu_control_plane.agent.simulated.machine import HARDWARE, Machine, card_uuid, new_machine, write_machine
 from gpu_control_plane.api.gpunodestate import Assignment
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.local.ports import free_port

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from e2e.agent.scene import PREFIX, AgentScene, settle
-from gpu_control_plane.agent.backends.hardware import heal, report_xid
+from gpu_control_plane.agent.simulated.machine import heal, report_xid
 from unit.agent.node.scenes import exclusive
 from unit.local.patience import until
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from e2e.agent.scene import PREFIX, AgentScene, settle
-from gpu_control_plane.agent.backends.hardware import HARDWARE
+from gpu_control_plane.agent.simulated.machine import HARDWARE
 from gpu_control_plane.api.allocation import MIG, Allocation, Mode, ProfileCount
 from gpu_control_plane.api.gpunodestate import Assignment, OfferedResource
 from unit.agent.node.scenes import cut, exclusive, turns

@@ -3,7 +3,7 @@
 import signal
 
 from e2e.agent.scene import PREFIX, AgentScene, settle
-from gpu_control_plane.agent.backends.hardware import report_xid, slow_down
+from gpu_control_plane.agent.simulated.machine import report_xid, slow_down
 from unit.agent.node.scenes import exclusive
 from unit.local.patience import until
 

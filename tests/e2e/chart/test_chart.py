@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.stage import Stage
-from gpu_control_plane.agent.backends.hardware import HARDWARE, new_machine, write_machine
+from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, write_machine
 from gpu_control_plane.api.identity import inventory_id
 from helm.chart import CHART, NAMESPACE, RELEASE, Helm
 from image.building import shared_image

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from fault_proxy import FaultProxy
-from gpu_control_plane.agent.backends.hardware import new_machine
-from gpu_control_plane.agent.backends.profiles import pci_address
 from gpu_control_plane.agent.fleet.machines import node_manifest
 from gpu_control_plane.agent.node import process
 from gpu_control_plane.agent.node.options import Hardware, Options
+from gpu_control_plane.agent.simulated.machine import new_machine
+from gpu_control_plane.agent.simulated.models import pci_address
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
 from gpu_control_plane.api.gpunodestate import Plugin, StepResult

@@ -2,8 +2,8 @@
 
 import time
 
-from gpu_control_plane.agent.backends.hardware import heal, lose, new_machine, reinstall, report_xid, swap
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card, edit_node
+from gpu_control_plane.agent.simulated.machine import heal, lose, new_machine, reinstall, report_xid, swap
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.examples import h200

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gpu_control_plane.agent.backends.hardware import HARDWARE, new_machine, slow_down
-from gpu_control_plane.agent.backends.profiles import pci_address
 from gpu_control_plane.agent.fleet.machines import add_nodes, node_manifest
+from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, slow_down
+from gpu_control_plane.agent.simulated.models import pci_address
 from gpu_control_plane.agent.views import Node
 from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
 from gpu_control_plane.api.gpunodestate import PluginResource

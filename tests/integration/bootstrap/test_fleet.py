@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from gpu_control_plane import bootstrap
-from gpu_control_plane.agent.backends.hardware import lose, pull
 from gpu_control_plane.agent.fleet.machines import edit_card
+from gpu_control_plane.agent.simulated.machine import lose, pull
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name, read_cards, read_facts
 from gpu_control_plane.kube.conditions import find

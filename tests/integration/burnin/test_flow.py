@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from gpu_control_plane import bootstrap, inventory
-from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, break_memory, new_machine, swap, write_machine
 from gpu_control_plane.agent.node import process
 from gpu_control_plane.agent.node.options import Hardware, Options
+from gpu_control_plane.agent.simulated.machine import HARDWARE, Machine, break_memory, new_machine, swap, write_machine
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.names import Annotation, DeviceCondition, Reason
 from gpu_control_plane.api.node import Node

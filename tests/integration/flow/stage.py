@@ -15,8 +15,8 @@ from typing import ClassVar
 import msgspec
 
 from fault_proxy import FaultProxy, Request, plain_kubeconfig
-from gpu_control_plane.agent.backends.hardware import new_machine
 from gpu_control_plane.agent.fleet.machines import add_nodes
+from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.gpupool import Units
 from gpu_control_plane.api.names import Annotation

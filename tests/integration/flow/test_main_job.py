@@ -1,7 +1,7 @@
 """The main job, end to end: cards found, pooled, approved, given to a pod, moved, broken, mended and pulled."""
 
-from gpu_control_plane.agent.backends.hardware import heal, pull, report_xid
 from gpu_control_plane.agent.fleet.machines import edit_card
+from gpu_control_plane.agent.simulated.machine import heal, pull, report_xid
 from gpu_control_plane.api import GPUPool, PoolPhase
 from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.kube import Selection

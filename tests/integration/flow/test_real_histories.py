@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpu_control_plane.agent.backends.hardware import heal, report_xid, swap
 from gpu_control_plane.agent.fleet.machines import edit_card
+from gpu_control_plane.agent.simulated.machine import heal, report_xid, swap
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.names import Annotation, Label

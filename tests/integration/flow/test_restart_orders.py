@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from fault_proxy import Fault, FaultProxy, Request
-from gpu_control_plane.agent.backends.hardware import new_machine
 from gpu_control_plane.agent.fleet.machines import node_manifest
+from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import State

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from gpu_control_plane.agent.backends.profiles import PROFILES
 from gpu_control_plane.agent.metrics import AgentMetrics
+from gpu_control_plane.agent.simulated.models import PROFILES
 from gpu_control_plane.cli.simulate import command
 
 PAGE = (Path(__file__).parents[3] / "docs" / "simulated-fleet.md").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 from gpu_control_plane.agent.backends.interface import Backend, DriverUnavailable
 from gpu_control_plane.agent.backends.pci import PCIBackend
 from gpu_control_plane.agent.backends.sysfs import Sysfs
-from gpu_control_plane.agent.cdi.origin import origin_of
+from gpu_control_plane.agent.driver.origin import origin_of
 from gpu_control_plane.api.gpunodestate import DriverSource, Toolkit
 
 type Search = Callable[[str, Sequence[Path]], Path | None]
@@ -29,7 +29,7 @@ def open_backend(
     Last it is tried under its name, as any program would; whose driver that is cannot be seen. `whose` tells it from
     where a library lies.
     """
-    from gpu_control_plane.agent.backends.nvml import NVMLBackend  # noqa: PLC0415 - the binding is large
+    from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend  # noqa: PLC0415 - the binding is large
 
     reason = ""
     for library in _candidates(roots, find_library or _search()):
@@ -45,7 +45,7 @@ def open_backend(
 
 
 def _candidates(roots: Sequence[Path], find_library: Search) -> Iterator[Path | None]:
-    from gpu_control_plane.agent.backends.nvml.library import LIBRARY  # noqa: PLC0415
+    from gpu_control_plane.agent.vendors.nvidia.nvml.library import LIBRARY  # noqa: PLC0415
 
     for root in roots:
         found = find_library(LIBRARY, (root,))
@@ -55,7 +55,7 @@ def _candidates(roots: Sequence[Path], find_library: Search) -> Iterator[Path | 
 
 
 def _search() -> Search:
-    from gpu_control_plane.agent.cdi.locate import find_driver_library  # noqa: PLC0415 - not needed by simulations
+    from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library  # noqa: PLC0415 - not needed by simulations
 
     return find_driver_library
 

@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from gpu_control_plane.agent.validator.programs import ADVICE, run_program
+from gpu_control_plane.agent.programs import ADVICE, run_program
 from gpu_control_plane.api.names import Reason
 
-_COMMAND: Final = (sys.executable, "-m", "gpu_control_plane.agent.burnin.program")
+_COMMAND: Final = (sys.executable, "-m", "gpu_control_plane.agent.vendors.nvidia.cuda.burn_in")
 _PATIENCE: Final = 120.0
 """Seconds beyond those ordered: for starting, for compiling, and for finishing a turn on a slow card."""
 _QUICKER: Final = 20.0

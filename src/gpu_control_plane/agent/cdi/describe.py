@@ -6,13 +6,13 @@ from typing import Final, Protocol
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import BackendError, DeviceFile, Instance
-from gpu_control_plane.agent.cdi.driver import driver_edits
 from gpu_control_plane.agent.cdi.edits import Edits, for_nodes, merged
-from gpu_control_plane.agent.cdi.hooks import HookProgram
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
-from gpu_control_plane.agent.cdi.locate import DriverFiles
 from gpu_control_plane.agent.cdi.nodes import read_nodes
 from gpu_control_plane.agent.cdi.spec import Device, card_name, instance_name
+from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFiles
+from gpu_control_plane.agent.vendors.nvidia.hooks import HookProgram
+from gpu_control_plane.agent.vendors.nvidia.injection import driver_edits
 from gpu_control_plane.api.gpudevice import Hardware
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"

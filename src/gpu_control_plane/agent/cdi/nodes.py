@@ -8,7 +8,7 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import DeviceFile
 from gpu_control_plane.agent.cdi.edits import READ_WRITE, DeviceNode
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
+from gpu_control_plane.agent.driver.host_paths import HostPaths
 
 
 class Nodes(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.backends.hardware import (
+from gpu_control_plane.agent.simulated.machine import (
     HARDWARE,
     SIMULATED,
     SIMULATED_VALUE,

@@ -10,8 +10,6 @@ from datetime import datetime
 import msgspec
 
 from gpu_control_plane.agent import orders as protocol
-from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, boot_id, reset, write_machine
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.fleet.admission import Admission, admit
 from gpu_control_plane.agent.fleet.advertise import resource_changes, served
 from gpu_control_plane.agent.fleet.placement import Shortage
@@ -20,6 +18,8 @@ from gpu_control_plane.agent.fleet.snapshot import Snapshot, snapshot
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.orders import Look
 from gpu_control_plane.agent.reports import CardReports
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import HARDWARE, Machine, boot_id, reset, write_machine
 from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.agent.views import (
     MANAGER,

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from gpu_control_plane.agent.backends.hardware import SIMULATED, SIMULATED_VALUE, Machine, read_machine
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.fleet.node import NodeAgent, Views
 from gpu_control_plane.agent.fleet.slowness import Slowness
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.publish import Publisher
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import SIMULATED, SIMULATED_VALUE, Machine, read_machine
 from gpu_control_plane.agent.views import MANAGER, Card, Node, Orders, Pod, matters
 from gpu_control_plane.api.nodefeature import NAMESPACE, NODE_LABEL, NodeFeature
 from gpu_control_plane.kube.cache import Cache

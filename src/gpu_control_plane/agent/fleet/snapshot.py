@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpu_control_plane.agent.backends.hardware import Machine, card_ids
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.fleet.placement import Spot
 from gpu_control_plane.agent.fleet.pods import grants, users
 from gpu_control_plane.agent.health import Verdict, verdict
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import Machine, card_ids
 from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.agent.views import Card, Node, Orders, Pod
 

@@ -12,8 +12,8 @@ import structlog
 from msgspec import UNSET, UnsetType
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.store import NAME as CDI_FILE
+from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.picture import Picture
 from gpu_control_plane.agent.node.watch import HardwareWatch, Quiesced

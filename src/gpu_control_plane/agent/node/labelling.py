@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from gpu_control_plane.agent.labels import LabelFacts, MIGStrategy, labels
 from gpu_control_plane.agent.node.picture import Picture
 from gpu_control_plane.agent.node.views import LocalNode
 from gpu_control_plane.agent.units import Unit
+from gpu_control_plane.agent.vendors.nvidia.labels import LabelFacts, MIGStrategy, labels
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.kube.client import Client
 

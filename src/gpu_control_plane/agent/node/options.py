@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_control_plane.agent.cdi.origin import CONTAINERS, Origin, origin_of
+from gpu_control_plane.agent.driver.origin import CONTAINERS, Origin, origin_of
 from gpu_control_plane.agent.units import ResourceName
 from gpu_control_plane.api.gpunodestate import Injection
 

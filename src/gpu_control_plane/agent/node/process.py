@@ -8,13 +8,10 @@ from typing import Final
 
 from gpu_control_plane.agent.backends.interface import Backend
 from gpu_control_plane.agent.burnin.runner import ProgramRunner, Runner, play
-from gpu_control_plane.agent.cdi.hooks import find_hook_program
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
-from gpu_control_plane.agent.cdi.locate import DriverFiles, driver_files, find_driver_library
+from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.kubelet.plugins import Plugins
 from gpu_control_plane.agent.kubelet.podresources import PodResources
-from gpu_control_plane.agent.labels import machine_model
 from gpu_control_plane.agent.node.burning import Burner
 from gpu_control_plane.agent.node.cutting import Cutter
 from gpu_control_plane.agent.node.desk import Desk
@@ -40,6 +37,9 @@ from gpu_control_plane.agent.validator.observe import module_version
 from gpu_control_plane.agent.validator.runner import KernelRunner, Proof, SimulatedRunner
 from gpu_control_plane.agent.validator.validate import Options as Checks
 from gpu_control_plane.agent.validator.validate import Validator
+from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFiles, driver_files, find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.hooks import find_hook_program
+from gpu_control_plane.agent.vendors.nvidia.labels import machine_model
 from gpu_control_plane.agent.views import MANAGER, UNEXPECTED_ADMISSION, Card, matters
 from gpu_control_plane.api.gpunodestate import Validation
 from gpu_control_plane.api.names import GROUP, DeviceCondition

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import structlog
 
-from gpu_control_plane.agent.backends.hardware import HARDWARE, Machine, SimulationError, read_machine
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.node.options import Options
 from gpu_control_plane.agent.node.views import LocalNode
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import HARDWARE, Machine, SimulationError, read_machine
 from gpu_control_plane.kube.cache import Cache
 
 _INSTANCE = "MIG-"

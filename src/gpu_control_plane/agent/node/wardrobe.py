@@ -8,12 +8,12 @@ import structlog
 
 from gpu_control_plane.agent.backends.interface import Backend, Instance
 from gpu_control_plane.agent.cdi.describe import Description, describe
-from gpu_control_plane.agent.cdi.hooks import HookProgram
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
-from gpu_control_plane.agent.cdi.locate import DriverFiles
 from gpu_control_plane.agent.cdi.store import Change, Store
+from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.node.picture import Picture
 from gpu_control_plane.agent.node.watch import HardwareWatch
+from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFiles
+from gpu_control_plane.agent.vendors.nvidia.hooks import HookProgram
 from gpu_control_plane.api.gpunodestate import Injection
 
 _log = structlog.get_logger(component="agent.wardrobe")

@@ -8,8 +8,8 @@ from typing import Final, Self
 
 import msgspec
 
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
-from gpu_control_plane.agent.cdi.origin import Origin
+from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.driver.origin import Origin
 from gpu_control_plane.agent.validator.steps import Step
 from gpu_control_plane.api.gpunodestate import DriverSource
 

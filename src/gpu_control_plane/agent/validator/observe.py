@@ -12,8 +12,8 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.cdi.edits import Edits
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.spec import decode
+from gpu_control_plane.agent.driver.host_paths import HostPaths
 
 _MODULE: Final = re.compile(r"NVRM version:.*?\s(?P<version>[0-9]+(\.[0-9]+)+)\s")
 _LIBRARY: Final = re.compile(r"\.so\.(?P<version>[0-9]+(\.[0-9]+)+)$")
@@ -63,7 +63,7 @@ class PluginFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observe_driver(backend: Backend, library: Path | None, root: Path = Path("/")) -> DriverFacts:
-    """Open the backend and look at everything the driver needs. `library` is found by `cdi.locate`."""
+    """Open the backend and look at everything the driver needs. `library` is found by `find_driver_library`."""
     module = module_version(root)
     try:
         backend.open()

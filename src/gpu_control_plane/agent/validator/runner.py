@@ -7,9 +7,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from gpu_control_plane.agent.validator.programs import ADVICE, run_program
+from gpu_control_plane.agent.programs import ADVICE, run_program
 
-_COMMAND: Final = (sys.executable, "-m", "gpu_control_plane.agent.validator.cuda")
+_COMMAND: Final = (sys.executable, "-m", "gpu_control_plane.agent.vendors.nvidia.cuda.kernel_check")
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from gpu_control_plane.agent.backends.factory import open_backend
-from gpu_control_plane.agent.backends.hardware import new_machine
 from gpu_control_plane.agent.backends.interface import (
     Backend,
     BackendError,
@@ -26,13 +25,14 @@ from gpu_control_plane.agent.backends.interface import (
     Readings,
 )
 from gpu_control_plane.agent.backends.measures import Measure
-from gpu_control_plane.agent.backends.nvml import NVMLBackend
 from gpu_control_plane.agent.backends.pci import PCIBackend
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import new_machine
+from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
 from gpu_control_plane.api.identity import canonical_pci_address
 from gpu_control_plane.api.nodefeature import NodeFeature, node_feature, read_cards, read_facts
-from unit.agent.backends.fake_nvml import FakeNVML
 from unit.agent.backends.machine_room import MachineRoom
+from unit.agent.vendors.nvidia.fake_nvml import FakeNVML
 
 NOWHERE = "00ff:ff:1f.0"
 

@@ -6,12 +6,12 @@ import pytest
 
 from gpu_control_plane.agent.backends.factory import open_backend
 from gpu_control_plane.agent.backends.interface import DriverUnavailable
-from gpu_control_plane.agent.backends.nvml import NVMLBackend
 from gpu_control_plane.agent.backends.pci import PCIBackend
+from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
 from gpu_control_plane.api.gpunodestate import DriverSource
-from unit.agent.backends.fake_nvml import FakeNVML
 from unit.agent.backends.machine_room import MachineRoom
-from unit.agent.cdi.trees import VERSION, Tree
+from unit.agent.driver.trees import VERSION, Tree
+from unit.agent.vendors.nvidia.fake_nvml import FakeNVML
 
 FOLDER = "/usr/lib/x86_64-linux-gnu"
 LIBRARY = f"libnvidia-ml.so.{VERSION}"

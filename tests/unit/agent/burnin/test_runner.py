@@ -14,14 +14,14 @@ from waiting import until
 
 _LASTING = """
 import pathlib, os, sys, time
-from gpu_control_plane.agent.validator.programs import die_with_parent
+from gpu_control_plane.agent.programs import die_with_parent
 die_with_parent()
 pathlib.Path({pid!r}).write_text(str(os.getpid()))
 time.sleep(600)
 """
 _PARENT = """
 import asyncio, sys
-from gpu_control_plane.agent.validator.programs import run_program
+from gpu_control_plane.agent.programs import run_program
 asyncio.run(run_program((sys.executable, "-c", {program!r}), seconds=600))
 """
 

@@ -5,13 +5,13 @@ import pytest
 
 from gpu_control_plane.agent.backends.interface import DeviceFile
 from gpu_control_plane.agent.cdi.describe import describe
-from gpu_control_plane.agent.cdi.folders import Surroundings
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
-from gpu_control_plane.agent.cdi.locate import driver_files
 from gpu_control_plane.agent.cdi.spec import spec
+from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.driver.library_folders import Surroundings
+from gpu_control_plane.agent.vendors.nvidia.driver_files import driver_files
 from unit.agent.cdi.builders import CARD, OTHER, Rack, card, instance, make_node, needs_root
 from unit.agent.cdi.rules import violations
-from unit.agent.cdi.trees import VERSION, Tree
+from unit.agent.driver.trees import VERSION, Tree
 
 pytestmark = needs_root
 

@@ -4,8 +4,8 @@ import pytest
 
 from gpu_control_plane.agent.backends.interface import DeviceFile
 from gpu_control_plane.agent.cdi.edits import DeviceNode, for_nodes
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.nodes import read_nodes
+from gpu_control_plane.agent.driver.host_paths import HostPaths
 from unit.agent.cdi.builders import make_node, needs_root
 
 

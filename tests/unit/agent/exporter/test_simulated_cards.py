@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpu_control_plane.agent.backends.hardware import new_machine
-from gpu_control_plane.agent.backends.profiles import PROFILES
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.exporter.exposition import Series, exposition
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import new_machine
+from gpu_control_plane.agent.simulated.models import PROFILES
 from unit.agent.exporter.readings import read
 
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from gpu_control_plane.agent.backends.profiles import PROFILES
+from gpu_control_plane.agent.simulated.models import PROFILES
 from gpu_control_plane.api.allocation import (
     MAX_LAYOUT,
     MIG,

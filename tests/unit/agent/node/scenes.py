@@ -1,8 +1,8 @@
 """A node of two H200s as the agent sees it, for tests of what it decides."""
 
-from gpu_control_plane.agent.backends.hardware import Machine, new_machine
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.node.picture import Picture, Seen, look
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import Machine, new_machine
 from gpu_control_plane.agent.views import Card, CardStatus, KnownHardware
 from gpu_control_plane.api.allocation import MIG, Allocation, Mode, ProfileCount, TimeSlice
 from gpu_control_plane.api.gpudevice import DeviceSpec

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from gpu_control_plane.agent.backends.hardware import Machine, break_memory, lose, overheat, swap
 from gpu_control_plane.agent.backends.interface import Process
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.burnin.decide import Standing
 from gpu_control_plane.agent.burnin.runner import Run
 from gpu_control_plane.agent.node.burning import Burner
 from gpu_control_plane.agent.node.watch import HardwareWatch
 from gpu_control_plane.agent.recovery import CardHealth
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import Machine, break_memory, lose, overheat, swap
 from gpu_control_plane.agent.views import Card
 from gpu_control_plane.api.names import Annotation, Reason
 from unit.agent.node.scenes import NODE, device, first, machine, picture, uuid_of

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.mig.units import unit_id
 from gpu_control_plane.agent.node.cutting import RETRY, Cut, Cutter
 from gpu_control_plane.agent.node.picture import Seen, look
 from gpu_control_plane.agent.node.watch import HardwareWatch
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.api.allocation import MIG, Mode, ProfileCount
 from gpu_control_plane.api.gpunodestate import ProblemReason

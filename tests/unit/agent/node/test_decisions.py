@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpu_control_plane.agent.labels import labels
 from gpu_control_plane.agent.node.labelling import held, label_facts
 from gpu_control_plane.agent.node.quiesce import pause_reason
 from gpu_control_plane.agent.node.rivals import rivals
+from gpu_control_plane.agent.vendors.nvidia.labels import labels
 from unit.agent.node.scenes import picture
 
 

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_control_plane.agent import orders as protocol
-from gpu_control_plane.agent.backends.hardware import new_machine
 from gpu_control_plane.agent.backends.interface import Backend
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.node.books import slot_of
 from gpu_control_plane.agent.node.cutting import RETRY, Cutter
@@ -22,6 +20,8 @@ from gpu_control_plane.agent.node.picture import Seen, look
 from gpu_control_plane.agent.node.watch import HardwareWatch
 from gpu_control_plane.agent.node.wishes import cuts, known, obstacles, wanted
 from gpu_control_plane.agent.orders import LOOK_PAUSE, Look
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.agent.units import Unit, clash
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpunodestate import MAX_CARDS, Assignment, Injection, OrderProblem, Plugin

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 import structlog
 
-from gpu_control_plane.agent.backends.hardware import HARDWARE, pull, write_machine
 from gpu_control_plane.agent.backends.interface import BackendError
 from gpu_control_plane.agent.node.options import Options
 from gpu_control_plane.agent.node.simulation import Simulation
 from gpu_control_plane.agent.node.views import LocalNode
+from gpu_control_plane.agent.simulated.machine import HARDWARE, pull, write_machine
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.objects import ObjectMeta
 from unit.agent.node.scenes import NODE, machine

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gpu_control_plane.agent.backends.hardware import break_memory, heal, lose, report_xid
 from gpu_control_plane.agent.backends.interface import Backend, DriverUnavailable, Signals
-from gpu_control_plane.agent.backends.simulated import SimulatedBackend
 from gpu_control_plane.agent.health import Verdict
 from gpu_control_plane.agent.node.watch import HardwareWatch, Quiesced
 from gpu_control_plane.agent.recovery import CardHealth
+from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.machine import break_memory, heal, lose, report_xid
 from unit.agent.node.scenes import NODE, first, machine, picture
 from waiting import until_async
 

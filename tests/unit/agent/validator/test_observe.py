@@ -6,8 +6,8 @@ import pytest
 
 from gpu_control_plane.agent.backends.interface import Backend, DeviceFile, DriverUnavailable
 from gpu_control_plane.agent.cdi.edits import DeviceNode, Edits, Mount
-from gpu_control_plane.agent.cdi.host_paths import HostPaths
 from gpu_control_plane.agent.cdi.spec import Device, encode, spec
+from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.validator.observe import (
     devices_matching,
     loaded_modules,

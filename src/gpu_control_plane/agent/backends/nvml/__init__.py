@@ -1,5 +1,0 @@
-"""NVIDIA cards through NVML, the library of their driver."""
-
-from gpu_control_plane.agent.backends.nvml.backend import NVMLBackend
-
-__all__ = ["NVMLBackend"]

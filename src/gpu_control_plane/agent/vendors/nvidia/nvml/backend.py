@@ -1,0 +1,226 @@
+"""The backend of real NVIDIA cards: the parts of this package behind the one interface."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Set
+from pathlib import Path
+from types import ModuleType
+
+import pynvml  # type: ignore[import-untyped]
+
+from gpu_control_plane import __version__
+from gpu_control_plane.agent.backends.interface import (
+    Backend,
+    BackendError,
+    CardLost,
+    Details,
+    DeviceFile,
+    DriverUnavailable,
+    Instance,
+    Process,
+    Readings,
+    Recovery,
+    Signals,
+)
+from gpu_control_plane.agent.backends.measures import Measure
+from gpu_control_plane.agent.backends.sysfs import Sysfs
+from gpu_control_plane.agent.vendors.nvidia.nvml import mig
+from gpu_control_plane.agent.vendors.nvidia.nvml.events import Events
+from gpu_control_plane.agent.vendors.nvidia.nvml.files import DriverFiles
+from gpu_control_plane.agent.vendors.nvidia.nvml.health import Thermometer, probe
+from gpu_control_plane.agent.vendors.nvidia.nvml.inventory import Card, read_cards
+from gpu_control_plane.agent.vendors.nvidia.nvml.library import CardStuck, Library
+from gpu_control_plane.agent.vendors.nvidia.nvml.measurements import (
+    card_samples,
+    instance_samples,
+    pcie_throughput,
+    readings,
+)
+from gpu_control_plane.agent.vendors.nvidia.nvml.processes import processes
+from gpu_control_plane.agent.vendors.nvidia.nvml.profiling import Profiling
+from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Monitoring, MonitoringSource, Toolkit
+from gpu_control_plane.api.nodefeature import NodeFacts
+
+
+class NVMLBackend(Backend):
+    """The `Backend` of a node with NVIDIA's driver.
+
+    `library` is where libnvidia-ml.so.1 lies; without it the loader is asked. `source` says whose driver that is, as
+    far as one can see. `dev` holds the device files, `toolkit` is what gives cards to containers on this node, if
+    anything does.
+    """
+
+    def __init__(
+        self,
+        library: Path | None = None,
+        *,
+        source: DriverSource | None = None,
+        sysfs: Sysfs | None = None,
+        dev: Path = Path("/dev"),
+        proc: Path = Path("/proc"),
+        toolkit: Toolkit | None = None,
+        nvml: ModuleType = pynvml,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._sysfs = sysfs or Sysfs()
+        self._source = source
+        self._toolkit = toolkit
+        self._now = now
+        self._library = Library(library, nvml)
+        self._files = DriverFiles(self._sysfs, dev, proc)
+        self._events = Events(self._library, sleep=sleep, clock=clock)
+        self._profiling = Profiling(self._library)
+        self._thermometer = Thermometer(clock)
+        self._cards: dict[str, Card] = {}
+        self._lock = threading.RLock()
+        """Taking hold and letting go, one at a time."""
+
+    def open(self) -> None:
+        with self._lock:
+            if self._library.is_open:
+                return
+            self._library.open()
+            try:
+                self._enumerate()
+            except BackendError:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            if self._library.is_open:
+                self._events.stop()
+                self._profiling.stop()
+                self._cards = {}
+                self._library.close()
+
+    def facts(self) -> NodeFacts:
+        version: int | None = self._library.ask("nvmlSystemGetCudaDriverVersion")
+        shown = self._sysfs.bus()
+        # Where the bus is hidden from the agent, the driver's word has to do. An empty one below cards is hidden, too.
+        hidden = shown is None or (not shown and bool(self._cards))
+        return NodeFacts(
+            bus_cards=max(len(shown or ()), len(self._cards)),
+            bus=None if hidden else tuple(card.pci for card in shown or ()),
+            boot_id=self._sysfs.boot_id(),
+            agent_version=__version__,
+            driver=Driver(
+                version=self._library.call("nvmlSystemGetDriverVersion"),
+                cuda_version=f"{version // 1000}.{version % 1000 // 10}" if version else None,
+                source=self._source,
+            ),
+            toolkit=self._toolkit,
+            monitoring=Monitoring(source=MonitoringSource.AGENT),
+        )
+
+    def cards(self) -> tuple[Hardware, ...]:
+        with self._lock:
+            self._enumerate()
+            return tuple(card.hardware for card in self._cards.values())
+
+    def details(self, address: str) -> Details:
+        return self._card(address).details
+
+    def signals(self, address: str) -> Signals:
+        xids = self._events.reports(address)
+        try:
+            return probe(self._library, self._card(address).handle, address, self._thermometer, xids)
+        except CardStuck:
+            return Signals(xids=xids, recovery=Recovery.RESET)
+        except CardLost:
+            return Signals(xids=xids, lost=True)
+
+    def clear(self, address: str) -> None:
+        self._events.forget(address)
+
+    def wait(self, seconds: float) -> frozenset[str]:
+        return self._events.wait(seconds, self._cards)
+
+    def readings(self, address: str) -> Readings:
+        try:
+            return readings(self._library, self._card(address).handle)
+        except CardLost:
+            return Readings()
+
+    def samples(self, address: str, instance: Instance | None = None) -> Mapping[str, float]:
+        try:
+            card = self._card(address)
+            return self._card_samples(card) if instance is None else self._instance_samples(card, instance)
+        except CardLost:
+            return {}
+
+    def processes(self, address: str) -> tuple[Process, ...]:
+        try:
+            handle = self._card(address).handle
+            return processes(self._library, handle, mig.instances(self._library, handle), self._now())
+        except CardLost:
+            return ()
+
+    def control_files(self) -> tuple[DeviceFile, ...]:
+        return self._files.control()
+
+    def device_files(self, address: str) -> tuple[DeviceFile, ...]:
+        return self._files.card(address, self._card(address).details.minor)
+
+    def instance_files(self, address: str, instance: Instance) -> tuple[DeviceFile, ...]:
+        return self._files.instance(self._card(address).details.minor, instance)
+
+    def instances(self, address: str) -> tuple[Instance, ...]:
+        return mig.instances(self._library, self._card(address).handle)
+
+    def set_mig_mode(self, address: str, *, enabled: bool) -> None:
+        """Nobody may hold the card meanwhile, and that includes us: no events and no samples of it are kept."""
+        with self._lock:
+            card = self._card(address)
+            self._events.stop()
+            self._profiling.stop()
+            try:
+                mig.set_mode(self._library, card.handle, enabled=enabled)
+            finally:
+                self._cards = read_cards(self._library, self._sysfs)
+                self._events.watch(self._cards)
+
+    def create_instance(self, address: str, profile: str, start: int) -> Instance:
+        return mig.create(self._library, self._card(address).handle, profile, start)
+
+    def destroy_instance(self, address: str, instance: Instance) -> None:
+        mig.destroy(self._library, self._card(address).handle, instance)
+
+    def _card(self, address: str) -> Card:
+        if not self._library.is_open:
+            raise DriverUnavailable("The driver has been let go of.")
+        if address not in self._cards:
+            raise CardLost(f"The driver knows no card at {address}.")
+        return self._cards[address]
+
+    def _enumerate(self) -> None:
+        """Look for cards again, and hear about new ones. A lost card is still what it was while the bus shows it, or
+        cannot be asked."""
+        before, found = self._cards, read_cards(self._library, self._sysfs)
+        self._cards = dict(sorted({**self._lost(before.keys() - found.keys()), **found}.items()))
+        if before.keys() != self._cards.keys():
+            self._events.watch(self._cards)
+
+    def _lost(self, unanswered: Set[str]) -> dict[str, Card]:
+        """Those of our cards that the driver shows no more, without the ones that were pulled."""
+        shown = self._sysfs.bus() if unanswered else ()
+        there = unanswered if shown is None else unanswered & {card.pci.address for card in shown}
+        return {address: self._cards[address] for address in there}
+
+    def _card_samples(self, card: Card) -> Mapping[str, float]:
+        reports = self._events.reports(card.address)
+        profiled = self._profiling.measure(card.address, card.handle)
+        return {
+            **card_samples(self._library, card.handle),
+            **(profiled or pcie_throughput(self._library, card.handle)),
+            Measure.XID_ERRORS: float(reports[-1] if reports else 0),
+        }
+
+    def _instance_samples(self, card: Card, instance: Instance) -> Mapping[str, float]:
+        return {
+            **instance_samples(self._library, mig.device(self._library, card.handle, instance)),
+            **self._profiling.measure(card.address, card.handle, instance.gpu_instance),
+        }

@@ -1,0 +1,58 @@
+"""The health of a card, asked of the driver at this moment."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from gpu_control_plane.agent.backends.interface import Recovery, Signals
+from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library
+
+_RECOVERY_ACTION: Final = 230
+_RECOVERIES: Final = {**{int(action): action for action in Recovery}, 6: Recovery.RESET, 7: Recovery.REBOOT}
+"""Newer drivers ask for a reset of the bus or a restart of the system: the same work for whoever has to do it."""
+_HARDWARE_THERMAL: Final = 0x40
+_PERSISTENT: Final = 10.0
+"""Seconds of slowdown that make a card overheated."""
+
+
+def clock_reasons(library: Library, handle: object) -> int | None:
+    """Why the card does not run at full speed, as bits. Older drivers have another word for it."""
+    reasons: int | None = library.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+    return library.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle) if reasons is None else reasons
+
+
+class Thermometer:
+    """Tells a card that is too hot from one that was for a moment.
+
+    Only the slowdown that the hardware itself enforces counts, and only when it lasts. The driver's own thermal
+    slowdown is how it keeps a busy card within its limits: work goes on, and in a warm room it comes and goes all day.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: dict[str, float] = {}
+
+    def overheated(self, address: str, reasons: int | None) -> bool:
+        if not (reasons or 0) & _HARDWARE_THERMAL:
+            self._since.pop(address, None)
+            return False
+        return self._clock() - self._since.setdefault(address, self._clock()) >= _PERSISTENT
+
+
+def probe(library: Library, handle: object, address: str, thermometer: Thermometer, xids: tuple[int, ...]) -> Signals:
+    """What speaks about the health of a card; raises CardLost."""
+    nvml = library.nvml
+    ecc: int | None = library.ask(
+        "nvmlDeviceGetTotalEccErrors", handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+    )
+    _, _, pending, failed = library.ask("nvmlDeviceGetRemappedRows", handle) or (0, 0, 0, 0)
+    action = library.field(handle, _RECOVERY_ACTION)
+    return Signals(
+        xids=xids,
+        uncorrected_ecc=ecc or 0,
+        remap_pending=bool(pending),
+        remap_failed=bool(failed),
+        overheated=thermometer.overheated(address, clock_reasons(library, handle)),
+        # What a future driver asks for is not nothing.
+        recovery=_RECOVERIES.get(int(action or 0), Recovery.REBOOT),
+    )
