@@ -11,8 +11,7 @@ from benchmarks.node_stage import CARDS
 from benchmarks.report import Measurement, at_most, progress
 from gpu_control_plane.agent.backends.interface import Instance
 from gpu_control_plane.agent.node.exporting import CardMetrics
-from gpu_control_plane.agent.node.watch import HardwareWatch
-from gpu_control_plane.agent.recovery import CardHealth
+from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import new_machine
 
@@ -51,12 +50,13 @@ async def measure() -> list[Measurement]:
 async def _compare(seconds: float, passes: int) -> tuple[float, float]:
     """The quickest of several runs, in seconds a pass: the bare calls, and the whole scrape."""
     backend = _Cards(seconds)
-    watch = HardwareWatch(_NODE, lambda: backend, lambda _card: CardHealth(), lambda: None)
+    watch = HardwareWatch(_NODE, lambda: backend, lambda: None)
+    watch.acquire_driver()
     await watch.probe()
-    assert watch.picture is not None
+    assert watch.snapshot is not None
     metrics = CardMetrics(_NODE, watch, dict)
-    metrics.follow(watch.picture)
-    addresses = [card.address for card in watch.picture.seen.values()]
+    metrics.describe(watch.snapshot)
+    addresses = [card.address for card in watch.snapshot.observed.values()]
 
     async def bare() -> None:
         for address in addresses:
@@ -66,7 +66,7 @@ async def _compare(seconds: float, passes: int) -> tuple[float, float]:
         await metrics.exposition()
 
     found = [(await _run(bare, passes), await _run(scrape, passes)) for _ in range(_RUNS)]
-    await watch.let_go()
+    await watch.release_driver()
     return min(run[0] for run in found), min(run[1] for run in found)
 
 

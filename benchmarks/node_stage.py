@@ -21,8 +21,8 @@ from prometheus_client.samples import Sample
 
 from benchmarks.report import progress
 from gpu_control_plane.agent.kubelet.podresources import PodResources
-from gpu_control_plane.agent.node.views import LocalNode
 from gpu_control_plane.agent.simulated.machine import HARDWARE, card_uuid, new_machine, write_machine
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.allocation import Allocation, Mode
 from gpu_control_plane.api.gpunodestate import Assignment, OfferedResource
@@ -112,7 +112,7 @@ class NodeStage:
 
     async def install_cards(self) -> None:
         body = {"metadata": {"annotations": {HARDWARE: write_machine(self._machine)}}}
-        await self._client.patch(LocalNode, _NODE, body)
+        await self._client.patch(NodeView, _NODE, body)
 
     async def known_to_the_cluster(self) -> None:
         """Wait until every card has its object, and the node a place for orders."""

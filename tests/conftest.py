@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("simulation")
     group.addoption("--seed", type=int, default=None, help="replay one interleaving of the simulation")
     group.addoption("--interleavings", type=int, default=700, help="how many seeds each scenario tries")
+    group.addoption("--histories", type=int, default=5000, help="how many random histories of a node are played")
 
 
 @pytest.fixture
@@ -35,3 +36,10 @@ def seeds(request: pytest.FixtureRequest) -> range:
     if seed is not None:
         return range(seed, seed + 1)
     return range(request.config.getoption("--interleavings"))
+
+
+@pytest.fixture
+def histories(request: pytest.FixtureRequest) -> int:
+    """How many random histories of a node are played."""
+    number: int = request.config.getoption("--histories")
+    return number

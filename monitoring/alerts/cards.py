@@ -5,11 +5,10 @@ from typing import Final
 from monitoring.alert import Alert, Group, LogLine, Severity
 from monitoring.promql import CARD, by_card, history, one_of
 
-from gpu_control_plane.agent.health import APPLICATION_XIDS, HARMLESS_XIDS
-from gpu_control_plane.agent.recovery import POLICY
+from gpu_control_plane.agent.health import APPLICATION_XIDS, COOL_CELSIUS, HARMLESS_XIDS, HOT_CELSIUS
 from gpu_control_plane.api.names import EventReason
 
-_JUDGED: Final = LogLine("agent.node.watch", "card judged")
+_JUDGED: Final = LogLine("agent.node.agent", "card health")
 _CARD: Final = "Card {{ $labels.gpu }} ({{ $labels.UUID }}) of {{ $labels.Hostname }}"
 _NOT_THE_CARD: Final = one_of(APPLICATION_XIDS | HARMLESS_XIDS)
 _PROGRAMS: Final = one_of(APPLICATION_XIDS)
@@ -50,7 +49,7 @@ CARDS: Final = Group(
             description="The card {{ $labels.device }} of {{ $labels.node }} joins no pool. Its condition BurnedIn "
             "says what was found and what to do: kubectl describe gpudevice {{ $labels.device }}",
             events=(EventReason.BURN_IN_FAILED,),
-            log=LogLine("agent.node.burning", "burn-in ended"),
+            log=LogLine("agent.node.burnin_runner", "burn-in ended"),
         ),
         Alert(
             name="GPUHardwareXID",
@@ -76,13 +75,13 @@ CARDS: Final = Group(
         Alert(
             name="GPUCardHeatingUp",
             # It lasts longer than the window looks back: a card that has begun to work gets warm quickly, and stops.
-            expr=f"{by_card('DCGM_FI_DEV_GPU_TEMP')} > {POLICY.cool} and "
-            f"predict_linear({history('DCGM_FI_DEV_GPU_TEMP', '10m')}, 1800) > {POLICY.hot}",
+            expr=f"{by_card('DCGM_FI_DEV_GPU_TEMP')} > {COOL_CELSIUS} and "
+            f"predict_linear({history('DCGM_FI_DEV_GPU_TEMP', '10m')}, 1800) > {HOT_CELSIUS}",
             hold="15m",
             severity=Severity.WARNING,
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} will be too hot within half an hour.",
             description=f"{_CARD} is at " + '{{ $value | printf "%.0f" }} °C and rising. '
-            f"From {POLICY.hot} °C on it is out of service. Check fans, air flow and the temperature of the room.",
+            f"From {HOT_CELSIUS} °C on it is out of service. Check fans, air flow and the temperature of the room.",
             no_event="nothing has happened yet: Events tell what is, this tells what is to come",
         ),
         Alert(

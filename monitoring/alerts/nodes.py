@@ -8,7 +8,7 @@ from monitoring.promql import WITHOUT_POOL, one_of
 from gpu_control_plane.api.names import EventReason, NodeCondition, Reason
 from gpu_control_plane.bootstrap.metrics import Phase
 
-_CHECK_FAILED: Final = LogLine("agent.node.inspection", "a check failed")
+_CHECK_FAILED: Final = LogLine("agent.node.validation_runner", "validation step failed")
 _SEE: Final = "kubectl describe gpunodestate {{ $labels.node }}"
 _INSTALLED: Final = "20m"
 """A driver that comes in a container is pulled and built within this time, and the toolkit waits for it."""

@@ -5,7 +5,7 @@ from typing import Final
 from monitoring.grafana import Dashboard, Look, Panel, Query, Row, Unit, Variable
 from monitoring.promql import AGENT, CARD, POOL_RESOURCES, by_card
 
-from gpu_control_plane.agent.recovery import POLICY
+from gpu_control_plane.agent.health import HOT_CELSIUS
 
 _HERE: Final = 'Hostname=~"$node"'
 _WHOLE: Final = f'{_HERE}, GPU_I_ID=""'
@@ -90,7 +90,7 @@ CONDITION: Final = Row(
             "Temperature",
             "DEV_GPU_TEMP",
             Unit.CELSIUS,
-            f"From {POLICY.hot} °C on a card is out of service.",
+            f"From {HOT_CELSIUS} °C on a card is out of service.",
             alerts=("GPUCardHeatingUp",),
         ),
         _per_card("Temperature of memory", "DEV_MEMORY_TEMP", Unit.CELSIUS, "Only cards that measure it."),

@@ -19,7 +19,7 @@ import yaml
 
 from gpu_control_plane.agent.fleet.machines import node_manifest
 from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine
-from gpu_control_plane.agent.views import Node
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster
 from helm.chart import CHART, NAMESPACE, RELEASE, Helm, Manifest, Objects, command_of
@@ -78,7 +78,7 @@ class Installed:
                     manifest["metadata"]["labels"] |= _SYSTEM
                     if name in WITHOUT_CARDS:
                         del manifest["metadata"]["annotations"][HARDWARE]
-                    await client.create(Node, manifest)
+                    await client.create(NodeView, manifest)
 
         asyncio.run(add())
 

@@ -13,7 +13,7 @@ import pytest
 
 from gpu_control_plane.agent.fleet.machines import node_manifest
 from gpu_control_plane.agent.simulated.machine import new_machine
-from gpu_control_plane.agent.views import Node
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.gpunodestate import Monitoring, MonitoringSource, StepResult
 from gpu_control_plane.api.names import NodeCondition, Reason
@@ -37,7 +37,7 @@ MORE_CHECKS: Final = {"bootstrap": {"validator": {"enableNvidiaFSValidation": Tr
 async def client(api_server: Installed) -> AsyncIterator[Client]:
     async with Client(load_config(api_server.cluster.kubeconfig)) as client:
         await install(client)
-        await client.create(Node, node_manifest(NODE, new_machine("H200-141", 2)))
+        await client.create(NodeView, node_manifest(NODE, new_machine("H200-141", 2)))
         await client.create(GPUNodeState, {"metadata": {"name": NODE}})
         # What inventory says of a node.
         complete = condition((), NodeCondition.INVENTORY_COMPLETE, True, Reason.READY, "", now=utc_now())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.agent.views import Node
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature, discovery_name, feature_name
 from gpu_control_plane.kube import Client, FieldManager, Object, load_config
@@ -66,7 +66,7 @@ async def objects(installed: Installed) -> None:
         lambda: nobody.patch(GPUNodeState, OURS, {}, "status"),
         lambda: nobody.patch(GPUDevice, card(OURS), {}),
         lambda: nobody.publish(feature_name(OURS), OURS),
-        lambda: nobody.patch(Node, OURS, {}),
+        lambda: nobody.patch(NodeView, OURS, {}),
     ]
     for write in writes:
         await until_async(partial(is_refused, write), saying="every policy is in force")
@@ -187,14 +187,14 @@ async def test_discovery_publishes_under_its_own_name_only(installed: Installed,
 
 async def test_an_agent_labels_its_own_node(installed: Installed) -> None:
     labels = {"nvidia.com/gpu.count": "2", "gpu.deckhouse.io/deploy.agent": "true"}
-    await Asking(installed).patch(Node, OURS, {"metadata": {"labels": labels}})
-    await Asking(installed).patch(Node, OURS, {"metadata": {"labels": dict.fromkeys(labels)}})
-    await Asking(installed).patch(Node, OURS, annotations(**{"nvidia.com__gfd": "x"}))
+    await Asking(installed).patch(NodeView, OURS, {"metadata": {"labels": labels}})
+    await Asking(installed).patch(NodeView, OURS, {"metadata": {"labels": dict.fromkeys(labels)}})
+    await Asking(installed).patch(NodeView, OURS, annotations(**{"nvidia.com__gfd": "x"}))
 
 
 async def test_an_agent_does_not_label_another_node(installed: Installed) -> None:
     with refused("The agent of node-c may label its own Node only, not node-d."):
-        await Asking(installed).patch(Node, OTHERS, {"metadata": {"labels": {"nvidia.com/gpu.count": "2"}}})
+        await Asking(installed).patch(NodeView, OTHERS, {"metadata": {"labels": {"nvidia.com/gpu.count": "2"}}})
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ async def test_an_agent_does_not_label_another_node(installed: Installed) -> Non
 )
 async def test_an_agent_changes_no_labels_of_others(installed: Installed, labels: dict[str, str | None]) -> None:
     with refused("only labels of its Node that begin with nvidia.com/ or gpu.deckhouse.io/."):
-        await Asking(installed).patch(Node, OURS, {"metadata": {"labels": labels}})
+        await Asking(installed).patch(NodeView, OURS, {"metadata": {"labels": labels}})
 
 
 @pytest.mark.parametrize("changes", [{"kwok.x-k8s.io__node": None}, {"a__b": "c"}], ids=["removed", "new"])
 async def test_an_agent_changes_no_annotations_of_others(installed: Installed, changes: dict[str, str | None]) -> None:
     with refused("only annotations of its Node that begin with nvidia.com/ or gpu.deckhouse.io/."):
-        await Asking(installed).patch(Node, OURS, annotations(**changes))
+        await Asking(installed).patch(NodeView, OURS, annotations(**changes))
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ async def test_an_agent_changes_no_annotations_of_others(installed: Installed, c
 )
 async def test_an_agent_does_not_cordon(installed: Installed, body: dict[str, Any]) -> None:
     with refused("An agent may not taint, cordon or otherwise change its Node."):
-        await Asking(installed).patch(Node, OURS, body)
+        await Asking(installed).patch(NodeView, OURS, body)
 
 
 async def test_a_token_from_nowhere_changes_nothing(installed: Installed) -> None:
@@ -231,11 +231,11 @@ async def test_a_token_from_nowhere_changes_nothing(installed: Installed) -> Non
     with refused(BOUND):
         await asking.publish(feature_name(OURS), OURS)
     with refused(BOUND):
-        await asking.patch(Node, OURS, {"metadata": {"labels": {"nvidia.com/gpu.count": "2"}}})
+        await asking.patch(NodeView, OURS, {"metadata": {"labels": {"nvidia.com/gpu.count": "2"}}})
 
 
 async def test_others_are_not_concerned(installed: Installed) -> None:
     """The policies are about agents: administrators and controllers go on as before."""
     async with Client(load_config(installed.cluster.kubeconfig)) as client:
-        await client.patch(Node, OTHERS, {"metadata": {"labels": {"any": "thing"}}})
+        await client.patch(NodeView, OTHERS, {"metadata": {"labels": {"any": "thing"}}})
         await client.patch(GPUDevice, card(OTHERS), {"metadata": {"labels": {"any": "thing"}}})

@@ -8,7 +8,7 @@ import pytest
 
 from gpu_control_plane.agent.fleet.machines import edit_card
 from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, pull, write_machine
-from gpu_control_plane.agent.views import Node
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason, Label
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
@@ -74,7 +74,7 @@ async def test_the_controller_needs_no_more_rights(
             await client.create(NodeFeature, about, NAMESPACE)
 
             async def labelled() -> bool:
-                return (await client.get(Node, "node-b")).metadata.labels.get(Label.GPU_PRESENT) == "true"
+                return (await client.get(NodeView, "node-b")).metadata.labels.get(Label.GPU_PRESENT) == "true"
 
             await until_async(labelled, saying="the gate has labelled node-b")
 
@@ -92,7 +92,7 @@ async def test_the_agent_needs_no_more_rights(installed: Installed, helm: Helm, 
     node, addresses = "node-e", ("0000:18:00.0", "0000:2a:00.0")
     devices = [inventory_id(node, address) for address in addresses]
     hardware = {HARDWARE: write_machine(new_machine("H200-141", 2))}
-    await client.patch(Node, node, {"metadata": {"annotations": hardware}})
+    await client.patch(NodeView, node, {"metadata": {"annotations": hardware}})
     orders = _orders([*devices, "node-e-no-such-card"])
     # There may be one by now: a controller that has waited for a report makes it.
     await client.apply(GPUNodeState, node, {"spec": {"assignments": orders}}, manager=FieldManager("pools"))
@@ -125,7 +125,7 @@ async def test_the_agent_needs_no_more_rights(installed: Installed, helm: Helm, 
                 return any(event.reason == EventReason.ORDER_NOT_CARRIED_OUT for event in events)
 
             async def described() -> bool:
-                labels = (await client.get(Node, node)).metadata.labels
+                labels = (await client.get(NodeView, node)).metadata.labels
                 features = Selection(NAMESPACE, fields=f"metadata.name={feature_name(node)}")
                 published = [each.spec.features.instances for each in await client.list(NodeFeature, features)]
                 return any(published) and labels.get("nvidia.com/gpu.count") == "2"

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.node.exporting import CardMetrics
-from gpu_control_plane.agent.node.watch import HardwareWatch
-from gpu_control_plane.agent.recovery import CardHealth
+from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import read_machine
-from gpu_control_plane.agent.views import Card, Node
+from gpu_control_plane.agent.views import DeviceView, NodeView
 from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.kube import Cache, Runtime, main
 
@@ -22,18 +21,19 @@ from gpu_control_plane.kube import Cache, Runtime, main
 class SimulatedNode:
     """One node: its hardware follows the Node's annotation, its users the GPUDevices."""
 
-    def __init__(self, name: str, nodes: Cache[Node], cards: Cache[Card]) -> None:
+    def __init__(self, name: str, nodes: Cache[NodeView], cards: Cache[DeviceView]) -> None:
         self._name = name
         self._nodes = nodes
         self._cards = cards
         self._backend: SimulatedBackend | None = None
-        self.watch = HardwareWatch(name, self._open, lambda _card: CardHealth(), self._news, rhythm=1.0)
+        self.watch = HardwareWatch(name, self._open, self._news, rhythm=1.0)
         self.metrics = CardMetrics(name, self.watch, self._users)
         nodes.on_change(lambda _old, new: self._follow(new))
 
     async def run(self) -> None:
         await self._nodes.synced()
         await self._cards.synced()
+        self.watch.acquire_driver()
         await self.watch.run()
 
     def _open(self) -> Backend:
@@ -44,7 +44,7 @@ class SimulatedNode:
         self._backend = SimulatedBackend(self._name, machine)
         return self._backend
 
-    def _follow(self, node: Node | None) -> None:
+    def _follow(self, node: NodeView | None) -> None:
         if node is not None and node.name == self._name and self._backend is not None:
             machine = read_machine(self._name, node.metadata.annotations)
             if machine is not None:
@@ -53,8 +53,8 @@ class SimulatedNode:
     def _news(self) -> None:
         if self._backend is not None:
             self._backend.occupy(frozenset(self._users()))
-        if self.watch.picture is not None:
-            self.metrics.follow(self.watch.picture)
+        if self.watch.snapshot is not None:
+            self.metrics.describe(self.watch.snapshot)
 
     def _users(self) -> Mapping[str, Sequence[User]]:
         mine = (card for card in self._cards if card.spec.node_name == self._name)
@@ -63,7 +63,7 @@ class SimulatedNode:
 
 def building(names: Sequence[str]) -> Callable[[Runtime], None]:
     def build(runtime: Runtime) -> None:
-        nodes, cards = runtime.cache(Node), runtime.cache(Card)
+        nodes, cards = runtime.cache(NodeView), runtime.cache(DeviceView)
         for name in names:
             node = SimulatedNode(name, nodes, cards)
             runtime.service(node.run)

@@ -55,6 +55,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     default=60.0,
     help="With --burn-in: for how long.  [default: 60]",
 )
+@click.option(
+    "--recovery-seconds",
+    type=click.FloatRange(0, 3600),
+    default=60.0,
+    help="How long a faulted card has to look well before it returns.  [default: 60]",
+)
 @click.option("--kubelet-folder", type=_FOLDER, default=Path("/var/lib/kubelet"), show_default=True)
 @click.option("--cdi-folder", type=_FOLDER, default=Path("/var/run/cdi"), show_default=True)
 @click.option("--host-root", type=_FOLDER, default=Path("/"), show_default=True, help="Where the host's files are.")
@@ -133,6 +139,7 @@ def agent(
     gdrcopy: bool,
     burn_in: bool,
     burn_in_seconds: float,
+    recovery_seconds: float,
     kubelet_folder: Path,
     cdi_folder: Path,
     host_root: Path,
@@ -165,15 +172,18 @@ def agent(
     if (nvidia_fs or gdrcopy) and not validator:
         raise click.UsageError("--nvidia-fs and --gdrcopy are checks: they do not go with --no-validator.")
     import_sparingly()
+    from gpu_control_plane.agent.step import RecoveryPolicy  # noqa: PLC0415
     from gpu_control_plane.kube import main  # noqa: PLC0415
     from gpu_control_plane.kube.logs import configure_logs  # noqa: PLC0415
 
     name = node or socket.gethostname().lower()
+    recovery = RecoveryPolicy(seconds=recovery_seconds)
     process = {"kubeconfig": kubeconfig, "namespace": namespace, "status_port": status_port}
     if simulated:
         from gpu_control_plane.agent.fleet import process as fleet  # noqa: PLC0415
 
-        sys.exit(main(fleet.NAME, fleet.build, log_level=log_level, elect=elect, **process))
+        build_fleet = partial(fleet.build, recovery=recovery)
+        sys.exit(main(fleet.NAME, build_fleet, log_level=log_level, elect=elect, **process))
 
     if discover:
         from gpu_control_plane.agent.backends.sysfs import Sysfs  # noqa: PLC0415
@@ -198,6 +208,7 @@ def agent(
         gdrcopy=gdrcopy,
         burn_in=burn_in,
         burn_in_seconds=burn_in_seconds,
+        recovery=recovery,
         kubelet=kubelet_folder,
         cdi=cdi_folder,
         host=host_root,

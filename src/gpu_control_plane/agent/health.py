@@ -31,6 +31,11 @@ NVLINK_XIDS: Final = frozenset({74, *range(144, 151)})
 NODE_XIDS: Final = frozenset({FALLEN_OFF, 151})
 """Only a restart of the node helps."""
 
+HOT_CELSIUS: Final = 95
+"""From this temperature on a card is too hot, even if it does not slow itself down."""
+COOL_CELSIUS: Final = 80
+"""To this temperature a card that was too hot has to cool down."""
+
 _RECOVERIES: Final = {
     Recovery.RESET: ("ResetRequired", "The driver asks for a reset of the card."),
     Recovery.REBOOT: ("RebootRequired", "The driver asks for a restart of the node."),

@@ -1,7 +1,7 @@
-"""Units: the shares of a card that the kubelet hands out one by one.
+"""Units: the devices of the device plugin API, which the kubelet allocates one by one.
 
-A whole card is one unit, a card that pods take turns on is several, and each MIG instance is one. Two units clash when
-no two pods may hold them at the same time: this is all that the rest of the agent has to know about sharing.
+A whole card is one unit, a time-sliced card is one unit a replica, and each MIG instance is one. Two units clash when
+two pods must not hold them at the same time: this is all that the rest of the agent has to know about sharing.
 """
 
 import msgspec
@@ -12,23 +12,33 @@ type CardID = str
 type ResourceName = str
 
 REPLICA = "::"
-"""Stands between the identity of a card and what tells its units apart."""
+"""Separates the UUID of a card from what tells its units apart."""
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """One device in the kubelet's eyes."""
+    """One device of the device plugin API."""
 
     resource: ResourceName
     id: str
-    """What the kubelet calls it. Stays the same for as long as the card does."""
+    """The kubelet's device ID. It stays the same for as long as the card does."""
     card: CardID
     mode: Mode = Mode.EXCLUSIVE
     slices: tuple[int, int] | None = None
     """The part of the card that a MIG instance covers: its first memory slice, and the one after its last."""
 
 
+class ContainerDevices(msgspec.Struct, frozen=True, order=True):
+    """Devices of one resource that the kubelet has allocated to one container."""
+
+    namespace: str
+    pod: str
+    container: str
+    resource: ResourceName
+    ids: tuple[str, ...]
+
+
 def clash(one: Unit, other: Unit) -> bool:
-    """Whether handing out one unit rules out the other."""
+    """Whether allocating one unit rules out the other."""
     if one.card != other.card:
         return False
     if one.mode is Mode.MIG and other.mode is Mode.MIG and one.slices and other.slices:
@@ -38,10 +48,10 @@ def clash(one: Unit, other: Unit) -> bool:
 
 
 def replica_id(uuid: str, number: int) -> str:
-    """The unit of a card that pods take turns on, in the form that NVIDIA's plugin made familiar."""
+    """A replica of a time-sliced card, in the form that NVIDIA's plugin made familiar."""
     return f"{uuid}{REPLICA}{number}"
 
 
 def card_of(unit_id: str) -> str:
-    """The identity of the card behind a unit."""
+    """The UUID of the card behind a unit."""
     return unit_id.partition(REPLICA)[0]

@@ -1,6 +1,6 @@
-"""The kinds as the agent sees them: the fields it reads, and, apart from them, the fields it owns.
+"""The kinds as the agent reads them, trimmed to the fields it uses, and the fields of them that it owns.
 
-A fleet of simulated nodes holds every card and pod of the cluster in memory, so nothing is kept that nobody reads.
+The simulated fleet holds every node, card and pod of a cluster in memory, so nothing is kept that is not read.
 """
 
 from typing import ClassVar, Final
@@ -9,20 +9,19 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gpu_control_plane.api.gpudevice import BurnIn, DeviceSpec, GPUDevice, Telemetry, User
-from gpu_control_plane.api.gpunodestate import GPUNodeState, NodeStateSpec, Plugin
+from gpu_control_plane.api.gpunodestate import GPUNodeState, NodeStateSpec, Plugin, Quiesced, Validation
 from gpu_control_plane.api.shapes import Part
 from gpu_control_plane.kube.objects import Condition, Object, ObjectMeta, Resource
 
 MANAGER: Final = "gpu-agent"
 
-ALLOCATED: Final = "simulation.gpu.deckhouse.io/DevicesAllocated"
-"""Condition of a Pod on a simulated node: its devices are chosen, so it may start. The message names them."""
 UNEXPECTED_ADMISSION: Final = "UnexpectedAdmissionError"
 """The kubelet's reason when a pod was bound to a node that cannot give it its devices."""
 
 
-class NodeInfo(msgspec.Struct, frozen=True):
+class NodeInfo(msgspec.Struct, frozen=True, rename="camel"):
     boot_id: str = msgspec.field(name="bootID", default="")
+    container_runtime_version: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,7 +30,7 @@ class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     node_info: NodeInfo = NodeInfo()
 
 
-class Node(Object, frozen=True):
+class NodeView(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "Node", "nodes", namespaced=False)
 
     status: NodeStatus = NodeStatus()
@@ -41,7 +40,7 @@ class Resources(msgspec.Struct, frozen=True):
     limits: dict[str, str] = {}
 
 
-class Container(msgspec.Struct, frozen=True, rename="camel"):
+class PodContainer(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     resources: Resources = Resources()
     restart_policy: str = ""
@@ -49,8 +48,8 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
+    containers: tuple[PodContainer, ...] = ()
+    init_containers: tuple[PodContainer, ...] = ()
 
 
 class PodCondition(msgspec.Struct, frozen=True):
@@ -62,9 +61,10 @@ class PodCondition(msgspec.Struct, frozen=True):
 class PodStatus(msgspec.Struct, frozen=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
+    reason: str = ""
 
 
-class Pod(Object, frozen=True):
+class PodView(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
 
     spec: PodSpec = PodSpec()
@@ -75,7 +75,7 @@ class KnownHardware(Part, frozen=True, kw_only=True):
     uuid: str | None = None
 
 
-class CardStatus(Part, frozen=True, kw_only=True):
+class DeviceStatus(Part, frozen=True, kw_only=True):
     hardware: KnownHardware | None = None
     used_by: tuple[User, ...] = ()
     telemetry: Telemetry | None = None
@@ -83,65 +83,77 @@ class CardStatus(Part, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class Card(Object, frozen=True, kw_only=True):
-    """A GPUDevice without what only others read."""
+class DeviceView(Object, frozen=True, kw_only=True):
+    """A GPUDevice."""
 
     resource: ClassVar[Resource] = GPUDevice.resource
 
     spec: DeviceSpec
-    status: CardStatus = CardStatus()
+    status: DeviceStatus = DeviceStatus()
 
 
-class OrdersStatus(Part, frozen=True, kw_only=True):
+class NodeStateStatus(Part, frozen=True, kw_only=True):
     plugin: Plugin | None = None
+    validation: Validation | None = None
+    quiesced: Quiesced | None = None
 
 
-class Orders(Object, frozen=True, kw_only=True):
-    """A GPUNodeState without what only others read."""
+class NodeStateView(Object, frozen=True, kw_only=True):
+    """A GPUNodeState: the node's orders, and what the agent last answered."""
 
     resource: ClassVar[Resource] = GPUNodeState.resource
 
     spec: NodeStateSpec = NodeStateSpec()
-    status: OrdersStatus = OrdersStatus()
+    status: NodeStateStatus = NodeStateStatus()
 
 
-class CardShare(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a GPUDevice's status that is the agent's."""
-
+class _OwnDeviceStatus(msgspec.Struct, frozen=True, rename="camel"):
     used_by: tuple[User, ...] | UnsetType
     telemetry: Telemetry
     burn_in: BurnIn | UnsetType
     conditions: tuple[Condition, ...]
 
 
-class CardReport(msgspec.Struct, frozen=True):
-    status: CardShare
+class DeviceApplyConfiguration(msgspec.Struct, frozen=True):
+    """The fields of a GPUDevice that the agent owns."""
+
+    status: _OwnDeviceStatus
 
 
-def card_report(
+def device_apply_configuration(
     used_by: tuple[User, ...], telemetry: Telemetry, *conditions: Condition, burn_in: BurnIn | None = None
-) -> CardReport:
-    return CardReport(CardShare(used_by or UNSET, telemetry, burn_in or UNSET, conditions))
+) -> DeviceApplyConfiguration:
+    return DeviceApplyConfiguration(_OwnDeviceStatus(used_by or UNSET, telemetry, burn_in or UNSET, conditions))
 
 
-class OrdersShare(msgspec.Struct, frozen=True):
-    """The part of a GPUNodeState's status that is the agent's."""
-
-    plugin: Plugin
-
-
-class OrdersAnswer(msgspec.Struct, frozen=True):
-    status: OrdersShare
+class _OwnNodeStateStatus(msgspec.Struct, frozen=True):
+    plugin: Plugin | UnsetType
+    validation: Validation | UnsetType
+    quiesced: Quiesced | UnsetType
 
 
-def matters(old: Object | None, new: Object | None) -> bool:
-    """Whether anything an agent looks at has changed; heartbeats and other writers' fields have not."""
+class NodeStateApplyConfiguration(msgspec.Struct, frozen=True):
+    """The fields of a GPUNodeState that the agent owns."""
+
+    status: _OwnNodeStateStatus
+
+
+def node_state_apply_configuration(
+    plugin: Plugin | UnsetType = UNSET,
+    validation: Validation | UnsetType = UNSET,
+    quiesced: Quiesced | UnsetType = UNSET,
+) -> NodeStateApplyConfiguration:
+    return NodeStateApplyConfiguration(_OwnNodeStateStatus(plugin, validation, quiesced))
+
+
+def is_relevant(old: Object | None, new: Object | None) -> bool:
+    """Whether a field that the agent reads has changed; heartbeats and the fields of others have not."""
     if old is None or new is None:
         return True
     return any(getattr(old, part, None) != getattr(new, part, None) for part in ("spec", "status")) or (
-        _essence(old.metadata) != _essence(new.metadata)
+        _read_metadata(old.metadata) != _read_metadata(new.metadata)
     )
 
 
-def _essence(metadata: ObjectMeta) -> tuple[object, ...]:
+def _read_metadata(metadata: ObjectMeta) -> tuple[object, ...]:
     return metadata.annotations, metadata.labels, metadata.generation, metadata.uid, metadata.deletion_timestamp

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 import click
 
-from gpu_control_plane.agent.node.labelling import held
+from gpu_control_plane.agent.node.labelling import feature_labels as labels_of_features
 from gpu_control_plane.api import GPUPool, nvidia
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
@@ -143,7 +143,7 @@ async def _unlabel(client: Client, *, feature_labels: bool) -> int:
 
 def _written_by_us(labels: Mapping[str, str], *, feature_labels: bool) -> set[str]:
     """The label of the gate, and, where agents write them, those of feature discovery."""
-    features = held(labels) if feature_labels else {}
+    features = labels_of_features(labels) if feature_labels else {}
     return {*features, *(labels.keys() & {str(Label.GPU_PRESENT)})}
 
 

@@ -4,6 +4,7 @@ A component describes its share of an object with a struct of its own whose opti
 The read types cannot serve: leaving out a field that equals its default would silently give up owning it.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -73,7 +74,7 @@ def differs(desired: object, observed: object) -> bool:
 def _struct_differs(desired: msgspec.Struct, observed: object) -> bool:
     if not isinstance(observed, msgspec.Struct):
         return True
-    defaults = {field.name: field for field in msgspec.structs.fields(observed)}
+    defaults = _fields(type(observed))
     for name in desired.__struct_fields__:
         value, held = getattr(desired, name), getattr(observed, name)
         if value is UNSET:
@@ -82,6 +83,12 @@ def _struct_differs(desired: msgspec.Struct, observed: object) -> bool:
         elif differs(value, held):
             return True
     return False
+
+
+@functools.cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The fields of a struct by name. Finding them evaluates every annotation, and every write is compared."""
+    return {field.name: field for field in msgspec.structs.fields(kind)}
 
 
 def _list_differs(desired: Sequence[object], observed: Sequence[object]) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from e2e.agent.scene import PREFIX, AgentScene, settle
 from gpu_control_plane.agent.simulated.machine import heal, report_xid
-from unit.agent.node.scenes import exclusive
+from unit.agent.step.builders import exclusive
 from unit.local.patience import until
 
 TRAINING = f"{PREFIX}/training"

@@ -11,7 +11,7 @@ from e2e.agent.scene import PREFIX, AgentScene, settle
 from gpu_control_plane.agent.simulated.machine import HARDWARE
 from gpu_control_plane.api.allocation import MIG, Allocation, Mode, ProfileCount
 from gpu_control_plane.api.gpunodestate import Assignment, OfferedResource
-from unit.agent.node.scenes import cut, exclusive, turns
+from unit.agent.step.builders import exclusive, partitioned, time_sliced
 from unit.local.patience import until
 
 TRAINING = f"{PREFIX}/training"
@@ -43,13 +43,16 @@ ORDERS: dict[str, tuple[Nonsense, dict[int | None, str]]] = {
         lambda scene: tuple(exclusive(f"{scene.node.name}-{number}") for number in range(64)),
         {None: WAITING},
     ),
-    "64 turns on every card": (lambda scene: (turns(scene.card(0), 64), turns(scene.card(1), 64)), {}),
-    "one resource, two modes": (lambda scene: (exclusive(scene.card(0)), turns(scene.card(1), 2)), {}),
+    "64 replicas on every card": (
+        lambda scene: (time_sliced(scene.card(0), 64), time_sliced(scene.card(1), 64)),
+        {},
+    ),
+    "one resource, two modes": (lambda scene: (exclusive(scene.card(0)), time_sliced(scene.card(1), 2)), {}),
     "a profile that no card has": (
         lambda scene: (mig(scene.card(0), resource(TRAINING), profile="9g.999gb"),),
         {0: MISCONFIGURED},
     ),
-    "more instances than fit": (lambda scene: (cut(scene.card(0), **{"3g_71gb": 16}),), {0: MISCONFIGURED}),
+    "more instances than fit": (lambda scene: (partitioned(scene.card(0), **{"3g_71gb": 16}),), {0: MISCONFIGURED}),
     "media extensions twice": (
         lambda scene: (
             mig(scene.card(0), resource(TRAINING, "1g.18gb+me"), layout=counts(**{"1g_18gb+me": 2, "7g_141gb": 1})),

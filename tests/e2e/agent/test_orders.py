@@ -1,4 +1,4 @@
-"""Orders reach pods: whole cards, turns and instances, each container with exactly its own device files."""
+"""Orders reach pods: whole cards, time_sliced and instances, each container with exactly its own device files."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from e2e.agent.scene import PREFIX, AgentScene, settle
-from unit.agent.node.scenes import cut, exclusive, turns
+from unit.agent.step.builders import exclusive, partitioned, time_sliced
 from unit.local.patience import until
 
 TRAINING = f"{PREFIX}/training"
@@ -88,7 +88,7 @@ def test_a_card_moves_to_another_pool_under_a_running_pod_only_when_the_pod_ends
 
 
 def test_pods_take_turns_on_a_card_and_are_spread_fairly(scene: AgentScene) -> None:
-    scene.order(turns(scene.card(0), 2, SHARED), turns(scene.card(1), 2, SHARED))
+    scene.order(time_sliced(scene.card(0), 2, SHARED), time_sliced(scene.card(1), 2, SHARED))
     scene.wait_offered(SHARED, 4)
     pods = [f"turn-{number}" for number in range(4)]
     for pod in pods:
@@ -101,7 +101,7 @@ def test_pods_take_turns_on_a_card_and_are_spread_fairly(scene: AgentScene) -> N
 
 def test_instances_are_cut_offered_and_seen_one_by_one(scene: AgentScene) -> None:
     name = f"{PREFIX}/training.3g.71gb"
-    scene.order(cut(scene.card(0), **{"3g_71gb": 2}))
+    scene.order(partitioned(scene.card(0), **{"3g_71gb": 2}))
     scene.wait_offered(name, 2)
     scene.stage.run_pod("left", limits={name: 1})
     scene.stage.run_pod("right", limits={name: 1})
@@ -113,11 +113,11 @@ def test_instances_are_cut_offered_and_seen_one_by_one(scene: AgentScene) -> Non
 
 def test_an_instance_in_use_outlives_another_layout(scene: AgentScene) -> None:
     large, small = f"{PREFIX}/training.3g.71gb", f"{PREFIX}/training.1g.18gb"
-    scene.order(cut(scene.card(0), **{"3g_71gb": 2}))
+    scene.order(partitioned(scene.card(0), **{"3g_71gb": 2}))
     scene.wait_offered(large, 2)
     scene.stage.run_pod("keeper", limits={large: 1})
     gate = scene.stage.exec("keeper", "ls", "/dev/nvidia-caps")
-    scene.order(cut(scene.card(0), **{"1g_18gb": 7}))
+    scene.order(partitioned(scene.card(0), **{"1g_18gb": 7}))
     until(lambda: 0 < scene.allocatable(small) < 7, within=90)
     until(lambda: [problem["reason"] for problem in problems(scene)] == ["Waiting"])
     assert "keeper" in json.dumps(problems(scene))
@@ -128,7 +128,7 @@ def test_an_instance_in_use_outlives_another_layout(scene: AgentScene) -> None:
 
 
 def test_a_layout_that_no_card_can_have_is_said_and_changes_nothing(scene: AgentScene) -> None:
-    scene.order(cut(scene.card(0), **{"3g_71gb": 3}))
+    scene.order(partitioned(scene.card(0), **{"3g_71gb": 3}))
     until(lambda: problems(scene))
     (problem,) = problems(scene)
     assert problem["reason"] == "Misconfigured"

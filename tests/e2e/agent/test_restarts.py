@@ -4,7 +4,7 @@ import signal
 
 from e2e.agent.scene import PREFIX, AgentScene, settle
 from gpu_control_plane.agent.simulated.machine import report_xid, slow_down
-from unit.agent.node.scenes import exclusive
+from unit.agent.step.builders import exclusive
 from unit.local.patience import until
 
 TRAINING = f"{PREFIX}/training"

@@ -83,7 +83,7 @@ def test_a_pod_reaches_the_api_server_with_its_own_credentials(stage: Stage) -> 
     )
     code = """
 import asyncio
-from gpu_control_plane.agent.views import Node
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.kube import Client, load_config
 
 async def main():

@@ -9,7 +9,7 @@ import pytest
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster, Component, ensure_binaries
-from integration.agent.world import Fleet, World
+from integration.agent.fleet_env import Fleet, FleetEnv
 from integration.conftest import Namespace
 
 _numbers = itertools.count(1)
@@ -43,7 +43,7 @@ async def client(simulated_cluster: Cluster) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def world(client: Client, fleet: Fleet) -> World:
+async def env(client: Client, fleet: Fleet) -> FleetEnv:
     """A node's name and a namespace that no other test uses; the fleet is running."""
     namespace = await client.create(Namespace, {"metadata": {"generateName": f"test-{secrets.token_hex(2)}-"}})
-    return World(client, f"gpu-{next(_numbers)}", namespace.name)
+    return FleetEnv(client, f"gpu-{next(_numbers)}", namespace.name)

@@ -14,7 +14,7 @@ from gpu_control_plane.agent.node import process
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.agent.simulated.models import pci_address
-from gpu_control_plane.agent.views import Node
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
 from gpu_control_plane.api.gpunodestate import Plugin, StepResult
 from gpu_control_plane.api.names import DeviceCondition
@@ -27,7 +27,7 @@ from gpu_control_plane.kube.objects import FieldManager
 from gpu_control_plane.local import Cluster
 from integration.agent.kubelet_and_books import KubeletAndBooks, kubelet_and_books
 from integration.running import running
-from unit.agent.node.scenes import exclusive, turns
+from unit.agent.step.builders import exclusive, time_sliced
 from waiting import until, until_async, until_still
 
 CARDS = 2
@@ -47,14 +47,14 @@ class Place:
 
     async def furnish(self) -> None:
         """What inventory and pools make for a node: objects for it and its cards, and orders."""
-        await self.client.create(Node, node_manifest(self.name, new_machine("H200-141", CARDS)))
+        await self.client.create(NodeView, node_manifest(self.name, new_machine("H200-141", CARDS)))
         await self.client.create(GPUNodeState, {"metadata": {"name": self.name}})
         for index, card in enumerate(self.cards):
             spec = {"nodeName": self.name, "pciAddress": pci_address(index)}
             await self.client.create(GPUDevice, {"metadata": {"name": card}, "spec": spec})
 
     async def order(self) -> None:
-        orders = (exclusive(self.cards[0], WHOLE), turns(self.cards[1], 3, SHARED))
+        orders = (exclusive(self.cards[0], WHOLE), time_sliced(self.cards[1], 3, SHARED))
         body = {"spec": {"assignments": msgspec.to_builtins(orders)}}
         await self.client.apply(GPUNodeState, self.name, body, manager=FieldManager("pools"))
 
@@ -159,7 +159,7 @@ async def test_what_the_last_agent_offered_is_no_rival_of_the_next(place: Place)
 
         await until_async(offered, saying="cards in no pool are offered")
     shown = {"status": {"allocatable": {UNPOOLED: str(CARDS)}, "capacity": {UNPOOLED: str(CARDS)}}}
-    await place.client.patch(Node, place.name, shown, subresource="status")
+    await place.client.patch(NodeView, place.name, shown, subresource="status")
     await place.order()
     async with agent(place):
 

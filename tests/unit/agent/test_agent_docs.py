@@ -8,14 +8,15 @@ import click
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gpu_control_plane.agent import health, orders
+from gpu_control_plane.agent import health
 from gpu_control_plane.agent.__main__ import agent
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
+from gpu_control_plane.agent.node.hardware_watch import PROBE_SECONDS
 from gpu_control_plane.agent.node.metrics import NodeMetrics
-from gpu_control_plane.agent.node.quiesce import PAUSED, PREFIXES
-from gpu_control_plane.agent.node.watch import RHYTHM
-from gpu_control_plane.agent.recovery import POLICY
 from gpu_control_plane.agent.runtimes.__main__ import runtimes
+from gpu_control_plane.agent.step import RECOVERY
+from gpu_control_plane.agent.step.advertising import UNUSED_CHECK_SECONDS, UNUSED_CHECKS
+from gpu_control_plane.agent.step.pausing import PAUSED, PREFIXES
 from gpu_control_plane.agent.validator.steps import Step
 from gpu_control_plane.api.gpunodestate import Injection, ProblemReason
 
@@ -99,15 +100,14 @@ def ranges(codes: Iterable[int]) -> str:
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:
-    assert f"probed every {RHYTHM:g} seconds" in PAGE
-    assert f"after {POLICY.probes} good probes in a row over at least {POLICY.seconds:g} s" in PAGE
-    assert f"within {POLICY.longest:g} s of its return waits twice as long each time, at most {POLICY.longest:g} s" in (
-        PAGE.replace("\n", " ")
-    )
-    assert f"{POLICY.hot} °C or more" in PAGE
-    assert f"down to {POLICY.cool} °C" in PAGE
-    assert orders.LOOKS == 2
-    assert f"two looks, at least {orders.LOOK_PAUSE:g} s apart" in PAGE
+    assert f"probed every {PROBE_SECONDS:g} seconds" in PAGE
+    assert f"after {RECOVERY.probes} good probes in a row over at least {RECOVERY.seconds:g} s" in PAGE
+    again = f"within {RECOVERY.longest:g} s of its return waits twice as long each time, at most {RECOVERY.longest:g} s"
+    assert again in PAGE.replace("\n", " ")
+    assert f"{RECOVERY.hot} °C or more" in PAGE
+    assert f"down to {RECOVERY.cool} °C" in PAGE
+    assert UNUSED_CHECKS == 2
+    assert f"two checks in a row, at least {UNUSED_CHECK_SECONDS:g} s apart" in PAGE
 
 
 def test_the_page_names_the_labels_that_pause_the_agent() -> None:

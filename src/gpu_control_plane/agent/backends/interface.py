@@ -58,6 +58,9 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
 
     xids: tuple[int, ...] = ()
     """Error reports of the driver since the card was last cleared, oldest first."""
+    clears: int = 0
+    """How often the error reports were cleared since the backend was opened: a report that came after a clear is new,
+    even if it is the same as one before."""
     lost: bool = False
     """The card no longer answers on the bus."""
     uncorrected_ecc: int = 0

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from gpu_control_plane.agent.views import Card
+from gpu_control_plane.agent.views import DeviceView
 from gpu_control_plane.api.gpudevice import BurnIn
 from gpu_control_plane.api.names import Annotation, DeviceCondition, Reason
 from gpu_control_plane.kube.conditions import FALSE, TRUE, condition, find
@@ -77,7 +77,7 @@ def waiting(uuid: str, message: str, *, due: bool = False) -> Standing:
     return Standing(status=None, reason=Reason.BURN_IN_WAITING, message=message, record=BurnIn(uuid=uuid), due=due)
 
 
-def told(card: Card) -> Standing | None:
+def told(card: DeviceView) -> Standing | None:
     """What the card's status says."""
     said, record = find(card.status.conditions, DeviceCondition.BURNED_IN), card.status.burn_in
     if said is None or record is None:
@@ -86,7 +86,7 @@ def told(card: Card) -> Standing | None:
     return Standing(status=status, reason=said.reason, message=said.message, record=record)
 
 
-def in_pool(card: Card, uuid: str | None, ordered: str | None) -> bool:
+def in_pool(card: DeviceView, uuid: str | None, ordered: str | None) -> bool:
     """Whether this very card is ordered into a pool, and meant for it: another one in its place has no approval."""
     hardware, record = card.status.hardware, card.status.burn_in
     approved = card.metadata.annotations.get(Annotation.ASSIGNMENT)

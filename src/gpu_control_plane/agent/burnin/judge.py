@@ -7,8 +7,7 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import Readings, Signals
 from gpu_control_plane.agent.burnin.runner import Run
-from gpu_control_plane.agent.health import faults, unseen
-from gpu_control_plane.agent.recovery import POLICY
+from gpu_control_plane.agent.health import HOT_CELSIUS, faults, unseen
 from gpu_control_plane.api.names import Reason
 
 MEMORY_XIDS: Final = frozenset({48, 63, 64, 92, 94, 95})
@@ -69,7 +68,7 @@ def _complaints(before: Signals, now: Sample) -> Iterator[Outcome]:
     )
     if signals.overheated and not before.overheated:
         yield _failed(Reason.TOO_HOT, "the card slowed itself down because it was too hot", _COOL)
-    if temperature is not None and temperature >= POLICY.hot:
+    if temperature is not None and temperature >= HOT_CELSIUS:
         yield _failed(Reason.TOO_HOT, f"the card reached {temperature} °C", _COOL)
     yield from (_failed(Reason.BURN_IN_FAILED, f"XID {code}", "Look it up.", _AGAIN) for code in xids if faults(code))
 

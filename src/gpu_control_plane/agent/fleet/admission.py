@@ -1,79 +1,78 @@
-"""The kubelet's decision about the pods of a node: which start with which cards, which fail, who holds what.
+"""The simulated kubelet's decision about the pods of a node: which start with which devices, and which fail. Pure.
 
-Pure. What a pod was given once it keeps, so only pods about which nothing was decided yet are looked at.
+A pod keeps what it was given once, so only pods about which nothing was decided yet are looked at.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from gpu_control_plane.agent.fleet.placement import Grant, Need, Shortage, Spot, place
-from gpu_control_plane.agent.fleet.pods import grants, needs, users
-from gpu_control_plane.agent.views import NodeStatus, Pod
-from gpu_control_plane.api.gpudevice import User
+from gpu_control_plane.agent.fleet.pod_devices import Grant, Request, Shortage, grants, requests
+from gpu_control_plane.agent.hardware_snapshot import ObservedCard
+from gpu_control_plane.agent.kubelet.preferred_units import preferred_units
+from gpu_control_plane.agent.step import Allocatable
+from gpu_control_plane.agent.units import CardID, Unit
+from gpu_control_plane.agent.views import NodeStatus, PodView
 from gpu_control_plane.api.names import GROUP
 
 _RUNNING = "Running"
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """What was decided."""
+    """What was decided about a pod just now."""
 
-    outcomes: tuple[tuple[Pod, tuple[Grant, ...] | Shortage], ...]
-    """The pods about which something was decided just now."""
-    users: dict[str, tuple[User, ...]]
-    """Who holds which card, once that is carried out."""
+    pod: PodView
+    outcome: tuple[Grant, ...] | Shortage
 
 
 def admit(
-    pods: Sequence[Pod],
-    available: Mapping[str, str],
-    spots: Iterable[Spot],
+    pods: Sequence[PodView],
+    allocatable: Allocatable,
+    cards: Mapping[CardID, ObservedCard],
     *,
     served: Collection[str],
     status: NodeStatus,
-) -> Admission:
-    """Decide about every waiting pod, in order.
-
-    `available` are the cards on offer and their resources; `served` are the resources this agent ever announced.
-    """
-    holders: dict[str, list[User]] = defaultdict(list)
-    for pod in pods:
-        for card, user in users(pod, grants(pod) or ()).items():
-            holders[card].append(user)
-    free: dict[str, list[Spot]] = defaultdict(list)
-    for spot in spots:
-        if spot.card in available and spot.card not in holders:
-            free[available[spot.card]].append(spot)
-
-    outcomes: list[tuple[Pod, tuple[Grant, ...] | Shortage]] = []
+) -> tuple[Admission, ...]:
+    """Decide about every waiting pod, in order. `served` are the resources that this agent has ever advertised."""
+    held = set(allocatable.held)
+    admissions: list[Admission] = []
     for pod in pods:
         if grants(pod) is not None or pod.deleting:
             continue
-        wanted = [need for need in needs(pod) if _from_us(need, served, status)]
-        if not needs(pod):
+        wanted = requests(pod)
+        if not wanted:
             continue
-        outcome = place(wanted, free)
-        if isinstance(outcome, Shortage):
-            # A pod that runs already, because nothing made it wait for us, is left alone like any running pod.
-            if pod.status.phase != _RUNNING:
-                outcomes.append((pod, outcome))
+        ours = [request for request in wanted if _is_ours(request, served, status)]
+        outcome, taken = _allocate(ours, allocatable.units - held, cards, held)
+        # A pod that runs already, because nothing made it wait for us, is left alone like any running pod.
+        if isinstance(outcome, Shortage) and pod.status.phase == _RUNNING:
             continue
-        outcomes.append((pod, outcome))
-        for card, user in users(pod, outcome).items():
-            holders[card].append(user)
-            free[user.resource] = [spot for spot in free[user.resource] if spot.card != card]
-    ordered = {card: tuple(sorted(held, key=_place)) for card, held in holders.items()}
-    return Admission(tuple(outcomes), ordered)
+        held |= taken
+        admissions.append(Admission(pod, outcome))
+    return tuple(admissions)
 
 
-def _from_us(need: Need, served: Collection[str], status: NodeStatus) -> bool:
-    """Whether the agent serves this resource. Another plugin's is its own affair, as long as the Node has some."""
-    if need.resource in served or need.resource.startswith(f"{GROUP}/"):
+def _allocate(
+    wanted: Sequence[Request], free: Collection[Unit], cards: Mapping[CardID, ObservedCard], held: Collection[Unit]
+) -> tuple[tuple[Grant, ...] | Shortage, set[Unit]]:
+    """The devices of each container of a pod, all or nothing, and the units they are."""
+    taken: set[Unit] = set()
+    given: list[Grant] = []
+    for request in wanted:
+        candidates = [unit for unit in free if unit.resource == request.resource and unit not in taken]
+        if len(candidates) < request.count:
+            asked = sum(other.count for other in wanted if other.resource == request.resource)
+            available = sum(unit.resource == request.resource for unit in free)
+            return Shortage(request.resource, asked, available), set()
+        ordered = sorted(candidates, key=lambda unit: (cards[unit.card].address, unit.id))
+        chosen = tuple(preferred_units(ordered, cards, {*held, *taken}, (), request.count))
+        taken |= {unit for unit in candidates if unit.id in chosen}
+        given.append(Grant(request.container, request.resource, chosen))
+    return tuple(given), taken
+
+
+def _is_ours(request: Request, served: Collection[str], status: NodeStatus) -> bool:
+    """Whether the agent serves this resource. Another plugin's is left to it, as long as the Node has some."""
+    if request.resource in served or request.resource.startswith(f"{GROUP}/"):
         return True
-    return status.allocatable.get(need.resource, "0") == "0"
-
-
-def _place(user: User) -> tuple[str, str, str]:
-    return user.namespace, user.pod, user.container
+    return status.allocatable.get(request.resource, "0") == "0"

@@ -16,7 +16,7 @@ from gpu_control_plane.agent.simulated.machine import (
     read_machine,
     write_machine,
 )
-from gpu_control_plane.agent.views import Node
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api.identity import canonical_pci_address
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, NotFound
@@ -40,7 +40,7 @@ async def add_nodes(client: Client, names: Iterable[str], machine: Machine) -> l
     made = []
     for name in names:
         try:
-            await client.create(Node, node_manifest(name, machine))
+            await client.create(NodeView, node_manifest(name, machine))
         except AlreadyExists:
             continue
         made.append(name)
@@ -50,9 +50,9 @@ async def add_nodes(client: Client, names: Iterable[str], machine: Machine) -> l
 async def install_cards(client: Client, names: Iterable[str], machine: Machine) -> None:
     """Put this hardware into nodes that exist and have none yet, such as real nodes with pretended cards."""
     for name in names:
-        node = await client.get(Node, name)
+        node = await client.get(NodeView, name)
         if read_machine(name, node.metadata.annotations) is None:
-            await client.patch(Node, name, {"metadata": {"annotations": {HARDWARE: write_machine(machine)}}})
+            await client.patch(NodeView, name, {"metadata": {"annotations": {HARDWARE: write_machine(machine)}}})
 
 
 def node_manifest(name: str, machine: Machine) -> dict[str, object]:
@@ -90,7 +90,7 @@ def node_manifest(name: str, machine: Machine) -> dict[str, object]:
 
 async def list_machines(client: Client) -> list[SimulatedNode]:
     """Every simulated node that has cards, by name."""
-    nodes = sorted(await client.list(Node), key=lambda node: node.name)
+    nodes = sorted(await client.list(NodeView), key=lambda node: node.name)
     read = ((node.name, read_machine(node.name, node.metadata.annotations)) for node in nodes)
     return [SimulatedNode(name, machine) for name, machine in read if machine is not None]
 
@@ -106,7 +106,7 @@ async def edit_node(client: Client, name: str, edit: Edit) -> None:
     """Change the hardware of a node, on top of whatever it is by now."""
     for attempt in range(_ATTEMPTS):
         try:
-            node = await client.get(Node, name)
+            node = await client.get(NodeView, name)
         except NotFound:
             raise SimulationError(
                 f"There is no node {name}. `kubectl gpu simulate list` shows those there are."
@@ -121,7 +121,7 @@ async def edit_node(client: Client, name: str, edit: Edit) -> None:
             return
         body = {"metadata": {"annotations": {HARDWARE: write_machine(changed)}}}
         try:
-            await client.patch(Node, name, body, resource_version=node.metadata.resource_version)
+            await client.patch(NodeView, name, body, resource_version=node.metadata.resource_version)
         except Conflict:
             if attempt + 1 == _ATTEMPTS:
                 raise

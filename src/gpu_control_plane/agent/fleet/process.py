@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from gpu_control_plane.agent.fleet.node import NodeAgent, Views
-from gpu_control_plane.agent.fleet.slowness import Slowness
+from gpu_control_plane.agent.fleet.agent import BY_NODE, SimulatedNodeAgent, Views
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.agent.publish import Publisher
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import SIMULATED, SIMULATED_VALUE, Machine, read_machine
-from gpu_control_plane.agent.views import MANAGER, Card, Node, Orders, Pod, matters
+from gpu_control_plane.agent.status_writer import StatusWriter
+from gpu_control_plane.agent.step import RECOVERY, RecoveryPolicy
+from gpu_control_plane.agent.views import MANAGER, DeviceView, NodeStateView, NodeView, PodView, is_relevant
 from gpu_control_plane.api.nodefeature import NAMESPACE, NODE_LABEL, NodeFeature
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
@@ -30,45 +31,55 @@ _PUBLISHED: Final = Selection(namespace=NAMESPACE)
 _WORKERS: Final = 16
 
 
-def build(runtime: Runtime) -> None:
+def build(runtime: Runtime, *, recovery: RecoveryPolicy = RECOVERY) -> None:
     """Declare the fleet's caches and controllers."""
-    nodes, pods = runtime.cache(Node), runtime.cache(Pod, _LIVING_PODS)
-    orders, cards = runtime.cache(Orders), runtime.cache(Card)
+    nodes, pods = runtime.cache(NodeView), runtime.cache(PodView, _LIVING_PODS)
+    states, devices = runtime.cache(NodeStateView), runtime.cache(DeviceView)
     features = runtime.cache(NodeFeature, _PUBLISHED)
-    pods.index("node", lambda pod: (pod.spec.node_name,))
-    cards.index("node", lambda card: (card.spec.node_name,))
+    pods.index(BY_NODE, lambda pod: (pod.spec.node_name,))
+    devices.index(BY_NODE, lambda device: (device.spec.node_name,))
 
     metrics = AgentMetrics(runtime.metrics.registry)
-    views = Views(nodes, orders, cards, pods)
-    agent = NodeAgent(views, runtime.client, metrics, now=utc_now, monotonic=_monotonic)
-    publisher = Publisher(features, runtime.applier(MANAGER), metrics)
+    applier = runtime.applier(MANAGER)
+    status = StatusWriter(applier, runtime.events, metrics, utc_now)
+    agent = SimulatedNodeAgent(
+        Views(nodes, states, devices, pods),
+        runtime.client,
+        status,
+        metrics,
+        recovery=recovery,
+        now=utc_now,
+        monotonic=_monotonic,
+    )
+    runtime.on_lead(agent.forget_all)
+    publisher = Publisher(features, applier, metrics)
 
-    async def serve(node: Node, machine: Machine | None) -> float | None:
+    async def reconcile(node: NodeView, machine: Machine | None) -> float | None:
         if machine is None:
             await agent.admit_freely(node.name)
             return None
-        return await agent.serve(node, machine)
+        return await agent.reconcile(node, machine)
 
-    async def publish(node: Node, machine: Machine | None) -> float | None:
+    async def publish(node: NodeView, machine: Machine | None) -> float | None:
         if machine is not None:
             await publisher.publish(node, SimulatedBackend(node.name, machine))
         return None
 
-    serving = runtime.controller("simulated-nodes", _each(nodes, serve, agent.forget), workers=_WORKERS)
-    serving.watch(nodes, when=matters).watch(orders, when=matters)
-    serving.watch(cards, lambda card: (Key(card.spec.node_name),), when=matters)
-    serving.watch(pods, lambda pod: (Key(pod.spec.node_name),), when=matters)
+    serving = runtime.controller("simulated-nodes", _each(nodes, reconcile, agent.forget), workers=_WORKERS)
+    serving.watch(nodes, when=is_relevant).watch(states, when=is_relevant)
+    serving.watch(devices, lambda device: (Key(device.spec.node_name),), when=is_relevant)
+    serving.watch(pods, lambda pod: (Key(pod.spec.node_name),), when=is_relevant)
     publishing = runtime.controller("publications", _each(nodes, publish), workers=_WORKERS)
-    publishing.watch(nodes, when=matters).watch(features, _published_for)
+    publishing.watch(nodes, when=is_relevant).watch(features, _published_for)
 
 
 def _each(
-    nodes: Cache[Node],
-    work: Callable[[Node, Machine | None], Awaitable[float | None]],
+    nodes: Cache[NodeView],
+    work: Callable[[NodeView, Machine | None], Awaitable[float | None]],
     forget: Callable[[str], None] = lambda _node: None,
 ) -> Callable[[Key], Awaitable[Requeue | None]]:
     """A reconcile that does `work` on simulated nodes, as late as a slow node would."""
-    slowness = Slowness(_monotonic)
+    slowness = _Slowness(_monotonic)
 
     async def reconcile(key: Key) -> Requeue | None:
         node = nodes.get(key.name)
@@ -84,6 +95,23 @@ def _each(
         return None if again is None else Requeue(again)
 
     return reconcile
+
+
+class _Slowness:
+    """When a node that is slow may react to what woke it."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._due: dict[str, float] = {}
+
+    def pause(self, node: str, seconds: float) -> float:
+        """How long the node has to wait yet; 0 when its time has come, and the next waking starts anew."""
+        now = self._monotonic()
+        due = self._due.setdefault(node, now + seconds)
+        if seconds and now < min(due, now + seconds):
+            return min(due, now + seconds) - now
+        del self._due[node]
+        return 0.0
 
 
 def _published_for(feature: NodeFeature) -> Iterable[Key]:

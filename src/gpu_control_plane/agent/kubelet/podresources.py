@@ -5,12 +5,12 @@ from collections import defaultdict
 from typing import Final
 
 import grpc
-import msgspec
 from google.protobuf.message import Message
 
 from gpu_control_plane.agent.kubelet.fresh import Fresh
 from gpu_control_plane.agent.kubelet.protocol import podresources_pb2 as wire
 from gpu_control_plane.agent.kubelet.sockets import open_channel
+from gpu_control_plane.agent.units import ContainerDevices
 
 SOCKET: Final = "unix:///var/lib/kubelet/pod-resources/kubelet.sock"
 SERVICE: Final = "v1.PodResourcesLister"
@@ -24,16 +24,6 @@ _TRIES: Final = 3
 
 class KubeletUnavailable(Exception):
     """The kubelet's pod-resources API gave no answer; nothing is known about who holds what."""
-
-
-class Held(msgspec.Struct, frozen=True, order=True):
-    """Devices of one resource in the hands of one container."""
-
-    namespace: str
-    pod: str
-    container: str
-    resource: str
-    ids: tuple[str, ...]
 
 
 class PodResources:
@@ -52,7 +42,7 @@ class PodResources:
         self._held = Fresh(self._read_held, pause)
         self._allocatable = Fresh(self._read_allocatable, pause)
 
-    async def list(self) -> tuple[Held, ...]:
+    async def list(self) -> tuple[ContainerDevices, ...]:
         """Who holds what, in order; only active pods. Raises KubeletUnavailable."""
         return await self._held.get()
 
@@ -60,14 +50,14 @@ class PodResources:
         """The devices that the kubelet takes for healthy, in use or not, by resource. Raises KubeletUnavailable."""
         return await self._allocatable.get()
 
-    async def _read_held(self) -> tuple[Held, ...]:
+    async def _read_held(self) -> tuple[ContainerDevices, ...]:
         answer = await self._ask("List", wire.ListPodResourcesRequest(), wire.ListPodResourcesResponse)
         held: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
         for pod in answer.pod_resources:
             for container in pod.containers:
                 for devices in container.devices:
                     held[pod.namespace, pod.name, container.name, devices.resource_name].update(devices.device_ids)
-        return tuple(Held(*whose, tuple(sorted(ids))) for whose, ids in sorted(held.items()))
+        return tuple(ContainerDevices(*whose, tuple(sorted(ids))) for whose, ids in sorted(held.items()))
 
     async def _read_allocatable(self) -> dict[str, frozenset[str]]:
         answer = await self._ask(

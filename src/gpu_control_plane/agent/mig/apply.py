@@ -1,4 +1,4 @@
-"""Cutting a real card: carries a plan out, and puts everything back when the driver fails on the way.
+"""Partitions a card by MIG: carries a plan out, and puts everything back when the driver fails on the way.
 
 Nothing is remembered between runs. The agent may die between any two calls to the driver; the next run plans from
 what it then finds. Calls block: whoever has an event loop makes them in a thread.
@@ -10,9 +10,10 @@ from contextlib import suppress
 
 import msgspec
 
-from gpu_control_plane.agent.backends.interface import Backend, BackendError, InUse, NotSupported, Process
+from gpu_control_plane.agent.backends.interface import Backend, BackendError, Instance, InUse, NotSupported, Process
 from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, Slot, by_size
 from gpu_control_plane.agent.mig.plan import Card, Create, Destroy, Plan, Step, SwitchMode, plan
+from gpu_control_plane.agent.units import CardID
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability
 
@@ -21,17 +22,17 @@ class Result(enum.Enum):
     """How an attempt ended."""
 
     APPLIED = "Applied"
-    """The card is as wished."""
+    """The card is partitioned as its order says."""
     WAITING = "Waiting"
-    """It is as close as it can be until somebody lets go."""
+    """It is as close to that as it can be until the pods in the way have ended."""
     MISCONFIGURED = "Misconfigured"
-    """The wish can never be met; the card was left alone."""
+    """The order can never be met by this card, which was left alone."""
     FAILED = "Failed"
     """The driver failed."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a wish."""
+    """What came of an attempt."""
 
     result: Result
     reason: str | None = None
@@ -39,18 +40,44 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     rolled_back: bool = False
     """After a failure: whether the card is again as it was before."""
     wanted: Geometry = frozenset()
-    """What the card is to offer. Other instances on it only wait for their users to leave."""
+    """The instances that the card is to advertise. Others on it only wait for their pods to end."""
+
+
+class PartitionTask(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that an attempt to partition a card depends on: the same task again would end the same way."""
+
+    card: CardID
+    address: str
+    target: MIG | None
+    """None makes the card whole again."""
+    instances: tuple[Instance, ...]
+    """What the card was seen to have when the task was made."""
+    mig_enabled: bool
+    holders: tuple[tuple[Slot, str], ...]
+    """Instances that must not be touched, and who has them: those of pods, and those the kubelet may still allocate."""
+    holder: str | None
+    """Who has the whole card."""
+
+
+def partition(backend: Backend, task: PartitionTask) -> tuple[Outcome, bool]:
+    """Carry a task out; returns the outcome, and whether the card may differ from what the task was made on.
+
+    Processes that the driver sees running are respected beside the holders that the task names. Blocks.
+    """
+    outcome = apply(backend, task.address, task.target, dict(task.holders), task.holder)
+    try:
+        modes = {card.pci.address: card.mig is not None and card.mig.enabled for card in backend.cards()}
+        found = backend.instances(task.address), modes.get(task.address)
+    except BackendError:
+        return outcome, True  # A card that was lost on the way does not tell.
+    return outcome, (task.instances, task.mig_enabled) != found
 
 
 def apply(
-    backend: Backend, address: str, wish: MIG | None, holders: Mapping[Slot, str], holder: str | None = None
+    backend: Backend, address: str, target: MIG | None, holders: Mapping[Slot, str], holder: str | None = None
 ) -> Outcome:
-    """Cut the card as wished, or make it whole again when there is no wish.
-
-    `holders` names the instances that must not be touched and who has them: what pods hold, and what the kubelet may
-    still hand out. `holder` has the whole card. Programs that the driver sees running are respected beside those.
-    """
-    return _Attempt(backend, address, holders, holder).run(wish)
+    """Partition the card as `target` says, or make it whole again when that is None."""
+    return _Attempt(backend, address, holders, holder).run(target)
 
 
 class _ResetNeeded(BackendError):
@@ -71,11 +98,11 @@ class _Attempt:
         self._holder = holder
         self._found: Card | None = None
 
-    def run(self, wish: MIG | None) -> Outcome:
+    def run(self, target: MIG | None) -> Outcome:
         try:
             while True:
                 with suppress(_PlanOutdated):
-                    return self._carry_out(plan(self._look(), wish))
+                    return self._carry_out(plan(self._look(), target))
         except Misconfigured as error:
             return Outcome(result=Result.MISCONFIGURED, reason=str(error))
         except BackendError as error:

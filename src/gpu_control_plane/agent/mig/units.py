@@ -44,6 +44,14 @@ def parse_unit_id(name: str) -> UnitName | None:
     return UnitName(found["card"], found["profile"], int(found["start"])) if found else None
 
 
+def slot_of(unit: Unit) -> Slot | None:
+    """The place of a MIG unit on its card; None for units of other kinds."""
+    instance = parse_unit_id(unit.id)
+    if instance is None or unit.slices is None:
+        return None
+    return Slot(unit.slices[0], unit.slices[1] - unit.slices[0], instance.profile)
+
+
 def resource_names(order: Assignment) -> dict[str, str]:
     """In which resource the instances of each profile are offered. A single profile needs no naming in the order."""
     named = {canonical_profile(offered.profile): offered.name for offered in order.resources if offered.profile}

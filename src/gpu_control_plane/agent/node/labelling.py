@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from gpu_control_plane.agent.node.picture import Picture
-from gpu_control_plane.agent.node.views import LocalNode
+from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.agent.vendors.nvidia.labels import LabelFacts, MIGStrategy, labels
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.kube.client import Client
 
@@ -24,25 +24,26 @@ _OURS: Final = re.compile(
 """What feature discovery writes, and nothing else: people and operators have labels of their own beside these."""
 
 
-def label_facts(picture: Picture, machine: str, offered: Iterable[Unit]) -> LabelFacts:
-    """What the labels of the node follow from."""
+def label_facts(hardware: HardwareSnapshot, machine: str, advertised: Iterable[Unit]) -> LabelFacts:
+    """What the labels of the node are derived from."""
     replicas: dict[str, int] = {}
-    for unit in offered:
-        seen = picture.seen.get(unit.card)
-        if seen is not None and unit.mode is Mode.TIME_SLICE:
-            replicas[seen.address] = replicas.get(seen.address, 0) + 1
+    for unit in advertised:
+        card = hardware.observed.get(unit.card)
+        if card is not None and unit.mode is Mode.TIME_SLICE:
+            replicas[card.address] = replicas.get(card.address, 0) + 1
+    cards = hardware.observed.values()
     return LabelFacts(
-        cards=picture.cards(),
-        driver=picture.known_facts.driver,
-        details={card.address: card.details for card in picture.seen.values()},
+        cards=hardware.cards(),
+        driver=hardware.node_facts.driver,
+        details={card.address: card.details for card in cards},
         machine=machine,
         replicas=replicas,
-        strategy=MIGStrategy.MIXED if any(card.is_cut for card in picture.seen.values()) else MIGStrategy.NONE,
-        instances={card.address: card.instances for card in picture.seen.values()},
+        strategy=MIGStrategy.MIXED if any(card.mig_enabled for card in cards) else MIGStrategy.NONE,
+        instances={card.address: card.instances for card in cards},
     )
 
 
-def held(node: Mapping[str, str]) -> dict[str, str]:
+def feature_labels(node: Mapping[str, str]) -> dict[str, str]:
     """The labels of a Node that are ours to change."""
     return {name: value for name, value in node.items() if _OURS.fullmatch(name)}
 
@@ -55,10 +56,10 @@ class Labeller:
         self._machine = machine
         self._now = now
 
-    async def label(self, node: LocalNode, picture: Picture, offered: Iterable[Unit]) -> None:
-        before = held(node.metadata.labels)
-        fresh = labels(label_facts(picture, self._machine, offered), before, self._now())
+    async def label(self, node: NodeView, hardware: HardwareSnapshot, advertised: Iterable[Unit]) -> None:
+        before = feature_labels(node.metadata.labels)
+        fresh = labels(label_facts(hardware, self._machine, advertised), before, self._now())
         changes: dict[str, str | None] = dict.fromkeys(before.keys() - fresh.keys())
         changes |= {name: value for name, value in fresh.items() if before.get(name) != value}
         if changes:
-            await self._client.patch(LocalNode, node.name, {"metadata": {"labels": changes}})
+            await self._client.patch(NodeView, node.name, {"metadata": {"labels": changes}})

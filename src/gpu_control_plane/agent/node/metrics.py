@@ -5,7 +5,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Histogram
 
 from gpu_control_plane.agent.metrics import AgentMetrics
-from gpu_control_plane.agent.node.views import NodeState
+from gpu_control_plane.agent.views import NodeStateView
 
 
 class NodeMetrics(AgentMetrics):
@@ -29,7 +29,7 @@ class OrderClock:
         self._monotonic = monotonic
         self._heard: dict[int, float] = {}
 
-    def heard(self, old: NodeState | None, new: NodeState | None) -> None:
+    def heard(self, old: NodeStateView | None, new: NodeStateView | None) -> None:
         """A GPUNodeState has changed, and its orders perhaps, too."""
         if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
             self._heard = {new.metadata.generation: self._monotonic()}

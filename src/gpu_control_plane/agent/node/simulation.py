@@ -6,9 +6,9 @@ import structlog
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.node.options import Options
-from gpu_control_plane.agent.node.views import LocalNode
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import HARDWARE, Machine, SimulationError, read_machine
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.kube.cache import Cache
 
 _INSTANCE = "MIG-"
@@ -22,7 +22,7 @@ class Simulation:
     An annotation that makes no sense is told of; the hardware stays what it was.
     """
 
-    def __init__(self, options: Options, nodes: Cache[LocalNode]) -> None:
+    def __init__(self, options: Options, nodes: Cache[NodeView]) -> None:
         self._options = options
         self._nodes = nodes
         self._made: SimulatedBackend | None = None
@@ -50,7 +50,7 @@ class Simulation:
             instances = {name for name in held if name.startswith(_INSTANCE)}
             self._made.occupy(set(held) - instances, instances)
 
-    def _follow(self, old: LocalNode | None, new: LocalNode | None) -> None:
+    def _follow(self, old: NodeView | None, new: NodeView | None) -> None:
         if old is not None and new is not None and old.metadata.annotations == new.metadata.annotations:
             return
         try:
@@ -61,5 +61,5 @@ class Simulation:
         if machine is not None and self._made is not None:
             self._made.update(machine)
 
-    def _described(self, node: LocalNode | None) -> Machine | None:
+    def _described(self, node: NodeView | None) -> Machine | None:
         return read_machine(self._options.node, node.metadata.annotations) if node else None

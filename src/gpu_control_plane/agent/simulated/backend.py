@@ -6,6 +6,7 @@ tells it about changes of the document, and gives it a folder for device files a
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
@@ -21,14 +22,16 @@ from gpu_control_plane.agent.backends.interface import (
     Instance,
     Process,
     Readings,
+    Recovery,
     Signals,
 )
+from gpu_control_plane.agent.health import faults
 from gpu_control_plane.agent.simulated.device_files import DeviceNodes
 from gpu_control_plane.agent.simulated.machine import Machine, boot_id, card_uuid
-from gpu_control_plane.agent.simulated.mig import cut, joined, switched
+from gpu_control_plane.agent.simulated.mig import with_instance, with_mig_mode, without_instance
 from gpu_control_plane.agent.simulated.models import PROFILES, Load, numa_node
 from gpu_control_plane.agent.simulated.samples import card_samples, instance_samples
-from gpu_control_plane.agent.simulated.state import CardMemory, CardState
+from gpu_control_plane.agent.simulated.state import CardMemory, CardState, InstanceRecord
 from gpu_control_plane.api.gpudevice import PCI, Hardware, Vendor
 from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Injection, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.nodefeature import NodeFacts
@@ -77,7 +80,11 @@ class SimulatedBackend(Backend):
         self._sleep = sleep
         self._clock = clock
         self._nodes = DeviceNodes(device_root)
-        self._memory = CardMemory(self._boot_id(), device_root / _STATE_FILE if device_root else None)
+        self._memory = (
+            CardMemory(self._boot_id(), {}, device_root / _STATE_FILE)
+            if device_root
+            else CardMemory(self._boot_id(), machine.state)
+        )
         self._changes = threading.Lock()
         self._news = threading.Event()
         self._concerned: set[str] = set()
@@ -86,8 +93,13 @@ class SimulatedBackend(Backend):
         with self._changes:
             self._settle()
 
+    @property
+    def machine(self) -> Machine:
+        """The document, with what the cards remember now."""
+        return msgspec.structs.replace(self._machine, state=self._memory.cards)
+
     def close(self) -> None:
-        """Nothing is held open; whoever waits is woken."""
+        """Nothing is held open; a wait that is under way ends."""
         self._news.set()
 
     def update(self, machine: Machine) -> None:
@@ -141,20 +153,24 @@ class SimulatedBackend(Backend):
 
     def signals(self, address: str) -> Signals:
         done = self._machine.of(address)
-        cleared = self._state(address).cleared if done.xids else ()
+        state = self._state(address)
+        xids = done.xids[len(_overlap(state.cleared, done.xids)) :]
         return Signals(
-            xids=done.xids[len(_overlap(cleared, done.xids)) :],
+            xids=xids,
+            clears=done.resets + state.clears,
             lost=done.lost or done.pulled or address not in self._places,
             uncorrected_ecc=done.ecc,
             remap_pending=done.remap_pending,
             remap_failed=done.remap_failed,
             overheated=done.overheated,
+            # As current drivers do: after an error that is the card's own they ask for a reset until it is made.
+            recovery=Recovery.RESET if any(map(faults, xids)) else Recovery.NONE,
         )
 
     def clear(self, address: str) -> None:
         with self._changes:
-            state = self._state(address)
-            self._memory.put(address, msgspec.structs.replace(state, cleared=self._machine.of(address).xids))
+            state, xids = self._state(address), self._machine.of(address).xids
+            self._memory.put(address, msgspec.structs.replace(state, cleared=xids, clears=state.clears + 1))
 
     def readings(self, address: str) -> Readings:
         if not self._answers(address):
@@ -195,30 +211,29 @@ class SimulatedBackend(Backend):
 
     def instances(self, address: str) -> tuple[Instance, ...]:
         self._check_answers(address)
-        return self._state(address).instances
+        return tuple(self._instance(address, record) for record in self._state(address).instances)
 
     def set_mig_mode(self, address: str, *, enabled: bool) -> None:
         with self._changes:
             card = self._working_card(address)
             in_use = address in self._busy or bool(self.processes(address))
-            self._memory.put(address, switched(self._state(address), card, enabled=enabled, in_use=in_use))
+            self._memory.put(address, with_mig_mode(self._state(address), card, enabled=enabled, in_use=in_use))
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
         with self._changes:
             self._attempts += 1
             self._before_create(self._attempts)
-            state, instance = cut(
-                self._state(address), self._working_card(address), profile, start, boot=self._boot_id()
-            )
+            state, record = with_instance(self._state(address), self._working_card(address), profile, start)
             self._memory.put(address, state)
             self._settle()
-        return instance
+        return self._instance(address, record)
 
     def destroy_instance(self, address: str, instance: Instance) -> None:
         with self._changes:
-            in_use = self._instance_in_use(address, instance)
-            state = joined(self._state(address), self._working_card(address), instance, in_use=in_use)
-            self._memory.put(address, state)
+            in_use, state = self._instance_in_use(address, instance), self._state(address)
+            record = next((each for each in state.instances if self._instance(address, each) == instance), None)
+            card = self._working_card(address)
+            self._memory.put(address, without_instance(state, card, instance.uuid, record, in_use=in_use))
             self._settle()
 
     def _boot_id(self) -> str:
@@ -233,6 +248,17 @@ class SimulatedBackend(Backend):
 
     def _state(self, address: str) -> CardState:
         return self._memory.of(address, self._uuid(address))
+
+    def _instance(self, address: str, record: InstanceRecord) -> Instance:
+        name = f"{self._uuid(address)}/{self._boot_id()}/{record.number}"
+        return Instance(
+            profile=record.profile,
+            start=record.start,
+            size=record.size,
+            uuid=f"MIG-{uuid.uuid5(uuid.NAMESPACE_DNS, name)}",
+            gpu_instance=record.gpu_instance,
+            compute_instance=0,
+        )
 
     def _index(self, address: str) -> int:
         for index, present in self._present().items():
@@ -254,14 +280,14 @@ class SimulatedBackend(Backend):
     def _card(self, index: int, address: str) -> Hardware:
         profile = self._profile
         peers = (other for other in self._present().values() if other != address) if profile.nvlink else ()
-        uuid = self._uuid(address)
+        identity = self._uuid(address)
         mig = profile.mig
-        if mig is not None and self._memory.of(address, uuid).enabled:
+        if mig is not None and self._memory.of(address, identity).enabled:
             mig = msgspec.structs.replace(mig, enabled=True)
         return Hardware(
             vendor=Vendor.NVIDIA,
             product=profile.product,
-            uuid=uuid,
+            uuid=identity,
             pci=self._place(address),
             memory_mib=profile.memory_mib,
             compute_capability=profile.compute_capability,
@@ -293,8 +319,8 @@ class SimulatedBackend(Backend):
         files = [*self._nodes.control()]
         for minor, address in present.items():
             files += self._nodes.card(minor)
-            for instance in self._state(address).instances:
-                files += self._nodes.instance(minor, instance)
+            for record in self._state(address).instances:
+                files += self._nodes.instance(minor, self._instance(address, record))
         self._nodes.provide(files)
 
 

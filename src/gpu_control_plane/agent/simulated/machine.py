@@ -4,12 +4,14 @@ Because the hardware is data in the API server, the process that plays it may di
 stays true, and every identity is derived from the document.
 """
 
+import functools
 import uuid
 from typing import Final
 
 import msgspec
 
 from gpu_control_plane.agent.simulated.models import MOST_CARDS, PROFILES, pci_address
+from gpu_control_plane.agent.simulated.state import CardState
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.kube.errors import KubeError
 
@@ -46,6 +48,8 @@ class CardHistory(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     """It was taken out of the machine."""
     swapped: int = 0
     """How often another card was put in its place."""
+    resets: int = 0
+    """How often the card was reset."""
 
 
 class Machine(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -59,6 +63,8 @@ class Machine(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, k
     """How often it was installed anew; each time it has another boot id."""
     history: dict[str, CardHistory] = {}
     """By PCI address; a card that nothing happened to is not in it."""
+    state: dict[str, CardState] = {}
+    """By PCI address: what the cards of the simulated fleet remember, such as their MIG instances."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -118,6 +124,7 @@ def boot_id(node: str, machine: Machine) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{node}/boot/{machine.reinstalled}"))
 
 
+@functools.lru_cache(65536)
 def card_uuid(node: str, address: str, swapped: int) -> str:
     """The card's own identity: another one after each swap."""
     place = f"{node}/{address}" if swapped == 0 else f"{node}/{address}/{swapped}"
@@ -161,12 +168,17 @@ def pull(machine: Machine, address: str) -> Machine:
 
 def heal(machine: Machine, address: str) -> Machine:
     """The card is mended, and in its place: the same card as before, without any fault."""
-    return _with(machine, address, CardHistory(swapped=machine.of(address).swapped))
+    card = machine.of(address)
+    return _with(machine, address, CardHistory(swapped=card.swapped, resets=card.resets))
 
 
 def reset(machine: Machine, address: str) -> Machine:
     """The card is reset: past errors are forgotten. What is still wrong with it stays wrong."""
-    return _with(machine, address, msgspec.structs.replace(machine.of(address), xids=(), ecc=0, remap_pending=False))
+    card = machine.of(address)
+    mended = msgspec.structs.replace(card, xids=(), ecc=0, remap_pending=False)
+    if mended == card:
+        return machine
+    return _with(machine, address, msgspec.structs.replace(mended, resets=card.resets + 1))
 
 
 def swap(machine: Machine, address: str) -> Machine:
@@ -181,7 +193,7 @@ def slow_down(machine: Machine, seconds: float) -> Machine:
 
 def reinstall(machine: Machine) -> Machine:
     """The node's system is installed anew on the same hardware."""
-    return msgspec.structs.replace(machine, reinstalled=machine.reinstalled + 1)
+    return msgspec.structs.replace(machine, reinstalled=machine.reinstalled + 1, state={})
 
 
 def _with(machine: Machine, address: str, card: CardHistory) -> Machine:

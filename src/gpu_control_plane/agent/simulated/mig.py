@@ -1,19 +1,18 @@
 """MIG on simulated cards, by the rules of a real driver: the state of a card in, its next state or a refusal out."""
 
-import uuid
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.backends.interface import BackendError, Instance, InUse, NoRoom, NotSupported
-from gpu_control_plane.agent.simulated.state import CardState
+from gpu_control_plane.agent.backends.interface import BackendError, InUse, NoRoom, NotSupported
+from gpu_control_plane.agent.simulated.state import CardState, InstanceRecord
 from gpu_control_plane.api.gpudevice import Hardware, MIGProfile
 
 _MEDIA: Final = "+me"
 
 
-def switched(state: CardState, card: Hardware, *, enabled: bool, in_use: bool) -> CardState:
+def with_mig_mode(state: CardState, card: Hardware, *, enabled: bool, in_use: bool) -> CardState:
     """The card with MIG on or off."""
     address = _capable(card)
     if state.enabled is enabled:
@@ -25,34 +24,29 @@ def switched(state: CardState, card: Hardware, *, enabled: bool, in_use: bool) -
     return msgspec.structs.replace(state, enabled=enabled)
 
 
-def cut(state: CardState, card: Hardware, name: str, start: int, boot: str) -> tuple[CardState, Instance]:
-    """The card with one more instance, and that instance. Its identity is its own: no other ever gets it."""
+def with_instance(state: CardState, card: Hardware, name: str, start: int) -> tuple[CardState, InstanceRecord]:
+    """The card with one more instance, and that instance. Its number is its own: no other ever gets it."""
     address = _capable(card)
     if not state.enabled:
         raise NotSupported(f"MIG is off on the card at {address}. Switch it on first.")
     profile = _profile(card, name)
     _check_place(state.instances, profile, start, address)
     number = state.created + 1
-    instance = Instance(
-        profile=name,
-        start=start,
-        size=profile.slices,
-        uuid=f"MIG-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{state.uuid}/{boot}/{number}')}",
-        gpu_instance=_free_number(state.instances),
-        compute_instance=0,
-    )
-    instances = tuple(sorted((*state.instances, instance), key=lambda each: each.start))
-    return msgspec.structs.replace(state, created=number, instances=instances), instance
+    record = InstanceRecord(name, start, profile.slices, number, _free_number(state.instances))
+    instances = tuple(sorted((*state.instances, record), key=lambda each: each.start))
+    return msgspec.structs.replace(state, created=number, instances=instances), record
 
 
-def joined(state: CardState, card: Hardware, instance: Instance, *, in_use: bool) -> CardState:
+def without_instance(
+    state: CardState, card: Hardware, uuid: str, record: InstanceRecord | None, *, in_use: bool
+) -> CardState:
     """The card without this instance."""
     address = _capable(card)
-    if instance not in state.instances:
-        raise BackendError(f"The card at {address} has no MIG instance {instance.uuid}.")
+    if record is None:
+        raise BackendError(f"The card at {address} has no MIG instance {uuid}.")
     if in_use:
-        raise InUse(f"A program still runs on the MIG instance {instance.uuid}.")
-    left = tuple(each for each in state.instances if each != instance)
+        raise InUse(f"A program still runs on the MIG instance {uuid}.")
+    left = tuple(each for each in state.instances if each != record)
     return msgspec.structs.replace(state, instances=left)
 
 
@@ -69,7 +63,7 @@ def _profile(card: Hardware, name: str) -> MIGProfile:
     raise NotSupported(f"The {card.product} at {card.pci.address} has no MIG profile {name}.")
 
 
-def _check_place(instances: Sequence[Instance], profile: MIGProfile, start: int, address: str) -> None:
+def _check_place(instances: Sequence[InstanceRecord], profile: MIGProfile, start: int, address: str) -> None:
     name = profile.name
     if start not in profile.starts:
         raise NoRoom(f"An instance {name} cannot start at slice {start}, only at one of {profile.starts}.")
@@ -82,6 +76,6 @@ def _check_place(instances: Sequence[Instance], profile: MIGProfile, start: int,
         raise NoRoom(f"On the card at {address} the media engines belong to another instance already.")
 
 
-def _free_number(instances: Sequence[Instance]) -> int:
+def _free_number(instances: Sequence[InstanceRecord]) -> int:
     taken = {each.gpu_instance for each in instances}
     return next(number for number in range(1, len(taken) + 2) if number not in taken)

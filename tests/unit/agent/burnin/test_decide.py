@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpu_control_plane.agent.burnin.decide import Facts, Standing, begun, decide, in_pool, told, waiting
-from gpu_control_plane.agent.views import Card, CardStatus, KnownHardware
+from gpu_control_plane.agent.views import DeviceStatus, DeviceView, KnownHardware
 from gpu_control_plane.api.gpudevice import BurnIn, DeviceSpec
 from gpu_control_plane.api.names import Annotation, Reason
 from gpu_control_plane.kube.objects import ObjectMeta
@@ -90,11 +90,11 @@ def test_no_card_is_trusted_or_tested_without_reason(facts: Facts, enabled: bool
     assert decide(replace(facts, known=standing), enabled=enabled) == standing, "said once is said for good"
 
 
-def card(*, approved: str | None = None, uuid: str | None = UUID, said_of: str | None = None) -> Card:
-    return Card(
+def card(*, approved: str | None = None, uuid: str | None = UUID, said_of: str | None = None) -> DeviceView:
+    return DeviceView(
         metadata=ObjectMeta(name="a", annotations={Annotation.ASSIGNMENT: approved} if approved else {}),
         spec=DeviceSpec(node_name="n", pci_address="0000:18:00.0"),
-        status=CardStatus(
+        status=DeviceStatus(
             hardware=KnownHardware(uuid=uuid),
             burn_in=BurnIn(uuid=said_of) if said_of else None,
         ),
@@ -115,7 +115,7 @@ def card(*, approved: str | None = None, uuid: str | None = UUID, said_of: str |
     ],
     ids=["in it", "in none", "on its way in", "on its way out", "moving", "another card", "not described", "exchanged"],
 )
-def test_in_a_pool_is_who_is_meant_to_stay(known: Card, ordered: str | None, pooled: bool) -> None:
+def test_in_a_pool_is_who_is_meant_to_stay(known: DeviceView, ordered: str | None, pooled: bool) -> None:
     assert in_pool(known, UUID, ordered) is pooled
 
 

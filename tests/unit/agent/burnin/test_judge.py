@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gpu_control_plane.agent.backends.interface import Readings, Signals
 from gpu_control_plane.agent.burnin.judge import Sample, noticed, outcome
 from gpu_control_plane.agent.burnin.runner import Run
-from gpu_control_plane.agent.recovery import POLICY
+from gpu_control_plane.agent.health import HOT_CELSIUS
 from gpu_control_plane.api.names import Reason
 
 QUIET = Signals()
@@ -35,8 +35,8 @@ def sample(temperature: int | None = 60, **signals: object) -> Sample:
         (QUIET, sample(xids=(43,)), None),
         (QUIET, sample(xids=(62,)), Reason.BURN_IN_FAILED),
         (QUIET, sample(overheated=True), Reason.TOO_HOT),
-        (QUIET, sample(POLICY.hot), Reason.TOO_HOT),
-        (QUIET, sample(POLICY.hot - 1), None),
+        (QUIET, sample(HOT_CELSIUS), Reason.TOO_HOT),
+        (QUIET, sample(HOT_CELSIUS - 1), None),
         (QUIET, sample(lost=True, uncorrected_ecc=1), Reason.BURN_IN_FAILED),
     ],
 )

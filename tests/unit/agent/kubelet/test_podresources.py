@@ -10,8 +10,9 @@ from typing import Any
 import grpc
 import pytest
 
-from gpu_control_plane.agent.kubelet.podresources import Held, KubeletUnavailable, PodResources
+from gpu_control_plane.agent.kubelet.podresources import KubeletUnavailable, PodResources
 from gpu_control_plane.agent.kubelet.protocol import podresources_pb2 as wire
+from gpu_control_plane.agent.units import ContainerDevices
 from waiting import until
 
 ONE = "gpu.deckhouse.io/one"
@@ -91,9 +92,9 @@ async def test_holders_are_listed_by_container_and_resource(folder: Path) -> Non
     async with kubelet.running():
         held = await PodResources(kubelet.address).list()
     assert held == (
-        Held("other", "c", "side", ONE, ("3",)),
-        Held("team", "b", "main", ONE, ("1", "2")),
-        Held("team", "b", "main", TWO, ("x",)),
+        ContainerDevices("other", "c", "side", ONE, ("3",)),
+        ContainerDevices("team", "b", "main", ONE, ("1", "2")),
+        ContainerDevices("team", "b", "main", TWO, ("x",)),
     )
 
 

@@ -10,18 +10,18 @@ import structlog
 from gpu_control_plane.agent.backends.interface import BackendError
 from gpu_control_plane.agent.node.options import Options
 from gpu_control_plane.agent.node.simulation import Simulation
-from gpu_control_plane.agent.node.views import LocalNode
 from gpu_control_plane.agent.simulated.machine import HARDWARE, pull, write_machine
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.objects import ObjectMeta
-from unit.agent.node.scenes import NODE, machine
+from unit.agent.step.builders import NODE, machine
 
 GOOD = write_machine(machine())
 NONSENSE = ("", "{", "null", '{"profile": "Voodoo2", "cards": 2}', GOOD.replace("2}", '2, "slowSeconds": -1}'))
 
 
 class Nodes:
-    """The Node and whoever follows it."""
+    """The Node and its watchers."""
 
     def __init__(self, text: str | None) -> None:
         self.node = node(text)
@@ -29,7 +29,7 @@ class Nodes:
     def on_change(self, handler: object) -> None:
         self.handler = handler
 
-    def get(self, _name: str) -> LocalNode:
+    def get(self, _name: str) -> NodeView:
         return self.node
 
     def change(self, text: str) -> None:
@@ -37,29 +37,29 @@ class Nodes:
         self.handler(before, self.node)  # type: ignore[operator]
 
 
-def node(text: str | None) -> LocalNode:
+def node(text: str | None) -> NodeView:
     annotations = {} if text is None else {HARDWARE: text}
-    return LocalNode(metadata=ObjectMeta(name=NODE, annotations=annotations))
+    return NodeView(metadata=ObjectMeta(name=NODE, annotations=annotations))
 
 
 def simulation(nodes: Nodes, folder: Path) -> Simulation:
     options = Options(node=NODE, simulated_devices=folder)
-    return Simulation(options, cast("Cache[LocalNode]", nodes))
+    return Simulation(options, cast("Cache[NodeView]", nodes))
 
 
 @pytest.mark.parametrize("text", NONSENSE)
 def test_what_makes_no_sense_is_told_once_and_changes_nothing(tmp_path: Path, text: str) -> None:
     nodes = Nodes(GOOD)
     simulated = simulation(nodes, tmp_path)
-    below = simulated.backend()
+    backend = simulated.backend()
     with structlog.testing.capture_logs() as logs:
         nodes.change(text)
         nodes.change(text)
     assert [log["log_level"] for log in logs] == ["warning"]
-    assert simulated.backend() is below
-    assert len(below.cards()) == 2
+    assert simulated.backend() is backend
+    assert len(backend.cards()) == 2
     nodes.change(write_machine(pull(machine(), machine().addresses[0])))
-    assert len(below.cards()) == 1
+    assert len(backend.cards()) == 1
 
 
 @pytest.mark.parametrize("text", [None, *NONSENSE])

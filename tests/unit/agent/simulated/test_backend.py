@@ -16,6 +16,7 @@ from gpu_control_plane.agent.backends.interface import (
     InUse,
     NoRoom,
     Process,
+    Recovery,
     Signals,
 )
 from gpu_control_plane.agent.backends.measures import Measure
@@ -289,7 +290,12 @@ def test_everything_that_can_be_wrong_shows_in_the_signals() -> None:
     machine = report_xid(break_memory(H200, AT, 3), AT, 48)
     machine = overheat(wear_out(wear_out(machine, AT, failed=False), AT, failed=True), AT)
     assert SimulatedBackend("worker-3", machine).signals(AT) == Signals(
-        xids=(48,), uncorrected_ecc=3, remap_pending=True, remap_failed=True, overheated=True
+        xids=(48,),
+        uncorrected_ecc=3,
+        remap_pending=True,
+        remap_failed=True,
+        overheated=True,
+        recovery=Recovery.RESET,
     )
 
 

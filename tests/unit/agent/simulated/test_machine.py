@@ -98,13 +98,13 @@ def test_healing_leaves_nothing_in_the_document() -> None:
 
 def test_a_reset_forgets_errors_but_brings_no_lost_card_back() -> None:
     machine = reset(lose(break_memory(report_xid(new_machine("H200-141", 8), AT, 62), AT), AT), AT)
-    assert machine.of(AT) == CardHistory(lost=True)
+    assert machine.of(AT) == CardHistory(lost=True, resets=1)
 
 
 def test_a_reset_brings_spare_rows_into_use_where_there_are_any() -> None:
     worn = wear_out(wear_out(new_machine("H200-141", 1), AT, failed=False), AT, failed=True)
     assert worn.of(AT) == CardHistory(remap_pending=True, remap_failed=True)
-    assert reset(worn, AT).of(AT) == CardHistory(remap_failed=True)
+    assert reset(worn, AT).of(AT) == CardHistory(remap_failed=True, resets=1)
 
 
 def test_a_lost_card_is_still_there_and_a_pulled_one_is_not() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pynvml  # type: ignore[import-untyped]
 
 from gpu_control_plane import __version__
@@ -125,13 +126,13 @@ class NVMLBackend(Backend):
         return self._card(address).details
 
     def signals(self, address: str) -> Signals:
-        xids = self._events.reports(address)
+        reported = Signals(xids=self._events.reports(address), clears=self._events.clears(address))
         try:
-            return probe(self._library, self._card(address).handle, address, self._thermometer, xids)
+            return probe(self._library, self._card(address).handle, address, self._thermometer, reported)
         except CardStuck:
-            return Signals(xids=xids, recovery=Recovery.RESET)
+            return msgspec.structs.replace(reported, recovery=Recovery.RESET)
         except CardLost:
-            return Signals(xids=xids, lost=True)
+            return msgspec.structs.replace(reported, lost=True)
 
     def clear(self, address: str) -> None:
         self._events.forget(address)

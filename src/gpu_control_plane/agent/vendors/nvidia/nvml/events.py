@@ -6,7 +6,7 @@ card: the set is made anew and every card is to be looked at.
 
 import threading
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ class Events:
         self._set: Any = None
         self._in_use = threading.Lock()
         self._reports: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=MOST_REPORTS))
+        self._clears: Counter[str] = Counter()
 
     def watch(self, cards: Mapping[str, Card]) -> None:
         """Hear about these cards, as far as each of them tells anything."""
@@ -78,7 +79,12 @@ class Events:
     def reports(self, address: str) -> tuple[int, ...]:
         return tuple(self._reports[address])
 
+    def clears(self, address: str) -> int:
+        """How often the reports were forgotten."""
+        return self._clears[address]
+
     def forget(self, address: str) -> None:
+        self._clears[address] += 1
         self._reports.pop(address, None)
 
     def _wait_once(self, seconds: float) -> frozenset[str]:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from gpu_control_plane.agent.backends.interface import Recovery, Signals
 from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library
 
@@ -39,16 +41,16 @@ class Thermometer:
         return self._clock() - self._since.setdefault(address, self._clock()) >= _PERSISTENT
 
 
-def probe(library: Library, handle: object, address: str, thermometer: Thermometer, xids: tuple[int, ...]) -> Signals:
-    """What speaks about the health of a card; raises CardLost."""
+def probe(library: Library, handle: object, address: str, thermometer: Thermometer, reported: Signals) -> Signals:
+    """What speaks about the health of a card, beside what the driver has reported of it; raises CardLost."""
     nvml = library.nvml
     ecc: int | None = library.ask(
         "nvmlDeviceGetTotalEccErrors", handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
     )
     _, _, pending, failed = library.ask("nvmlDeviceGetRemappedRows", handle) or (0, 0, 0, 0)
     action = library.field(handle, _RECOVERY_ACTION)
-    return Signals(
-        xids=xids,
+    return msgspec.structs.replace(
+        reported,
         uncorrected_ecc=ecc or 0,
         remap_pending=bool(pending),
         remap_failed=bool(failed),

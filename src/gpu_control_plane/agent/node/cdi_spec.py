@@ -1,0 +1,105 @@
+"""Keeps the node's CDI spec, and the description of what can be injected into containers, up to date."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from gpu_control_plane.agent.backends.interface import Backend, Instance
+from gpu_control_plane.agent.cdi.describe import Description, describe
+from gpu_control_plane.agent.cdi.store import Change, Store
+from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
+from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
+from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFiles
+from gpu_control_plane.agent.vendors.nvidia.hooks import HookProgram
+from gpu_control_plane.api.gpunodestate import Injection
+
+_log = structlog.get_logger(component="agent.cdi_spec")
+
+
+class _Outline(msgspec.Struct, frozen=True):
+    """What a description depends on; a probe that finds the same needs no new one."""
+
+    driver: str | None
+    cards: tuple[tuple[str, str | None, int | None, bool, tuple[Instance, ...]], ...]
+
+
+class CDISpecWriter:
+    """`find_driver` looks for the driver's files, given its version; None where cards need none."""
+
+    def __init__(
+        self,
+        watch: HardwareWatch,
+        folder: Path,
+        injection: Injection,
+        find_driver: Callable[[str | None], DriverFiles | None],
+        *,
+        host: HostPaths,
+        hooks: HookProgram | None = None,
+    ) -> None:
+        self._watch = watch
+        self._store = Store(folder)
+        self._injection = injection
+        self._find_driver = find_driver
+        self._host = host
+        self._hooks = hooks if injection is Injection.CDI else None
+        self._outline: _Outline | None = None
+        self._written: tuple[Description, frozenset[str]] | None = None
+        self._files: tuple[str | None, DriverFiles | None] | None = None
+        self.description: Description | None = None
+        self.tried = False
+        """Whether a description was attempted: before, that there is none means nothing."""
+
+    async def describe(self, hardware: HardwareSnapshot) -> Description:
+        """What containers can be given of this hardware."""
+        self.tried = True
+        outline = _outline(hardware)
+        if self.description is None or outline != self._outline:
+            self.description = await self._watch.call(self._describe, outline.driver)
+            self._outline = outline
+        return self.description
+
+    async def write(self, held: frozenset[str]) -> None:
+        """Write the CDI spec for the latest description. Devices that pods hold stay in it, whatever the hardware
+        shows."""
+        if self._injection is not Injection.CDI or self.description is None:
+            return
+        if self._written is not None and self._written[0] is self.description and self._written[1] == held:
+            return
+        description = self.description
+        self._log(await self._watch.call(self._write, description, held))
+        self._written = description, held
+
+    def _describe(self, backend: Backend, version: str | None) -> Description:
+        if self._files is None or self._files[0] != version:
+            self._files = version, self._find_driver(version)
+        description = describe(backend, self._files[1], self._host, self._hooks)
+        for problem in description.problems:
+            _log.warning("device cannot be injected", why=problem)
+        return description
+
+    def _write(self, _backend: Backend, description: Description, held: frozenset[str]) -> Change:
+        return self._store.refresh(description.devices, description.common, held)
+
+    def _log(self, change: Change) -> None:
+        if change.written:
+            _log.info("CDI spec written", added=change.added, removed=change.removed, retained=change.retained)
+        if change.withdrawn:
+            _log.warning("device files of pods belong to other cards now", devices=change.withdrawn)
+        if change.unknown:
+            _log.warning("pods hold devices that no CDI spec describes", devices=change.unknown)
+        for rival in change.rivals:
+            _log.warning("another CDI file names our devices; remove it", file=rival.file, devices=rival.devices)
+
+
+def _outline(hardware: HardwareSnapshot) -> _Outline:
+    driver = hardware.node_facts.driver
+    return _Outline(
+        driver.version if driver else None,
+        tuple(
+            (card.id, card.hardware.uuid, card.details.minor, card.mig_enabled, card.instances)
+            for card in hardware.observed.values()
+        ),
+    )

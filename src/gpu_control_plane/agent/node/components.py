@@ -1,0 +1,34 @@
+"""The components of a node's agent, and how it writes to the API server."""
+
+import msgspec
+
+from gpu_control_plane.agent.kubelet.plugins import Plugins
+from gpu_control_plane.agent.kubelet.podresources import PodResources
+from gpu_control_plane.agent.node.allocator import Allocator
+from gpu_control_plane.agent.node.burnin_runner import BurnInRunner
+from gpu_control_plane.agent.node.cdi_spec import CDISpecWriter
+from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
+from gpu_control_plane.agent.node.validation_runner import ValidationRunner
+from gpu_control_plane.kube.apply import Applier
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.events import EventRecorder
+
+
+class Components(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent works with on the node."""
+
+    watch: HardwareWatch
+    plugins: Plugins
+    pod_resources: PodResources
+    allocator: Allocator
+    cdi_spec: CDISpecWriter
+    validation: ValidationRunner
+    burn_in: BurnInRunner
+
+
+class Clients(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent writes to the API server."""
+
+    client: Client
+    applier: Applier
+    events: EventRecorder

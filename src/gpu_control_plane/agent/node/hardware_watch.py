@@ -1,0 +1,180 @@
+"""Watches the hardware: a probe in a steady rhythm, at once when the driver reports something, none while the driver is
+released for maintenance.
+
+Every call into the driver is made here, in threads of their own, so that the event loop never waits for hardware.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import structlog
+
+from gpu_control_plane.agent.backends.interface import Backend, BackendError, DriverUnavailable
+from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, probe_hardware
+from gpu_control_plane.agent.units import CardID
+
+PROBE_SECONDS: Final = 15.0
+"""Time between two probes of a quiet node."""
+_WAIT_SECONDS: Final = 1.0
+"""How long a wait for the driver's events may take: releasing the driver has to wait for it."""
+
+_RELEASED: Final = "The driver has been released for maintenance."
+
+_log = structlog.get_logger(component="agent.hardware_watch")
+
+
+class DriverReleased(Exception):
+    """The driver has been released: no call may be made into it now."""
+
+
+class HardwareWatch:
+    """The node's hardware as last probed, and the only way to touch it.
+
+    `open_backend` opens whatever can be had at the moment: a driver, or the bare bus. The driver is not opened before
+    `acquire_driver` is called. `on_probe` is called after every probe.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        open_backend: Callable[[], Backend],
+        on_probe: Callable[[], None],
+        *,
+        rhythm: float = PROBE_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._node = node
+        self._open = open_backend
+        self._on_probe = on_probe
+        self._rhythm = rhythm
+        self._clock = clock
+        self._backend: Backend | None = None
+        self._probes = 0
+        self._due = 0.0
+        self._calls = ThreadPoolExecutor(1, "hardware")
+        self._reads = ThreadPoolExecutor(1, "readings")
+        self._waits = ThreadPoolExecutor(1, "driver-events")
+        self._reading = asyncio.Lock()
+        self._waiting = asyncio.Lock()
+        self._probing = asyncio.Lock()
+        self._wanted = asyncio.Event()
+        self.snapshot: HardwareSnapshot | None = None
+
+    @property
+    def released(self) -> bool:
+        """Whether nothing of the driver is open, and nothing may be."""
+        return self._backend is None and not self._wanted.is_set()
+
+    async def call[*A, R](self, function: Callable[[Backend, *A], R], *arguments: *A) -> R:
+        """Do something with the hardware; raises DriverReleased, or what the backend raises."""
+        if self._backend is None:
+            raise DriverReleased(_RELEASED)
+        return await asyncio.get_running_loop().run_in_executor(self._calls, function, self._backend, *arguments)
+
+    async def read[*A, R](self, function: Callable[[Backend, *A], R], *arguments: *A) -> R:
+        """As `call`, for what takes long and is not urgent: Allocate does not have to wait for it."""
+        async with self._reading:
+            if self._backend is None:
+                raise DriverReleased(_RELEASED)
+            return await asyncio.get_running_loop().run_in_executor(self._reads, function, self._backend, *arguments)
+
+    async def run(self) -> None:
+        """Probe until cancelled; closes the driver at the end."""
+        try:
+            while True:
+                await self._wanted.wait()
+                await self.probe()
+                await self._until_due()
+        finally:
+            await self._close()
+
+    async def release_driver(self) -> None:
+        """Close the driver and every device file, and keep them closed. Returns when nothing is open any more."""
+        self._wanted.clear()
+        async with self._waiting, self._reading, self._probing:
+            await self._close()
+
+    def acquire_driver(self) -> None:
+        """Probe from now on. What was seen before a release says nothing of the hardware as it is now."""
+        self.snapshot = None
+        self._wanted.set()
+
+    def probe_by(self, moment: float) -> None:
+        """Probe at this time at the latest, in seconds since 1970."""
+        self._due = min(self._due, moment)
+
+    async def clear_errors(self, addresses: Iterable[str]) -> None:
+        """Forget the error reports of these cards."""
+        for address in addresses:
+            await self.call(_clear, address)
+
+    async def probe(self, cleared: frozenset[CardID] = frozenset()) -> None:
+        """Probe everything now. `cleared` are cards that are said to be repaired: their errors are forgotten first."""
+        async with self._probing:
+            if not self._wanted.is_set():
+                return
+            self._due = self._clock() + self._rhythm
+            try:
+                snapshot = await self._probe(cleared)
+            except BackendError as error:
+                _log.warning("hardware probe failed", why=str(error))
+                await self._close()
+                return
+            self.snapshot = snapshot
+        self._on_probe()
+
+    async def _probe(self, cleared: frozenset[CardID]) -> HardwareSnapshot:
+        without_driver = self.snapshot is not None and self.snapshot.node_facts.driver is None
+        if self._backend is None or without_driver:
+            await self._reopen()
+        known = self.snapshot.observed if self.snapshot is not None else {}
+        await self.clear_errors(known[card].address for card in sorted(cleared) if card in known)
+        self._probes += 1
+        try:
+            return await self.call(_probe, self._node, self._probes, cleared)
+        except DriverUnavailable:
+            # It has been unloaded while we used it: what the bus shows is still true.
+            await self._reopen()
+            return await self.call(_probe, self._node, self._probes, cleared)
+
+    async def _reopen(self) -> None:
+        await self._close()
+        self._backend = await asyncio.get_running_loop().run_in_executor(self._calls, self._opened)
+
+    def _opened(self) -> Backend:
+        backend = self._open()
+        backend.open()
+        return backend
+
+    async def _until_due(self) -> None:
+        """Wait for the driver's events, at most until the next probe is due."""
+        while self._wanted.is_set() and (left := self._due - self._clock()) > 0:
+            async with self._waiting:
+                backend = self._backend
+                if backend is None:
+                    break
+                wait = asyncio.get_running_loop().run_in_executor(self._waits, backend.wait, min(left, _WAIT_SECONDS))
+                try:
+                    if await wait:
+                        return
+                except BackendError as error:
+                    _log.warning("driver events cannot be read; probing again", why=str(error))
+                    break
+        if self._wanted.is_set() and (left := self._due - self._clock()) > 0:
+            await asyncio.sleep(min(left, _WAIT_SECONDS))
+
+    async def _close(self) -> None:
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            await asyncio.get_running_loop().run_in_executor(self._calls, backend.close)
+
+
+def _probe(backend: Backend, node: str, probe: int, cleared: frozenset[CardID]) -> HardwareSnapshot:
+    return probe_hardware(node, backend, probe=probe, cleared=cleared)
+
+
+def _clear(backend: Backend, address: str) -> None:
+    backend.clear(address)

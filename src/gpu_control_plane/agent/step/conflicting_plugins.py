@@ -1,0 +1,35 @@
+"""Device plugins of others that serve the same cards.
+
+A card must be advertised by one plugin only, or two pods get it. What another plugin has registered shows on the Node.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from gpu_control_plane.agent.units import ResourceName
+
+_DOMAINS: Final = ("nvidia.com/",)
+_OTHERS: Final = frozenset({"volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "4paradigm.com/vgpu"})
+_WITHDRAWN_SECONDS: Final = 120.0
+"""How long the Node may go on showing a resource that we have withdrawn. Later it is another plugin's."""
+
+type OwnResources = Mapping[ResourceName, float]
+"""Resources that count as ours, each until a moment of the monotonic clock."""
+
+
+def own_resources(known: OwnResources, advertised: Iterable[ResourceName], now: float) -> dict[ResourceName, float]:
+    """The resources that are ours: those advertised now, and for a while those that were, by this agent or the one
+    before it."""
+    lasting = {name: until for name, until in known.items() if until > now}
+    return {**lasting, **dict.fromkeys(advertised, now + _WITHDRAWN_SECONDS)}
+
+
+def conflicting_resources(allocatable: Mapping[str, str], ours: Collection[ResourceName]) -> tuple[ResourceName, ...]:
+    """The resources of GPUs that another plugin advertises on this Node."""
+    return tuple(
+        sorted(
+            name
+            for name, amount in allocatable.items()
+            if amount != "0" and name not in ours and (name.startswith(_DOMAINS) or name in _OTHERS)
+        )
+    )

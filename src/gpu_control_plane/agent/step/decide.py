@@ -1,0 +1,276 @@
+"""One step of a node: `decide(snapshot, memory)` says what to do now. Pure, and the only way to these decisions.
+
+The agent of a real node, the simulated fleet and the tests with random histories all carry out what this function says.
+The questions come in a fixed order: is the driver free to be used, how healthy are the cards, who holds what, how are
+cards to be partitioned, which units join and leave, what are the kubelet and the API server told. Everything is derived
+anew each time; what is remembered between two steps only ever delays a release.
+"""
+
+from collections import defaultdict
+from collections.abc import Set
+from typing import Final
+
+import msgspec
+
+from gpu_control_plane.agent.cdi.grants import device_name
+from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
+from gpu_control_plane.agent.kubelet.interface import Device
+from gpu_control_plane.agent.mig.apply import PartitionTask
+from gpu_control_plane.agent.step import burn_in, partitioning
+from gpu_control_plane.agent.step.advertising import (
+    Advertised,
+    allocatable_units,
+    inherited,
+    next_advertising,
+    plugin_status,
+)
+from gpu_control_plane.agent.step.card_health import judge_cards
+from gpu_control_plane.agent.step.conflicting_plugins import OwnResources, conflicting_resources, own_resources
+from gpu_control_plane.agent.step.desired_units import desired_units, mig_targets, order_problems, usable_cards
+from gpu_control_plane.agent.step.device_reports import device_reports
+from gpu_control_plane.agent.step.pausing import pause_reason
+from gpu_control_plane.agent.step.plan import Allocatable, DeviceReport, NodePlan, Stage
+from gpu_control_plane.agent.step.pod_allocations import (
+    card_refs,
+    init_container_resources,
+    is_unsettled,
+    pod_allocations,
+)
+from gpu_control_plane.agent.step.snapshot import KubeletSnapshot, NodeMemory, NodeSnapshot
+from gpu_control_plane.agent.units import CardID, ResourceName, Unit
+from gpu_control_plane.api.gpunodestate import OrderProblem
+
+_KUBELET_RETRY_SECONDS: Final = 1.0
+"""Time until a kubelet that did not answer is asked again."""
+_SETTLE_SECONDS: Final = 1.0
+"""Time until the kubelet's lists are read again while they are about to change: it reports no change by itself."""
+
+
+def decide(snapshot: NodeSnapshot, memory: NodeMemory) -> NodePlan:
+    """What to do now, and what to remember."""
+    paused = pause_reason(snapshot.node.metadata.labels)
+    hardware = snapshot.hardware
+    if hardware is None:
+        return NodePlan(stage=Stage.UNPROBED, memory=memory, paused=paused)
+    plan = _judged(snapshot, hardware, memory, paused)
+    if snapshot.kubelet is None:
+        reports = _reports(snapshot, hardware, plan.memory) if paused is None else ()
+        return msgspec.structs.replace(
+            plan, stage=Stage.KUBELET_AWAY, reports=reports, look_again=_KUBELET_RETRY_SECONDS
+        )
+    return _Step(snapshot, hardware, snapshot.kubelet, plan).decide()
+
+
+def _judged(snapshot: NodeSnapshot, hardware: HardwareSnapshot, memory: NodeMemory, paused: str | None) -> NodePlan:
+    """The beginning of every plan: what the last probe means for the cards, if it has not been judged yet."""
+    is_new = hardware.probe != memory.judged_probe
+    repaired = hardware.cleared if is_new else frozenset()
+    tested = burn_in.known_results(memory.tested, snapshot.burn_in.ended, snapshot.devices, repaired)
+    memory = msgspec.structs.replace(memory, tested=tested)
+    if not is_new:
+        return NodePlan(stage=Stage.COMPLETE, memory=memory, paused=paused)
+    judged = judge_cards(
+        hardware, snapshot.devices, memory, now=snapshot.now.timestamp(), policy=snapshot.settings.recovery
+    )
+    return NodePlan(
+        stage=Stage.COMPLETE,
+        memory=msgspec.structs.replace(
+            memory, health=judged.health, verdicts=judged.verdicts, judged_probe=hardware.probe
+        ),
+        paused=paused,
+        clear_errors=judged.clear_errors,
+        next_probe=judged.next_probe,
+    )
+
+
+def _reports(snapshot: NodeSnapshot, hardware: HardwareSnapshot, memory: NodeMemory) -> tuple[DeviceReport, ...]:
+    """The cards to write. While the kubelet is away their users are those that were last known."""
+    if memory.users is None:
+        return ()
+    return tuple(device_reports(snapshot, hardware, memory, memory.users))
+
+
+class _Step:
+    """A step on a node whose hardware and kubelet have answered."""
+
+    def __init__(
+        self, snapshot: NodeSnapshot, hardware: HardwareSnapshot, kubelet: KubeletSnapshot, plan: NodePlan
+    ) -> None:
+        self._snapshot = snapshot
+        self._hardware = hardware
+        self._kubelet = kubelet
+        self._plan = plan
+        self._memory = plan.memory
+        self._allocations = pod_allocations(kubelet.allocations, card_refs(snapshot.devices, hardware))
+        self._cards = usable_cards(hardware, snapshot.devices)
+        self._advertised: Advertised = self._memory.advertised or {}
+        self._held = self._held_units()
+
+    def decide(self) -> NodePlan:
+        self._remember(users=self._allocations.users)
+        if self._plan.paused is not None:
+            return self._advertise(set(self._advertised))
+        tasks = self._partition()
+        if tasks:
+            return msgspec.structs.replace(
+                self._plan, stage=Stage.PARTITION, memory=self._memory, partition=tasks, look_again=0.0
+            )
+        self._burn_in()
+        return self._advertise(self._desired())
+
+    def _held_units(self) -> dict[Unit, str]:
+        """What must not be given to another pod, and who has it. The kubelet lists an allocation only after Allocate
+        has returned, and no init containers: what those may hold counts as held."""
+        held = self._allocations.held
+        for unit in self._kubelet.in_flight:
+            held.setdefault(unit, "a pod that is starting")
+        initializing = init_container_resources(self._kubelet.pods)
+        for unit in self._advertised:
+            if unit.resource in initializing:
+                held.setdefault(unit, "perhaps an init container")
+        return held
+
+    def _partition(self) -> tuple[PartitionTask, ...]:
+        """MIG: what has to be tried now on cards that are not partitioned as ordered."""
+        now = self._snapshot.monotonic
+        targets = mig_targets(self._snapshot.orders, self._cards)
+        attempts = partitioning.recorded(self._memory.attempts, self._snapshot.partitioned, now)
+        self._remember(attempts={card: attempt for card, attempt in attempts.items() if card in targets})
+        tasks = (
+            partitioning.partition_task(target, self._cards[card], self._advertised.keys(), self._held)
+            for card, target in targets.items()
+        )
+        return tuple(task for task in tasks if partitioning.is_due(task, self._memory.attempts, now))
+
+    def _burn_in(self) -> None:
+        """How far each card is; tests are due on cards that no pod and no pool needs."""
+        tests, orders = self._snapshot.burn_in, self._snapshot.orders
+        # Before the first step it is not known what an earlier agent still advertises.
+        advertised = (
+            {unit.card for unit in self._advertised} if self._memory.advertised is not None else set(self._cards)
+        )
+        needed = advertised | {unit.card for unit in self._held}
+        obstacles = {
+            card.id: sentence
+            for card in self._hardware.observed.values()
+            if (
+                sentence := burn_in.test_obstacle(
+                    card,
+                    orders,
+                    usable=self._cards.keys(),
+                    needed=needed,
+                    healthy=self._is_healthy(card.id),
+                    checked=tests.checked,
+                )
+            )
+        }
+        tested = self._memory.tested
+        found = burn_in.burn_ins(self._snapshot, self._hardware, tested, obstacles)
+        known = {standing.record.uuid: standing for standing in found.values() if standing is not None}
+        self._remember(burn_ins=found, tested={**tested, **known})
+
+    def _desired(self) -> set[Unit]:
+        """The units to advertise: what a container can really be given, without cards that have to be tested first."""
+        units = desired_units(
+            self._snapshot.orders,
+            self._cards,
+            partitioning.geometries(self._memory.attempts),
+            self._snapshot.settings.unpooled,
+        )
+        withheld = burn_in.withheld_cards(self._memory.burn_ins, self._snapshot.orders)
+        injectable = self._snapshot.injectable
+        return {unit for unit in units if device_name(unit.id) in injectable and unit.card not in withheld}
+
+    def _advertise(self, desired: Set[Unit]) -> NodePlan:
+        """The lists for the kubelet, and `status.plugin`."""
+        snapshot, paused = self._snapshot, self._plan.paused is not None
+        own = self._inherit(desired)
+        advertising = next_advertising(
+            desired,
+            self._advertised,
+            self._held.keys(),
+            allocatable={unit for unit in self._advertised if self._is_allocatable(unit)},
+            now=snapshot.monotonic,
+        )
+        advertised = advertising.advertised
+        own = own_resources(own, (unit.resource for unit in advertised), snapshot.monotonic)
+        unpooled = snapshot.settings.unpooled
+        conflicts = conflicting_resources(
+            snapshot.node.status.allocatable, own.keys() | ({unpooled} if unpooled else set())
+        )
+        healthy = {card for card in self._cards if self._is_healthy(card)}
+        units = set() if paused or conflicts else allocatable_units(desired, advertised, healthy)
+        self._remember(advertised=advertised, own_resources=own, unconfirmed_since=self._unconfirmed_since(units))
+        return msgspec.structs.replace(
+            self._plan,
+            stage=Stage.COMPLETE,
+            memory=self._memory,
+            cdi_held=frozenset(device_name(unit.id) for unit in self._held),
+            allocatable=Allocatable(units=frozenset(units), held=frozenset(self._held)),
+            kubelet_first=advertising.removed or paused,
+            device_lists=self._device_lists(units),
+            plugin=msgspec.structs.replace(
+                plugin_status(advertised, units, snapshot.generation, unpooled=unpooled),
+                problems=self._problems(),
+                conflicts=conflicts,
+            ),
+            carried_out=None if advertising.removed else snapshot.generation,
+            removed=advertising.removed,
+            reports=_reports(snapshot, self._hardware, self._memory) if not paused else (),
+            burn_ins=self._memory.burn_ins,
+            burn_in_starts=burn_in.to_start(self._memory.burn_ins, snapshot.burn_in.running) if not paused else {},
+            holders=self._allocations.holders,
+            held=self._held,
+            look_again=self._look_again(advertising.look_again),
+        )
+
+    def _inherit(self, desired: Set[Unit]) -> OwnResources:
+        """At the first step: what the agent before us left behind. The Node may still show all of its resources."""
+        if self._memory.advertised is not None:
+            return self._memory.own_resources
+        reported = self._snapshot.state.status.plugin if self._snapshot.state else None
+        self._advertised = inherited(reported, desired)
+        names = (resource.name for resource in (reported.resources if reported else ()))
+        return own_resources(self._memory.own_resources, names, self._snapshot.monotonic)
+
+    def _device_lists(self, allocatable: Set[Unit]) -> dict[ResourceName, tuple[Device, ...]]:
+        lists: dict[ResourceName, list[Device]] = defaultdict(list)
+        for unit in self._memory.advertised or ():
+            card = self._hardware.observed.get(unit.card)
+            numa = card.hardware.numa_node if card else None
+            lists[unit.resource].append(Device(unit.id, unit in allocatable, numa))
+        return {resource: tuple(devices) for resource, devices in lists.items()}
+
+    def _problems(self) -> tuple[OrderProblem, ...]:
+        """Orders that are not carried out as they stand, one problem a card."""
+        of_mig = partitioning.partition_problems(self._memory.attempts) if self._plan.paused is None else ()
+        of_orders = order_problems(self._snapshot.orders, self._cards)
+        problems = {problem.inventory_id: problem for problem in (*of_mig, *of_orders)}
+        return tuple(problems[card] for card in sorted(problems))
+
+    def _unconfirmed_since(self, allocatable: Set[Unit]) -> float | None:
+        """The kubelet confirms nothing: whether it has taken a list in shows only in what it calls allocatable."""
+        if all(self._is_allocatable(unit) for unit in allocatable):
+            return None
+        since = self._memory.unconfirmed_since
+        return self._snapshot.monotonic if since is None else since
+
+    def _look_again(self, advertising: float | None) -> float | None:
+        retry = partitioning.retry_after(self._memory.attempts) if self._plan.paused is None else None
+        resources = {unit.resource for unit in self._advertised}
+        unsettled = is_unsettled(self._kubelet.pods, self._allocations, resources)
+        since = self._memory.unconfirmed_since
+        unconfirmed = since is not None and self._snapshot.monotonic < since + self._snapshot.settings.confirm_seconds
+        waits = (advertising, retry, _SETTLE_SECONDS if unsettled or unconfirmed else None)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _is_allocatable(self, unit: Unit) -> bool:
+        """Whether the kubelet may allocate the unit."""
+        return unit.id in self._kubelet.allocatable.get(unit.resource, ())
+
+    def _is_healthy(self, card: CardID) -> bool:
+        verdict = self._memory.verdicts.get(card)
+        return verdict is not None and verdict.healthy
+
+    def _remember(self, **changes: object) -> None:
+        self._memory = msgspec.structs.replace(self._memory, **changes)

@@ -1,0 +1,143 @@
+"""An allocation is checked once more, and counts as held from the first moment on."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from gpu_control_plane.agent.backends.interface import CardLost
+from gpu_control_plane.agent.cdi.describe import Description, Grantable
+from gpu_control_plane.agent.cdi.edits import DeviceNode, Edits
+from gpu_control_plane.agent.cdi.grants import device_name
+from gpu_control_plane.agent.cdi.spec import Device
+from gpu_control_plane.agent.kubelet.interface import Refused
+from gpu_control_plane.agent.node.allocator import Allocator
+from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
+from gpu_control_plane.agent.step import Allocatable
+from gpu_control_plane.agent.units import ContainerDevices, Unit, replica_id
+from gpu_control_plane.api.allocation import Mode
+from gpu_control_plane.api.gpunodestate import Injection
+from unit.agent.step.builders import RESOURCE, hardware, uuid_of
+
+OBSERVED = hardware().observed
+CARDS = list(OBSERVED.values())
+WHOLE = [Unit(RESOURCE, uuid_of(card), card.id) for card in CARDS]
+
+
+class Watch:
+    """Answers as slowly, or as badly, as a test wants."""
+
+    def __init__(self) -> None:
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.lost = False
+
+    async def call(self, *_anything: object) -> None:
+        await self.answers.wait()
+        if self.lost:
+            raise CardLost("It no longer answers.")
+
+
+def grantable(unit: Unit) -> Grantable:
+    node = DeviceNode(path=f"/dev/{unit.card}", host_path=f"/dev/{unit.card}", type="c", major=1, minor=3)
+    return Grantable(Device(device_name(unit.id), Edits(device_nodes=(node,))), unit.id)
+
+
+def allocator(
+    watch: Watch, units: list[Unit], injection: Injection = Injection.CDI, now: list[float] | None = None
+) -> Allocator:
+    clock = now or [0.0]
+    made = Allocator(cast("HardwareWatch", watch), injection, monotonic=lambda: clock[0])
+    devices = {device_name(unit.id): grantable(unit) for unit in units}
+    described = Description(grantables=tuple(devices.values()), common=Edits(), problems=())
+    made.use(Allocatable(units=frozenset(units)), OBSERVED, described)
+    return made
+
+
+def listed(unit: Unit) -> list[ContainerDevices]:
+    """The kubelet's list once it has the unit."""
+    return [ContainerDevices("team", "trainer", "main", unit.resource, (unit.id,))]
+
+
+async def test_a_container_gets_the_names_of_its_devices() -> None:
+    grant = await allocator(Watch(), WHOLE).allocate(RESOURCE, (WHOLE[0].id,))
+    assert grant.cdi_devices == (f"gpu.deckhouse.io/gpu={WHOLE[0].id}",)
+    assert not grant.devices
+
+
+async def test_without_cdi_a_container_gets_the_device_files_themselves() -> None:
+    grant = await allocator(Watch(), WHOLE, Injection.KUBELET).allocate(RESOURCE, (WHOLE[1].id,))
+    assert [node.path for node in grant.devices] == [f"/dev/{WHOLE[1].card}"]
+    assert not grant.cdi_devices
+
+
+@pytest.mark.parametrize("asked", [("nonsense",), ("",), (WHOLE[1].id,)])
+async def test_a_unit_that_is_not_allocatable_is_refused(asked: tuple[str, ...]) -> None:
+    with pytest.raises(Refused, match="not on offer"):
+        await allocator(Watch(), WHOLE[:1]).allocate(RESOURCE, asked)
+
+
+async def test_a_unit_is_refused_under_another_resource() -> None:
+    with pytest.raises(Refused, match="not on offer"):
+        await allocator(Watch(), WHOLE).allocate("gpu.deckhouse.io/other", (WHOLE[0].id,))
+
+
+async def test_a_card_lost_since_the_last_probe_is_refused() -> None:
+    watch = Watch()
+    watch.lost = True
+    at = allocator(watch, WHOLE)
+    with pytest.raises(Refused, match="no longer answers"):
+        await at.allocate(RESOURCE, (WHOLE[0].id,))
+    assert at.in_flight(()) == set()
+
+
+async def test_a_unit_counts_as_held_while_it_is_being_allocated_and_until_the_kubelet_lists_it() -> None:
+    watch, now = Watch(), [0.0]
+    at = allocator(watch, WHOLE, now=now)
+    watch.answers.clear()
+    call = asyncio.create_task(at.allocate(RESOURCE, (WHOLE[0].id,)))
+    await asyncio.sleep(0)
+    now[0] = 100.0
+    assert at.in_flight(()) == {WHOLE[0]}, "however long the call takes"
+    watch.answers.set()
+    await call
+    assert at.in_flight(()) == {WHOLE[0]}
+    assert at.in_flight(listed(WHOLE[0])) == set(), "the kubelet lists it now"
+
+
+async def test_a_unit_whose_pod_failed_is_free_again_after_a_while() -> None:
+    now = [0.0]
+    at = allocator(Watch(), WHOLE, now=now)
+    await at.allocate(RESOURCE, (WHOLE[0].id,))
+    now[0] = 60.0
+    assert at.in_flight(()) == set()
+
+
+async def test_replicas_are_spread_over_the_cards() -> None:
+    units = [
+        Unit(RESOURCE, replica_id(uuid_of(card), number), card.id, Mode.TIME_SLICE)
+        for card in CARDS
+        for number in range(3)
+    ]
+    chosen = allocator(Watch(), units).prefer(RESOURCE, [unit.id for unit in units], [], 2)
+    cards = {unit.card for unit in units if unit.id in chosen}
+    assert len(cards) == 2
+
+
+async def test_another_card_is_preferred_before_the_kubelet_lists_the_last_allocation() -> None:
+    units = [
+        Unit(RESOURCE, replica_id(uuid_of(card), number), card.id, Mode.TIME_SLICE)
+        for card in CARDS
+        for number in range(2)
+    ]
+    at = allocator(Watch(), units)
+    for taken in units:
+        await at.allocate(RESOURCE, (taken.id,))
+        (chosen,) = at.prefer(RESOURCE, [unit.id for unit in units if unit != taken], [], 1)
+        assert next(unit.card for unit in units if unit.id == chosen) != taken.card
+        at.in_flight(listed(taken))
+
+
+async def test_unknown_device_ids_are_left_out_of_the_preference() -> None:
+    chosen = allocator(Watch(), WHOLE).prefer(RESOURCE, ["stranger", WHOLE[0].id], [], 1)
+    assert list(chosen) == [WHOLE[0].id]

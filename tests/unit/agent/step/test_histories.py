@@ -1,0 +1,230 @@
+"""Random histories of a node: orders in every mode, pods, faults, slow kubelets, lost answers and crashes.
+
+Each history is made from a seed by `random`, which is quick enough for thousands of them; a failure prints the seed and
+everything that happened. What must hold at every moment is checked after every event.
+"""
+
+import random
+from collections.abc import Callable
+from itertools import combinations
+
+import msgspec
+import pytest
+
+from gpu_control_plane.agent.simulated.machine import break_memory, heal, lose, overheat, report_xid, reset
+from gpu_control_plane.agent.step import RecoveryPolicy, StepSettings
+from gpu_control_plane.agent.step.advertising import UNUSED_CHECK_SECONDS
+from gpu_control_plane.agent.step.partitioning import RETRY_SECONDS
+from gpu_control_plane.agent.units import Unit, card_of, clash
+from gpu_control_plane.api.allocation import Mode
+from gpu_control_plane.api.gpunodestate import Assignment
+from unit.agent.step.builders import exclusive, partitioned, profile_order, time_sliced
+from unit.agent.step.node_model import NodeModel
+
+CHUNKS = 10
+EVENTS = 12
+RESOURCES = ("gpu.deckhouse.io/a", "gpu.deckhouse.io/b", "gpu.deckhouse.io/c")
+LAYOUTS = ({"3g_71gb": 2}, {"3g_71gb": 1, "1g_18gb": 3}, {"1g_18gb": 7}, {"4g_71gb": 1, "2g_35gb": 1})
+MODELS = ("H200-141", "H200-141", "L40S")
+FAULTS = (overheat, lose, break_memory, heal, reset)
+
+
+class History:
+    """One node, and everything that happens to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        recovery = RecoveryPolicy(seconds=20.0)
+        unpooled = self.rng.choice((None, None, "nvidia.com/gpu"))
+        self.node = NodeModel(self.rng.choice(MODELS), 2, StepSettings(unpooled=unpooled, recovery=recovery))
+        self.log: list[str] = []
+        self.orders: dict[str, Assignment] = {}
+        self.started = 0
+        self.unused_since: dict[tuple[str, str], float] = {}
+
+    def play(self, events: int = EVENTS) -> None:
+        happenings: tuple[tuple[int, Callable[[], object]], ...] = (
+            (8, self.step),
+            (5, self.order),
+            (5, self.start_pod),
+            (3, self.end_pod),
+            (2, self.fault),
+            (2, self.crash),
+            (1, self.lose_status),
+            (1, self.pause),
+            (1, self.take_out_of_service),
+            (1, self.leave_the_kubelet_alone),
+        )
+        weights = [weight for weight, _ in happenings]
+        for _ in range(events):
+            ((_, happen),) = self.rng.choices(happenings, weights)
+            happen()
+            self.check()
+        self.calm_down()
+
+    # What happens
+
+    def step(self) -> None:
+        self.node.pass_time(self.rng.choice((0.0, UNUSED_CHECK_SECONDS / 2, UNUSED_CHECK_SECONDS, RETRY_SECONDS, 40.0)))
+        if self.rng.random() < 0.3:
+            self.node.probe()
+        self._step(hears=self.rng.random() < 0.7)
+
+    def _step(self, **how: object) -> None:
+        before, node = self.node.advertised, self.node
+        allocatable, held = node.allocatable, self.held()
+        plan = node.step(**how)  # type: ignore[arg-type]
+        gone = before - set(plan.memory.advertised or ())
+        overruled = {unit for unit in gone if any(clash(unit, other) for other in held)}
+        assert not gone & held, "a unit that a pod holds was taken off the list"
+        assert not (gone - overruled) & allocatable, "a unit left that the kubelet could still allocate"
+        for unit in gone - overruled:
+            unused = self.unused_since.get((unit.resource, unit.id), 0.0)
+            assert node.monotonic - unused >= UNUSED_CHECK_SECONDS, "a unit left right after its pod"
+        self.log.append(f"step {how} -> {plan.stage.name} advertised={_names(node.advertised)} free={node.free}")
+
+    def order(self) -> None:
+        card = self.rng.choice(self.node.cards)
+        resource = self.rng.choice(RESOURCES)
+        kind = self.rng.randrange(6)
+        match kind:
+            case 0:
+                self.orders.pop(card, None)
+            case 1 | 2:
+                self.orders[card] = exclusive(card, resource)
+            case 3:
+                self.orders[card] = time_sliced(card, self.rng.choice((2, 3)), resource)
+            case 4:
+                self.orders[card] = partitioned(card, **self.rng.choice(LAYOUTS))
+            case _:
+                self.orders[card] = profile_order(card, "1g.18gb", resource)
+        self.node.order(*self.orders.values())
+        self.log.append(f"order {card}: {self.orders.get(card)}")
+
+    def start_pod(self) -> None:
+        """The kubelet allocates by the lists it has taken in, even if the orders have changed since."""
+        if not self.node.free:
+            return
+        resource, unit_id = self.rng.choice(self.node.free)
+        self.started += 1
+        self.node.allocate(resource, unit_id, f"pod-{self.started}")
+        self.unused_since.pop((resource, unit_id), None)
+        self.log.append(f"pod-{self.started} gets {unit_id} of {resource}")
+
+    def end_pod(self) -> None:
+        if not self.node.pods:
+            return
+        pod = self.rng.choice(sorted(self.node.pods))
+        entry = self.node.pods[pod]
+        self.unused_since |= {(entry.resource, unit_id): self.node.monotonic for unit_id in entry.ids}
+        self.node.end_pod(pod)
+        self.log.append(f"{pod} ends")
+
+    def fault(self) -> None:
+        card = self.rng.choice(self.node.cards)
+        address = next(each.spec.pci_address for each in self.node.devices if each.name == card)
+        happen = self.rng.choice((*FAULTS, None))
+        machine = self.node.backend.machine
+        changed = (
+            report_xid(machine, address, self.rng.choice((13, 79, 95))) if happen is None else happen(machine, address)
+        )
+        self.node.backend.update(changed)
+        cleared = (card,) if self.rng.random() < 0.2 else ()
+        self.node.probe(cleared)
+        self.log.append(f"{happen.__name__ if happen else 'xid'} at {card}, cleared={cleared}")
+        self._step()
+
+    def crash(self) -> None:
+        """The agent is killed: at rest, or after the first of the two writes of a step."""
+        if self.rng.random() < 0.5:
+            self.node.restart()
+            self.log.append("restart")
+        else:
+            self._step(dies_after=self.rng.choice((0, 1, 2)))
+
+    def lose_status(self) -> None:
+        """The GPUNodeState is deleted, and inventory makes another one: the status is gone, the orders come back."""
+        self.node.restart()
+        state = self.node.state
+        self.node.state = type(state)(metadata=state.metadata, spec=state.spec)
+        self.log.append("status lost")
+
+    def pause(self) -> None:
+        paused = not self.node.node.metadata.labels
+        self.node.label(**({"nvidia.com/gpu.deploy.driver": "paused-for-driver-upgrade"} if paused else {}))
+        self.log.append(f"paused={paused}")
+        self._step()
+
+    def take_out_of_service(self) -> None:
+        index = self.rng.randrange(len(self.node.devices))
+        devices = list(self.node.devices)
+        labels = {} if devices[index].metadata.labels else {"gpu.deckhouse.io/ignore": "true"}
+        metadata = msgspec.structs.replace(devices[index].metadata, labels=labels)
+        devices[index] = msgspec.structs.replace(devices[index], metadata=metadata)
+        self.node.devices = tuple(devices)
+        self.log.append(f"labels of card {index}: {labels}")
+
+    def leave_the_kubelet_alone(self) -> None:
+        self._step(kubelet=False)
+
+    # What must hold
+
+    def held(self) -> set[Unit]:
+        units = {(unit.resource, unit.id): unit for unit in (*self.node.advertised, *self.node.known_units)}
+        found = {(entry.resource, unit_id) for entry in self.node.pods.values() for unit_id in entry.ids}
+        return {units[key] for key in found if key in units}
+
+    def check(self) -> None:
+        node, held = self.node, self.held()
+        allocatable = node.allocatable
+        for one, other in combinations(allocatable | held, 2):
+            assert not clash(one, other), f"{one} and {other} could be given to two pods"
+        plugin = node.state.status.plugin
+        if plugin is not None:
+            for resource in plugin.resources:
+                assert 0 <= resource.healthy <= resource.units
+                assert len(resource.inventory_ids) <= resource.units
+        for unit in allocatable - held:
+            card = node.hardware.observed.get(unit.card)
+            if card is not None and node.sent == node.heard:
+                assert card.mig_enabled is (unit.mode is Mode.MIG)
+
+    def calm_down(self) -> None:
+        """Nothing happens any more: every order is carried out or explained, and what pods hold is listed."""
+        node = self.node
+        node.label()
+        for _ in range(8):
+            node.pass_time(40.0)
+            node.probe()
+            self._step()
+            self.check()
+        ignored = {each.name for each in node.devices if each.metadata.labels}
+        plugin = node.state.status.plugin
+        assert plugin is not None
+        for pod, entry in node.pods.items():
+            assert set(entry.ids) <= node.sent.get(entry.resource, {}).keys(), f"{pod} holds what no list has"
+        served = {unit.card for unit in node.allocatable}
+        for card in self.orders:
+            verdict = node.memory.verdicts.get(card)
+            explained = card in node.problems or card in ignored or verdict is None or not verdict.healthy
+            waits = any(card_of(unit_id) == _uuid(node, card) for entry in node.pods.values() for unit_id in entry.ids)
+            assert card in served or explained or waits, f"{card} is silently not served"
+
+
+def _uuid(node: NodeModel, card: str) -> str | None:
+    return node.hardware.observed[card].hardware.uuid if card in node.hardware.observed else None
+
+
+def _names(units: set[Unit]) -> list[str]:
+    return sorted(f"{unit.resource}={unit.id}" for unit in units)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_history_gives_a_unit_to_two_pods_or_takes_one_from_its_pod(chunk: int, histories: int) -> None:
+    for seed in range(chunk * histories // CHUNKS, (chunk + 1) * histories // CHUNKS):
+        history = History(seed)
+        try:
+            history.play()
+        except AssertionError as error:
+            events = "\n  ".join(history.log)
+            raise AssertionError(f"seed {seed}: {error}\n  {events}") from error
