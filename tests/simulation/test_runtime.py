@@ -11,7 +11,7 @@ from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.queue import WorkQueue
 from simulation.loop import Restless, SimulatedLoop, Stuck, explore
-from simulation.world import Thing, World
+from simulation.world import Selected, Thing, World
 
 METRICS = Metrics()
 
@@ -19,14 +19,18 @@ METRICS = Metrics()
 class Mirror:
     """A controller's effect on the outside: it copies each thing's value, slowly and with failures."""
 
-    def __init__(self, world: World, cache: Cache[Thing]) -> None:
+    def __init__(self, world: World, cache: Cache[Thing], *others: Cache[Thing]) -> None:
         self._world = world
         self._cache = cache
+        self._learning = (cache, *others)
         self._busy: set[Key] = set()
         self.copies: dict[Key, int] = {}
+        self.faults: list[str] = []
+        """Found inside of reconciles, where the controller would take an AssertionError for one object's trouble."""
 
     async def reconcile(self, key: Key) -> Requeue | None:
-        assert key not in self._busy, f"two workers on {key} at once"
+        if key in self._busy:
+            self.faults.append(f"two workers on {key} at once")
         self._busy.add(key)
         try:
             return await self._copy(key)
@@ -45,9 +49,8 @@ class Mirror:
                     raise ServerError(500, "InternalError", "etcd is tired")
                 case 2:
                     return Requeue(after=rng.choice((0.0, 5.0)))
-            if rng.random() < 0.2 and (written := self._world.write(key)):
-                await asyncio.sleep(rng.choice((0.0, 0.01, 3.0)))
-                self._cache.learn(written)
+            if rng.random() < 0.3:
+                await self._write(key)
                 thing = self._cache.at(key)
         if thing is None:
             self.copies.pop(key, None)
@@ -55,20 +58,45 @@ class Mirror:
             self.copies[key] = thing.value
         return None
 
+    async def _write(self, key: Key) -> None:
+        """A write of our own. Its answer takes a while, and must be in the cache from then on."""
+        rng = self._world.rng
+        if key in self._world.things and rng.random() < 0.4:
+            uid = self._world.delete(key)
+            await asyncio.sleep(rng.choice((0.0, 0.01, 3.0)))
+            for cache in self._learning:
+                cache.learn_deletion(key, uid)
+                held = cache.at(key)
+                if held is not None and held.metadata.uid == uid:
+                    self.faults.append(f"{key} is shown although it was deleted")
+            return
+        written = self._world.write(key, rng.randrange(1000, 2000))
+        await asyncio.sleep(rng.choice((0.0, 0.01, 3.0)))
+        for cache in self._learning:
+            cache.learn(written)
+        if self._cache.at(key) != written and not self._world.changed_since(written):
+            self.faults.append(f"{key} is not shown as it was written")
+
 
 class Ledger:
-    """Checks that handlers hear an unbroken story: each change starts from where the last one ended."""
+    """Checks that handlers hear an unbroken story: each change starts from where the last one ended, and, unless things
+    may leave the selection and come back, no version is older than one that was shown before."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, selected: bool = False) -> None:
         self.known: dict[Key, Thing] = {}
+        self._selected = selected
+        self._latest: dict[str, int] = {}
 
     def note(self, old: Thing | None, new: Thing | None) -> None:
         key = (old or new).key  # type: ignore[union-attr]
         assert self.known.get(key) == old, f"the story of {key} has a gap"
         if new is None:
             del self.known[key]
-        else:
-            self.known[key] = new
+            return
+        self.known[key] = new
+        uid, version = new.metadata.uid, int(new.metadata.resource_version)
+        assert self._selected or version > self._latest.get(uid, 0), f"{key} went back in time"
+        self._latest[uid] = version
 
 
 async def _settled(world: World, cache: Cache[Thing], mirror: Mirror) -> None:
@@ -76,6 +104,7 @@ async def _settled(world: World, cache: Cache[Thing], mirror: Mirror) -> None:
     while not world.quiet:
         await asyncio.sleep(1.0)
     await asyncio.sleep(300.0)
+    assert not mirror.faults
     assert {thing.key: thing for thing in cache} == world.things
     assert mirror.copies == {key: thing.value for key, thing in world.things.items()}
     for owner in "ab":
@@ -84,7 +113,7 @@ async def _settled(world: World, cache: Cache[Thing], mirror: Mirror) -> None:
 
 
 def _cache(world: World) -> Cache[Thing]:
-    cache = Cache(Thing, world, metrics=METRICS, rng=world.rng)
+    cache = Cache(Thing, world, selects=lambda _new: True, metrics=METRICS, rng=world.rng)
     cache.index("owner", lambda thing: (thing.owner,))
     return cache
 
@@ -92,17 +121,22 @@ def _cache(world: World) -> Cache[Thing]:
 async def _run(loop: SimulatedLoop) -> None:
     world = World(loop)
     cache = _cache(world)
-    ledger = Ledger()
+    selected = Cache(Thing, Selected(world, "a"), metrics=METRICS, rng=world.rng)
+    ledger, of_selected = Ledger(), Ledger(selected=True)
     cache.on_change(ledger.note)
-    mirror = Mirror(world, cache)
+    selected.on_change(of_selected.note)
+    mirror = Mirror(world, cache, selected)
     controller = Controller("mirror", mirror.reconcile, workers=3, metrics=METRICS, rng=loop.rng).watch(cache)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(cache.run()), group.create_task(controller.run())]
+        tasks = [group.create_task(run()) for run in (cache.run, selected.run, controller.run)]
         await world.live(changes=loop.rng.randint(1, 40))
         await _settled(world, cache, mirror)
         for task in tasks:
             task.cancel()
     assert ledger.known == world.things
+    assert of_selected.known == {key: thing for key, thing in world.things.items() if thing.owner == "a"}
+    assert {thing.key: thing for thing in selected} == of_selected.known
+    assert (cache.expected_deletions, selected.expected_deletions) == (0, 0)
 
 
 async def _stop_and_start(loop: SimulatedLoop) -> None:

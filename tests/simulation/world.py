@@ -7,6 +7,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import ClassVar
 
+import msgspec
+from msgspec.structs import replace
+
 from gpu_control_plane.kube.errors import Gone, TooManyRequests, Unreachable, WatchBroken
 from gpu_control_plane.kube.objects import Key, Object, ObjectMeta, Resource
 from gpu_control_plane.kube.watch import Batch
@@ -20,6 +23,29 @@ class Thing(Object, frozen=True):
     owner: str = ""
 
 
+class _Change(msgspec.Struct, frozen=True):
+    version: int
+    thing: Thing
+    before: Thing | None
+    deleted: bool
+
+    def events(self, owner: str) -> list[tuple[Thing, bool]]:
+        """What a watch reports of it: a thing that leaves the selection is reported as deleted."""
+        if not owner or self.thing.owner == owner:
+            return [(self.thing, self.deleted)]
+        return [(self.thing, True)] if self.before is not None and self.before.owner == owner else []
+
+
+class Selected(msgspec.Struct, frozen=True):
+    """The things of one owner, as a watch with a label selector reports them."""
+
+    world: "World"
+    owner: str
+
+    def changes(self, since: str | None) -> AsyncGenerator[Batch[Thing]]:
+        return self.world.changes(since, self.owner)
+
+
 class World:
     """The truth: what exists, and the changes that led there."""
 
@@ -28,8 +54,8 @@ class World:
         self.rng = loop.rng
         self.things: dict[Key, Thing] = {}
         self.quiet = False
-        self._version = 0
-        self._history: list[tuple[int, Thing, bool]] = []
+        self._version = 1
+        self._history: list[_Change] = []
         self._oldest = 0
         self._changed = asyncio.Event()
 
@@ -39,37 +65,43 @@ class World:
             await asyncio.sleep(self.rng.choice((0.0, 0.001, 0.1, 3.0)))
             name = f"thing-{self.rng.randrange(6)}"
             if Key(name) in self.things and self.rng.random() < 0.3:
-                self._record(self.things.pop(Key(name)), deleted=True)
+                self.delete(Key(name))
             else:
-                self._record(Thing(metadata=ObjectMeta(name=name), value=number, owner=self.rng.choice("ab")))
+                self.write(Key(name), number)
             if self.rng.random() < 0.05:
                 self._oldest = self._version
         self.quiet = True
 
-    def write(self, key: Key) -> Thing | None:
-        """A write of the controller's own: the answer is what the server made of it."""
-        thing = self.things.get(key)
-        if thing is None:
-            return None
-        self._record(Thing(metadata=ObjectMeta(name=thing.name), value=thing.value + 1000, owner=thing.owner))
+    def write(self, key: Key, value: int) -> Thing:
+        """Change a thing, or create it; the answer is what the server made of it."""
+        held = self.things.get(key)
+        uid = held.metadata.uid if held is not None else f"uid-{self._version + 1}"
+        meta = ObjectMeta(name=key.name, uid=uid, resource_version=str(self._version + 1))
+        self.things[key] = Thing(metadata=meta, value=value, owner=self.rng.choice("ab"))
+        self._record(self.things[key], held)
         return self.things[key]
 
-    def _record(self, thing: Thing, *, deleted: bool = False) -> None:
+    def delete(self, key: Key) -> str:
+        """Delete a thing; its last version is that of the deletion. Returns its uid."""
+        held = self.things.pop(key)
+        self._record(replace(held, metadata=replace(held.metadata, resource_version=str(self._version + 1))), None)
+        return held.metadata.uid
+
+    def changed_since(self, thing: Thing) -> bool:
+        return self.things.get(thing.key) != thing
+
+    def _record(self, thing: Thing, before: Thing | None) -> None:
         self._version += 1
-        meta = ObjectMeta(name=thing.name, resource_version=str(self._version))
-        thing = Thing(metadata=meta, value=thing.value, owner=thing.owner)
-        if not deleted:
-            self.things[thing.key] = thing
-        self._history.append((self._version, thing, deleted))
+        self._history.append(_Change(self._version, thing, before, deleted=thing.key not in self.things))
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def changes(self, since: str | None) -> AsyncGenerator[Batch[Thing]]:
-        """The `Source` that caches read from."""
+    async def changes(self, since: str | None, owner: str = "") -> AsyncGenerator[Batch[Thing]]:
+        """All changes, or those that a watch reports which selects things by their owner."""
         await self._trouble()
         if since is None:
             at = self._version
-            snapshot = list(self.things.values())
+            snapshot = [thing for thing in self.things.values() if not owner or thing.owner == owner]
             self.rng.shuffle(snapshot)
             for thing in snapshot:
                 yield Batch([(thing, False)])
@@ -77,19 +109,19 @@ class World:
             yield Batch([], str(at), synced=True)
         else:
             at = int(since)
-        async for batch in self._follow(at):
+        async for batch in self._follow(at, owner):
             yield batch
 
-    async def _follow(self, at: int) -> AsyncGenerator[Batch[Thing]]:
+    async def _follow(self, at: int, owner: str) -> AsyncGenerator[Batch[Thing]]:
         while True:
             if at < self._oldest:
                 raise Gone(410, "Expired", "too old resource version")
-            later = [change for change in self._history if change[0] > at][: self.rng.randint(1, 4)]
+            later = [change for change in self._history if change.version > at][: self.rng.randint(1, 4)]
             if not later:
                 await self._changed.wait()
                 continue
-            at = later[-1][0]
-            yield Batch([(thing, deleted) for _, thing, deleted in later], str(at))
+            at = later[-1].version
+            yield Batch([event for change in later for event in change.events(owner)], str(at))
             await self._trouble()
             if self.rng.random() < 0.05:
                 return

@@ -24,6 +24,7 @@ from gpu_control_plane.kube.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from gpu_control_plane.kube.expectations import Expectations, version_number
 from gpu_control_plane.kube.gc_pause import gc_paused
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
@@ -41,6 +42,7 @@ class Cache[T: Object]:
         kind: type[T],
         source: Source[T],
         *,
+        selects: Callable[[T], bool] = lambda _new: False,
         metrics: Metrics | None = None,
         backoff: Backoff | None = None,
         rng: random.Random | None = None,
@@ -56,7 +58,7 @@ class Cache[T: Object]:
         self._synced = asyncio.Event()
         self._answered = asyncio.Event()
         self._since: str | None = None
-        self._unseen: set[Key] | None = None
+        self._expectations: Expectations[T] = Expectations(selects)
         self._trouble: KubeError | None = None
         self._moved = False
 
@@ -93,15 +95,26 @@ class Cache[T: Object]:
     def remove_handler(self, handler: Callable[[T | None, T | None], None]) -> None:
         self._handlers.remove(handler)
 
-    def learn(self, written: T) -> None:
-        """Take over the answer to a write of our own, so that the next decision sees it without waiting for the watch.
+    def learn(self, answer: T) -> None:
+        """Show an object as the API server has just answered it, so that the next decision sees it without waiting for
+        the watch. An answer that the watch or a later answer has overtaken changes nothing.
 
-        Only a newer version of an object that is held: whether a new one matches the selection is the watch's to say,
-        and what is not newer than the watch may have been deleted since.
+        An object that is not held is shown only if `selects` is certain of it: the watch must come to report it.
         """
-        since, version = _number(self._since), _number(written.metadata.resource_version)
-        if version > since > 0 and written.key in self._store:
-            self._hold(written)
+        if self._expectations.accept(answer, self._store.get(answer.key)):
+            self._hold(answer)
+
+    def learn_deletion(self, key: Key, uid: str) -> None:
+        """Show no more an object that the API server has just answered to be gone, whatever the watch still brings."""
+        held = self._store.get(key)
+        if held is not None and held.metadata.uid == uid:
+            self._expectations.accept_deletion(held)
+            self._forget(key)
+
+    @property
+    def expected_deletions(self) -> int:
+        """How many deletions this cache shows that its watch has not reported yet."""
+        return self._expectations.deletions
 
     @property
     def is_synced(self) -> bool:
@@ -158,7 +171,7 @@ class Cache[T: Object]:
         if self._since is not None:
             await self._take_all()
             return
-        self._unseen = set(self._store.keys())
+        self._expectations.begin_list(self._store.keys())
         with gc_paused() as collection:
             await self._take_all(on_synced=collection.resume)
 
@@ -173,26 +186,26 @@ class Cache[T: Object]:
     def _take(self, batch: Batch[T]) -> None:
         self._moved = True
         self._trouble = None
-        unseen = self._unseen
         for item, deleted in batch.upserts_and_deletes:
-            if unseen is not None:
-                unseen.discard(item.key)
             if deleted:
-                self._forget(item.key)
-            else:
+                if not self._expectations.overtakes_deletion(item):
+                    self._forget(item.key)
+            elif not self._expectations.overtakes(item, self._store.get(item.key)):
                 self._hold(item)
-        if unseen is None and batch.resource_version:
+        if not self._expectations.listing and batch.resource_version:
             self._since = batch.resource_version
+            self._expectations.watched_to(batch.resource_version)
         self._metrics.cache_objects.labels(self._resource).set(len(self._store))
 
     async def _finish_sync(self, batch: Batch[T]) -> None:
-        """The whole picture has arrived: what it did not show is gone."""
-        vanished = list(self._unseen or ())
-        for count, key in enumerate(vanished, start=1):
-            self._forget(key)
+        """Everything that exists has arrived: what was not among it is gone."""
+        for count, key in enumerate(self._expectations.complete_list(batch.resource_version), start=1):
+            held = self._store.get(key)
+            if held is not None and self._expectations.is_gone(held):
+                self._forget(key)
             if count % SLICE == 0:
                 await asyncio.sleep(0)
-        self._unseen = None
+        self._expectations.end_list()
         self._since = batch.resource_version
         self._metrics.cache_synced.labels(self._resource).set(1)
         self._metrics.cache_objects.labels(self._resource).set(len(self._store))
@@ -211,7 +224,7 @@ class Cache[T: Object]:
     def _is_news(held: T, item: T) -> bool:
         """Whether a version from the watch is another one than that which is held, and not one that was overtaken."""
         old, new = held.metadata.resource_version, item.metadata.resource_version
-        return old != new and (_number(new) >= _number(old) or held.metadata.uid != item.metadata.uid)
+        return old != new and (version_number(item) >= version_number(held) or held.metadata.uid != item.metadata.uid)
 
     def _forget(self, key: Key) -> None:
         old = self._store.remove(key)
@@ -234,11 +247,6 @@ class Cache[T: Object]:
         if failures & (failures - 1) == 0:
             advice = _advice(error)
             _log.warning("watch interrupted", resource=self._resource, why=str(error), failures=failures, advice=advice)
-
-
-def _number(version: str | None) -> int:
-    """A resourceVersion as the number it is since Kubernetes 1.35, and has always been in its own API server."""
-    return int(version) if version and version.isdecimal() else 0
 
 
 def _hopeless(error: KubeError, deadline: float) -> bool:

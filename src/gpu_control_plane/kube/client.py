@@ -8,20 +8,19 @@ An object that is wholly ours may be replaced, at the resourceVersion it was rea
 import functools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
-from typing import Self, cast
+from typing import Protocol, Self, cast
 
 import msgspec
 
 from gpu_control_plane.kube.config import Config
-from gpu_control_plane.kube.errors import Conflict, StaleWrite
+from gpu_control_plane.kube.errors import Conflict, NotFound, StaleWrite
 from gpu_control_plane.kube.metrics import Metrics
-from gpu_control_plane.kube.objects import FieldManager, Key, Object, Resource
+from gpu_control_plane.kube.objects import FieldManager, Key, Object, ObjectMeta, Resource
 from gpu_control_plane.kube.transport import Call, Transport
 
 PAGE = 500
 
 Fence = Callable[[], None]
-OnWritten = Callable[[Object], None]
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -47,8 +46,24 @@ class Selection(msgspec.Struct, frozen=True):
         pairs = (("labelSelector", self.labels), ("fieldSelector", self.fields))
         return {name: value for name, value in pairs if value}
 
+    def surely_selects(self, item: Object) -> bool:
+        """Whether the namespace alone says that `item` is meant. What selectors say of it only the API server knows."""
+        return self.namespace in (None, item.metadata.namespace) and not self.params()
+
 
 EVERYTHING = Selection()
+
+
+class WriteObserver(Protocol):
+    """Is told what the API server answered to the writes of a client."""
+
+    def written(self, written: Object, answer: bytes) -> None:
+        """The object as it is after the write; `answer` is the same for those who read it as another type."""
+        ...
+
+    def deleted(self, resource: Resource, key: Key, uid: str) -> None:
+        """The object is gone."""
+        ...
 
 
 class Client:
@@ -59,7 +74,7 @@ class Client:
         self.metrics = metrics or Metrics()
         self.transport = Transport(config, self.metrics, timeout=timeout)
         self._fence: Fence | None = None
-        self._on_written: OnWritten | None = None
+        self._observer: WriteObserver | None = None
 
     async def __aenter__(self) -> Self:
         await self.transport.__aenter__()
@@ -70,12 +85,12 @@ class Client:
     ) -> None:
         await self.transport.__aexit__(kind, error, trace)
 
-    def fenced(self, fence: Fence | None, on_written: OnWritten | None = None) -> "Client":
+    def fenced(self, fence: Fence | None, observer: WriteObserver | None = None) -> "Client":
         """This client with `fence` called before every write, which raises when writing is no longer allowed, and
-        `on_written` called with what the server made of it."""
+        `observer` told of every answer."""
         copy = object.__new__(Client)
         copy.config, copy.metrics, copy.transport = self.config, self.metrics, self.transport
-        copy._fence, copy._on_written = fence, on_written
+        copy._fence, copy._observer = fence, observer
         return copy
 
     async def get[T: Object](self, kind: type[T], name: str, namespace: str | None = None) -> T:
@@ -206,13 +221,31 @@ class Client:
             "propagationPolicy": propagation,
             **({"preconditions": preconditions} if preconditions else {}),
         }
-        await self._write("DELETE", "delete", kind, body, name=name, namespace=namespace, version=resource_version)
+        key = Key(name, namespace)
+        try:
+            answer = await self._write(
+                "DELETE", "delete", kind, body, name=name, namespace=namespace, version=resource_version
+            )
+        except NotFound as error:
+            if uid is not None and not error.resource_missing:
+                self._deleted(kind, key, uid)
+            raise
+        outcome = _DELETE_OUTCOME.decode(answer)
+        if outcome.metadata.deletion_timestamp is None:
+            self._deleted(kind, key, uid or outcome.metadata.uid or outcome.details.uid)
+        else:
+            # Finalizers or a grace period keep it for a while.
+            self._written(kind, answer)
 
     def _written[T: Object](self, kind: type[T], answer: bytes) -> T:
         written = decoder(kind).decode(answer)
-        if self._on_written is not None:
-            self._on_written(written)
+        if self._observer is not None:
+            self._observer.written(written, answer)
         return written
+
+    def _deleted(self, kind: type[Object], key: Key, uid: str) -> None:
+        if self._observer is not None and uid:
+            self._observer.deleted(kind.resource, key, uid)
 
     async def _write(
         self,
@@ -277,6 +310,20 @@ def decoder[T: Object](kind: type[T]) -> msgspec.json.Decoder[T]:
 
 def _page_decoder[T: Object](kind: type[T]) -> msgspec.json.Decoder[Page[T]]:
     return cast("msgspec.json.Decoder[Page[T]]", _made_decoder(Page[kind]))  # type: ignore[valid-type]
+
+
+class _StatusDetails(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _DeleteOutcome(msgspec.Struct):
+    """What a deletion is answered with: a Status, or the object, which still exists if it has a deletionTimestamp."""
+
+    details: _StatusDetails = _StatusDetails()
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_DELETE_OUTCOME = msgspec.json.Decoder(_DeleteOutcome)
 
 
 @functools.cache

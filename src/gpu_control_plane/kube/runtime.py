@@ -7,22 +7,23 @@ run on the leader alone, and all their writes pass its fence.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 from gpu_control_plane.kube.apply import Applier
 from gpu_control_plane.kube.cache import Cache
-from gpu_control_plane.kube.client import EVERYTHING, Client, Selection
+from gpu_control_plane.kube.client import EVERYTHING, Client, Selection, decoder
 from gpu_control_plane.kube.config import Config, load_config
 from gpu_control_plane.kube.controller import Controller, Reconcile
 from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.leader import Leadership, Timing
 from gpu_control_plane.kube.metrics import Metrics
-from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.kube.objects import Key, Object, Resource
 from gpu_control_plane.kube.status_server import StatusServer
 from gpu_control_plane.kube.watch import ApiSource
 
@@ -67,11 +68,13 @@ class Runtime:
             if elect
             else None
         )
-        self.client = self.unfenced_client.fenced(self._leadership.check if self._leadership else None, self._learn)
+        self._caches: dict[tuple[type[Object], Selection], Cache[Any]] = {}
+        self.client = self.unfenced_client.fenced(
+            self._leadership.check if self._leadership else None, _OwnWrites(self._caches)
+        )
         self.events = EventRecorder(self.unfenced_client, name, self.identity)
         self.status = StatusServer(self.metrics.registry, host=status_host, port=status_port or 0)
         self._serves_status = status_port is not None
-        self._caches: dict[tuple[type[Object], Selection], Cache[Any]] = {}
         self._controllers: list[Controller] = []
         self._services: list[Callable[[], Coroutine[None, None, None]]] = []
         self._on_lead: list[Callable[[], None]] = []
@@ -81,7 +84,8 @@ class Runtime:
         """The one cache of this kind and selection; whoever asks for it again gets the same."""
         held = self._caches.get((kind, selection))
         if held is None:
-            held = Cache(kind, ApiSource(self.unfenced_client, kind, selection), metrics=self.metrics)
+            source = ApiSource(self.unfenced_client, kind, selection)
+            held = Cache(kind, source, selects=selection.surely_selects, metrics=self.metrics)
             self._caches[kind, selection] = held
             self.status.ready(f"cache {kind.resource.qualified_name}", _sync_check(held))
         return held
@@ -104,12 +108,6 @@ class Runtime:
         """Call `forget` whenever this process begins to lead, before any controller works: what it remembers of the
         last time is not true any more if somebody else has led since."""
         self._on_lead.append(forget)
-
-    def _learn(self, written: Object) -> None:
-        """What a controller writes it sees at once in its caches: deciding on an older picture would write again."""
-        for (kind, _), cache in self._caches.items():
-            if kind is type(written):
-                cache.learn(written)
 
     def stop(self) -> None:
         """Ask for an orderly end."""
@@ -149,6 +147,28 @@ class Runtime:
         async with asyncio.TaskGroup() as group:
             for controller in self._controllers:
                 group.create_task(controller.run())
+
+
+class _OwnWrites:
+    """Lets caches learn what the controllers write: deciding on an older state would write, and report, it again."""
+
+    def __init__(self, caches: Mapping[tuple[type[Object], Selection], Cache[Any]]) -> None:
+        self._caches = caches
+
+    def written(self, written: Object, answer: bytes) -> None:
+        for cache in self._of(type(written).resource):
+            if cache.kind is type(written):
+                cache.learn(written)
+            else:
+                with suppress(msgspec.ValidationError):  # the watch reports what does not fit this type
+                    cache.learn(decoder(cache.kind).decode(answer))
+
+    def deleted(self, resource: Resource, key: Key, uid: str) -> None:
+        for cache in self._of(resource):
+            cache.learn_deletion(key, uid)
+
+    def _of(self, resource: Resource) -> list[Cache[Any]]:
+        return [cache for (kind, _), cache in self._caches.items() if kind.resource == resource]
 
 
 @asynccontextmanager
