@@ -17,7 +17,6 @@ from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_
 from gpu_control_plane.inventory import gate
 from gpu_control_plane.inventory.act import Actor
 from gpu_control_plane.inventory.decide import decide
-from gpu_control_plane.inventory.echoes import Echoes
 from gpu_control_plane.inventory.metrics import CARDS, InventoryMetrics
 from gpu_control_plane.inventory.nfd import SecondOpinion
 from gpu_control_plane.inventory.node_status import own_share
@@ -45,15 +44,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     devices.index(BY_UUID, uuids)
     metrics = InventoryMetrics(runtime.metrics.registry)
     metrics.follow(devices, states)
-    actor = Actor(
-        runtime.client,
-        runtime.events,
-        metrics,
-        features=Echoes(features),
-        devices=Echoes(devices),
-        states=Echoes(states),
-        writes_at_once=settings.writes_at_once,
-    )
+    actor = Actor(runtime.client, runtime.events, metrics, writes_at_once=settings.writes_at_once)
     doubts: dict[str, datetime] = {}
     runtime.on_lead(doubts.clear)
 
