@@ -19,12 +19,12 @@ from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.errors import ApiError, Conflict, NotFound
+from gpu_control_plane.kube.expectations import LostAnswers
 from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
-from gpu_control_plane.operator.upgrade.begun import Begun
 from gpu_control_plane.operator.upgrade.campaigns import Campaign, Campaigns, governed_otherwise
 from gpu_control_plane.operator.upgrade.concerns import (
     TURNS,
@@ -84,7 +84,7 @@ class Upgrades:
         self._unsaid = False
         """Whether nobody can say what the campaigns are."""
         self._writing = False
-        self._begun = Begun()
+        self._lost_answers = LostAnswers()
         self._ungoverned: dict[str, float] = {}
         """Nodes under way that nobody governs, and since when."""
         self._looking = self._next_look = 0.0
@@ -247,7 +247,7 @@ class Upgrades:
         return None
 
     async def _give_turns_in(self, campaign: Campaign, policy: UpgradePolicy) -> Count:
-        begun = await self._begun_unseen()
+        await self._read_turns_back()
         began = _clock()
         nodes: dict[str, Node] = {}
         views: list[NodeView] = []
@@ -258,7 +258,7 @@ class Upgrades:
                 views.append(self._look.view(node, self._evictions))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-        found = rollout(policy, views, self._now(), begun)
+        found = rollout(policy, views, self._now())
         told = report(policy, views, found.message, self._now())
         self._looking += _clock() - began
         if self._writing:
@@ -282,18 +282,17 @@ class Upgrades:
         return True
 
     async def _begin(self, node: Node, view: NodeView, first: Change) -> None:
-        unseen = self._begun.unseen(self._look.nodes.get)
-        self._begun.doubt()
-        written = await self._write(node, view, first)
-        self._begun.restore(unseen, written)
+        with self._lost_answers.unless_answered():
+            await self._write(node, view, first)
 
-    async def _begun_unseen(self) -> set[str]:
-        """Nodes whose turn has begun without the cache showing it."""
-        if not self._begun.known:
+    async def _read_turns_back(self) -> None:
+        """Let the cache show every node whose turn has begun: one that it does not show would not be counted."""
+        if self._lost_answers.possible:
             idle = ",".join(sorted(state.value for state in IDLE if state))
             under_way = f"{NodeLabel.UPGRADE_STATE},{NodeLabel.UPGRADE_STATE} notin ({idle})"
-            self._begun.learn(await self._runtime.client.list(Node, Selection(labels=under_way)))
-        return set(self._begun.unseen(self._look.nodes.get))
+            for node in await self._runtime.client.list(Node, Selection(labels=under_way)):
+                self._look.nodes.learn(node)
+            self._lost_answers.read_back()
 
     def _read_campaigns(self) -> tuple[Campaign, ...]:
         found = self._campaigns.all()
@@ -306,7 +305,7 @@ class Upgrades:
         """This process begins to lead. If it did before, what it remembers is old: others may have given turns that its
         cache does not show yet, and nobody may have looked after pods that it had asked."""
         self._known, self._governing, self._next_look = None, {}, 0.0
-        self._begun.doubt()
+        self._lost_answers.suspect()
         self._evictions.clear()
         self._ungoverned.clear()
         self._reports.doubt()

@@ -30,20 +30,18 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-def rollout(
-    policy: UpgradePolicy, views: Sequence[NodeView], now: float, begun: AbstractSet[str] = frozenset()
-) -> Rollout:
-    """The next turns. `begun` are nodes that were given one which their views do not show yet.
+def rollout(policy: UpgradePolicy, views: Sequence[NodeView], now: float) -> Rollout:
+    """The next turns. The views show every turn that was given.
 
     A node that has no driver of ours takes no part: neither in the number of nodes that a share is taken of, nor as one
     that goes first.
     """
     views = [view for view in views if view.managed]
-    waiting = [view for view in views if view.state is UpgradeState.REQUIRED and view.name not in begun]
+    waiting = [view for view in views if view.state is UpgradeState.REQUIRED]
     candidates = {view.name: first for view in waiting if (first := _first_step(view, policy, now)) is not None}
-    busy = [view for view in views if view.holds_turn or view.name in begun]
+    busy = [view for view in views if view.holds_turn]
     most = share(len(views), policy.max_unavailable)
-    unavailable = sum(view.unavailable or view.name in begun for view in views)
+    unavailable = sum(view.unavailable for view in views)
     free = slots(
         total=len(views),
         required=len(candidates),
@@ -56,7 +54,7 @@ def rollout(
         return Rollout(slots=free, message=_idle(waiting))
     if closed := _closed(policy):
         return Rollout(slots=free, message=closed)
-    allowed, message = _canaries_first(policy.canary, views, now, policy, begun)
+    allowed, message = _canaries_first(policy.canary, views, now, policy)
     turns = free_turns(required=len(candidates), in_progress=len(busy), parallel=policy.max_parallel_upgrades)
     begin: dict[str, Change] = {}
     taken_out = 0
@@ -81,7 +79,7 @@ def canaries(wanted: Canary, views: Iterable[NodeView]) -> list[NodeView]:
 
 
 def _canaries_first(
-    wanted: Canary | None, views: Sequence[NodeView], now: float, policy: UpgradePolicy, begun: AbstractSet[str]
+    wanted: Canary | None, views: Sequence[NodeView], now: float, policy: UpgradePolicy
 ) -> tuple[AbstractSet[str] | None, str]:
     """The nodes that may begin, None for all, and what the others wait for.
 
@@ -94,7 +92,7 @@ def _canaries_first(
     undone = [
         view.name
         for view in chosen
-        if view.name in begun or view.state is not UpgradeState.DONE or isinstance(step(view, policy, now), Change)
+        if view.state is not UpgradeState.DONE or isinstance(step(view, policy, now), Change)
     ]
     if undone:
         away = [view.name for view in chosen if view.name in undone and not view.ready]

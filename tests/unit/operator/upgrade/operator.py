@@ -5,9 +5,8 @@ import random
 
 from msgspec.structs import replace
 
-from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.kube.expectations import LostAnswers
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
-from gpu_control_plane.operator.upgrade.begun import Begun
 from gpu_control_plane.operator.upgrade.rollout import rollout
 from gpu_control_plane.operator.upgrade.step import step, switch_off
 from gpu_control_plane.operator.upgrade.view import NodeView, Refusal
@@ -17,12 +16,17 @@ _RETRY = 10.0
 _MOST_STEPS = 40
 
 
+class Unreachable(Exception):
+    """The API server has written, and its answer is lost."""
+
+
 class Killed(Exception):
     """It was the last write of this process."""
 
 
 class Operator:
-    """One life of the process. It dies after `writes` writes, and sees other nodes as they were `lag` ago."""
+    """One life of the process. It dies after `writes` writes. With `stale` its cache is behind at times, and answers to
+    its writes are lost."""
 
     def __init__(self, world: World, rng: random.Random, *, writes: int | None = None, stale: bool = False) -> None:
         self._world = world
@@ -30,7 +34,7 @@ class Operator:
         self._left = writes
         self._stale = stale
         self._cache: dict[str, Machine] = dict(world.machines)
-        self._begun = Begun()
+        self._lost_answers = LostAnswers()
         self._asked: dict[str, dict[str, float]] = {}
         self._refusals: dict[str, dict[str, Refusal]] = {}
         self._since: dict[str, float] = {}
@@ -101,28 +105,26 @@ class Operator:
                 self._world.patch(name, change.patch(view), machine.version)
 
     def _give_turns(self) -> float:
-        if not self._begun.known:
-            under_way = [held for held in self._world.machines.values() if held.view(1).in_progress]
-            self._begun.learn([machine.as_object for machine in under_way])
-        unseen = self._begun.unseen(self._cached)
+        if self._lost_answers.possible:
+            self._cache |= {name: held for name, held in self._world.machines.items() if held.view(1).in_progress}
+            self._lost_answers.read_back()
         views = [self._view(machine) for machine in self._cache.values()]
-        found = rollout(self._world.policy, views, self._world.clock, set(unseen))
+        found = rollout(self._world.policy, views, self._world.clock)
         for name, first in found.begin.items():
             machine = self._cache[name]
-            self._begun.doubt()
             try:
-                written = self._world.patch(name, first.patch(self._view(machine)), machine.version)
-            except Conflict:
+                with self._lost_answers.unless_answered():
+                    written = self._world.patch(name, first.patch(self._view(machine)), machine.version)
+                    self._hear_answer()
+            except (Conflict, Unreachable):
                 return self._world.clock
-            unseen[name] = str(written.version)
-            self._begun.restore(unseen, written.as_object)
-            if not self._stale:
-                self._cache[name] = written
+            self._cache[name] = written
             self._spend()
         return NEVER
 
-    def _cached(self, name: str) -> Object:
-        return self._cache[name].as_object
+    def _hear_answer(self) -> None:
+        if self._stale and self._rng.random() < 0.3:
+            raise Unreachable
 
     def _view(self, machine: Machine) -> NodeView:
         asked, refusals = self._asked.get(machine.name), self._refusals.get(machine.name)

@@ -30,8 +30,8 @@ def node(name: str, state: UpgradeState = S.REQUIRED, pod: DriverPod | None = No
     return view(state, held, name=name, **given)  # type: ignore[arg-type]
 
 
-def begins(wanted: UpgradePolicy, views: list[NodeView], begun: frozenset[str] = frozenset()) -> list[str]:
-    return list(rollout(wanted, views, NOW, begun).begin)
+def begins(wanted: UpgradePolicy, views: list[NodeView]) -> list[str]:
+    return list(rollout(wanted, views, NOW).begin)
 
 
 def test_nodes_begin_in_the_order_of_their_names() -> None:
@@ -57,12 +57,6 @@ def test_a_node_that_is_cordoned_already_needs_a_turn_but_costs_no_service() -> 
     views = [node("a", S.POD_RESTART_REQUIRED), node("b"), node("c", unschedulable=True), node("d", unschedulable=True)]
     assert begins(policy(2, 3), views) == ["c"]
     assert begins(policy(1, 3), views) == []
-
-
-def test_a_turn_that_the_cache_does_not_show_yet_counts() -> None:
-    views = nodes(a=S.REQUIRED, b=S.REQUIRED, c=S.REQUIRED)
-    assert begins(policy(2, 2), views, frozenset({"b"})) == ["a"]
-    assert begins(policy(0, 1), views, frozenset({"b"})) == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import PodDeletion, UpgradePolicy
-from gpu_control_plane.kube.objects import Object, ObjectMeta
 from gpu_control_plane.operator.upgrade.actions import PAUSED
 from gpu_control_plane.operator.upgrade.patience import MOST_RENEWALS
 from gpu_control_plane.operator.upgrade.pods import gpu_users
@@ -74,10 +73,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> UpgradeState:
         return UpgradeState(self.labels.get(NodeLabel.UPGRADE_STATE, ""))
-
-    @property
-    def as_object(self) -> Object:
-        return Object(metadata=ObjectMeta(name=self.name, resource_version=str(self.version)))
 
     def view(self, revision: int, leaving: Mapping[str, float] | None = None) -> NodeView:
         asked = leaving or {}
