@@ -1,7 +1,7 @@
-"""What was told, how often, and how much of that the API server knows. Plain data, no network, no waiting.
+"""Which Events were recorded, how often, and how much of that the API server has. Plain data, no network, no waiting.
 
-The memory is bounded. For something new it first gives up what is written and was not repeated for longest: that costs
-a series its count, but nobody a word. Only what is not written yet stays at all events.
+The memory is bounded. To make room for a new Event, the series is dropped that is written and was repeated least
+recently: it loses its count, but no Event is lost. A series with something left to write is never dropped.
 """
 
 import enum
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 LIMIT = 32_768
-"""Happenings held at a time: six for each of 5,000 nodes, in about as many kilobytes."""
+"""Series held at a time: six for each of 5,000 nodes, in about as many kilobytes."""
 
 
 class EventType(enum.StrEnum):
@@ -30,8 +30,8 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     uid: str = ""
 
 
-class Happening(msgspec.Struct, frozen=True):
-    """What makes two Events the same."""
+class EventKey(msgspec.Struct, frozen=True):
+    """Two Events with the same key are one series."""
 
     regarding: ObjectReference
     type: EventType
@@ -41,34 +41,34 @@ class Happening(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct):
-    """How often something happened and how much of that is written, under which name."""
+    """How often an Event was recorded, and up to which count it is written, in the object of which name."""
 
     first: datetime
     last: datetime
     count: int = 1
     written: int = 0
     tried_at: datetime | None = None
-    event: str = ""
+    event_name: str = ""
 
 
-class Told(enum.Enum):
+class RecordResult(enum.Enum):
     NEW = "new"
-    AGAIN = "again"
+    REPEATED = "repeated"
     REFUSED = "refused"
 
 
 class EventAggregator:
-    """All series. Each that has something to write is due once: at once when it is new, else an interval after the last
-    attempt to write it."""
+    """All series. Each that has something to write is due once: at once when it is new, else `interval` after the last
+    attempt to write it. A written one is forgotten when it was not repeated for `memory`."""
 
     def __init__(self, *, interval: timedelta, memory: timedelta, limit: int = LIMIT) -> None:
         self._interval = interval
         self._memory = memory
         self._limit = limit
-        self._open: dict[Happening, Series] = {}
-        self._written: OrderedDict[Happening, Series] = OrderedDict()
-        self._due: list[tuple[datetime, int, Happening]] = []
-        self._turn = 0
+        self._open: dict[EventKey, Series] = {}
+        self._written: OrderedDict[EventKey, Series] = OrderedDict()
+        self._due: list[tuple[datetime, int, EventKey]] = []
+        self._sequence = 0
 
     def __len__(self) -> int:
         return len(self._open) + len(self._written)
@@ -77,53 +77,53 @@ class EventAggregator:
     def unwritten(self) -> int:
         return len(self._open)
 
-    def tell(self, happening: Happening, now: datetime) -> Told:
-        """Note that something happened; refused where nothing can be given up for it."""
-        series = self._open.get(happening)
-        if series is None and (series := self._written.pop(happening, None)) is not None:
-            self._reopen(happening, series)
+    def record(self, key: EventKey, now: datetime) -> RecordResult:
+        """Count one more occurrence; a new series is refused where no other can be dropped for it."""
+        series = self._open.get(key)
+        if series is None and (series := self._written.pop(key, None)) is not None:
+            self._reopen(key, series)
         if series is not None:
             series.count += 1
             series.last = now
-            return Told.AGAIN
+            return RecordResult.REPEATED
         if len(self) >= self._limit:
             if not self._written:
-                return Told.REFUSED
+                return RecordResult.REFUSED
             self._written.popitem(last=False)
-        self._open[happening] = Series(first=now, last=now)
-        self._schedule(happening, now)
-        return Told.NEW
+        self._open[key] = Series(first=now, last=now)
+        self._schedule(key, now)
+        return RecordResult.NEW
 
-    def take_due(self, now: datetime, most: int) -> list[tuple[Happening, Series]]:
-        """The next to be written, at most so many. Each must come back by `wrote` or `put_off`."""
-        found: list[tuple[Happening, Series]] = []
+    def take_due(self, now: datetime, most: int) -> list[tuple[EventKey, Series]]:
+        """The next to be written, at most so many. Each must come back by `mark_written` or `postpone`."""
+        found: list[tuple[EventKey, Series]] = []
         while self._due and len(found) < most and self._due[0][0] <= now:
-            happening = heapq.heappop(self._due)[2]
-            series = self._open[happening]
+            key = heapq.heappop(self._due)[2]
+            series = self._open[key]
             series.tried_at = now
-            found.append((happening, series))
+            found.append((key, series))
         return found
 
-    def take_all(self) -> list[tuple[Happening, Series]]:
+    def take_all(self) -> list[tuple[EventKey, Series]]:
         """Everything that is not written, due or not: for the end, when there is no later."""
         self._due.clear()
         return list(self._open.items())
 
-    def wrote(self, happening: Happening, count: int) -> None:
-        """So many times are written; what was told since is due after the interval."""
-        series = self._open.pop(happening)
+    def mark_written(self, key: EventKey, count: int) -> None:
+        """The API server has the series up to this count; what was recorded since is due after the interval."""
+        series = self._open.pop(key)
         series.written = count
         if series.written < series.count:
-            self._reopen(happening, series)
+            self._reopen(key, series)
         else:
-            self._written[happening] = series
+            self._written[key] = series
 
-    def put_off(self, happening: Happening) -> None:
+    def postpone(self, key: EventKey) -> None:
         """It could not be written; it is due again after the interval."""
-        self._reopen(happening, self._open[happening])
+        self._reopen(key, self._open[key])
 
     def forget(self, now: datetime) -> None:
-        """Give up what is written and was not repeated for so long that it would be a new story."""
+        """Drop what is written and was not repeated for so long that the next occurrence is a new series."""
         while self._written:
             oldest = next(iter(self._written))
             if self._written[oldest].last + self._memory > now:
@@ -137,10 +137,10 @@ class EventAggregator:
             moments.append(next(iter(self._written.values())).last + self._memory)
         return min(moments, default=None)
 
-    def _reopen(self, happening: Happening, series: Series) -> None:
-        self._open[happening] = series
-        self._schedule(happening, (series.tried_at or series.first) + self._interval)
+    def _reopen(self, key: EventKey, series: Series) -> None:
+        self._open[key] = series
+        self._schedule(key, (series.tried_at or series.first) + self._interval)
 
-    def _schedule(self, happening: Happening, moment: datetime) -> None:
-        self._turn += 1
-        heapq.heappush(self._due, (moment, self._turn, happening))
+    def _schedule(self, key: EventKey, moment: datetime) -> None:
+        self._sequence += 1
+        heapq.heappush(self._due, (moment, self._sequence, key))

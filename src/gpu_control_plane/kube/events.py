@@ -1,7 +1,7 @@
-"""Kubernetes Events about our objects: told once, then counted up as a series instead of repeated.
+"""Kubernetes Events about our objects: created once, then counted up as a series instead of repeated.
 
-Telling never waits and never fails a reconcile: Events are written by a task in the background, at most one request
-for each kind of happening and object in `interval` seconds, however often it happens. What is lost is counted.
+Recording an Event never waits and never fails a reconcile: a task in the background writes them, at most one request
+for each series in `interval` seconds, however often the Event is recorded. Events that are lost are counted.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from gpu_control_plane.kube.errors import ApiError, KubeError, NotFound, ServerE
 from gpu_control_plane.kube.event_aggregator import (
     LIMIT,
     EventAggregator,
+    EventKey,
     EventType,
-    Happening,
     ObjectReference,
+    RecordResult,
     Series,
-    Told,
 )
 from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Object, ObjectMeta, Resource
@@ -32,8 +32,9 @@ from gpu_control_plane.kube.times import micro_time, utc_now
 _log = structlog.get_logger(component="kube.events")
 
 _NOTE_LIMIT = 1024
-_AT_ONCE = 8
-_LAST_WORDS = 2.0
+_WRITES_AT_ONCE = 8
+_SHUTDOWN_SECONDS = 2.0
+"""How long a process that stops goes on writing Events."""
 
 
 class EventSeries(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,7 +57,7 @@ class Event(Object, frozen=True):
 
 
 class EventRecorder:
-    """Tells people, through the API server, what happened to an object."""
+    """Records Events about objects and writes them to the API server."""
 
     def __init__(
         self,
@@ -77,30 +78,30 @@ class EventRecorder:
         self._series = EventAggregator(
             interval=timedelta(seconds=interval), memory=timedelta(seconds=memory), limit=limit
         )
-        self._put_off = 0
+        self._postponed = 0
         self._under_way: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
 
     def normal(self, about: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
         """Something went as it should and is worth knowing."""
-        self._tell(about, EventType.NORMAL, reason, note, action)
+        self._record(about, EventType.NORMAL, reason, note, action)
 
     def warning(self, about: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
         """Something needs a person's attention."""
-        self._tell(about, EventType.WARNING, reason, note, action)
+        self._record(about, EventType.WARNING, reason, note, action)
 
-    def _tell(self, about: Object, kind: EventType, reason: str, note: str, action: str) -> None:
-        happening = Happening(_reference(about), kind, reason, action, note[:_NOTE_LIMIT])
-        told = self._series.tell(happening, self._now())
-        if told is Told.REFUSED or (told is Told.NEW and kind is EventType.WARNING):
-            # Events expire within hours, and some find no room; the log tells the same, in the same words.
-            _log.warning("told", reason=str(reason), about=f"{about.resource.kind}/{about.key}", note=note)
-        if told is Told.REFUSED:
-            self._lose("overflow")
+    def _record(self, about: Object, kind: EventType, reason: str, note: str, action: str) -> None:
+        key = EventKey(_reference(about), kind, reason, action, note[:_NOTE_LIMIT])
+        result = self._series.record(key, self._now())
+        if result is RecordResult.REFUSED or (result is RecordResult.NEW and kind is EventType.WARNING):
+            # Events expire within hours, and some find no room; the log says the same, in the same words.
+            _log.warning("Event recorded", reason=str(reason), about=f"{about.resource.kind}/{about.key}", note=note)
+        if result is RecordResult.REFUSED:
+            self._count_dropped("overflow")
         self._changed.set()
 
     async def run(self) -> None:
-        """Write what was told until cancelled, then what is still unwritten, within two seconds."""
+        """Write Events until cancelled, then what is still unwritten, within two seconds."""
         try:
             while True:
                 self._changed.clear()
@@ -115,13 +116,13 @@ class EventRecorder:
 
     async def _write_due(self) -> float | None:
         """Write what is due and forget what is long past; returns the seconds until there is more to do, or None."""
-        while batch := self._series.take_due(self._now(), _AT_ONCE):
-            before = self._put_off
+        while batch := self._series.take_due(self._now(), _WRITES_AT_ONCE):
+            before = self._postponed
             self._under_way = asyncio.ensure_future(gather_all(self._write(*due) for due in batch))
-            # Who is told to stop meanwhile lets them finish: what may have arrived would be written twice.
+            # A cancelled recorder lets them finish: a write that has arrived all the same would be repeated.
             await asyncio.shield(self._under_way)
-            if self._put_off > before:
-                # The server is away or busy: it is not asked once for each Event.
+            if self._postponed > before:
+                # The API server is away or busy: the other Events wait, too, instead of each asking it.
                 return self._interval
         self._series.forget(self._now())
         moment = self._series.next_due()
@@ -129,46 +130,46 @@ class EventRecorder:
 
     async def _write_the_rest(self) -> None:
         try:
-            async with asyncio.timeout(_LAST_WORDS):
+            async with asyncio.timeout(_SHUTDOWN_SECONDS):
                 if self._under_way is not None:
                     await asyncio.gather(self._under_way, return_exceptions=True)
-                for batch in batched(self._series.take_all(), _AT_ONCE, strict=False):
-                    await gather_all(self._write(happening, series) for happening, series in batch)
+                for batch in batched(self._series.take_all(), _WRITES_AT_ONCE, strict=False):
+                    await gather_all(self._write(key, series) for key, series in batch)
         except TimeoutError:
-            _log.warning("stopping with Events unwritten", count=self._series.unwritten)
+            _log.warning("Events left unwritten at the end", count=self._series.unwritten)
         if self._series.unwritten:
-            self._lose("stopping", self._series.unwritten)
+            self._count_dropped("stopping", self._series.unwritten)
 
-    async def _write(self, happening: Happening, series: Series) -> None:
+    async def _write(self, key: EventKey, series: Series) -> None:
         count = series.count
         try:
-            if not series.event or not await self._count_up(happening, series):
-                series.event = (await self._create(happening, series)).name
+            if not series.event_name or not await self._count_up(key, series):
+                series.event_name = (await self._create(key, series)).name
         except KubeError as error:
             if not isinstance(error, ApiError) or isinstance(error, TooManyRequests | ServerError):
-                _log.warning("an Event waits for the API server", reason=happening.reason, why=str(error))
-                self._put_off += 1
-                self._series.put_off(happening)
+                _log.warning("Event not written, waiting for the API server", reason=key.reason, why=str(error))
+                self._postponed += 1
+                self._series.postpone(key)
                 return
             # Refused: no room in the namespace, forbidden, or it is being deleted. Trying again would not help.
-            self._lose("refused")
-            _log.warning("an Event was refused", reason=happening.reason, note=happening.note, why=str(error))
+            self._count_dropped("refused")
+            _log.warning("Event refused by the API server", reason=key.reason, note=key.note, why=str(error))
         else:
             self._client.metrics.events_written.inc()
-        self._series.wrote(happening, count)
+        self._series.mark_written(key, count)
 
-    def _lose(self, reason: str, count: int = 1) -> None:
+    def _count_dropped(self, reason: str, count: int = 1) -> None:
         self._client.metrics.events_dropped.labels(reason).inc(count)
 
-    async def _create(self, happening: Happening, series: Series) -> Event:
-        regarding, namespace = happening.regarding, _namespace(happening)
+    async def _create(self, key: EventKey, series: Series) -> Event:
+        regarding, namespace = key.regarding, _namespace(key)
         event = Event(
             metadata=ObjectMeta(generate_name=_event_prefix(regarding.name), namespace=namespace),
             regarding=regarding,
-            type=happening.type,
-            reason=happening.reason,
-            action=happening.action,
-            note=happening.note,
+            type=key.type,
+            reason=key.reason,
+            action=key.action,
+            note=key.note,
             event_time=micro_time(series.first),
             reporting_controller=self._controller,
             reporting_instance=self._instance[:128],
@@ -176,14 +177,14 @@ class EventRecorder:
         )
         return await self._client.create(Event, event, namespace)
 
-    async def _count_up(self, happening: Happening, series: Series) -> bool:
+    async def _count_up(self, key: EventKey, series: Series) -> bool:
         """Raise the count of the Event written before; False if it has expired."""
         try:
             await self._client.patch(
                 Event,
-                series.event,
+                series.event_name,
                 {"series": msgspec.to_builtins(_series_body(series))},
-                namespace=_namespace(happening),
+                namespace=_namespace(key),
             )
         except NotFound:
             return False
@@ -195,8 +196,8 @@ def _event_prefix(name: str) -> str:
     return re.sub(r"[^a-z0-9.-]", "-", name.lower()).strip("-.")[:200] + "-"
 
 
-def _namespace(happening: Happening) -> str:
-    return happening.regarding.namespace or "default"
+def _namespace(key: EventKey) -> str:
+    return key.regarding.namespace or "default"
 
 
 def _series_body(series: Series) -> EventSeries:

@@ -1,4 +1,4 @@
-"""Events are told once and then counted, and never stand in the way of what they tell about."""
+"""Events are created once and then counted up, and never hold up the reconcile that records them."""
 
 import asyncio
 import time
@@ -33,15 +33,15 @@ async def events_in(client: Client, namespace: str) -> list[Event]:
     return await client.list(Event, Selection(namespace, fields="reportingController=test.example/recorder"))
 
 
-async def test_an_event_names_its_object_and_who_says_it(client: Client, namespace: str) -> None:
+async def test_an_event_names_its_object_and_its_reporter(client: Client, namespace: str) -> None:
     about = await client.create(ConfigMap, configmap("one"), namespace)
     async with recording(client) as recorder:
         recorder.warning(about, "TooSmall", "the map has no data", action="Measure")
 
-        async def told() -> bool:
+        async def written() -> bool:
             return bool(await events_in(client, namespace))
 
-        await until_async(told)
+        await until_async(written)
     (event,) = await events_in(client, namespace)
     assert event.regarding is not None
     assert (event.regarding.kind, event.regarding.name, event.regarding.uid) == ("ConfigMap", "one", about.metadata.uid)
@@ -66,7 +66,7 @@ async def test_an_event_whose_answer_is_on_its_way_at_the_end_is_not_written_twi
         async with recording(slow) as recorder:
             recorder.normal(about, "Once", "it happened")
             await arrived.wait()
-            asyncio.get_running_loop().call_soon(stopping.set)  # once the recorder was told to stop, just below
+            asyncio.get_running_loop().call_soon(stopping.set)  # once the recorder is cancelled, just below
         assert len(proxy.writes) == 1
     assert len(await events_in(client, namespace)) == 1
 
@@ -90,7 +90,7 @@ async def test_a_thousand_repetitions_are_one_event_with_a_count(client: Client,
         assert len(proxy.writes) <= 2 + (time.monotonic() - began) // 0.5
 
 
-async def test_different_words_are_different_events(client: Client, namespace: str) -> None:
+async def test_different_notes_are_different_events(client: Client, namespace: str) -> None:
     about = await client.create(ConfigMap, configmap("one"), namespace)
     async with recording(client) as recorder:
         recorder.normal(about, "Seen", "card a")
@@ -113,27 +113,27 @@ async def test_an_expired_event_is_written_anew(client: Client, namespace: str) 
     async with recording(client, interval=0.05) as recorder:
         recorder.normal(about, "Seen", "first")
 
-        async def told() -> bool:
+        async def written() -> bool:
             return bool(await events_in(client, namespace))
 
-        await until_async(told)
+        await until_async(written)
         (event,) = await events_in(client, namespace)
         await client.delete(Event, event.name, namespace)
         recorder.normal(about, "Seen", "first")
-        await until_async(told)
+        await until_async(written)
 
 
-async def test_what_is_told_while_the_server_is_away_is_written_when_it_is_back(client: Client, namespace: str) -> None:
+async def test_an_event_recorded_while_the_server_is_away_is_written_later(client: Client, namespace: str) -> None:
     about = await client.create(ConfigMap, configmap("one"), namespace)
     async with FaultProxy.before(client.config) as proxy, Client(proxy.config, timeout=0.2) as faulty:
         proxy.plant(Fault(when=lambda request: request.is_write, delay=1.0, status=503, times=2))
         async with recording(faulty, interval=0.05) as recorder:
             recorder.normal(about, "Seen", "patiently")
 
-            async def told() -> bool:
+            async def written() -> bool:
                 return bool(await events_in(client, namespace))
 
-            await until_async(told)
+            await until_async(written)
 
 
 async def test_a_server_that_is_too_busy_is_asked_again(client: Client, namespace: str) -> None:
@@ -143,14 +143,14 @@ async def test_a_server_that_is_too_busy_is_asked_again(client: Client, namespac
         async with recording(faulty, interval=0.05) as recorder:
             recorder.normal(about, "Seen", "patiently")
 
-            async def told() -> bool:
+            async def written() -> bool:
                 return bool(await events_in(client, namespace))
 
-            await until_async(told)
-    assert _lost(faulty) == {}
+            await until_async(written)
+    assert _dropped(faulty) == {}
 
 
-async def test_what_there_is_no_room_for_is_counted_and_in_the_log(client: Client, namespace: str) -> None:
+async def test_an_event_without_room_is_counted_and_in_the_log(client: Client, namespace: str) -> None:
     about = await client.create(ConfigMap, configmap("one"), namespace)
     counted = Client(client.config, metrics=Metrics())
     async with counted:
@@ -158,11 +158,13 @@ async def test_what_there_is_no_room_for_is_counted_and_in_the_log(client: Clien
             async with recording(counted, limit=2) as recorder:
                 for number in range(5):
                     recorder.warning(about, "Seen", f"card {number}")
-        assert _lost(counted) == {"overflow": 3}
-        assert [line["note"] for line in log if line["event"] == "told"] == [f"card {number}" for number in range(5)]
+        assert _dropped(counted) == {"overflow": 3}
+        assert [line["note"] for line in log if line["event"] == "Event recorded"] == [
+            f"card {number}" for number in range(5)
+        ]
         assert {event.note for event in await events_in(client, namespace)} == {"card 0", "card 1"}
 
 
-def _lost(client: Client) -> dict[str, float]:
+def _dropped(client: Client) -> dict[str, float]:
     samples = [sample for metric in client.metrics.events_dropped.collect() for sample in metric.samples]
     return {sample.labels["reason"]: sample.value for sample in samples if sample.name.endswith("_total")}
