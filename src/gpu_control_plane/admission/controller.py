@@ -7,7 +7,7 @@ import msgspec
 from gpu_control_plane.admission.pools import review
 from gpu_control_plane.api import GPUPool
 from gpu_control_plane.kube import Key, Runtime, Selection
-from gpu_control_plane.kube.admission import AdmissionRequest, Verdict, allow
+from gpu_control_plane.kube.admission import AdmissionRequest, AdmissionResponse, allow
 from gpu_control_plane.kube.ca_bundle import ValidatingWebhookConfiguration, publisher
 from gpu_control_plane.kube.certificate_rotation import Subject
 from gpu_control_plane.kube.certificate_secret import Secret, ServingCertificates
@@ -41,7 +41,7 @@ def build(runtime: Runtime, options: Options) -> None:
     )
     server = WebhookServer(certificates.tls, port=options.port, metrics=WebhookMetrics(registry))
 
-    async def validate(request: AdmissionRequest[GPUPool]) -> Verdict:
+    async def validate(request: AdmissionRequest[GPUPool]) -> AdmissionResponse:
         if request.object is None:
             return allow()
         await pools.synced()

@@ -7,11 +7,11 @@ import msgspec
 
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Reason
-from gpu_control_plane.kube.admission import Verdict, allow, deny
+from gpu_control_plane.kube.admission import AdmissionResponse, allow, deny
 from gpu_control_plane.rules.pool_validation import faults
 
 
-def review(pool: GPUPool, before: GPUPool | None, others: Iterable[GPUPool]) -> Verdict:
+def review(pool: GPUPool, before: GPUPool | None, others: Iterable[GPUPool]) -> AdmissionResponse:
     """Refuse what waiting cannot cure and nobody relies on yet; warn about the rest.
 
     A pool that already has the fault may be changed all the same: refusing would stand in the way of mending it.

@@ -1,7 +1,7 @@
-"""The conversation of an admission webhook: what the API server asks, and the answers a handler may give.
+"""Admission reviews: what the API server asks a webhook, and what its handler may respond.
 
-Handlers see typed requests and return a `Verdict`; the wire's AdmissionReview stays in here. A handler on a reviewed
-object must be quick, must not change anything on a dry run and may be asked twice about the same object.
+Handlers see typed requests and return an `AdmissionResponse`; the AdmissionReview of the wire is known to this module
+alone. A handler must be quick, must change nothing on a dry run and may be asked twice about the same object.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
     resource: str = ""
 
 
-class Options(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class RequestOptions(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Of CreateOptions, UpdateOptions, PatchOptions and DeleteOptions what a handler may care for."""
 
     kind: str = ""
@@ -71,7 +71,7 @@ class AdmissionRequest[T: Object](msgspec.Struct, frozen=True, kw_only=True):
     object: T | None
     old_object: T | None
     dry_run: bool
-    options: Options
+    options: RequestOptions
     raw: bytes
     raw_old: bytes
 
@@ -81,8 +81,8 @@ class AdmissionRequest[T: Object](msgspec.Struct, frozen=True, kw_only=True):
         return document
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A handler's answer; make it with `allow`, `deny` or `change`."""
+class AdmissionResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a handler responds; make it with `allow`, `deny` or `change`."""
 
     allowed: bool
     message: str = ""
@@ -93,19 +93,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     document: Mapping[str, Json] | None = None
 
 
-type Handler[T: Object] = Callable[[AdmissionRequest[T]], Awaitable[Verdict]]
+type Handler[T: Object] = Callable[[AdmissionRequest[T]], Awaitable[AdmissionResponse]]
 
 
-def allow(*, warnings: Sequence[str] = (), audit: Mapping[str, str] | None = None) -> Verdict:
-    """Let it pass as it is. Warnings are shown to the person at the keyboard."""
-    return Verdict(allowed=True, warnings=tuple(warnings), audit=audit or {})
+def allow(*, warnings: Sequence[str] = (), audit: Mapping[str, str] | None = None) -> AdmissionResponse:
+    """Admit the object as it is. kubectl shows the warnings."""
+    return AdmissionResponse(allowed=True, warnings=tuple(warnings), audit=audit or {})
 
 
 def change(
     document: Mapping[str, Json], *, warnings: Sequence[str] = (), audit: Mapping[str, str] | None = None
-) -> Verdict:
-    """Let it pass as `document`, an edited `AdmissionRequest.document()`. Only what differs is sent back."""
-    return Verdict(allowed=True, document=document, warnings=tuple(warnings), audit=audit or {})
+) -> AdmissionResponse:
+    """Admit the object as `document`, an edited `AdmissionRequest.document()`. Only what differs is sent back."""
+    return AdmissionResponse(allowed=True, document=document, warnings=tuple(warnings), audit=audit or {})
 
 
 def deny(
@@ -115,9 +115,9 @@ def deny(
     reason: str = "Forbidden",
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
-) -> Verdict:
+) -> AdmissionResponse:
     """Refuse, with a sentence that says what to do about it."""
-    return Verdict(
+    return AdmissionResponse(
         allowed=False, message=message, code=code, reason=reason, warnings=tuple(warnings), audit=audit or {}
     )
 
@@ -138,7 +138,7 @@ class _Request(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     object: msgspec.Raw = msgspec.Raw(b"null")
     old_object: msgspec.Raw = msgspec.Raw(b"null")
     dry_run: bool | None = None
-    options: Options | None = None
+    options: RequestOptions | None = None
 
 
 class _Review(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -154,7 +154,7 @@ class _Status(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "Failure"
 
 
-class _Response(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+class _WireResponse(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
     uid: str
     allowed: bool
     status: _Status | None = None
@@ -164,8 +164,8 @@ class _Response(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_
     audit_annotations: Mapping[str, str] = {}
 
 
-class _Answer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    response: _Response
+class _ReviewResponse(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    response: _WireResponse
     api_version: str = API_VERSION
     kind: str = "AdmissionReview"
 
@@ -202,28 +202,28 @@ def parse_review[T: Object](body: bytes, kind: type[T]) -> AdmissionRequest[T]:
         object=new,
         old_object=old,
         dry_run=request.dry_run or False,
-        options=request.options or Options(),
+        options=request.options or RequestOptions(),
         raw=raw,
         raw_old=raw_old,
     )
 
 
-def answer[T: Object](request: AdmissionRequest[T], verdict: Verdict) -> bytes:
+def encode_review[T: Object](request: AdmissionRequest[T], response: AdmissionResponse) -> bytes:
     """The AdmissionReview to send back."""
     status = None
-    if not verdict.allowed:
-        status = _Status(message=verdict.message, reason=verdict.reason, code=verdict.code)
-    patch = diff(request.document(), dict(verdict.document)) if verdict.document is not None else ()
-    response = _Response(
+    if not response.allowed:
+        status = _Status(message=response.message, reason=response.reason, code=response.code)
+    patch = diff(request.document(), dict(response.document)) if response.document is not None else ()
+    wire = _WireResponse(
         uid=request.uid,
-        allowed=verdict.allowed,
+        allowed=response.allowed,
         status=status,
         patch_type="JSONPatch" if patch else None,
         patch=msgspec.json.encode(patch) if patch else None,
-        warnings=verdict.warnings,
-        audit_annotations=verdict.audit,
+        warnings=response.warnings,
+        audit_annotations=response.audit,
     )
-    return msgspec.json.encode(_Answer(response=response))
+    return msgspec.json.encode(_ReviewResponse(response=wire))
 
 
 def _present(raw: msgspec.Raw) -> bytes:

@@ -1,8 +1,8 @@
 """An HTTPS server for admission webhooks, to be run on every replica.
 
-It guarantees that the API server always gets an answer in time. What a handler decides is an answer; what goes wrong
-(a bug, a slow handler, a body that makes no sense) is an HTTP error with a Status, so that the webhook's
-failurePolicy, and nobody else, says what happens to the request.
+It guarantees that the API server always gets an answer in time. What a handler decides is a response; what goes wrong
+(a bug, a slow handler, a body that makes no sense) is an HTTP error with a Status, so that the webhook's failurePolicy
+alone says what happens to the request.
 """
 
 import asyncio
@@ -21,21 +21,28 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from gpu_control_plane.kube.admission import AdmissionRequest, BadReviewError, Handler, Verdict, answer, parse_review
+from gpu_control_plane.kube.admission import (
+    AdmissionRequest,
+    AdmissionResponse,
+    BadReviewError,
+    Handler,
+    encode_review,
+    parse_review,
+)
 from gpu_control_plane.kube.certificate_secret import ServingCertificates
 from gpu_control_plane.kube.objects import Key, Object
 
 LARGEST_BODY = 8 * 1024 * 1024
 """An object may have 1.5 MiB in etcd and more on the wire; a review holds it twice."""
 
-_KEEP_OPEN = 180.0
+_KEEPALIVE_SECONDS = 180.0
 """Longer than the 90 s after which the API server drops idle connections: it must never write into one we close."""
 
-_WAIT_FOR_THE_REST = 1.0
+_LINGERING_SECONDS = 1.0
 """Seconds to read on in a body that was answered before it ended, so that the caller gets to see the answer."""
 
-_ANSWER_EARLY = 0.9
-"""The part of the API server's patience that a handler may use."""
+_HANDLER_SHARE = 0.9
+"""The part of the API server's timeout that a handler may use."""
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -43,13 +50,13 @@ _log = structlog.get_logger(component="kube.webhooks")
 
 
 class WebhookMetrics:
-    """What webhooks report. `code` is the verdict's, or the HTTP error's when there was none."""
+    """What webhooks report. `code` is the response's, or the HTTP error's when there was none."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
         self.requests = Counter(
             "kube_webhook_requests_total",
-            "Reviews answered, by verdict; `allowed` is empty when there was none.",
+            "Reviews answered; `allowed` is empty when the handler gave no response.",
             ("path", "operation", "allowed", "code"),
             registry=registry,
         )
@@ -82,8 +89,8 @@ class _Status(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class WebhookServer:
     """Register handlers, then use it as an async context manager: inside it serves, leaving it drains.
 
-    On the way out it goes on answering for `linger` seconds (until it has left everybody's list of endpoints), telling
-    each caller to connect anew, then stops listening and lets reviews in flight finish within `drain`.
+    On the way out it goes on answering for `linger` seconds (until the Service has dropped its endpoint), telling each
+    caller to connect anew, then stops listening and lets reviews in flight finish within `drain` seconds.
     `keep_connections=False` makes callers connect anew for each review, which spreads them over replicas.
     """
 
@@ -111,8 +118,8 @@ class WebhookServer:
         self._runner = web.AppRunner(
             self._app,
             access_log=None,
-            keepalive_timeout=_KEEP_OPEN,
-            lingering_time=_WAIT_FOR_THE_REST,
+            keepalive_timeout=_KEEPALIVE_SECONDS,
+            lingering_time=_LINGERING_SECONDS,
             shutdown_timeout=drain,
         )
 
@@ -125,16 +132,16 @@ class WebhookServer:
     def validating[T: Object](self, path: str, kind: type[T], handler: Handler[T]) -> None:
         """Serve a validating webhook: its handler allows or denies."""
 
-        async def never_changing(request: AdmissionRequest[T]) -> Verdict:
-            verdict = await handler(request)
-            if verdict.document is not None:
+        async def never_changing(request: AdmissionRequest[T]) -> AdmissionResponse:
+            response = await handler(request)
+            if response.document is not None:
                 raise TypeError("a validating handler must not change the object")
-            return verdict
+            return response
 
         self.mutating(path, kind, never_changing)
 
     def mutating[T: Object](self, path: str, kind: type[T], handler: Handler[T]) -> None:
-        """Serve a mutating webhook: its handler may also answer with `change`."""
+        """Serve a mutating webhook: its handler may also respond with `change`."""
 
         async def endpoint(http: web.Request) -> web.Response:
             with self._metrics.in_flight.labels(path).track_inprogress():
@@ -169,24 +176,24 @@ class WebhookServer:
             async with _deadline(http, self._time_limit):
                 request = _parsed(await _body(http), kind)
                 operation = request.operation.value
-                verdict = await handler(request)
-                content = answer(request, verdict)
-            allowed, code = str(verdict.allowed).lower(), verdict.code
-            if not verdict.allowed:
+                response = await handler(request)
+                content = encode_review(request, response)
+            allowed, code = str(response.allowed).lower(), response.code
+            if not response.allowed:
                 _log.info(
-                    "refused",
+                    "request denied",
                     path=path,
                     operation=operation,
                     object=str(Key(request.name, request.namespace)),
                     user=request.user.username,
-                    reason=verdict.message,
+                    reason=response.message,
                 )
             return web.Response(body=content, content_type="application/json")
         except _Failure as failure:
             code = failure.code
             _log.warning("review not understood", path=path, code=code, error=str(failure))
             return _status(failure)
-        except Exception as error:  # noqa: BLE001 - whatever a handler does wrong, the API server must hear of it
+        except Exception as error:  # noqa: BLE001 - the API server must get an answer, whatever a handler does wrong
             code = HTTPStatus.INTERNAL_SERVER_ERROR
             _log.exception("webhook handler failed", path=path, operation=operation)
             message = f"The webhook {path} failed ({type(error).__name__}). Its log says why."
@@ -211,7 +218,7 @@ async def serve_webhooks(server: WebhookServer, certificates: ServingCertificate
 @asynccontextmanager
 async def _deadline(http: web.Request, most: float) -> AsyncIterator[None]:
     """Answers before the API server gives up: it says in the query how long it waits."""
-    limit = min(most, _seconds(http.query.get("timeout", "")) * _ANSWER_EARLY)
+    limit = min(most, _seconds(http.query.get("timeout", "")) * _HANDLER_SHARE)
     deadline = asyncio.timeout(limit)
     try:
         async with deadline:

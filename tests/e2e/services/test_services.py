@@ -18,7 +18,7 @@ from e2e.conftest import strike
 from e2e.services.sniffer import elsewhere, sniffing
 from e2e.stage import Stage
 from gpu_control_plane.kube import Object, Resource
-from gpu_control_plane.kube.admission import AdmissionRequest, Verdict, allow, deny
+from gpu_control_plane.kube.admission import AdmissionRequest, AdmissionResponse, allow, deny
 from gpu_control_plane.kube.tls import load_certificate, server_context
 from gpu_control_plane.kube.webhooks import WebhookServer
 from gpu_control_plane.local.certificates import Authority
@@ -107,7 +107,7 @@ async def test_the_api_server_calls_a_webhook_through_a_service(stage: Stage) ->
     """The Service leads back to this machine: its only endpoint is the address by which pods know it."""
     asked: list[str] = []
 
-    async def judge(request: AdmissionRequest[ConfigMap]) -> Verdict:
+    async def judge(request: AdmissionRequest[ConfigMap]) -> AdmissionResponse:
         asked.append(request.name)
         return deny("not on my watch") if request.name == "unwanted" else allow()
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gpu_control_plane.kube import Cache, Client, Key, Object, Resource, Selection
-from gpu_control_plane.kube.admission import AdmissionRequest, Operation, Verdict, allow, change, deny
+from gpu_control_plane.kube.admission import AdmissionRequest, AdmissionResponse, Operation, allow, change, deny
 from gpu_control_plane.kube.ca_bundle import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
@@ -45,7 +45,7 @@ class Clerk:
     def __init__(self) -> None:
         self.seen: list[AdmissionRequest[ConfigMap]] = []
 
-    async def __call__(self, request: AdmissionRequest[ConfigMap]) -> Verdict:
+    async def __call__(self, request: AdmissionRequest[ConfigMap]) -> AdmissionResponse:
         self.seen.append(request)
         wish = (request.object or request.old_object or ConfigMap()).data.get("wish")
         if wish == "deny":
@@ -56,7 +56,7 @@ class Clerk:
             return allow(warnings=["this will not end well"])
         return allow()
 
-    async def add_label(self, request: AdmissionRequest[ConfigMap]) -> Verdict:
+    async def add_label(self, request: AdmissionRequest[ConfigMap]) -> AdmissionResponse:
         if request.operation is Operation.DELETE:
             return allow()
         document = request.document()

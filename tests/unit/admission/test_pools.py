@@ -24,15 +24,15 @@ RIVAL = pool("another", resource="gpu.deckhouse.io/training")
 
 
 def test_a_pool_of_its_own_is_let_through() -> None:
-    verdict = review(pool("serving"), None, [TRAINING])
-    assert (verdict.allowed, verdict.warnings) == (True, ())
+    response = review(pool("serving"), None, [TRAINING])
+    assert (response.allowed, response.warnings) == (True, ())
 
 
 def test_a_new_pool_may_not_take_the_resource_of_another_even_in_the_same_second() -> None:
-    verdict = review(RIVAL, None, [TRAINING])
-    assert not verdict.allowed
-    assert "training" in verdict.message
-    assert "spec.resource.name" in verdict.message
+    response = review(RIVAL, None, [TRAINING])
+    assert not response.allowed
+    assert "training" in response.message
+    assert "spec.resource.name" in response.message
 
 
 def test_a_change_may_not_take_the_resource_of_another() -> None:
@@ -42,12 +42,12 @@ def test_a_change_may_not_take_the_resource_of_another() -> None:
 
 def test_a_pool_that_collides_already_may_be_changed_and_is_warned() -> None:
     late = GPUPool(metadata=ObjectMeta(name="zebra", creation_timestamp=NOON), spec=RIVAL.spec)
-    verdict = review(late, late, [TRAINING, late])
-    assert verdict.allowed
-    assert verdict.warnings
+    response = review(late, late, [TRAINING, late])
+    assert response.allowed
+    assert response.warnings
 
 
 def test_a_mode_that_is_not_carried_out_is_warned_about() -> None:
-    verdict = review(pool("shared", allocation=SHARED), None, [])
-    assert verdict.allowed
-    assert "TimeSlice" in verdict.warnings[0]
+    response = review(pool("shared", allocation=SHARED), None, [])
+    assert response.allowed
+    assert "TimeSlice" in response.warnings[0]

@@ -13,7 +13,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from client_certificates import client_certificate
-from gpu_control_plane.kube.admission import API_VERSION, AdmissionRequest, Handler, Verdict, allow, change, deny
+from gpu_control_plane.kube.admission import (
+    API_VERSION,
+    AdmissionRequest,
+    AdmissionResponse,
+    Handler,
+    allow,
+    change,
+    deny,
+)
 from gpu_control_plane.kube.certificates import KeyPair, issue, new_authority
 from gpu_control_plane.kube.objects import Object, Resource
 from gpu_control_plane.kube.tls import ClientCertificate, Trust, client_context, load_certificate, server_context
@@ -46,7 +54,7 @@ def review(name: str = "one", operation: str = "CREATE") -> bytes:
     return json.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": request}).encode()
 
 
-async def kind_handler(request: AdmissionRequest[Thing]) -> Verdict:
+async def kind_handler(request: AdmissionRequest[Thing]) -> AdmissionResponse:
     """Each name stands for something a handler may do."""
     match request.name:
         case "forbidden":
@@ -84,7 +92,7 @@ class Caller:
             text = await response.text()
             return response.status, json.loads(text) if text.startswith("{") else {"text": text}
 
-    async def verdict(self, name: str, path: str = "/things") -> dict[str, object]:
+    async def response(self, name: str, path: str = "/things") -> dict[str, object]:
         status, body = await self.ask(review(name), path=path)
         assert status == 200
         response = body["response"]
@@ -115,14 +123,14 @@ async def running(
 
 async def test_a_handler_allows_with_a_warning() -> None:
     async with running() as caller:
-        assert await caller.verdict("fine") == {"uid": "u-1", "allowed": True, "warnings": ["hello"]}
+        assert await caller.response("fine") == {"uid": "u-1", "allowed": True, "warnings": ["hello"]}
 
 
 async def test_a_handler_denies_with_a_reason() -> None:
     async with running() as caller:
-        verdict = await caller.verdict("forbidden")
-        assert verdict["allowed"] is False
-        assert verdict["status"] == {
+        response = await caller.response("forbidden")
+        assert response["allowed"] is False
+        assert response["status"] == {
             "status": "Failure",
             "message": "not this one; take another",
             "reason": "Forbidden",
@@ -132,7 +140,7 @@ async def test_a_handler_denies_with_a_reason() -> None:
 
 async def test_a_mutating_handler_changes() -> None:
     async with running() as caller:
-        assert (await caller.verdict("changed", "/things/mutate"))["patchType"] == "JSONPatch"
+        assert (await caller.response("changed", "/things/mutate"))["patchType"] == "JSONPatch"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,7 @@ async def test_a_mutating_handler_changes() -> None:
         ("slow", 504, "The webhook /things did not decide within 0.3 s. Try again, and look at its log."),
     ],
 )
-async def test_a_broken_handler_is_an_error_not_a_verdict(name: str, code: int, sentence: str) -> None:
+async def test_a_broken_handler_is_an_error_not_a_response(name: str, code: int, sentence: str) -> None:
     """So that the failurePolicy decides, and a bug with policy Ignore refuses nothing."""
     async with running(time_limit=0.3) as caller:
         status, body = await caller.ask(review(name))
@@ -174,7 +182,7 @@ async def test_what_is_no_review_is_refused(body: bytes, content_type: str, path
     async with running(largest_body=50_000) as caller:
         status, _ = await caller.ask(body, content_type=content_type, path=path)
         assert status == code
-        assert (await caller.verdict("fine"))["allowed"] is True
+        assert (await caller.response("fine"))["allowed"] is True
 
 
 async def test_a_body_that_never_ends_is_given_up() -> None:
@@ -190,8 +198,8 @@ async def test_a_body_that_never_ends_is_given_up() -> None:
 async def test_everything_is_counted() -> None:
     registry = CollectorRegistry()
     async with running(registry=registry) as caller:
-        await caller.verdict("fine")
-        await caller.verdict("forbidden")
+        await caller.response("fine")
+        await caller.response("forbidden")
         await caller.ask(review("buggy"))
         await caller.ask(b"nonsense")
 
@@ -244,7 +252,7 @@ class Gate:
         self.open = asyncio.Event()
         self.waiting = 0
 
-    async def __call__(self, _request: AdmissionRequest[Thing]) -> Verdict:
+    async def __call__(self, _request: AdmissionRequest[Thing]) -> AdmissionResponse:
         self.waiting += 1
         await self.open.wait()
         return allow()

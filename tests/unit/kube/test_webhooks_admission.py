@@ -10,13 +10,13 @@ import pytest
 from gpu_control_plane.kube.admission import (
     API_VERSION,
     AdmissionRequest,
+    AdmissionResponse,
     BadReviewError,
     Operation,
-    Verdict,
     allow,
-    answer,
     change,
     deny,
+    encode_review,
     parse_review,
 )
 from gpu_control_plane.kube.objects import Object, Resource
@@ -54,8 +54,8 @@ def request(**fields: object) -> AdmissionRequest[Thing]:
     return parse_review(review(**fields), Thing)
 
 
-def answered(verdict: Verdict, **fields: object) -> dict[str, object]:
-    body = json.loads(answer(request(**fields), verdict))
+def answered(given: AdmissionResponse, **fields: object) -> dict[str, object]:
+    body = json.loads(encode_review(request(**fields), given))
     assert (body["apiVersion"], body["kind"]) == (API_VERSION, "AdmissionReview")
     response: dict[str, object] = body["response"]
     assert response.pop("uid") == "u-1"
@@ -114,8 +114,8 @@ def test_allowing_is_short() -> None:
 
 
 def test_warnings_and_audit_annotations_are_passed_on() -> None:
-    verdict = allow(warnings=["think twice"], audit={"why": "because"})
-    assert answered(verdict) == {
+    response = allow(warnings=["think twice"], audit={"why": "because"})
+    assert answered(response) == {
         "allowed": True,
         "warnings": ["think twice"],
         "auditAnnotations": {"why": "because"},
