@@ -12,8 +12,8 @@ import yaml
 
 from gpu_control_plane.agent.exporter.catalogue import METRICS
 from gpu_control_plane.api.names import GPU_LABELS
-from gpu_control_plane.bootstrap.operands import OURS
-from gpu_control_plane.bootstrap.views import OperandPod
+from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.bootstrap.operands import OURS, operand_of
 from gpu_control_plane.local.errors import BuildFailed
 from helm.chart import CHART, NAMESPACE, OPERANDS, Helm, Objects, Refused
 from helm.conftest import cannot
@@ -57,7 +57,7 @@ def test_the_bootstrap_controller_knows_every_pod(helm: Helm, values: dict[str, 
                 "metadata": {**template["metadata"], "name": "x", "namespace": NAMESPACE},
                 "spec": template["spec"],
             }
-            assert msgspec.convert(manifest, OperandPod).operand == component
+            assert operand_of(msgspec.convert(manifest, Pod)) == component
             assert template["metadata"]["labels"]["app.kubernetes.io/instance"] == "gpu"
 
 

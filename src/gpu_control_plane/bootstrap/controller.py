@@ -9,12 +9,12 @@ import msgspec
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.pod import BY_NODE, Pod, node_of
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import tell_changes
 from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics
-from gpu_control_plane.bootstrap.operands import OURS, Operand
+from gpu_control_plane.bootstrap.operands import OURS, POD_SELECTIONS, Operand, operand_of
 from gpu_control_plane.bootstrap.snapshot import NOTHING, Remembered, Settings, Snapshot
-from gpu_control_plane.bootstrap.views import NVIDIA_PODS, OTHER_PODS, OUR_PODS, OperandPod
 from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
@@ -23,8 +23,7 @@ from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
 MANAGER: Final = "gpu-bootstrap"
 
 _DEFAULTS: Final = Settings()
-_BY_NODE: Final = "node"
-_BY_OPERAND: Final = "operand"
+_BY_OPERAND: Final = "bootstrap/operand"
 _LABEL_PREFIX: Final = "nvidia.com/"
 
 
@@ -44,12 +43,11 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     nodes = runtime.cache(Node)
     features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
     devices = runtime.cache(GPUDevice)
-    ours = runtime.cache(OperandPod, OUR_PODS)
-    theirs = runtime.cache(OperandPod, NVIDIA_PODS)
-    others = runtime.cache(OperandPod, OTHER_PODS)
-    for pods in (ours, theirs, others):
-        pods.index(_BY_NODE, lambda pod: (pod.spec.node_name,))
-    ours.index(_BY_OPERAND, lambda pod: (pod.operand,) if pod.operand is not None and not pod.over else ())
+    all_pods = tuple(runtime.cache(Pod, selection) for selection in POD_SELECTIONS)
+    for pods in all_pods:
+        pods.index(BY_NODE, node_of)
+    ours = all_pods[0]
+    ours.index(_BY_OPERAND, _running_operand)
     metrics = BootstrapMetrics(runtime.metrics.registry)
     metrics.follow(states)
     applier = runtime.applier(MANAGER)
@@ -64,7 +62,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         return Snapshot(
             state=state,
             node=nodes.get(state.name),
-            pods=tuple(pod for pods in (ours, theirs, others) for pod in pods.by_index(_BY_NODE, state.name)),
+            pods=tuple(pod for pods in all_pods for pod in pods.by_index(BY_NODE, state.name)),
             expected=expected(),
             taken_in=is_taken_in(report, state.status, out_of_service(state, devices.get)),
             remembered=remembered.get(state.name, NOTHING),
@@ -88,15 +86,16 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
             tell_changes(runtime.events, state, written)
         return again
 
-    def known(pod: OperandPod) -> Iterable[Key]:
-        """Pods of nodes without cards are nobody's concern."""
-        return (Key(pod.spec.node_name),) if states.get(pod.spec.node_name) is not None else ()
+    def gpu_node_of(pod: Pod) -> Iterable[Key]:
+        """The node of an operand, if the node has cards."""
+        node = pod.spec.node_name
+        return (Key(node),) if operand_of(pod) is not None and states.get(node) is not None else ()
 
     controller = runtime.controller("bootstrap", reconcile)
     controller.watch(states, when=_state_matters)
     controller.watch(nodes, when=_node_matters(settings.managed))
-    for pods in (ours, theirs, others):
-        controller.watch(pods, known, _pod_matters)
+    for pods in all_pods:
+        controller.watch(pods, gpu_node_of, _pod_matters)
 
     def all_of_them() -> None:
         for state in states:
@@ -105,11 +104,11 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     _on_other(ours, expected, all_of_them)
 
 
-def _on_other(pods: Cache[OperandPod], look: Callable[[], frozenset[Operand]], call: Callable[[], None]) -> None:
+def _on_other(pods: Cache[Pod], look: Callable[[], frozenset[Operand]], call: Callable[[], None]) -> None:
     """Call when the first pod of a program has come, or the last has gone: that concerns nodes without one."""
     held = look()
 
-    def changed(_old: OperandPod | None, _new: OperandPod | None) -> None:
+    def changed(_old: Pod | None, _new: Pod | None) -> None:
         nonlocal held
         before, held = held, look()
         if before != held:
@@ -146,7 +145,12 @@ def _labels(node: Node) -> dict[str, str]:
     return {name: value for name, value in node.metadata.labels.items() if name.startswith(_LABEL_PREFIX)}
 
 
-def _pod_matters(old: OperandPod | None, new: OperandPod | None) -> bool:
+def _running_operand(pod: Pod) -> Iterable[str]:
+    operand = operand_of(pod)
+    return (operand,) if operand is not None and pod.active else ()
+
+
+def _pod_matters(old: Pod | None, new: Pod | None) -> bool:
     if old is None or new is None:
         return True
     return (old.spec, old.status, old.deleting) != (new.spec, new.status, new.deleting)

@@ -17,7 +17,7 @@ from gpu_control_plane.bootstrap.disturbances import Disturbance, disturbances
 from gpu_control_plane.bootstrap.events import GOOD
 from gpu_control_plane.bootstrap.findings import Finding, about_step
 from gpu_control_plane.bootstrap.functions import STALE, feature_labels, monitoring
-from gpu_control_plane.bootstrap.operands import Operand
+from gpu_control_plane.bootstrap.operands import Operand, operand_of
 from gpu_control_plane.bootstrap.proof import Open, open_question
 from gpu_control_plane.bootstrap.snapshot import Remembered, Settings, Snapshot
 from gpu_control_plane.bootstrap.software import driver, stuck_validator, toolkit
@@ -92,7 +92,7 @@ def _awaited(seen: Snapshot, complete: Condition) -> str | None:
         return BEHIND
     held = find(seen.held, NodeCondition.READY_FOR_POOLING)
     was_out = held is not None and held.reason == Reason.NOT_MANAGED
-    has_agent = any(pod.operand is Operand.AGENT and not pod.over for pod in seen.pods)
+    has_agent = any(operand_of(pod) is Operand.AGENT and pod.active for pod in seen.pods)
     return RETURNING if was_out and not has_agent else None
 
 

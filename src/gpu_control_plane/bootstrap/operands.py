@@ -7,6 +7,10 @@ node is degraded; which of them run is configuration and none of our business he
 import enum
 from typing import Final
 
+from gpu_control_plane.api.nodefeature import NAMESPACE
+from gpu_control_plane.api.pod import NAME_LABEL, Pod
+from gpu_control_plane.kube import Selection
+
 
 class Operand(enum.StrEnum):
     """A program, by the name people know it by."""
@@ -43,6 +47,27 @@ NVIDIA: Final = {
 """By the label `app` of NVIDIA's pods."""
 OTHERS: Final = {"dcgm-exporter": Operand.OTHER_EXPORTER}
 """By the label `app.kubernetes.io/name` of pods that come from a chart of their own."""
+
+_APP: Final = "app"
+_ELSEWHERE: Final = f"metadata.namespace!={NAMESPACE}"
+
+POD_SELECTIONS: Final = (
+    Selection(namespace=NAMESPACE),
+    Selection(labels=f"{_APP} in ({','.join(sorted(NVIDIA))})", fields=_ELSEWHERE),
+    Selection(labels=f"{NAME_LABEL} in ({','.join(sorted(OTHERS))})", fields=_ELSEWHERE),
+)
+"""Where operands are found: our namespace as a whole, which inventory and the operator watch, too; pods of NVIDIA's
+operator in any other namespace; pods of charts of their own there. A label selector knows no «or», so the last two are
+two watches. No pod of a node is held twice."""
+
+
+def operand_of(pod: Pod) -> Operand | None:
+    """The program that a pod is; None for any other pod. A pod of ours is known by our labels, whatever else it has."""
+    labels = pod.metadata.labels
+    if pod.component is not None:
+        return OURS.get(pod.component)
+    return NVIDIA.get(labels.get(_APP, "")) or OTHERS.get(labels.get(NAME_LABEL, ""))
+
 
 LABELLERS: Final = (Operand.GFD, Operand.NVIDIA_GFD)
 EXPORTERS: Final = (Operand.EXPORTER, Operand.NVIDIA_EXPORTER, Operand.OTHER_EXPORTER)

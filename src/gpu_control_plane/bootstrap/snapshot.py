@@ -8,8 +8,8 @@ import msgspec
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.bootstrap.operands import Operand
-from gpu_control_plane.bootstrap.views import OperandPod
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
@@ -41,7 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     state: GPUNodeState
     node: Node | None = None
-    pods: tuple[OperandPod, ...] = ()
+    pods: tuple[Pod, ...] = ()
     """Programs of this node."""
     expected: frozenset[Operand] = frozenset()
     """Programs of ours that run anywhere, so that a GPU node without one lacks it."""

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.names import Reason
-from gpu_control_plane.bootstrap.operands import EXPORTERS, HOST_ENGINES, LABELLERS, VALIDATORS, Operand
+from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.bootstrap.operands import EXPORTERS, HOST_ENGINES, LABELLERS, VALIDATORS, Operand, operand_of
 from gpu_control_plane.bootstrap.snapshot import Settings, Snapshot
-from gpu_control_plane.bootstrap.views import OperandPod
 
 MARKS: Final[Mapping[Operand, Reason]] = {
     Operand.AGENT: Reason.AGENT_NOT_READY,
@@ -30,12 +30,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How a program of a node is doing."""
 
     operand: Operand
-    pod: OperandPod | None = None
+    pod: Pod | None = None
     lost: bool = False
     """Away for so long that conditions say so."""
     since: datetime | None = None
     """Since when it has been as it is, as far as that is known."""
-    twin: OperandPod | None = None
+    twin: Pod | None = None
     """Another pod of the same program that has worked beside it for a while."""
 
     @property
@@ -49,13 +49,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             return f"No {self.operand} pod runs on the node."
         where, name = self.pod.metadata.namespace or "default", self.pod.name
         look = f"kubectl -n {where} describe pod {name}"
-        statuses = (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)
+        statuses = self.pod.status.all_container_statuses
         waiting = {status.state.waiting.reason for status in statuses if status.state.waiting is not None}
         if waiting & _UNPULLABLE:
             why = "cannot get its image"
-        elif self.pod.unscheduled:
+        elif self.pod.unschedulable:
             why = "cannot be scheduled"
-        elif self.pod.crashes:
+        elif self.pod.crashing:
             why, look = "crashes again and again", f"kubectl -n {where} logs {name} --all-containers --previous"
         else:
             why = "does not become ready"
@@ -109,7 +109,8 @@ def standings(seen: Snapshot, settings: Settings) -> Standings:
             continue
         lost = (told and not passed) if back else (told or passed)
         twin = _twin(seen, pod) if operand is Operand.AGENT else None
-        together = twin.since + settings.loss_after if twin is not None and twin.since is not None else seen.now
+        since_twin = twin.ready_changed_at if twin is not None else None
+        together = since_twin + settings.loss_after if since_twin is not None else seen.now
         settled = twin if seen.now >= together else None
         found[operand] = Standing(operand=operand, pod=pod, lost=lost, since=since, twin=settled)
         leaves = pod is None and not missed
@@ -120,25 +121,26 @@ def standings(seen: Snapshot, settings: Settings) -> Standings:
     return Standings(of=found, doubts=frozenset(doubts), again_at=min(deadlines, default=None))
 
 
-def _by_operand(pods: Iterable[OperandPod]) -> dict[Operand, OperandPod]:
+def _by_operand(pods: Iterable[Pod]) -> dict[Operand, Pod]:
     """The pod that counts of each program: during an update there are two."""
-    found: dict[Operand, OperandPod] = {}
+    found: dict[Operand, Pod] = {}
     for pod in sorted(pods, key=lambda pod: (not pod.ready, pod.name)):
-        if pod.operand is not None and not pod.over:
-            found.setdefault(pod.operand, pod)
+        operand = operand_of(pod)
+        if operand is not None and pod.active:
+            found.setdefault(operand, pod)
     return found
 
 
-def _twin(seen: Snapshot, pod: OperandPod | None) -> OperandPod | None:
+def _twin(seen: Snapshot, pod: Pod | None) -> Pod | None:
     """The youngest of the pods that do what this one does, and work, too."""
-    working = (one for one in seen.pods if not one.over and one.ready)
-    others = (one for one in working if pod is not None and one.operand is pod.operand and one is not pod)
-    return max(others, key=lambda one: one.since or seen.now, default=None)
+    working = (one for one in seen.pods if one.active and one.ready)
+    others = (one for one in working if pod is not None and operand_of(one) is operand_of(pod) and one is not pod)
+    return max(others, key=lambda one: one.ready_changed_at or seen.now, default=None)
 
 
-def _since(seen: Snapshot, operand: Operand, pod: OperandPod | None) -> datetime:
+def _since(seen: Snapshot, operand: Operand, pod: Pod | None) -> datetime:
     if pod is not None:
-        return pod.since or seen.now
+        return pod.ready_changed_at or seen.now
     return seen.remembered.noticed.get(_gone(operand), seen.now)
 
 

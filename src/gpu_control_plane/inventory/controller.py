@@ -14,6 +14,7 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.names import GPU_LABELS
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
+from gpu_control_plane.api.pod import AGENT, BY_NODE, Pod, node_of
 from gpu_control_plane.inventory import gate
 from gpu_control_plane.inventory.act import Actor
 from gpu_control_plane.inventory.decide import decide
@@ -22,7 +23,7 @@ from gpu_control_plane.inventory.nfd import SecondOpinion
 from gpu_control_plane.inventory.node_status import own_share
 from gpu_control_plane.inventory.report import Report, Unreadable, read_report
 from gpu_control_plane.inventory.snapshot import Settings, Snapshot
-from gpu_control_plane.inventory.surroundings import AGENT_PODS, BY_NODE, BY_UUID, AgentPod, Surroundings, uuids
+from gpu_control_plane.inventory.surroundings import BY_UUID, Surroundings, uuids
 from gpu_control_plane.kube import Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.errors import Invalid
 from gpu_control_plane.kube.times import utc_now
@@ -38,8 +39,8 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     nodes = runtime.cache(Node)
     devices = runtime.cache(GPUDevice)
     states = runtime.cache(GPUNodeState)
-    agents = runtime.cache(AgentPod, AGENT_PODS)
-    agents.index(BY_NODE, lambda pod: (pod.spec.node_name,))
+    pods = runtime.cache(Pod, Selection(namespace=NAMESPACE))
+    pods.index(BY_NODE, node_of)
     devices.index(BY_NODE, lambda device: (device.spec.node_name,))
     devices.index(BY_UUID, uuids)
     metrics = InventoryMetrics(runtime.metrics.registry)
@@ -91,12 +92,12 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
 
     controller = runtime.controller("inventory", reconcile)
     opinion = SecondOpinion(runtime, settings.nfd_namespaces, controller.enqueue)
-    around = Surroundings(features, nodes, devices, agents, opinion)
+    around = Surroundings(features, nodes, devices, pods, opinion)
     controller.watch(features, _node_of_feature, _feature_matters)
     controller.watch(nodes, around.rivals, _node_matters(settings.managed))
     controller.watch(devices, around.concerned, _device_matters)
     controller.watch(states, when=_state_matters)
-    controller.watch(agents, _node_of_agent, _agent_matters)
+    controller.watch(pods, _node_of_agent, _agent_matters)
     gate.build(runtime, metrics)
 
 
@@ -125,13 +126,13 @@ def _is_labelled(node: Node, managed: ManagedNodes) -> bool:
     return managed.include(labels) and any(labels.get(label) == "true" for label in GPU_LABELS)
 
 
-def _node_of_agent(pod: AgentPod) -> Iterable[Key]:
-    return (Key(pod.spec.node_name),) if pod.spec.node_name else ()
+def _node_of_agent(pod: Pod) -> Iterable[Key]:
+    return (Key(pod.spec.node_name),) if pod.component == AGENT and pod.spec.node_name else ()
 
 
-def _agent_matters(old: AgentPod | None, new: AgentPod | None) -> bool:
-    """That it is there; how it is doing is bootstrap's."""
-    return old is None or new is None or old.spec != new.spec
+def _agent_matters(old: Pod | None, new: Pod | None) -> bool:
+    """That it is on a node; whether it works is bootstrap's question."""
+    return old is None or new is None or old.spec.node_name != new.spec.node_name
 
 
 def _device_matters(old: GPUDevice | None, new: GPUDevice | None) -> bool:

@@ -2,40 +2,23 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
-import msgspec
 import structlog
 
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name
+from gpu_control_plane.api.pod import AGENT, BY_NODE, Pod
 from gpu_control_plane.inventory.bus import Witnesses
 from gpu_control_plane.inventory.nfd import SecondOpinion
 from gpu_control_plane.inventory.report import Report, Unreadable, read_places
 from gpu_control_plane.inventory.snapshot import Elsewhere
-from gpu_control_plane.kube import Cache, Key, Object, Resource, Selection
+from gpu_control_plane.kube import Cache, Key
 
-BY_NODE: Final = "node"
 BY_UUID: Final = "uuid"
 
-AGENT_PODS: Final = Selection(
-    namespace=NAMESPACE, labels="app.kubernetes.io/name=gpu-control-plane,app.kubernetes.io/component=agent"
-)
-
 _log = structlog.get_logger(component="inventory")
-
-
-class Placement(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    node_name: str = ""
-
-
-class AgentPod(Object, frozen=True):
-    """A pod by nothing but where it is."""
-
-    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
-
-    spec: Placement = Placement()
 
 
 def uuids(device: GPUDevice) -> Iterable[str]:
@@ -52,18 +35,19 @@ class Surroundings:
         features: Cache[NodeFeature],
         nodes: Cache[Node],
         devices: Cache[GPUDevice],
-        agents: Cache[AgentPod],
+        pods: Cache[Pod],
         opinion: SecondOpinion,
     ) -> None:
         self._features = features
         self._nodes = nodes
         self._devices = devices
-        self._agents = agents
+        self._pods = pods
         self._opinion = opinion
 
     def agent_since(self, node: str) -> datetime | None:
         """When the first of the agent's pods that are on the node was made."""
-        made = (pod.metadata.creation_timestamp for pod in self._agents.by_index(BY_NODE, node))
+        here = self._pods.by_index(BY_NODE, node)
+        made = (pod.metadata.creation_timestamp for pod in here if pod.component == AGENT)
         return min((moment for moment in made if moment is not None), default=None)
 
     def witnesses(self, node: str) -> Witnesses:

@@ -16,6 +16,7 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import GROUP, Annotation, EventReason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
@@ -35,13 +36,16 @@ from gpu_control_plane.pools.shares import DeviceShare, NodeShare, OrdersShare, 
 from gpu_control_plane.pools.snapshot import Snapshot
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.pools.tally import Tally, standing
-from gpu_control_plane.pools.waiting import WaitingPod, explain
+from gpu_control_plane.pools.waiting import explain
 from gpu_control_plane.pools.words import Waits
 from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
 from gpu_control_plane.rules.pool_validation import faults
 
 FINALIZER = f"{GROUP}/pool"
 MANAGER = "gpu-pools"
+
+UNSCHEDULED = Selection(fields="status.phase=Pending,spec.nodeName=")
+"""Pods without a node, in every namespace: the only ones that can wait for a card."""
 
 _NODE, _POOL, _APPROVED, _STATE = "node", "pool", "approved", "state"
 _STATUS_INTERVAL = 1.0
@@ -76,7 +80,7 @@ class Pools:
         self._metrics = PoolMetrics(runtime.metrics.registry, self._pools)
         self._nodes = runtime.cache(Node)
         self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
-        self._waiting = runtime.cache(WaitingPod, Selection(fields="status.phase=Pending"))
+        self._waiting = runtime.cache(Pod, UNSCHEDULED)
         self._pace = RateLimit(_STATUS_INTERVAL)
         self._counts: dict[str, _Count] = {}
 
@@ -232,7 +236,7 @@ class Pools:
             self._runtime.events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
         return None
 
-    def _age(self, pod: WaitingPod) -> float:
+    def _age(self, pod: Pod) -> float:
         created = pod.metadata.creation_timestamp
         return (self._clock() - created).total_seconds() if created else _PATIENCE
 

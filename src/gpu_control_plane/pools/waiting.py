@@ -1,60 +1,16 @@
 """Why a pod gets no card, in a sentence for the person who waits. Pure."""
 
 from collections.abc import Mapping
-from typing import ClassVar
-
-import msgspec
 
 from gpu_control_plane.api.gpupool import GPUPool, PoolPhase
 from gpu_control_plane.api.names import GROUP, Annotation
-from gpu_control_plane.kube.objects import Condition, Object, Resource
+from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.kube.objects import Condition
 
 _FALSE = "False"
 
 
-class Limits(msgspec.Struct, frozen=True):
-    limits: dict[str, str | int] = {}
-
-
-class Container(msgspec.Struct, frozen=True):
-    resources: Limits = Limits()
-
-
-class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    node_name: str = ""
-    containers: tuple[Container, ...] = ()
-
-
-class PodCondition(msgspec.Struct, frozen=True):
-    type: str
-    status: str
-    reason: str = ""
-
-
-class PodStatus(msgspec.Struct, frozen=True):
-    conditions: tuple[PodCondition, ...] = ()
-
-
-class WaitingPod(Object, frozen=True):
-    """A pod as far as its waiting for cards is concerned."""
-
-    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
-
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-    @property
-    def unschedulable(self) -> bool:
-        return not self.spec.node_name and any(
-            condition.type == "PodScheduled" and condition.status == _FALSE for condition in self.status.conditions
-        )
-
-    def wants(self, resource: str) -> int:
-        """Units of a resource that all containers together ask for."""
-        return sum(int(container.resources.limits.get(resource, 0)) for container in self.spec.containers)
-
-
-def explain(pod: WaitingPod, pools: Mapping[str, GPUPool], pending: Mapping[str, list[str]]) -> str | None:
+def explain(pod: Pod, pools: Mapping[str, GPUPool], pending: Mapping[str, list[str]]) -> str | None:
     """What the pod waits for and what to do; None for a pod that waits for something else.
 
     `pools` are found by resource name, and `pending` lists the cards that wait for an approval by pool.
@@ -63,7 +19,7 @@ def explain(pod: WaitingPod, pools: Mapping[str, GPUPool], pending: Mapping[str,
     for resource in sorted(asked):
         pool = pools.get(resource)
         if pool is not None:
-            return _about(pod.wants(resource), pool, pending.get(pool.name, []))
+            return _about(pod.limit_of(resource), pool, pending.get(pool.name, []))
         if resource.startswith(f"{GROUP}/"):
             return f"there is no pool with the resource {resource}: `kubectl get gpupools` shows those there are"
     return None

@@ -11,19 +11,19 @@ from gpu_control_plane.api.examples import NOON, node_state
 from gpu_control_plane.api.gpunodestate import StepResult, Validation, ValidationStep
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.node import Node, NodeFlag, NodeInfo, NodeSpec, NodeStatus
-from gpu_control_plane.bootstrap.operands import NVIDIA, OTHERS, OURS, Operand
-from gpu_control_plane.bootstrap.snapshot import Snapshot
-from gpu_control_plane.bootstrap.views import (
+from gpu_control_plane.api.pod import (
     Container,
     ContainerState,
     ContainerStatus,
-    OperandPod,
+    Pod,
     PodCondition,
     PodSpec,
     PodStatus,
     Terminated,
     Waiting,
 )
+from gpu_control_plane.bootstrap.operands import NVIDIA, OTHERS, OURS, Operand
+from gpu_control_plane.bootstrap.snapshot import Snapshot
 from gpu_control_plane.kube import Condition, ObjectMeta
 
 NODE = "worker-3"
@@ -89,7 +89,7 @@ def pod(
     over: bool = False,
     unscheduled: bool = False,
     suffix: str = "x1",
-) -> OperandPod:
+) -> Pod:
     """A pod of the node. `step` is the one that a validator is at; `crashed` is when a container ended last."""
     ours = operand in OURS.values()
     named = operand if ours else next(app for app, known in (NVIDIA | OTHERS).items() if known is operand)
@@ -106,7 +106,7 @@ def pod(
     conditions = [PodCondition(type="Ready", status=str(ready), last_transition_time=since)]
     if unscheduled:
         conditions = [PodCondition(type="PodScheduled", status="False", last_transition_time=since)]
-    return OperandPod(
+    return Pod(
         metadata=ObjectMeta(
             name=f"{named}-{suffix}",
             namespace="d8-gpu-operator" if ours else "gpu-operator",
@@ -114,7 +114,7 @@ def pod(
             creation_timestamp=since,
             deletion_timestamp=NOON if over else None,
         ),
-        spec=PodSpec(node_name=NODE, containers=(Container(args=args),)),
+        spec=PodSpec(node_name="" if unscheduled else NODE, containers=(Container(args=args),)),
         status=PodStatus(
             phase="Running" if ready else "Pending",
             conditions=tuple(conditions),

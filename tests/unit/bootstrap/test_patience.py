@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gpu_control_plane.api.examples import NOON
 from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.bootstrap.decide import Decision, decide
 from gpu_control_plane.bootstrap.operands import OURS, Operand
 from gpu_control_plane.bootstrap.snapshot import NOTHING, Remembered, Settings
-from gpu_control_plane.bootstrap.views import OperandPod
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.conditions import is_true
 from unit.bootstrap.scene import COMPLETE, JUST_NOW, condition, node, pod, seen, state, without
@@ -34,7 +34,7 @@ class Life:
         self.looks = 0
         self.others = True
         """Whether the program runs on other nodes."""
-        self.pods: tuple[OperandPod, ...] = ()
+        self.pods: tuple[Pod, ...] = ()
         self.second = 0.0
         self.wake: float | None = None
 
