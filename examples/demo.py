@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 from examples.workloads import Deployment, Pod, deployment
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card
 from gpu_control_plane.agent.simulated.machine import heal, new_machine, report_xid
-from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
+from gpu_control_plane.agent.simulated.models import pci_address
+from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.gpudevice import DeviceState
-from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.api.names import GROUP, Annotation, Label
 from gpu_control_plane.cli.processes import COMPANIONS
 from gpu_control_plane.cli.screen import ATTENTION, OK, Screen
 from gpu_control_plane.cli.summary import show_summary
@@ -27,6 +28,9 @@ from gpu_control_plane.local.status import cluster_status
 _NAME = "gpu"
 _US = FieldManager("demo")
 _NODES = {"h200-1": ("H200-141", 4), "h200-2": ("H200-141", 4), "l40s-1": ("L40S", 4)}
+_APPS = ("chat", "train", "notebooks", "batch")
+_LAB, _LAB_CARDS = "h100-lab", 2
+"""A machine that no pool manages: its orders are written by hand here, as a pool of MIG instances would write them."""
 _POOLS: dict[str, dict[str, object]] = {
     "training": {"deviceSelector": {"include": {"products": ["*H200*"]}}},
     "inference": {
@@ -60,14 +64,19 @@ class Demo:
         await self._a_card_moves()
         self._title("6. A card breaks, and is mended")
         await self._a_card_breaks()
-        self._title("7. What is there now")
+        self._title("7. Cards are shared: one by MIG instances, one by time slices")
+        await self._cards_are_shared()
+        self._title("8. What is there now")
         await self._show()
 
     async def _start_over(self) -> None:
         with self._screen.step("An earlier demo was here: its pods end, its cards are released"):
-            for name in ("chat", "train"):
+            for name in _APPS:
                 with contextlib.suppress(NotFound):
                     await self._client.delete(Deployment, name, "default", propagation="Foreground")
+            await _until(self._apps_are_gone, "the pods did not end")
+            for device in filter(_faulted, await self._devices()):
+                await self._repair(device.name)
             ours = [device for device in await self._devices() if _selected_by_training(device)]
             for device in ours:
                 await self._approve(device.name, None)
@@ -76,8 +85,9 @@ class Demo:
     async def _cards_are_found(self) -> None:
         for name, (profile, cards) in _NODES.items():
             await add_nodes(self._client, [name], new_machine(profile, cards))
-        wanted = sum(cards for _, cards in _NODES.values())
-        with self._screen.step(f"{wanted} cards on {len(_NODES)} machines"):
+        await add_nodes(self._client, [_LAB], new_machine("H100-80", _LAB_CARDS), labels={Label.ENABLED.value: "false"})
+        wanted = sum(cards for _, cards in _NODES.values()) + _LAB_CARDS
+        with self._screen.step(f"{wanted} cards on {len(_NODES) + 1} machines"):
             await _until(
                 lambda: self._count(lambda device: device.status.state is not None, wanted), "not all cards were found"
             )
@@ -130,9 +140,24 @@ class Demo:
         await edit_card(self._client, card, lambda machine, address: report_xid(machine, address, 79))
         with self._screen.step(f"XID 79 on {card}: out of service, its pod is left alone"):
             await _until(lambda: self._device_is(card, _faulted), "the fault was not noticed")
-        await edit_card(self._client, card, heal)
-        with self._screen.step("Mended: the pool has its card back"):
+        with self._screen.step("Repaired, and a person says so: the pool has its card back"):
+            await self._repair(card)
             await _until(lambda: self._device_is(card, lambda device: not _faulted(device)), "the card did not recover")
+
+    async def _cards_are_shared(self) -> None:
+        whole = inventory_id(_LAB, pci_address(0)), inventory_id(_LAB, pci_address(1))
+        orders = (
+            _order(whole[0], "notebooks", 7, {"mode": "MIG", "mig": {"profile": "1g.10gb"}}, profile="1g.10gb"),
+            _order(whole[1], "batch", 4, {"mode": "TimeSlice", "timeSlice": {"replicas": 4}}),
+        )
+        await self._client.apply(GPUNodeState, _LAB, {"spec": {"assignments": orders}}, manager=_US)
+        with self._screen.step("7 MIG instances on one H100, 4 time slices on another"):
+            await _until(lambda: self._advertises(_LAB, notebooks=7, batch=4), "the cards were not shared")
+        await self._deploy("notebooks", "notebooks", 7)
+        await self._deploy("batch", "batch", 4)
+        with self._screen.step("7 pods have an instance each, 4 take turns on a card"):
+            await _until(lambda: self._available("notebooks", 7), "notebooks does not run")
+            await _until(lambda: self._available("batch", 4), "batch does not run")
 
     async def _show(self) -> None:
         await _until(self._capacity_adds_up, "the pools' numbers do not add up")
@@ -152,6 +177,13 @@ class Demo:
     async def _deploy(self, name: str, pool: str, replicas: int) -> None:
         body = deployment(name, pool, replicas)
         await self._client.apply(Deployment, name, body, manager=_US, namespace="default")
+
+    async def _repair(self, card: str) -> None:
+        """The hardware is mended. A card returns by itself once it has looked well for a while, and at once when a
+        person says that it is mended."""
+        await edit_card(self._client, card, heal)
+        body = {"metadata": {"annotations": {Annotation.CLEAR_FAULT.value: "repaired in the demo"}}}
+        await self._client.patch(GPUDevice, card, body)
 
     async def _end_pod_on(self, card: str) -> None:
         device = await self._client.get(GPUDevice, card)
@@ -175,6 +207,14 @@ class Demo:
         states = await self._client.list(GPUNodeState, Selection(fields=f"metadata.name={device.spec.node_name}"))
         ordered = any(order.inventory_id == card for state in states for order in state.spec.assignments)
         return ordered is expected
+
+    async def _apps_are_gone(self) -> bool:
+        return not any(each.name in _APPS for each in await self._client.list(Deployment, Selection("default")))
+
+    async def _advertises(self, node: str, **units: int) -> bool:
+        plugin = (await self._client.get(GPUNodeState, node)).status.plugin
+        healthy = {resource.name: resource.healthy for resource in plugin.resources} if plugin else {}
+        return all(healthy.get(f"{GROUP}/{name}") == count for name, count in units.items())
 
     async def _used_by(self, app: str) -> list[str]:
         devices = await self._devices()
@@ -202,6 +242,12 @@ class Demo:
     def _title(self, text: str) -> None:
         self._screen.line()
         self._screen.line(self._screen.style(text, bold=True))
+
+
+def _order(card: str, pool: str, units: int, allocation: dict[str, object], **offered: str) -> dict[str, object]:
+    """What a node is ordered to do with a card."""
+    resource = {"name": f"{GROUP}/{pool}", "units": units, **offered}
+    return {"inventoryID": card, "pool": pool, "resources": [resource], "allocation": allocation}
 
 
 def _pool(device: GPUDevice) -> str | None:

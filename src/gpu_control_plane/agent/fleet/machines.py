@@ -1,6 +1,6 @@
 """Simulated GPU nodes in a cluster: made, found, and changed by guarded writes of their hardware document."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -35,12 +35,14 @@ class SimulatedNode(msgspec.Struct, frozen=True):
     machine: Machine
 
 
-async def add_nodes(client: Client, names: Iterable[str], machine: Machine) -> list[str]:
-    """Make sure that these nodes exist, with this hardware if they are new; returns those that were made."""
+async def add_nodes(
+    client: Client, names: Iterable[str], machine: Machine, *, labels: Mapping[str, str] = {}
+) -> list[str]:
+    """Make sure that these nodes exist, with this hardware and these labels if they are new; returns the new ones."""
     made = []
     for name in names:
         try:
-            await client.create(NodeView, node_manifest(name, machine))
+            await client.create(NodeView, node_manifest(name, machine, labels))
         except AlreadyExists:
             continue
         made.append(name)
@@ -55,7 +57,7 @@ async def install_cards(client: Client, names: Iterable[str], machine: Machine) 
             await client.patch(NodeView, name, {"metadata": {"annotations": {HARDWARE: write_machine(machine)}}})
 
 
-def node_manifest(name: str, machine: Machine) -> dict[str, object]:
+def node_manifest(name: str, machine: Machine, labels: Mapping[str, str] = {}) -> dict[str, object]:
     """The Node as its kubelet would register it, labelled as Node Feature Discovery would."""
     return {
         "metadata": {
@@ -67,6 +69,7 @@ def node_manifest(name: str, machine: Machine) -> dict[str, object]:
                 "kubernetes.io/arch": "amd64",
                 "node-role.kubernetes.io/simulated": "",
                 _SEEN_BY_NFD: "true",
+                **labels,
             },
         },
         "status": {
