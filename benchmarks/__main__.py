@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from benchmarks import idle, join, node, pooling, stack, sync, writes
+from benchmarks import card_weight, idle, join, node, pooling, stack, sync, writes
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
@@ -36,6 +36,12 @@ def runtime(nodes: int, changed: int, seconds: float) -> bool:
 def pooling_(nodes: int) -> bool:
     """A fleet from nothing to pooled, with controller and agents as processes of their own."""
     return publish("pooling", asyncio.run(pooling.measure(nodes)))
+
+
+@benchmarks.command("card")
+def card_() -> bool:
+    """What a write of one card costs the API server."""
+    return publish("card", asyncio.run(card_weight.measure()))
 
 
 @benchmarks.command("join")

@@ -128,13 +128,12 @@ def h200(node: str, index: int, cards: int = 8) -> Hardware:
         architecture="Hopper",
         numa_node=index % len(_BUSES) * 2 // len(_BUSES),
         nvlink_peers=tuple(pci_address(other) for other in range(cards) if other != index),
-        mig=MIGCapability(
-            capable=True,
-            enabled=False,
-            profiles=tuple(
+        mig=MIGCapability.of(
+            (
                 MIGProfile(name=name, count=count, memory_mib=memory, slices=slices, starts=starts)
                 for name, count, memory, slices, starts in _PROFILES
             ),
+            enabled=False,
         ),
     )
 

@@ -1,11 +1,18 @@
 """GPUDevice: one object per card, named after its place.
 
 The spec is that place and never changes. Each part of the status has one writer: `inventory` the hardware, `pools`
-the state, pool and history, `admission` the reservation, the node's agent the rest.
+the state, pool and history, `admission` the reservation, the node's agent the rest. There are 40,000 of them in a large
+cluster, and what a write costs the API server follows the number of fields: so the parts are atomic, and what all cards
+of a model have in common is one string.
 """
 
+import functools
+import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, ClassVar, Final
+
+import msgspec
 
 from gpu_control_plane.api.identity import MAX_NAME
 from gpu_control_plane.api.names import GROUP, VERSION, DeviceCondition, Label
@@ -25,6 +32,9 @@ from gpu_control_plane.kube.objects import Condition, Object, Resource
 MAX_HISTORY: Final = 20
 
 _PCI_ID: Final = "^[0-9a-f]{4}$"
+_PLACEMENT: Final = re.compile(
+    r"(?P<name>[^=\s]+)=(?P<count>\d+)x(?P<memory>\d+)MiB/(?P<slices>\d+)@(?P<starts>[\d,]*)", re.ASCII
+)
 _NAME: Final = "self.spec.nodeName + '-' + self.spec.pciAddress.replace(':', '-').replace('.', '-')"
 
 
@@ -67,27 +77,65 @@ class PCI(Part, frozen=True, kw_only=True):
     address: Annotated[PCIAddress, about("Address on the bus, as in the spec.")]
 
 
-class MIGProfile(Part, frozen=True, kw_only=True):
-    """A size of instance the card can be cut into."""
+class MIGProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """A size of MIG instance, and where on the card it may be placed."""
 
-    name: Annotated[str, about("Name the driver gives it, such as 1g.18gb+me.", minLength=1, maxLength=24)]
-    count: Annotated[int, about("Most instances of it that fit on the card.", minimum=1, maximum=16)]
-    memory_mib: Annotated[int, about("Memory of one instance in MiB.", minimum=0)]
-    slices: Annotated[int, about("Memory slices one instance occupies.", minimum=1, maximum=16)]
-    starts: Annotated[
-        tuple[Annotated[int, about(minimum=0, maximum=15)], ...],
-        about("Memory slices at which an instance may start.", maxItems=16),
-    ] = ()
+    name: str
+    """As the driver calls it, such as 1g.18gb+me."""
+    count: int
+    """The most instances of it that fit on the card."""
+    memory_mib: int
+    slices: int
+    """Memory slices that one instance occupies."""
+    starts: tuple[int, ...] = ()
+    """Memory slices at which an instance may start."""
+
+    def __str__(self) -> str:
+        starts = ",".join(map(str, self.starts))
+        return f"{self.name}={self.count}x{self.memory_mib}MiB/{self.slices}@{starts}"
 
 
 class MIGCapability(Part, frozen=True, kw_only=True):
     """What the card can do about MIG, and whether it does."""
 
-    capable: Annotated[bool, about("Whether the card can be cut into MIG instances.")]
+    capable: Annotated[bool, about("Whether the card can be partitioned into MIG instances.")]
     enabled: Annotated[bool, about("Whether MIG mode is on.")]
-    profiles: Annotated[
-        tuple[MIGProfile, ...], about("Instances it can be cut into.", keys=("name",), maxItems=32)
-    ] = ()
+    placements: Annotated[
+        str | None,
+        about(
+            "Instances it can be partitioned into, separated by spaces: <profile>=<most instances>x<memory>MiB/"
+            "<memory slices>@<slices at which one may start>, such as 1g.18gb=7x16384MiB/1@0,1,2,3,4,5,6.",
+            maxLength=2048,
+        ),
+    ] = None
+
+    @classmethod
+    def of(cls, profiles: Iterable[MIGProfile], *, enabled: bool) -> "MIGCapability":
+        """The capability of a card with these profiles; one without any cannot be partitioned."""
+        placements = " ".join(map(str, profiles))
+        return cls(capable=bool(placements), enabled=enabled, placements=placements or None)
+
+    @property
+    def profiles(self) -> tuple[MIGProfile, ...]:
+        """The placements as data; what makes no sense is left out."""
+        return _parsed(self.placements or "")
+
+
+@functools.lru_cache(256)
+def _parsed(placements: str) -> tuple[MIGProfile, ...]:
+    """All cards of a model say the same, so it is read once."""
+    found = (_PLACEMENT.fullmatch(part) for part in placements.split())
+    return tuple(
+        MIGProfile(
+            name=match["name"],
+            count=int(match["count"]),
+            memory_mib=int(match["memory"]),
+            slices=int(match["slices"]),
+            starts=tuple(map(int, filter(None, match["starts"].split(",")))),
+        )
+        for match in found
+        if match is not None
+    )
 
 
 class Hardware(Part, frozen=True, kw_only=True):
@@ -173,19 +221,20 @@ class DeviceStatus(Part, frozen=True, kw_only=True):
     """What is known about the card, and what is done with it."""
 
     state: Annotated[DeviceState | None, about("Where the card stands.")] = None
-    pool_ref: Annotated[PoolRef | None, about("Pool the card is in.")] = None
-    hardware: Annotated[Hardware | None, about("What the card is. Facts the card does not tell are absent.")] = None
-    reservation: Annotated[Reservation | None, about("Promise to a pod that was admitted but does not run yet.")] = None
+    pool_ref: Annotated[PoolRef | None, about("Pool the card is in.", atomic=True)] = None
+    hardware: Annotated[
+        Hardware | None, about("What the card is. Facts the card does not tell are absent.", atomic=True)
+    ] = None
+    reservation: Annotated[
+        Reservation | None, about("Promise to a pod that was admitted but does not run yet.", atomic=True)
+    ] = None
     used_by: Annotated[
-        tuple[User, ...],
-        about(
-            "Containers that hold units of the card, as the kubelet reports them.",
-            keys=("namespace", "pod", "container", "resource"),
-            maxItems=128,
-        ),
+        tuple[User, ...], about("Containers that hold units of the card, as the kubelet reports them.", maxItems=128)
     ] = ()
-    telemetry: Annotated[Telemetry | None, about("Last readings worth telling; metrics hold the rest.")] = None
-    burn_in: Annotated[BurnIn | None, about("Which card the condition BurnedIn is about.")] = None
+    telemetry: Annotated[
+        Telemetry | None, about("Last readings worth telling; metrics hold the rest.", atomic=True)
+    ] = None
+    burn_in: Annotated[BurnIn | None, about("Which card the condition BurnedIn is about.", atomic=True)] = None
     history: Annotated[tuple[Change, ...], about("The latest changes, newest first.", maxItems=MAX_HISTORY)] = ()
     conditions: Annotated[
         tuple[Condition, ...],

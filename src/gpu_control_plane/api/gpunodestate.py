@@ -34,7 +34,7 @@ class Assignment(Part, frozen=True, kw_only=True):
     pool: Annotated[PoolName, about("Pool the card belongs to.")]
     resources: Annotated[
         tuple[OfferedResource, ...],
-        about("Resources the card is offered in.", keys=("name",), minItems=1, maxItems=16),
+        about("Resources the card is offered in.", minItems=1, maxItems=16),
     ]
     allocation: Annotated[Allocation, about("How the card is divided among pods.")]
 
@@ -123,11 +123,9 @@ class NodePools(Part, frozen=True, kw_only=True):
 
     pending: Annotated[
         tuple[PendingCard, ...],
-        about("Cards that wait for a pool or an approval.", keys=("inventoryID",), maxItems=MAX_CARDS),
+        about("Cards that wait for a pool or an approval.", maxItems=MAX_CARDS),
     ] = ()
-    assigned: Annotated[
-        tuple[AssignedCard, ...], about("Cards in a pool.", keys=("inventoryID",), maxItems=MAX_CARDS)
-    ] = ()
+    assigned: Annotated[tuple[AssignedCard, ...], about("Cards in a pool.", maxItems=MAX_CARDS)] = ()
 
 
 class StepResult(OpenEnum):
@@ -155,7 +153,7 @@ class Validation(Part, frozen=True, kw_only=True):
     """Whether the software on the node really works."""
 
     driver_version: Annotated[_Version | None, about("Driver that was loaded during the checks.")] = None
-    steps: Annotated[tuple[ValidationStep, ...], about("The checks, in order.", keys=("name",), maxItems=16)] = ()
+    steps: Annotated[tuple[ValidationStep, ...], about("The checks, in order.", maxItems=16)] = ()
 
 
 class ProblemReason(OpenEnum):
@@ -190,10 +188,10 @@ class Plugin(Part, frozen=True, kw_only=True):
     """What the kubelet has been told."""
 
     observed_generation: Annotated[int, about("Generation of the orders that this answers.", minimum=0)]
-    resources: Annotated[tuple[PluginResource, ...], about("Resources announced.", keys=("name",), maxItems=128)] = ()
+    resources: Annotated[tuple[PluginResource, ...], about("Resources announced.", maxItems=128)] = ()
     problems: Annotated[
         tuple[OrderProblem, ...],
-        about("Orders that are not carried out as they stand.", keys=("inventoryID",), maxItems=MAX_CARDS),
+        about("Orders that are not carried out as they stand.", maxItems=MAX_CARDS),
     ] = ()
     conflicts: Annotated[
         tuple[Annotated[str, about(maxLength=256)], ...],
@@ -212,17 +210,18 @@ class NodeStateStatus(Part, frozen=True, kw_only=True):
     """What the node has and what it has done."""
 
     device_count: Annotated[int | None, about("Number of cards.", minimum=0, maximum=MAX_CARDS)] = None
-    devices: Annotated[
-        tuple[NodeDevice, ...], about("Cards of the node.", keys=("inventoryID",), maxItems=MAX_CARDS)
-    ] = ()
-    driver: Annotated[Driver | None, about("GPU driver of the node.")] = None
-    toolkit: Annotated[Toolkit | None, about("What gives cards to containers.")] = None
-    monitoring: Annotated[Monitoring | None, about("What exports metrics of the cards.")] = None
-    pools: Annotated[NodePools | None, about("The node's cards as the pools see them.")] = None
-    validation: Annotated[Validation | None, about("Whether the software on the node really works.")] = None
-    plugin: Annotated[Plugin | None, about("What the kubelet has been told.")] = None
+    devices: Annotated[tuple[NodeDevice, ...], about("Cards of the node.", maxItems=MAX_CARDS)] = ()
+    driver: Annotated[Driver | None, about("GPU driver of the node.", atomic=True)] = None
+    toolkit: Annotated[Toolkit | None, about("What gives cards to containers.", atomic=True)] = None
+    monitoring: Annotated[Monitoring | None, about("What exports metrics of the cards.", atomic=True)] = None
+    pools: Annotated[NodePools | None, about("The node's cards as the pools see them.", atomic=True)] = None
+    validation: Annotated[Validation | None, about("Whether the software on the node really works.", atomic=True)] = (
+        None
+    )
+    plugin: Annotated[Plugin | None, about("What the kubelet has been told.", atomic=True)] = None
     quiesced: Annotated[
-        Quiesced | None, about("Present while the agent has let go of the driver, so that it can be reloaded.")
+        Quiesced | None,
+        about("Present while the agent has released the driver, so that it can be reloaded.", atomic=True),
     ] = None
     conditions: Annotated[
         tuple[Condition, ...],

@@ -123,20 +123,12 @@ def _bus(cards: tuple[PCI, ...]) -> Instances:
 def _card(card: Hardware) -> dict[str, str]:
     facts = msgspec.to_builtins(card)
     facts["nvlinkPeers"] = ",".join(card.nvlink_peers)
-    if card.mig is not None:
-        facts["mig"]["profiles"] = msgspec.json.encode(card.mig.profiles).decode()
     return _flat(facts)
 
 
 def _hardware(attributes: dict[str, str]) -> Hardware:
     facts = _deep(attributes)
     facts["nvlinkPeers"] = [peer for peer in str(facts.get("nvlinkPeers", "")).split(",") if peer]
-    mig = facts.get("mig")
-    if isinstance(mig, dict) and "profiles" in mig:
-        try:
-            mig["profiles"] = msgspec.json.decode(str(mig["profiles"]))
-        except msgspec.DecodeError as error:
-            raise ValueError(f"mig.profiles of a card is no JSON: {error}") from error
     return _convert(facts, Hardware)
 
 

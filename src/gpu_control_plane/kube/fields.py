@@ -41,18 +41,23 @@ def about(
     effect: bool = True,
     keys: tuple[str, ...] = (),
     unique: bool = False,
+    atomic: bool = False,
     **schema: object,
 ) -> msgspec.Meta:
     """What the API says of a field beyond its Python type; goes into `Annotated`.
 
     `default` publishes the Python default as the API's default, `required` lists a field with a default among the
     required ones, `effect=False` says that it changes nothing, `keys` makes a list a map by those fields, `unique`
-    makes it a set. Everything else is schema as it is written in a CRD (`maxLength=63`, `**PRESERVE_UNKNOWN`).
+    makes it a set. `atomic` says that one writer owns an object as a whole: the API server then keeps no account of
+    its single fields, which is most of what a write costs it. Everything else is schema as it is written in a CRD
+    (`maxLength=63`, `**PRESERVE_UNKNOWN`).
     """
     if not effect:
         description = f"{description} Accepted, without effect.".strip()
     if keys:
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+    if atomic:
+        schema |= ATOMIC_MAP
     if unique:
         schema |= {"x-kubernetes-list-type": "set"}
     extra: dict[str, object] = {rule.rule: rule for rule in rules}

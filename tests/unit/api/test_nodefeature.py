@@ -68,7 +68,7 @@ def test_what_discovery_publishes_is_what_is_read_whatever_its_order() -> None:
 
 @pytest.mark.parametrize(
     "attributes",
-    [{}, {"vendor": "NVIDIA"}, {"pci": "x", "pci.vendor": "10de"}, {"mig.profiles": "no json", "mig.capable": "true"}],
+    [{}, {"vendor": "NVIDIA"}, {"pci": "x", "pci.vendor": "10de"}, {"mig.placements": "x", "mig.capable": "perhaps"}],
 )
 def test_nonsense_is_an_error_with_a_reason(attributes: dict[str, str]) -> None:
     features = Features(

@@ -55,12 +55,8 @@ def test_messages_are_sentences_for_people(definition: Definition) -> None:
     ("kind", "path", "keys"),
     [
         ("GPUDevice", "status.conditions", ["type"]),
-        ("GPUDevice", "status.usedBy", ["namespace", "pod", "container", "resource"]),
-        ("GPUDevice", "status.hardware.mig.profiles", ["name"]),
         ("GPUNodeState", "spec.assignments", ["inventoryID"]),
-        ("GPUNodeState", "spec.assignments[].resources", ["name"]),
-        ("GPUNodeState", "status.devices", ["inventoryID"]),
-        ("GPUNodeState", "status.plugin.resources", ["name"]),
+        ("GPUNodeState", "status.conditions", ["type"]),
         ("GPUPool", "spec.quotas", ["namespace"]),
         ("GPUPool", "spec.access.serviceAccounts", ["namespace", "name"]),
         ("GPUPool", "spec.scheduling.taints", ["key", "effect"]),

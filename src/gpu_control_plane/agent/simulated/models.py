@@ -63,14 +63,11 @@ def numa_node(index: int) -> int:
 
 def _mig(*instances: tuple[str, int]) -> MIGCapability:
     """A card that can be cut and is not, from the names and memory sizes of its instances."""
-    return MIGCapability(
-        capable=True,
-        enabled=False,
-        profiles=tuple(
-            MIGProfile(name=name, count=count, memory_mib=memory, slices=slices, starts=starts)
-            for (name, memory), (count, slices, starts) in zip(instances, _SEVEN_SLICES, strict=True)
-        ),
+    profiles = (
+        MIGProfile(name=name, count=count, memory_mib=memory, slices=slices, starts=starts)
+        for (name, memory), (count, slices, starts) in zip(instances, _SEVEN_SLICES, strict=True)
     )
+    return MIGCapability.of(profiles, enabled=False)
 
 
 PROFILES: Final[dict[str, Profile]] = {

@@ -28,14 +28,11 @@ _NAMES = {
 
 def _capability(names: tuple[str, ...], *, enabled: bool) -> MIGCapability:
     shapes = _FOUR if len(names) == len(_FOUR) else _SEVEN
-    return MIGCapability(
-        capable=True,
-        enabled=enabled,
-        profiles=tuple(
-            MIGProfile(name=name, count=count, memory_mib=0, slices=slices, starts=starts)
-            for name, (count, slices, starts) in zip(names, shapes, strict=True)
-        ),
+    profiles = (
+        MIGProfile(name=name, count=count, memory_mib=0, slices=slices, starts=starts)
+        for name, (count, slices, starts) in zip(names, shapes, strict=True)
     )
+    return MIGCapability.of(profiles, enabled=enabled)
 
 
 CARDS = {family: _capability(names, enabled=True) for family, names in _NAMES.items()}

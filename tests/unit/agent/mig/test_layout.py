@@ -58,12 +58,7 @@ def test_a_resource_spelling_means_the_drivers_profile() -> None:
 
 
 def test_a_driver_that_reports_too_many_is_held_to_the_places_it_reports() -> None:
-    card = MIGCapability(
-        capable=True,
-        enabled=True,
-        profiles=(MIGProfile(name="2g.12gb", count=4, memory_mib=0, slices=2, starts=(0, 2)),),
-    )
-
+    card = MIGCapability.of((MIGProfile(name="2g.12gb", count=4, memory_mib=0, slices=2, starts=(0, 2)),), enabled=True)
     assert wanted_counts(Table(card), equal("2g.12gb")) == {"2g.12gb": 2}
 
 
@@ -111,9 +106,7 @@ def test_a_wish_that_can_never_fit_says_why(card: MIGCapability, wish: MIG, reas
 
 
 def test_a_profile_whose_places_the_driver_keeps_to_itself_cannot_be_placed() -> None:
-    card = MIGCapability(
-        capable=True, enabled=True, profiles=(MIGProfile(name="1g.5gb", count=7, memory_mib=0, slices=1),)
-    )
+    card = MIGCapability.of((MIGProfile(name="1g.5gb", count=7, memory_mib=0, slices=1),), enabled=True)
 
     with pytest.raises(Misconfigured, match="does not say where"):
         wanted_counts(Table(card), equal("1g.5gb"))

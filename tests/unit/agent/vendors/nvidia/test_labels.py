@@ -75,7 +75,7 @@ INSTANCE = {
 
 def card(index: int = 0, profile: str = "H200-141", *, cut: bool = False) -> Hardware:
     made = PROFILES[profile]
-    mig = made.mig and MIGCapability(capable=True, enabled=cut, profiles=made.mig.profiles)
+    mig = made.mig and MIGCapability.of(made.mig.profiles, enabled=cut)
     return Hardware(
         vendor=Vendor.NVIDIA,
         product=made.product,

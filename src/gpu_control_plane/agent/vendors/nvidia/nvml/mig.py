@@ -32,7 +32,7 @@ def capability(library: Library, handle: object, total_mib: int) -> MIGCapabilit
     if mode is None:
         return None
     profiles = tuple(kind.profile for kind in _kinds(library, handle, total_mib))
-    return MIGCapability(capable=bool(profiles), enabled=bool(mode[0]), profiles=profiles)
+    return MIGCapability.of(profiles, enabled=bool(mode[0]))
 
 
 def instances(library: Library, handle: object) -> tuple[Instance, ...]:
