@@ -43,7 +43,7 @@ def test_a_pod_sees_exactly_its_card_and_the_card_says_who_has_it(scene: AgentSc
     until(lambda: scene.users(0) + scene.users(1) == [])
 
 
-def test_a_pod_without_a_wish_sees_no_card(scene: AgentScene) -> None:
+def test_a_pod_that_asks_for_none_sees_no_card(scene: AgentScene) -> None:
     scene.order(exclusive(scene.card(0), TRAINING))
     scene.wait_offered(TRAINING, 1)
     scene.stage.run_pod("none")

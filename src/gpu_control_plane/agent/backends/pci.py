@@ -120,4 +120,4 @@ class PCIBackend(Backend):
         self._refuse()
 
     def _refuse(self) -> Never:
-        raise DriverUnavailable(f"Without a driver a card cannot be cut into MIG instances. {self.reason}")
+        raise DriverUnavailable(f"Without a driver a card cannot be partitioned into MIG instances. {self.reason}")

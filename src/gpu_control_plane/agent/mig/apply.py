@@ -12,7 +12,7 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError, Instance, InUse, NotSupported, Process
 from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, Slot, by_size
-from gpu_control_plane.agent.mig.plan import Card, Create, Destroy, Plan, Step, SwitchMode, plan
+from gpu_control_plane.agent.mig.plan import CardUse, Create, Destroy, PartitionPlan, PartitionStep, SwitchMode, plan
 from gpu_control_plane.agent.units import CardID
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability
@@ -96,7 +96,7 @@ class _Attempt:
         self._address = address
         self._holders = dict(holders)
         self._holder = holder
-        self._found: Card | None = None
+        self._found: CardUse | None = None
 
     def run(self, target: MIG | None) -> Outcome:
         try:
@@ -108,12 +108,12 @@ class _Attempt:
         except BackendError as error:
             return Outcome(result=Result.FAILED, reason=str(error), rolled_back=self._roll_back())
 
-    def _look(self) -> Card:
+    def _look(self) -> CardUse:
         capability = self._capability()
         instances = self._backend.instances(self._address)
         running = {program.instance: f"process {program.pid}" for program in self._programs()}
         seen = {Slot.of(instance): running[instance.uuid] for instance in instances if instance.uuid in running}
-        card = Card(
+        card = CardUse(
             capability=capability,
             instances=instances,
             holders={**seen, **self._holders},
@@ -138,7 +138,7 @@ class _Attempt:
         capability = self._capability()
         return capability is not None and capability.enabled
 
-    def _carry_out(self, planned: Plan) -> Outcome:
+    def _carry_out(self, planned: PartitionPlan) -> Outcome:
         try:
             for step in planned.steps:
                 self._take(step)
@@ -147,7 +147,7 @@ class _Attempt:
         result = Result.WAITING if planned.waiting else Result.APPLIED
         return Outcome(result=result, reason=planned.waiting, wanted=planned.wanted)
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: PartitionStep) -> None:
         match step:
             case SwitchMode(enabled):
                 self._backend.set_mig_mode(self._address, enabled=enabled)
@@ -175,7 +175,7 @@ class _Attempt:
         except BackendError:
             return False
 
-    def _restored(self, found: Card) -> bool:
+    def _restored(self, found: CardUse) -> bool:
         before = {Slot.of(instance) for instance in found.instances}
         enabled = found.capability is not None and found.capability.enabled
         if enabled and not self._enabled():

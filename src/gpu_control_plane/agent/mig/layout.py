@@ -1,4 +1,4 @@
-"""What a card can be cut into, in the driver's own words, and what a pool wishes of it.
+"""What a card can be partitioned into, as its driver reports it, and what an order asks for.
 
 Nothing here knows a model of card: names, counts and places are what the driver reports. The one rule a driver does
 not report as a number is that a card has a single set of media extensions, so at most one instance may be a `+me`.
@@ -16,7 +16,7 @@ from gpu_control_plane.api.gpudevice import MIGCapability
 
 
 class Misconfigured(Exception):
-    """The wish can never be met by this card; the sentence says why."""
+    """The card can never be partitioned as the order says; the sentence says why."""
 
 
 class Slot(msgspec.Struct, frozen=True, order=True):
@@ -47,8 +47,8 @@ def by_size(slots: Iterable[Slot]) -> list[Slot]:
     return sorted(slots, key=lambda slot: (-slot.size, slot))
 
 
-class Table:
-    """The cuts that the driver of one card offers."""
+class PlacementTable:
+    """Where the driver of one card can place instances."""
 
     def __init__(self, capability: MIGCapability) -> None:
         self._most = {profile.name: profile.count for profile in capability.profiles}
@@ -74,7 +74,7 @@ class Table:
         return self._most[profile]
 
     def room(self, slot: Slot, beside: Iterable[Slot]) -> bool:
-        """Whether the driver would cut an instance here while those others exist."""
+        """Whether the driver would create an instance here while those others exist."""
         alike = 0
         for other in beside:
             if slot.overlaps(other) or (_media(slot.profile) and _media(other.profile)):
@@ -114,16 +114,16 @@ class Table:
                 yield from self._extend(together, others)
 
 
-def wanted_counts(table: Table, wish: MIG) -> dict[str, int]:
-    """How many instances of which profile the wish comes to on this card; raises Misconfigured.
+def instance_counts(table: PlacementTable, target: MIG) -> dict[str, int]:
+    """How many instances of which profile the order comes to on this card; raises Misconfigured.
 
     One profile means as many of it as fit.
     """
-    if wish.profile is not None:
-        profile = canonical_profile(wish.profile)
+    if target.profile is not None:
+        profile = canonical_profile(target.profile)
         _known(table, profile)
         return {profile: _as_many_as_fit(table, profile)}
-    counts = {canonical_profile(part.profile): part.count for part in wish.layout}
+    counts = {canonical_profile(part.profile): part.count for part in target.layout}
     for profile, count in counts.items():
         _known(table, profile)
         most = _as_many_as_fit(table, profile)
@@ -133,7 +133,7 @@ def wanted_counts(table: Table, wish: MIG) -> dict[str, int]:
     return counts
 
 
-def _known(table: Table, profile: str) -> None:
+def _known(table: PlacementTable, profile: str) -> None:
     if profile not in table.profiles:
         known = ", ".join(table.profiles) or "none"
         raise Misconfigured(f"The card has no profile {profile}. It has: {known}.")
@@ -141,12 +141,12 @@ def _known(table: Table, profile: str) -> None:
         raise Misconfigured(f"The driver does not say where on the card a {profile} may be placed.")
 
 
-def _as_many_as_fit(table: Table, profile: str) -> int:
+def _as_many_as_fit(table: PlacementTable, profile: str) -> int:
     fitting = (count for count in range(table.most(profile), 0, -1) if any(table.geometries({profile: count})))
     return next(fitting)
 
 
-def _fitting(table: Table, counts: Mapping[str, int]) -> None:
+def _fitting(table: PlacementTable, counts: Mapping[str, int]) -> None:
     """Raises Misconfigured, with the most telling reason, when there is no way to place them all."""
     media = [profile for profile in counts if _media(profile)]
     if len(media) > 1:
@@ -163,7 +163,7 @@ def _fitting(table: Table, counts: Mapping[str, int]) -> None:
         raise Misconfigured(f"The layout does not fit the places of this card, by memory slice: {places}.")
 
 
-def _together(table: Table, placed: Geometry, chosen: Iterable[Slot]) -> Geometry | None:
+def _together(table: PlacementTable, placed: Geometry, chosen: Iterable[Slot]) -> Geometry | None:
     """All of them on one card, or None when they are in each other's way."""
     for slot in chosen:
         if not table.room(slot, placed):

@@ -1,11 +1,11 @@
-"""The steps from a card as it is to the card as it is wished: only the difference, in the order a driver accepts."""
+"""The steps from a card as it is to the card as it is ordered: only the difference, in the order a driver accepts."""
 
 from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import Instance
-from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, Slot, Table, by_size, wanted_counts
+from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, PlacementTable, Slot, by_size, instance_counts
 from gpu_control_plane.agent.mig.solver import Solution, solve
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability
@@ -18,21 +18,21 @@ class SwitchMode(msgspec.Struct, frozen=True):
 
 
 class Destroy(msgspec.Struct, frozen=True):
-    """Give an instance's place back."""
+    """Remove an instance."""
 
     instance: Instance
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Cut an instance."""
+    """Create an instance."""
 
     slot: Slot
 
 
-type Step = SwitchMode | Destroy | Create
+type PartitionStep = SwitchMode | Destroy | Create
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class CardUse(msgspec.Struct, frozen=True, kw_only=True):
     """A card as it is, and who uses it."""
 
     capability: MIGCapability | None
@@ -43,55 +43,55 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds the card as a whole; its mode cannot change meanwhile."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, and what cannot be done yet."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PartitionStep, ...] = ()
     wanted: Geometry = frozenset()
     """The instances of the card once nothing is in the way any more."""
     waiting: str | None = None
     """Why the steps do not lead all the way."""
 
 
-def plan(card: Card, wish: MIG | None) -> Plan:
-    """What brings the card closest to the wish without touching what is in use; raises Misconfigured.
+def plan(card: CardUse, target: MIG | None) -> PartitionPlan:
+    """What brings the card closest to the target without touching what is in use; raises Misconfigured.
 
-    No wish means that the card is to be whole again.
+    No target makes the card whole again.
     """
-    return _whole(card) if wish is None else _cut(card, wish)
+    return _whole(card) if target is None else _partitioned(card, target)
 
 
-def _cut(card: Card, wish: MIG) -> Plan:
+def _partitioned(card: CardUse, target: MIG) -> PartitionPlan:
     if card.capability is None or not card.capability.capable:
-        raise Misconfigured("The card cannot be cut into MIG instances.")
-    table = Table(card.capability)
+        raise Misconfigured("The card cannot be partitioned into MIG instances.")
+    table = PlacementTable(card.capability)
     existing = {Slot.of(instance) for instance in card.instances}
-    solution = solve(table, wanted_counts(table, wish), existing, card.holders.keys())
+    solution = solve(table, instance_counts(table, target), existing, card.holders.keys())
     if not card.capability.enabled and card.holder:
-        return Plan(wanted=solution.wanted, waiting=f"MIG mode stays off while {card.holder} holds the card.")
+        return PartitionPlan(wanted=solution.wanted, waiting=f"MIG mode stays off while {card.holder} holds the card.")
     switch = () if card.capability.enabled else (SwitchMode(enabled=True),)
     destroyed = _destroyed(card.instances, solution.now | card.holders.keys())
-    return Plan(
+    return PartitionPlan(
         steps=(*switch, *destroyed, *(Create(slot) for slot in by_size(solution.now - existing))),
         wanted=solution.wanted,
         waiting=_why_waiting(solution, card.holders),
     )
 
 
-def _whole(card: Card) -> Plan:
+def _whole(card: CardUse) -> PartitionPlan:
     if card.capability is None or not card.capability.enabled:
-        return Plan()
+        return PartitionPlan()
     destroyed = _destroyed(card.instances, card.holders.keys())
     staying = sorted(card.holders.keys() & {Slot.of(instance) for instance in card.instances})
     if staying:
-        return Plan(steps=destroyed, waiting=f"MIG mode stays on while {_in_use(staying, card.holders)}.")
+        return PartitionPlan(steps=destroyed, waiting=f"MIG mode stays on while {_in_use(staying, card.holders)}.")
     if card.holder:
-        return Plan(steps=destroyed, waiting=f"MIG mode stays on while {card.holder} holds the card.")
-    return Plan(steps=(*destroyed, SwitchMode(enabled=False)))
+        return PartitionPlan(steps=destroyed, waiting=f"MIG mode stays on while {card.holder} holds the card.")
+    return PartitionPlan(steps=(*destroyed, SwitchMode(enabled=False)))
 
 
 def _destroyed(instances: Iterable[Instance], staying: Set[Slot]) -> tuple[Destroy, ...]:
-    """What has to go, in the reverse of the order in which it was cut."""
+    """What has to go, in the reverse of the order in which it was created."""
     going = (instance for instance in instances if Slot.of(instance) not in staying)
     return tuple(Destroy(instance) for instance in sorted(going, key=Slot.of, reverse=True))
 
@@ -101,8 +101,8 @@ def _why_waiting(solution: Solution, holders: Mapping[Slot, str]) -> str | None:
         return None
     in_use = _in_use(solution.in_the_way, holders)
     if solution.missing:
-        return f"{', '.join(map(str, solution.missing))} cannot be cut while {in_use}."
-    return f"The card is cut as wanted, but {in_use} beside that."
+        return f"{', '.join(map(str, solution.missing))} cannot be created while {in_use}."
+    return f"The card is partitioned as ordered, but {in_use} beside that."
 
 
 def _in_use(slots: Iterable[Slot], holders: Mapping[Slot, str]) -> str:

@@ -1,15 +1,15 @@
 """Where on a card the wanted instances go, with as little change as can be.
 
-What is in use is never touched, so a wish may have to wait. A wish that waits is still aimed at one whole geometry, of
-which everything that has room is cut now: as users leave, the rest follows, and nothing that was cut on the way has
-to go again.
+What is in use is never touched, so a target may have to wait. One that waits is still aimed at one whole geometry, of
+which everything that has room is created now: as pods end, the rest follows, and nothing that was created on the way
+has to go again.
 """
 
 from collections.abc import Mapping, Set
 
 import msgspec
 
-from gpu_control_plane.agent.mig.layout import Geometry, Slot, Table, by_size
+from gpu_control_plane.agent.mig.layout import Geometry, PlacementTable, Slot, by_size
 
 
 class Solution(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,12 +24,12 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> tuple[Slot, ...]:
-        """What cannot be cut yet."""
+        """What cannot be created yet."""
         return tuple(sorted(self.wanted - self.now))
 
 
-def solve(table: Table, counts: Mapping[str, int], existing: Set[Slot], in_use: Set[Slot]) -> Solution:
-    """The best geometry for counts that fit the card (`wanted_counts` has made sure of it).
+def solve(table: PlacementTable, counts: Mapping[str, int], existing: Set[Slot], in_use: Set[Slot]) -> Solution:
+    """The best geometry for counts that fit the card (`instance_counts` has made sure of it).
 
     In this order it keeps the most of what is in use, of equally many the largest, reaches the most memory and then the
     most instances now, destroys the fewest idle instances, and leaves the largest places free. What is kept comes
@@ -58,7 +58,7 @@ def solve(table: Table, counts: Mapping[str, int], existing: Set[Slot], in_use: 
     )
 
 
-def _reachable(table: Table, wanted: Geometry, existing: Set[Slot], in_use: Set[Slot]) -> Geometry:
+def _reachable(table: PlacementTable, wanted: Geometry, existing: Set[Slot], in_use: Set[Slot]) -> Geometry:
     """The wanted instances that exist, and those that have room beside them and beside what is in use."""
     now = wanted & existing
     fixed = existing & in_use

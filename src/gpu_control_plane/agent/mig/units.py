@@ -1,7 +1,7 @@
 """MIG instances as the kubelet knows them.
 
 A unit is named by its card and its place, not by the UUID of the instance: that one changes whenever the instance is
-cut anew, as after every reboot, and the kubelet would lose track of the pods that hold it.
+created anew, as after every reboot, and the kubelet would lose track of the pods that hold it.
 """
 
 import re
@@ -55,9 +55,9 @@ def slot_of(unit: Unit) -> Slot | None:
 def resource_names(order: Assignment) -> dict[str, str]:
     """In which resource the instances of each profile are offered. A single profile needs no naming in the order."""
     named = {canonical_profile(offered.profile): offered.name for offered in order.resources if offered.profile}
-    wish = order.allocation.mig
-    if not named and wish and wish.profile:
-        return {canonical_profile(wish.profile): order.resources[0].name}
+    target = order.allocation.mig
+    if not named and target and target.profile:
+        return {canonical_profile(target.profile): order.resources[0].name}
     return named
 
 

@@ -52,7 +52,7 @@ def without_instance(
 
 def _capable(card: Hardware) -> str:
     if card.mig is None or not card.mig.capable:
-        raise NotSupported(f"The {card.product} at {card.pci.address} cannot be cut into MIG instances.")
+        raise NotSupported(f"The {card.product} at {card.pci.address} cannot be partitioned into MIG instances.")
     return card.pci.address
 
 

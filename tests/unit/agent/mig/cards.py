@@ -41,7 +41,7 @@ A30 = CARDS["A30"]
 
 
 def layout(**counts: int) -> MIG:
-    """A mixed wish on an H200, by the shape of its instances."""
+    """A mixed target on an H200, by the shape of its instances."""
     return mixed({_H200[shape]: count for shape, count in counts.items()})
 
 

@@ -15,8 +15,8 @@ SEVEN = slots(*(f"g1@{start}" for start in range(7)))
 LARGE = layout(g4=1, g3=1)
 
 
-def applied(driver: Driver, wish: MIG | None, held: Geometry = frozenset(), holder: str | None = None) -> Outcome:
-    return apply(driver, ADDRESS, wish, dict.fromkeys(held, "ml/train-0"), holder)
+def applied(driver: Driver, target: MIG | None, held: Geometry = frozenset(), holder: str | None = None) -> Outcome:
+    return apply(driver, ADDRESS, target, dict.fromkeys(held, "ml/train-0"), holder)
 
 
 def test_a_card_is_cut_from_nothing() -> None:
@@ -54,7 +54,7 @@ def test_what_a_pod_holds_is_never_touched_and_is_named() -> None:
     outcome = applied(driver, LARGE, held=slots("g1@5"))
 
     assert outcome.result is Result.WAITING
-    assert outcome.reason == "3g.71gb@4 cannot be cut while 1g.18gb@5 is in use by ml/train-0."
+    assert outcome.reason == "3g.71gb@4 cannot be created while 1g.18gb@5 is in use by ml/train-0."
     assert driver.geometry == slots("g4@0", "g1@5")
     assert "destroy 1g.18gb@5" not in driver.calls
 
@@ -65,7 +65,7 @@ def test_a_program_the_driver_tells_about_counts_as_a_user() -> None:
 
     outcome = applied(driver, LARGE)
 
-    assert outcome.reason == "3g.71gb@4 cannot be cut while 1g.18gb@5 is in use by process 4005."
+    assert outcome.reason == "3g.71gb@4 cannot be created while 1g.18gb@5 is in use by process 4005."
     assert driver.changes == ["create 4g.71gb@0"]
 
 
@@ -120,7 +120,7 @@ def test_a_card_that_leaves_mig_becomes_whole() -> None:
     assert not driver.enabled
 
 
-def test_a_wish_that_can_never_fit_leaves_the_card_alone() -> None:
+def test_a_target_that_can_never_fit_leaves_the_card_alone() -> None:
     driver = Driver(SEVEN)
 
     outcome = applied(driver, layout(g3=2, g1=1))
@@ -143,28 +143,28 @@ JOURNEYS = [
 ]
 
 
-def calls_of(build: Callable[[], Driver], wish: MIG | None) -> int:
+def calls_of(build: Callable[[], Driver], target: MIG | None) -> int:
     driver = build()
-    applied(driver, wish)
+    applied(driver, target)
     return len(driver.calls)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["refused", "done but reported as failed"])
-@pytest.mark.parametrize(("build", "wish"), JOURNEYS)
-def test_a_failure_at_any_call_puts_the_card_back(build: Callable[[], Driver], wish: MIG | None, late: bool) -> None:
-    for at in range(calls_of(build, wish)):
+@pytest.mark.parametrize(("build", "target"), JOURNEYS)
+def test_a_failure_at_any_call_puts_the_card_back(build: Callable[[], Driver], target: MIG | None, late: bool) -> None:
+    for at in range(calls_of(build, target)):
         driver = build()
         before = driver.geometry, driver.enabled
         driver.trouble, driver.at, driver.late = BackendError("The driver is tired."), at, late
 
-        outcome = applied(driver, wish)
+        outcome = applied(driver, target)
 
         if late and outcome.result is Result.APPLIED:
             continue  # the trouble hit a call that only reads, and those have no late trouble
         assert outcome == Outcome(result=Result.FAILED, reason="The driver is tired.", rolled_back=True)
         assert (driver.geometry, driver.enabled) == before
 
-        assert applied(driver, wish).result is Result.APPLIED
+        assert applied(driver, target).result is Result.APPLIED
 
 
 def test_a_failure_that_cannot_be_undone_says_so() -> None:
@@ -177,21 +177,21 @@ def test_a_failure_that_cannot_be_undone_says_so() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(("build", "wish"), JOURNEYS)
+@pytest.mark.parametrize(("build", "target"), JOURNEYS)
 def test_an_agent_killed_at_any_call_ends_the_same_after_a_restart(
     build: Callable[[], Driver],
-    wish: MIG | None,
+    target: MIG | None,
     late: bool,
 ) -> None:
     straight = build()
-    applied(straight, wish)
+    applied(straight, target)
 
     for at in range(len(straight.calls)):
         driver = build()
         driver.trouble, driver.at, driver.late = Killed(), at, late
         try:
-            applied(driver, wish)
+            applied(driver, target)
         except Killed:
-            applied(driver, wish)
+            applied(driver, target)
 
         assert (driver.geometry, driver.enabled) == (straight.geometry, straight.enabled)

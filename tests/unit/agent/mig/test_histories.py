@@ -1,4 +1,4 @@
-"""Wishes, pods and failures in any order: whatever happens, users keep what they have, and calm brings the wish."""
+"""Wishes, pods and failures in any order: whatever happens, users keep what they have, and calm brings the target."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from unit.agent.mig.brute_force import legal
 from unit.agent.mig.cards import H200, equal, layout
 from unit.agent.mig.driver import ADDRESS, Driver, Killed
 
-WISHES = st.sampled_from(
+TARGETS = st.sampled_from(
     [
         None,
         *(equal(profile.name) for profile in H200.profiles),
@@ -31,21 +31,21 @@ class Histories(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.driver = Driver(enabled=False)
-        self.wish: MIG | None = None
+        self.target: MIG | None = None
         self.wanted: frozenset[Slot] = frozenset()
         self.held: dict[Slot, str] = {}
         self.hidden: set[Slot] = set()
 
-    @rule(wish=WISHES)
-    def wished(self, wish: MIG | None) -> None:
-        self.wish = wish
+    @rule(asked=TARGETS)
+    def ordered(self, asked: MIG | None) -> None:
+        self.target = asked
         self.attempt()
 
-    @rule(at=st.integers(0, 25), late=st.booleans(), killed=st.booleans(), wish=WISHES)
-    def wished_in_trouble(self, at: int, late: bool, killed: bool, wish: MIG | None) -> None:
+    @rule(at=st.integers(0, 25), late=st.booleans(), killed=st.booleans(), asked=TARGETS)
+    def ordered_in_trouble(self, at: int, late: bool, killed: bool, asked: MIG | None) -> None:
         before = self.driver.geometry, self.driver.enabled
         trouble = Killed() if killed else BackendError("no")
-        self.wish = wish
+        self.target = asked
         self.driver.trouble, self.driver.at, self.driver.late = trouble, len(self.driver.calls) + at, late
         try:
             outcome = self.attempt()
@@ -77,16 +77,16 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def calm(self) -> None:
-        """With nobody left, one run brings the wish, and a second finds nothing to do."""
+        """With nobody left, one run brings the target, and a second finds nothing to do."""
         self.held.clear()
         self.hidden.clear()
         self.driver.hides()
-        if self.wish in STRANGE:
+        if self.target in STRANGE:
             assert self.attempt().result is Result.MISCONFIGURED
             return
         assert self.attempt().result is Result.APPLIED
         assert self.driver.geometry == self.wanted
-        assert self.driver.enabled is (self.wish is not None)
+        assert self.driver.enabled is (self.target is not None)
         done = len(self.driver.changes)
         self.attempt()
         assert len(self.driver.changes) == done
@@ -98,7 +98,7 @@ class Histories(RuleBasedStateMachine):
     def attempt(self) -> Outcome:
         users = {slot: self.driver.uuid(slot) for slot in self.held.keys() | self.hidden}
         try:
-            outcome = apply(self.driver, ADDRESS, self.wish, self.held)
+            outcome = apply(self.driver, ADDRESS, self.target, self.held)
         finally:
             assert all(self.driver.uuid(slot) == uuid for slot, uuid in users.items())
         if outcome.result is not Result.FAILED:

@@ -1,10 +1,10 @@
-"""What a wish comes to on a card, against the vendor's tables."""
+"""What a target comes to on a card, against the vendor's tables."""
 
 import re
 
 import pytest
 
-from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, Table, wanted_counts
+from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, PlacementTable, instance_counts
 from gpu_control_plane.agent.mig.solver import solve
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability, MIGProfile
@@ -30,14 +30,14 @@ MAXIMAL = [
 
 @pytest.mark.parametrize(("card", "profile"), PROFILES)
 def test_one_profile_means_as_many_as_the_vendor_documents(card: MIGCapability, profile: MIGProfile) -> None:
-    assert wanted_counts(Table(card), equal(profile.name)) == {profile.name: profile.count}
+    assert instance_counts(PlacementTable(card), equal(profile.name)) == {profile.name: profile.count}
 
 
-@pytest.mark.parametrize(("wish", "geometry"), [pytest.param(*rest, id=name) for name, *rest in MAXIMAL])
-def test_every_maximal_layout_of_the_vendor_is_found(wish: MIG, geometry: Geometry) -> None:
-    table = Table(H200)
+@pytest.mark.parametrize(("target", "geometry"), [pytest.param(*rest, id=name) for name, *rest in MAXIMAL])
+def test_every_maximal_layout_of_the_vendor_is_found(target: MIG, geometry: Geometry) -> None:
+    table = PlacementTable(H200)
 
-    found = solve(table, wanted_counts(table, wish), frozenset(), frozenset()).wanted
+    found = solve(table, instance_counts(table, target), frozenset(), frozenset()).wanted
 
     assert sorted(slot.profile for slot in found) == sorted(slot.profile for slot in geometry)
     assert legal(H200, found)
@@ -50,20 +50,20 @@ def test_the_documented_places_of_a_layout_are_among_those_considered(geometry: 
     for slot in geometry:
         counts[slot.profile] = counts.get(slot.profile, 0) + 1
 
-    assert geometry in set(Table(H200).geometries(counts))
+    assert geometry in set(PlacementTable(H200).geometries(counts))
 
 
 def test_a_resource_spelling_means_the_drivers_profile() -> None:
-    assert wanted_counts(Table(H200), equal("1g.18gb.me")) == {"1g.18gb+me": 1}
+    assert instance_counts(PlacementTable(H200), equal("1g.18gb.me")) == {"1g.18gb+me": 1}
 
 
 def test_a_driver_that_reports_too_many_is_held_to_the_places_it_reports() -> None:
     card = MIGCapability.of((MIGProfile(name="2g.12gb", count=4, memory_mib=0, slices=2, starts=(0, 2)),), enabled=True)
-    assert wanted_counts(Table(card), equal("2g.12gb")) == {"2g.12gb": 2}
+    assert instance_counts(PlacementTable(card), equal("2g.12gb")) == {"2g.12gb": 2}
 
 
 @pytest.mark.parametrize(
-    ("card", "wish", "reason"),
+    ("card", "target", "reason"),
     [
         pytest.param(
             A30,
@@ -100,13 +100,13 @@ def test_a_driver_that_reports_too_many_is_held_to_the_places_it_reports() -> No
         ),
     ],
 )
-def test_a_wish_that_can_never_fit_says_why(card: MIGCapability, wish: MIG, reason: str) -> None:
+def test_a_target_that_can_never_fit_says_why(card: MIGCapability, target: MIG, reason: str) -> None:
     with pytest.raises(Misconfigured, match=f"^{re.escape(reason)}$"):
-        wanted_counts(Table(card), wish)
+        instance_counts(PlacementTable(card), target)
 
 
 def test_a_profile_whose_places_the_driver_keeps_to_itself_cannot_be_placed() -> None:
     card = MIGCapability.of((MIGProfile(name="1g.5gb", count=7, memory_mib=0, slices=1),), enabled=True)
 
     with pytest.raises(Misconfigured, match="does not say where"):
-        wanted_counts(Table(card), equal("1g.5gb"))
+        instance_counts(PlacementTable(card), equal("1g.5gb"))

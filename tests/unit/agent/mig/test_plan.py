@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from gpu_control_plane.agent.backends.interface import Instance
 from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured
-from gpu_control_plane.agent.mig.plan import Card, Create, Destroy, Plan, SwitchMode, plan
+from gpu_control_plane.agent.mig.plan import CardUse, Create, Destroy, PartitionPlan, SwitchMode, plan
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability
 from unit.agent.mig.cards import H200, equal, layout, slots
@@ -15,13 +15,13 @@ NOTHING: Geometry = frozenset()
 
 
 def planned(
-    wish: MIG | None,
+    target: MIG | None,
     existing: Geometry = NOTHING,
     held: Geometry = NOTHING,
     *,
     capability: MIGCapability | None = H200,
     holder: str | None = None,
-) -> Plan:
+) -> PartitionPlan:
     instances = tuple(
         Instance(
             profile=slot.profile,
@@ -34,10 +34,10 @@ def planned(
         for slot in sorted(existing)
     )
     holders = dict.fromkeys(held, "ml/train-0")
-    return plan(Card(capability=capability, instances=instances, holders=holders, holder=holder), wish)
+    return plan(CardUse(capability=capability, instances=instances, holders=holders, holder=holder), target)
 
 
-def told(made: Plan) -> list[str]:
+def told(made: PartitionPlan) -> list[str]:
     """The steps in short."""
     words = []
     for step in made.steps:
@@ -51,7 +51,7 @@ def told(made: Plan) -> list[str]:
     return words
 
 
-def test_a_card_as_wished_needs_no_step() -> None:
+def test_a_card_as_ordered_needs_no_step() -> None:
     assert planned(layout(g3=2), slots("g3@0", "g3@4")).steps == ()
 
 
@@ -87,14 +87,14 @@ def test_waiting_names_what_is_missing_and_who_is_in_the_way() -> None:
     made = planned(layout(g4=1, g3=1), slots("g1@5"), slots("g1@5"))
 
     assert told(made) == ["+4g.71gb@0"]
-    assert made.waiting == "3g.71gb@4 cannot be cut while 1g.18gb@5 is in use by ml/train-0."
+    assert made.waiting == "3g.71gb@4 cannot be created while 1g.18gb@5 is in use by ml/train-0."
 
 
-def test_something_in_use_beside_the_wish_is_told() -> None:
+def test_something_in_use_beside_the_target_is_reported() -> None:
     made = planned(layout(g3=1), slots("g3@4", "g1@0"), slots("g1@0"))
 
     assert made.steps == ()
-    assert made.waiting == "The card is cut as wanted, but 1g.18gb@0 is in use by ml/train-0 beside that."
+    assert made.waiting == "The card is partitioned as ordered, but 1g.18gb@0 is in use by ml/train-0 beside that."
 
 
 def test_a_card_that_leaves_mig_is_emptied_and_then_switched_off() -> None:
@@ -115,5 +115,5 @@ def test_mig_stays_on_while_anybody_uses_an_instance_or_the_card() -> None:
 
 @pytest.mark.parametrize("capability", [None, MIGCapability(capable=False, enabled=False)])
 def test_a_card_without_mig_cannot_be_cut(capability: MIGCapability | None) -> None:
-    with pytest.raises(Misconfigured, match="cannot be cut"):
+    with pytest.raises(Misconfigured, match="cannot be partitioned"):
         planned(equal("1g.18gb"), capability=capability)

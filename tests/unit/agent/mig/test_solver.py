@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, Table, wanted_counts
+from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, PlacementTable, instance_counts
 from gpu_control_plane.agent.mig.solver import Solution, solve
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability
@@ -15,9 +15,11 @@ from unit.agent.mig.cards import A30, CARDS, H200, equal, layout, mixed, slots
 NOTHING: Geometry = frozenset()
 
 
-def solved(wish: MIG, existing: Geometry = NOTHING, in_use: Geometry = NOTHING, card: MIGCapability = H200) -> Solution:
-    table = Table(card)
-    return solve(table, wanted_counts(table, wish), existing, in_use)
+def solved(
+    target: MIG, existing: Geometry = NOTHING, in_use: Geometry = NOTHING, card: MIGCapability = H200
+) -> Solution:
+    table = PlacementTable(card)
+    return solve(table, instance_counts(table, target), existing, in_use)
 
 
 def test_what_matches_is_kept_where_it_is() -> None:
@@ -50,7 +52,7 @@ def test_a_partial_cut_never_blocks_the_whole_one() -> None:
     assert found.missing == tuple(slots("g3@4"))
 
 
-def test_something_in_use_beyond_the_wish_is_waited_for_though_nothing_is_missing() -> None:
+def test_something_in_use_beyond_the_target_is_waited_for_though_nothing_is_missing() -> None:
     found = solved(layout(g1=1), slots("g1@0", "g1@1"), slots("g1@0", "g1@1"))
 
     assert len(found.now) == 1
@@ -73,13 +75,13 @@ def test_the_place_of_a_pod_that_survived_a_reset_is_cut_again() -> None:
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[MIGCapability, dict[str, int], Geometry, Geometry]:
-    """A card, a wish that fits it, legal instances on it, and which of them are in use."""
+    """A card, a target that fits it, legal instances on it, and which of them are in use."""
     card = CARDS[draw(st.sampled_from(["H200", "A30"]))]
     existing = draw_geometry(draw, card)
     in_use = frozenset(slot for slot in sorted(existing) if draw(st.booleans()))
-    wished = Counter(slot.profile for slot in draw_geometry(draw, card))
-    assume(wished)
-    return card, dict(wished), existing, in_use
+    counts = Counter(slot.profile for slot in draw_geometry(draw, card))
+    assume(counts)
+    return card, dict(counts), existing, in_use
 
 
 def draw_geometry(draw: st.DrawFn, card: MIGCapability) -> Geometry:
@@ -112,7 +114,7 @@ def test_the_answer_is_the_best_of_all_there_are(
         kept = sorted(order.index(slot) for slot in wanted & in_use)
         return len(kept), [-place for place in kept], reach, len(wanted & existing), tuple(free)
 
-    found = solve(Table(card), counts, existing, in_use)
+    found = solve(PlacementTable(card), counts, existing, in_use)
 
     assert rank(found.wanted) == max(rank(other) for other in brute_force.geometries(card, counts))
     assert (sum(slot.size for slot in found.now), len(found.now)) == rank(found.wanted)[2]
@@ -125,7 +127,7 @@ def test_the_answer_can_exist_beside_what_is_in_use(
 ) -> None:
     card, counts, existing, in_use = situation
 
-    found = solve(Table(card), counts, existing, in_use)
+    found = solve(PlacementTable(card), counts, existing, in_use)
 
     assert Counter(slot.profile for slot in found.wanted) == Counter(counts)
     assert brute_force.legal(card, found.wanted)
@@ -141,7 +143,7 @@ def test_nothing_cut_on_the_way_has_to_go_again(
 ) -> None:
     """Users leave one by one, while what was cut meanwhile finds users of its own."""
     card, counts, existing, in_use = situation
-    table = Table(card)
+    table = PlacementTable(card)
     found = solve(table, counts, existing, in_use)
 
     for leaving in found.in_the_way:
@@ -155,14 +157,14 @@ def test_nothing_cut_on_the_way_has_to_go_again(
 
 @settings(deadline=None)
 @given(st.sampled_from(sorted(CARDS)), st.data())
-def test_a_wish_is_refused_exactly_when_no_geometry_meets_it(family: str, data: st.DataObject) -> None:
+def test_a_target_is_refused_exactly_when_no_geometry_meets_it(family: str, data: st.DataObject) -> None:
     card = CARDS[family]
     names = [profile.name for profile in card.profiles]
     counts = data.draw(st.dictionaries(st.sampled_from(names), st.integers(1, 4), min_size=1, max_size=3))
     assume(sum(counts.values()) <= 6)
 
     try:
-        wanted_counts(Table(card), mixed(counts))
+        instance_counts(PlacementTable(card), mixed(counts))
         accepted = True
     except Misconfigured:
         accepted = False

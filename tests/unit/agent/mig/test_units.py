@@ -13,12 +13,12 @@ NAMES = sorted({profile.name for card in CARDS.values() for profile in card.prof
 BLACKWELL = ["1g.24gb+me.all", "2g.48gb-me", "1g.24gb+gfx", "4g.96gb+gfx"]
 
 
-def order(wish: MIG, *resources: OfferedResource) -> Assignment:
+def order(target: MIG, *resources: OfferedResource) -> Assignment:
     return Assignment(
         inventory_id="worker-3-0000-18-00-0",
         pool="small",
         resources=resources,
-        allocation=Allocation(mode=Mode.MIG, mig=wish),
+        allocation=Allocation(mode=Mode.MIG, mig=target),
     )
 
 
