@@ -12,10 +12,10 @@ _INTRODUCTION = """# Alerts
 They come with the chart (`monitoring.prometheusRules.enabled`, see [monitoring](monitoring.md)). Each has a runbook:
 what causes it, what to look at, what to do. `critical` is for now, `warning` for today, `info` for when there is time.
 
-Events expire within hours. The controller's log keeps the same, under the same reason, in lines that say `told`:
+Events expire within hours. The controller's log keeps them, under the same reason, in lines with `Event recorded`:
 
 ```
-kubectl -n d8-gpu-operator logs -l app.kubernetes.io/component=controller --prefix --tail=-1 | grep told
+kubectl -n d8-gpu-operator logs -l app.kubernetes.io/component=controller --prefix --tail=-1 | grep "Event recorded"
 ```
 """
 

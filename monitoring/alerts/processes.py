@@ -69,7 +69,7 @@ PROCESSES: Final = Group(
             "mistakes in GPUPools are told later, by their conditions. The log says what is in the way: "
             f"{_LOGS} | grep certificates",
             no_event="it is an affair of the process, not of any object; the log tells it",
-            log=LogLine("kube.certificate_secret", "certificates not in step"),
+            log=LogLine("kube.certificate_secret", "certificates not synchronised"),
         ),
         Alert(
             name="GPUAgentDown",

@@ -67,7 +67,7 @@ def building(names: Sequence[str]) -> Callable[[Runtime], None]:
         for name in names:
             node = SimulatedNode(name, nodes, cards)
             runtime.service(node.run)
-            runtime.status.also(node.metrics.exposition)
+            runtime.status.add_metrics(node.metrics.exposition)
 
     return build
 

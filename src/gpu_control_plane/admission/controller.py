@@ -50,5 +50,5 @@ def build(runtime: Runtime, options: Options) -> None:
     server.validating(POOLS, GPUPool, validate)
     for cache in (secrets, configurations):
         cache.on_change(lambda _old, _new: certificates.wake())
-    runtime.status.ready("webhook certificate", certificates.trouble)
+    runtime.status.ready("webhook certificate", certificates.problem)
     runtime.service(lambda: serve_webhooks(server, certificates))

@@ -11,7 +11,7 @@ from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.bootstrap.events import GOOD
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import find, is_true
-from gpu_control_plane.kube.metrics import Tally, counting_failures
+from gpu_control_plane.kube.metrics import CountGauge, counting_failures
 
 CONDITIONS: Final = "conditions"
 """The one handler."""
@@ -33,7 +33,7 @@ class Phase(enum.StrEnum):
 
 class BootstrapMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.nodes = Tally(
+        self.nodes = CountGauge(
             Gauge(
                 "gpu_bootstrap_nodes",
                 "GPU nodes, by the reason of their condition ReadyForPooling.",

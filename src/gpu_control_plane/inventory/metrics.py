@@ -13,7 +13,7 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import TRUE, find
-from gpu_control_plane.kube.metrics import Tally, counting_failures
+from gpu_control_plane.kube.metrics import CountGauge, counting_failures
 
 CARDS: Final = "cards"
 GATE: Final = "gate"
@@ -24,7 +24,7 @@ _CONDITIONS: Final = (NodeCondition.INVENTORY_COMPLETE, NodeCondition.VANISHED)
 
 class InventoryMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.devices = Tally(
+        self.devices = CountGauge(
             Gauge(
                 "gpu_inventory_devices",
                 "Cards that have a GPUDevice, by model.",
@@ -32,8 +32,10 @@ class InventoryMetrics:
                 registry=registry,
             )
         )
-        self.per_node = Tally(Gauge("gpu_inventory_devices_total", "Cards of each node.", ("node",), registry=registry))
-        self.per_state = Tally(
+        self.per_node = CountGauge(
+            Gauge("gpu_inventory_devices_total", "Cards of each node.", ("node",), registry=registry)
+        )
+        self.per_state = CountGauge(
             Gauge(
                 "gpu_inventory_devices_state",
                 "Cards of each node by state: Unassigned, Reserved, Assigned, Faulted; `unknown` before they have one.",
@@ -41,7 +43,7 @@ class InventoryMetrics:
                 registry=registry,
             )
         )
-        self.nodes = Tally(
+        self.nodes = CountGauge(
             Gauge(
                 "gpu_inventory_nodes",
                 "GPU nodes, by the reason of their condition InventoryComplete.",

@@ -121,13 +121,13 @@ class SecondOpinion:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LOOK):
-                await self._cache.answered()
+                await self._cache.synced_or_unavailable()
         self._go_on()
 
     def _go_on(self) -> None:
         """Nobody waits again; the first of those who waited tells why there is nothing."""
         if not self._asked and not self._cache.is_synced:
-            _log.warning("decided without Node Feature Discovery", why=str(self._cache.trouble or "it is slow"))
+            _log.warning("decided without Node Feature Discovery", why=str(self._cache.watch_error or "it is slow"))
         self._asked = True
 
     def of(self, node: str) -> Mapping[str, int] | None:

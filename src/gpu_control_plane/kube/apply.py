@@ -1,7 +1,7 @@
 """Server-side apply of exactly the fields a component owns, and only when they differ from what is there.
 
-A component describes its share of an object with a struct of its own whose optional fields are `UNSET` by default.
-The read types cannot serve: leaving out a field that equals its default would silently give up owning it.
+A component describes the fields it owns with a struct of its own (an apply configuration) whose optional fields are
+`UNSET` by default. The read types cannot serve: leaving out a field that equals its default would give up owning it.
 """
 
 import functools
@@ -15,7 +15,7 @@ from gpu_control_plane.kube.objects import FieldManager, Object
 
 
 class Applier:
-    """One component's hand: its client and the field manager under which it owns fields."""
+    """Server-side apply for one component: its client, and the field manager under which it owns fields."""
 
     def __init__(self, client: Client, manager: str) -> None:
         self._client = client

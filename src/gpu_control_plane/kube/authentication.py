@@ -1,4 +1,4 @@
-"""How the user of a kubeconfig proves who they are: which of the given ways counts, and whom they act for."""
+"""How the user of a kubeconfig authenticates: which of the given ways is used, and whom the user impersonates."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -13,10 +13,10 @@ from gpu_control_plane.kube.exec_plugin import VERSIONS, ClusterInfo, ExecSource
 from gpu_control_plane.kube.kubeconfig import EXEC_EXTENSION, Cluster, Exec, User
 
 
-def source(
+def credential_source(
     cluster: Cluster, user: User, who: str, environ: Mapping[str, str], now: Callable[[], float]
 ) -> FileSource | ExecSource:
-    """As kubectl chooses: what is given wins over a plugin, a token file over a token."""
+    """Chosen as kubectl does: given values win over a plugin, a token file over a token."""
     if user.auth_provider is not None:
         raise ConfigError(
             f'The {who} uses the auth-provider "{user.auth_provider.name}", which Kubernetes has removed. '
@@ -46,7 +46,7 @@ def source(
 
 
 def impersonation(user: User, who: str) -> CIMultiDict[str]:
-    """The headers by which a user acts as somebody else; there are several of one name for several groups."""
+    """The headers by which a user impersonates another; a header is repeated for several groups."""
     headers: CIMultiDict[str] = CIMultiDict()
     if not user.as_user:
         if user.as_uid or user.as_groups or user.as_user_extra:

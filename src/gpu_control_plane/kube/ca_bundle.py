@@ -1,7 +1,7 @@
 """Telling the API server which authority to trust when it calls webhooks.
 
-Reconcile-like: safe to call at any time and as often as one likes; it writes only where the bundle differs, so that
-driving it by a watch repairs what somebody removes without ever fighting itself.
+Like a reconcile: safe to call at any time and any number of times. It writes only where the bundle differs, so that a
+watch can drive it: it repairs what is removed and is not woken by its own writes for ever.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -44,8 +44,8 @@ class MutatingWebhookConfiguration(WebhookConfiguration, frozen=True, kw_only=Tr
 async def ensure_ca_bundle(client: Client, kind: type[WebhookConfiguration], name: str, bundle: bytes) -> bool:
     """Give every webhook of a configuration the bundle; true when that took a write.
 
-    A configuration that is not there is no fault: nobody calls us through it. Raises `Conflict` when it changed in the
-    meantime: look again, with the bundle that counts by then.
+    A configuration that does not exist is no error: no webhook is called through it. Raises `Conflict` when it has
+    changed in the meantime: try again, with the bundle that is current by then.
     """
     try:
         found = await client.get(kind, name)

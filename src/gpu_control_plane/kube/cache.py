@@ -1,8 +1,8 @@
-"""A local copy of a kind, kept true by a watch, that any number of controllers share.
+"""A local copy of the objects of a kind, kept up to date by a watch and shared by any number of controllers.
 
-The copy survives everything the network does: a broken watch resumes where it stopped, an expired one is listed
-again and compared, and what vanished meanwhile is reported as deleted. While the server is away the last known
-state stays readable.
+The copy survives everything the network does: a broken watch resumes where it stopped, an expired one is listed again
+and compared, and what vanished meanwhile is reported as deleted. While the API server is away the last known state
+stays readable.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = structlog.get_logger(component="kube.cache")
 
 
 class Cache[T: Object]:
-    """What exists of a kind. Reads are immediate and never fail; `synced` says when they can be trusted."""
+    """The objects of a kind. Reads are immediate and never fail; `synced` says when they are complete."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Cache[T: Object]:
         self._store: Store[T] = Store()
         self._handlers: list[Callable[[T | None, T | None], None]] = []
         self._synced = asyncio.Event()
-        self._answered = asyncio.Event()
+        self._synced_or_unavailable = asyncio.Event()
         self._since: str | None = None
         self._expectations: Expectations[T] = Expectations(selects)
-        self._trouble: KubeError | None = None
-        self._moved = False
+        self._watch_error: KubeError | None = None
+        self._received = False
 
     def __len__(self) -> int:
         return len(self._store)
@@ -124,50 +124,51 @@ class Cache[T: Object]:
         """Wait until everything that existed when the watch began has been seen."""
         await self._synced.wait()
 
-    async def answered(self) -> None:
+    async def synced_or_unavailable(self) -> None:
         """Wait until everything has been seen, or it is known that waiting will not help: no such kind, no permission.
 
-        For what may be absent. Whoever needs it to decide and did not wait would decide again a moment later.
+        For kinds that may be absent: a decision made without waiting would be made again a moment later.
         """
-        await self._answered.wait()
+        await self._synced_or_unavailable.wait()
 
     @property
-    def trouble(self) -> KubeError | None:
+    def watch_error(self) -> KubeError | None:
         """Why the watch is not running at the moment, if it is not."""
-        return self._trouble
+        return self._watch_error
 
-    async def run(self, patience: float = math.inf) -> None:
-        """Keep the copy true until cancelled.
+    async def run(self, sync_timeout: float = math.inf) -> None:
+        """Keep the copy up to date until cancelled.
 
-        Before the first sync, trouble is borne for `patience` seconds, and, if that is finite, trouble which waiting
-        cannot cure (no such kind, no permission) not at all. After it, every trouble is waited out.
+        With a finite `sync_timeout`, `CannotWatch` is raised when the first sync fails for that many seconds, or at
+        once for what waiting cannot cure (no such kind, no permission). After the first sync, every failure is waited
+        out.
         """
         failures = 0
-        deadline = asyncio.get_running_loop().time() + patience
+        deadline = asyncio.get_running_loop().time() + sync_timeout
         why = "initial"
         while True:
             self._metrics.watch_starts.labels(self._resource, why).inc()
             try:
                 await self._follow()
-                failures, why = (0 if self._moved else failures + 1), "resume"
+                failures, why = (0 if self._received else failures + 1), "resume"
                 if failures:
-                    # Closed before it said anything: not an error, but no reason to hurry either.
+                    # Closed without a single event: not an error, but no reason to reconnect at once either.
                     await asyncio.sleep(self._backoff.delay(failures, self._rng))
             except Gone:
                 # Too old to resume: everything is listed again and compared with what we hold.
                 self._since, why = None, "expired"
             except KubeError as error:
-                failures, why = (1 if self._moved else failures + 1), "error"
-                self._trouble = error
-                if _lasting(error):
-                    self._answered.set()
-                if not self.is_synced and _hopeless(error, deadline):
+                failures, why = (1 if self._received else failures + 1), "error"
+                self._watch_error = error
+                if _is_permanent(error):
+                    self._synced_or_unavailable.set()
+                if not self.is_synced and _gives_up(error, deadline):
                     raise CannotWatch(f"cannot watch {self._resource}: {error}; {_advice(error)}") from error
-                self._complain(error, failures)
+                self._log_failure(error, failures)
                 await asyncio.sleep(self._pause(error, failures))
 
     async def _follow(self) -> None:
-        self._moved = False
+        self._received = False
         if self._since is not None:
             await self._take_all()
             return
@@ -184,8 +185,8 @@ class Cache[T: Object]:
                     on_synced()
 
     def _take(self, batch: Batch[T]) -> None:
-        self._moved = True
-        self._trouble = None
+        self._received = True
+        self._watch_error = None
         for item, deleted in batch.upserts_and_deletes:
             if deleted:
                 if not self._expectations.overtakes_deletion(item):
@@ -210,19 +211,19 @@ class Cache[T: Object]:
         self._metrics.cache_synced.labels(self._resource).set(1)
         self._metrics.cache_objects.labels(self._resource).set(len(self._store))
         self._synced.set()
-        self._answered.set()
+        self._synced_or_unavailable.set()
 
     def _hold(self, item: T) -> None:
         held = self._store.get(item.key)
-        if held is not None and not self._is_news(held, item):
+        if held is not None and not self._is_newer(held, item):
             return
         self._store.put(item)
         for handler in self._handlers:
             handler(held, item)
 
     @staticmethod
-    def _is_news(held: T, item: T) -> bool:
-        """Whether a version from the watch is another one than that which is held, and not one that was overtaken."""
+    def _is_newer(held: T, item: T) -> bool:
+        """Whether `item` is another version than the held one, and not an older one of the same object."""
         old, new = held.metadata.resource_version, item.metadata.resource_version
         return old != new and (version_number(item) >= version_number(held) or held.metadata.uid != item.metadata.uid)
 
@@ -242,19 +243,19 @@ class Cache[T: Object]:
             return max(pause, error.retry_after)
         return pause
 
-    def _complain(self, error: KubeError, failures: int) -> None:
-        """Once when it starts, then at every doubling: an hour without a server must not fill the log."""
+    def _log_failure(self, error: KubeError, failures: int) -> None:
+        """Once when it starts, then at every doubling: an hour without an API server must not fill the log."""
         if failures & (failures - 1) == 0:
             advice = _advice(error)
             _log.warning("watch interrupted", resource=self._resource, why=str(error), failures=failures, advice=advice)
 
 
-def _hopeless(error: KubeError, deadline: float) -> bool:
-    """Whether a process that has not started yet should give up, given that its patience ends at `deadline`."""
-    return deadline < math.inf and (_lasting(error) or asyncio.get_running_loop().time() >= deadline)
+def _gives_up(error: KubeError, deadline: float) -> bool:
+    """Whether a process that has not started yet should give up, which it does at `deadline` at the latest."""
+    return deadline < math.inf and (_is_permanent(error) or asyncio.get_running_loop().time() >= deadline)
 
 
-def _lasting(error: KubeError) -> bool:
+def _is_permanent(error: KubeError) -> bool:
     match error:
         case Forbidden() | Unauthorized() | CredentialsError():
             return True

@@ -1,4 +1,4 @@
-"""When which certificate is made: the decisions behind a server's own certificate authority.
+"""When a server's own certificate authority makes which certificate. Pure decisions.
 
 No call may fail while certificates change, so an authority is trusted before it signs, and stays trusted until the
 last certificate it signed has expired:
@@ -14,9 +14,9 @@ import msgspec
 
 from gpu_control_plane.kube.certificates import (
     KeyPair,
-    belongs_together,
     canonical_name,
     issue,
+    key_matches,
     new_authority,
     read,
     signed_by,
@@ -26,22 +26,22 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class RotationPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How long certificates live, at which part of life left they are renewed, how long a bundle takes to spread."""
+    """How long certificates live, with which share of life left they are renewed, how long a bundle takes to spread."""
 
     authority_life: timedelta = timedelta(days=730)
     serving_life: timedelta = timedelta(days=90)
     renew_below: float = 1 / 3
-    settle: timedelta = timedelta(minutes=10)
+    propagation: timedelta = timedelta(minutes=10)
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """Whom certificates are for: what the authority is called, and the server's DNS names and addresses."""
+    """The name of the authority, and the DNS names and addresses of the server."""
 
     authority: str
     names: tuple[str, ...]
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class CertificateSet(msgspec.Struct, frozen=True, kw_only=True):
     """Authorities, oldest first; the certificate that is served; certificates that some replica may still serve."""
 
     authorities: tuple[KeyPair, ...]
@@ -54,46 +54,46 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return b"".join(authority.certificate for authority in self.authorities)
 
 
-class Change(msgspec.Struct, frozen=True):
-    """What to store, and the reason for the log."""
+class Rotation(msgspec.Struct, frozen=True):
+    """The certificates to store, and the reason for the log."""
 
-    state: State
+    certificates: CertificateSet
     reason: str
 
 
-def first_state(subject: Subject, *, now: datetime, policy: RotationPolicy) -> State:
+def new_certificate_set(subject: Subject, *, now: datetime, policy: RotationPolicy) -> CertificateSet:
     """A new authority and its first certificate."""
     authority = new_authority(subject.authority, now=now, valid_for=policy.authority_life)
     serving = issue(authority, subject.names, now=now, valid_for=policy.serving_life)
-    return State(authorities=(authority,), serving=serving)
+    return CertificateSet(authorities=(authority,), serving=serving)
 
 
-def is_sound(state: State) -> bool:
+def is_consistent(current: CertificateSet) -> bool:
     """Whether every key fits its certificate and the serving one comes from an authority of the bundle."""
     return (
-        bool(state.authorities)
-        and all(belongs_together(pair) for pair in (*state.authorities, state.serving))
-        and any(_made_by(authority, state.serving.certificate) for authority in state.authorities)
+        bool(current.authorities)
+        and all(key_matches(pair) for pair in (*current.authorities, current.serving))
+        and any(_made_by(authority, current.serving.certificate) for authority in current.authorities)
     )
 
 
-def next_step(
-    state: State, subject: Subject, *, trusted_since: datetime, now: datetime, policy: RotationPolicy
-) -> Change | None:
+def next_rotation(
+    current: CertificateSet, subject: Subject, *, trusted_since: datetime, now: datetime, policy: RotationPolicy
+) -> Rotation | None:
     """The one thing to change now, or None when all is well.
 
-    `trusted_since` is when the state's bundle reached everybody who calls.
+    `trusted_since` is when their bundle has reached all callers.
     """
-    newest = state.authorities[-1]
+    newest = current.authorities[-1]
     if needs_rotation(newest.certificate, now=now, policy=policy):
         successor = new_authority(subject.authority, now=now, valid_for=policy.authority_life)
-        return Change(_with_authorities(state, (*state.authorities, successor)), "the authority nears its end")
-    if reason := _serving_fault(state, subject, trusted_since=trusted_since, now=now, policy=policy):
-        signer = _signer(state, trusted_since=trusted_since, now=now, policy=policy)
-        return Change(_reissued(state, signer, subject, now=now, policy=policy), reason)
-    kept = tuple(authority for authority in state.authorities if now < _retires_at(state, authority))
-    if kept != state.authorities:
-        return Change(_with_authorities(state, kept), "nothing that the old authority signed is valid any more")
+        return Rotation(_with_authorities(current, (*current.authorities, successor)), "the authority nears its end")
+    if reason := _serving_fault(current, subject, trusted_since=trusted_since, now=now, policy=policy):
+        signer = _signer(current, trusted_since=trusted_since, now=now, policy=policy)
+        return Rotation(_reissued(current, signer, subject, now=now, policy=policy), reason)
+    kept = tuple(authority for authority in current.authorities if now < _retires_at(current, authority))
+    if kept != current.authorities:
+        return Rotation(_with_authorities(current, kept), "nothing that the old authority signed is valid any more")
     return None
 
 
@@ -102,48 +102,50 @@ def needs_rotation(certificate: bytes, *, now: datetime, policy: RotationPolicy)
     return now >= _renewed_at(certificate, policy)
 
 
-def next_change(state: State, *, trusted_since: datetime, policy: RotationPolicy) -> datetime:
-    """When `next_step` has something to do again, provided that nobody else changes anything."""
-    newest = state.authorities[-1]
-    times = [_renewed_at(state.serving.certificate, policy), _renewed_at(newest.certificate, policy)]
-    times += [_retires_at(state, authority) for authority in state.authorities]
-    if not _made_by(newest, state.serving.certificate):
-        times.append(trusted_since + policy.settle)
+def next_rotation_at(current: CertificateSet, *, trusted_since: datetime, policy: RotationPolicy) -> datetime:
+    """When `next_rotation` has something to do again, unless another replica changes something."""
+    newest = current.authorities[-1]
+    times = [_renewed_at(current.serving.certificate, policy), _renewed_at(newest.certificate, policy)]
+    times += [_retires_at(current, authority) for authority in current.authorities]
+    if not _made_by(newest, current.serving.certificate):
+        times.append(trusted_since + policy.propagation)
     return min(times)
 
 
 def _serving_fault(
-    state: State, subject: Subject, *, trusted_since: datetime, now: datetime, policy: RotationPolicy
+    current: CertificateSet, subject: Subject, *, trusted_since: datetime, now: datetime, policy: RotationPolicy
 ) -> str | None:
-    if read(state.serving.certificate).names != {canonical_name(name) for name in subject.names}:
+    if read(current.serving.certificate).names != {canonical_name(name) for name in subject.names}:
         return "the server has other names"
-    if needs_rotation(state.serving.certificate, now=now, policy=policy):
+    if needs_rotation(current.serving.certificate, now=now, policy=policy):
         return "the serving certificate nears its end"
-    if now >= trusted_since + policy.settle and not _made_by(state.authorities[-1], state.serving.certificate):
+    if now >= trusted_since + policy.propagation and not _made_by(current.authorities[-1], current.serving.certificate):
         return "the new authority is trusted by all callers"
     return None
 
 
-def _signer(state: State, *, trusted_since: datetime, now: datetime, policy: RotationPolicy) -> KeyPair:
+def _signer(current: CertificateSet, *, trusted_since: datetime, now: datetime, policy: RotationPolicy) -> KeyPair:
     """The newest authority when callers trust it; until then the one that signed before, if it can."""
-    newest = state.authorities[-1]
-    if now >= trusted_since + policy.settle:
+    newest = current.authorities[-1]
+    if now >= trusted_since + policy.propagation:
         return newest
-    current = next(known for known in state.authorities if _made_by(known, state.serving.certificate))
-    return current if read(current.certificate).expires_at > now + timedelta(seconds=1) else newest
+    signer = next(known for known in current.authorities if _made_by(known, current.serving.certificate))
+    return signer if read(signer.certificate).expires_at > now + timedelta(seconds=1) else newest
 
 
-def _reissued(state: State, signer: KeyPair, subject: Subject, *, now: datetime, policy: RotationPolicy) -> State:
-    replaced = (*state.previous, state.serving.certificate)
-    return State(
-        authorities=state.authorities,
+def _reissued(
+    current: CertificateSet, signer: KeyPair, subject: Subject, *, now: datetime, policy: RotationPolicy
+) -> CertificateSet:
+    replaced = (*current.previous, current.serving.certificate)
+    return CertificateSet(
+        authorities=current.authorities,
         serving=issue(signer, subject.names, now=now, valid_for=policy.serving_life),
         previous=tuple(certificate for certificate in replaced if now < read(certificate).expires_at),
     )
 
 
-def _with_authorities(state: State, authorities: tuple[KeyPair, ...]) -> State:
-    return State(authorities=authorities, serving=state.serving, previous=state.previous)
+def _with_authorities(current: CertificateSet, authorities: tuple[KeyPair, ...]) -> CertificateSet:
+    return CertificateSet(authorities=authorities, serving=current.serving, previous=current.previous)
 
 
 def _renewed_at(certificate: bytes, policy: RotationPolicy) -> datetime:
@@ -151,10 +153,10 @@ def _renewed_at(certificate: bytes, policy: RotationPolicy) -> datetime:
     return facts.expires_at - (facts.expires_at - facts.issued_at) * policy.renew_below
 
 
-def _retires_at(state: State, authority: KeyPair) -> datetime:
-    if authority is state.authorities[-1] or _made_by(authority, state.serving.certificate):
+def _retires_at(current: CertificateSet, authority: KeyPair) -> datetime:
+    if authority is current.authorities[-1] or _made_by(authority, current.serving.certificate):
         return _NEVER
-    signed = [read(old).expires_at for old in state.previous if _made_by(authority, old)]
+    signed = [read(old).expires_at for old in current.previous if _made_by(authority, old)]
     return max(signed, default=read(authority.certificate).issued_at)
 
 

@@ -17,24 +17,24 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from gpu_control_plane.kube.backoff import Backoff
 from gpu_control_plane.kube.certificate_rotation import (
+    CertificateSet,
     RotationPolicy,
-    State,
     Subject,
-    first_state,
-    is_sound,
-    next_change,
-    next_step,
+    is_consistent,
+    new_certificate_set,
+    next_rotation,
+    next_rotation_at,
 )
-from gpu_control_plane.kube.certificates import KeyPair, read, split
+from gpu_control_plane.kube.certificates import KeyPair, read, split_pem
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from gpu_control_plane.kube.objects import Key, Object, Resource
 from gpu_control_plane.kube.tls import load_certificate, server_context
 
 Publish = Callable[[bytes], Awaitable[bool]]
-"""Brings a bundle to everybody who calls; true when somebody did not have it yet."""
+"""Brings a bundle to all callers; true when one of them did not have it yet."""
 
-_LOOK_AGAIN = 600.0
+_RESYNC_SECONDS = 600.0
 _RETRY = Backoff(first=0.5, most=60.0)
 
 _log = structlog.get_logger(component="kube.certificates")
@@ -78,7 +78,7 @@ class ServingCertificates:
         self._rng = rng or random.Random()
         self._woken = asyncio.Event()
         self._loaded = asyncio.Event()
-        self._state: State | None = None
+        self._held: CertificateSet | None = None
         self._trusted_since = now()
         self._expiry = Gauge(
             "kube_certificate_expires_timestamp_seconds",
@@ -90,13 +90,13 @@ class ServingCertificates:
     @property
     def bundle(self) -> bytes | None:
         """The authorities callers must trust, as last read; None before the first `sync`."""
-        return self._state.bundle if self._state else None
+        return self._held.bundle if self._held else None
 
-    def trouble(self) -> str | None:
-        """Why nobody could be served now, for a readiness check; None when all is well."""
-        if self._state is None:
+    def problem(self) -> str | None:
+        """Why no caller could be served now, for a readiness check; None when all is well."""
+        if self._held is None:
             return "there is no serving certificate yet"
-        if read(self._state.serving.certificate).expires_at <= self._now():
+        if read(self._held.serving.certificate).expires_at <= self._now():
             return "the serving certificate has expired"
         return None
 
@@ -109,18 +109,18 @@ class ServingCertificates:
         self._woken.set()
 
     async def run(self) -> None:
-        """Stay in step with the Secret for ever. Failures are logged and tried again; what is served goes on."""
+        """Follow the Secret until cancelled. A failure is logged and tried again; what is loaded stays in use."""
         failures = 0
         while True:
             self._woken.clear()
             try:
                 due = await self.sync()
                 failures = 0
-                pause = min(max((due - self._now()).total_seconds(), 0.0), _LOOK_AGAIN)
+                pause = min(max((due - self._now()).total_seconds(), 0.0), _RESYNC_SECONDS)
             except KubeError as error:
                 failures += 1
                 pause = _RETRY.delay(failures, self._rng)
-                _log.warning("certificates not in step", secret=str(self._secret), error=str(error))
+                _log.warning("certificates not synchronised", secret=str(self._secret), error=str(error))
             try:
                 async with asyncio.timeout(pause):
                     await self._woken.wait()
@@ -128,37 +128,37 @@ class ServingCertificates:
                 continue
 
     async def sync(self) -> datetime:
-        """Read, load, publish, and change whatever is due. Returns when the next change is due."""
+        """Read, load, publish, and rotate what is due. Returns when the next rotation is due."""
         while True:
             stored = await self._read()
-            state = _decoded(stored) if stored else None
-            if state is None:
-                fresh = first_state(self._subject, now=self._now(), policy=self._policy)
+            found = _decoded(stored) if stored else None
+            if found is None:
+                fresh = new_certificate_set(self._subject, now=self._now(), policy=self._policy)
                 await self._store(stored, fresh, "there are no usable certificates")
                 continue
-            self._adopt(state)
-            unpublished = await self._spread(state.bundle)
-            change = next_step(
-                state, self._subject, trusted_since=self._trusted_since, now=self._now(), policy=self._policy
+            self._load(found)
+            unpublished = await self._publish_bundle(found.bundle)
+            rotation = next_rotation(
+                found, self._subject, trusted_since=self._trusted_since, now=self._now(), policy=self._policy
             )
-            if change is None and unpublished is not None:
+            if rotation is None and unpublished is not None:
                 raise unpublished
-            if change is None:
-                return next_change(state, trusted_since=self._trusted_since, policy=self._policy)
-            await self._store(stored, change.state, change.reason)
+            if rotation is None:
+                return next_rotation_at(found, trusted_since=self._trusted_since, policy=self._policy)
+            await self._store(stored, rotation.certificates, rotation.reason)
 
-    def _adopt(self, state: State) -> None:
-        if self._state is None or self._state.serving != state.serving:
-            load_certificate(self.tls, state.serving.certificate, state.serving.key, f"Secret {self._secret}")
-            self._expiry.labels("serving").set(read(state.serving.certificate).expires_at.timestamp())
-        self._expiry.labels("authority").set(read(state.authorities[-1].certificate).expires_at.timestamp())
-        if self._state is None or self._state.bundle != state.bundle:
+    def _load(self, found: CertificateSet) -> None:
+        if self._held is None or self._held.serving != found.serving:
+            load_certificate(self.tls, found.serving.certificate, found.serving.key, f"Secret {self._secret}")
+            self._expiry.labels("serving").set(read(found.serving.certificate).expires_at.timestamp())
+        self._expiry.labels("authority").set(read(found.authorities[-1].certificate).expires_at.timestamp())
+        if self._held is None or self._held.bundle != found.bundle:
             self._trusted_since = self._now()
-        self._state = state
+        self._held = found
         self._loaded.set()
 
-    async def _spread(self, bundle: bytes) -> KubeError | None:
-        """Publish; when that fails nobody counts as trusting a new authority, but the old one goes on signing."""
+    async def _publish_bundle(self, bundle: bytes) -> KubeError | None:
+        """Publish; when that fails no caller counts as trusting a new authority, and the old one goes on signing."""
         try:
             if await self._publish(bundle):
                 self._trusted_since = self._now()
@@ -173,21 +173,21 @@ class ServingCertificates:
         except NotFound:
             return None
 
-    async def _store(self, stored: Secret | None, state: State, reason: str) -> None:
-        """Write, or find that somebody else has just written; either way the next read shows what counts."""
+    async def _store(self, stored: Secret | None, certificates: CertificateSet, reason: str) -> None:
+        """Write, or find that another replica has just written; either way the next read shows what counts."""
         try:
             if stored is None:
                 body = {
                     "metadata": {"name": self._secret.name},
                     "type": "kubernetes.io/tls",
-                    "data": _encoded(state),
+                    "data": _encoded(certificates),
                 }
                 await self._client.create(Secret, body, self._secret.namespace)
             else:
                 await self._client.patch(
                     Secret,
                     self._secret.name,
-                    {"data": _encoded(state)},
+                    {"data": _encoded(certificates)},
                     resource_version=stored.metadata.resource_version,
                     namespace=self._secret.namespace,
                 )
@@ -196,25 +196,25 @@ class ServingCertificates:
         _log.info("certificates changed", secret=str(self._secret), reason=reason)
 
 
-def _encoded(state: State) -> dict[str, bytes]:
+def _encoded(certificates: CertificateSet) -> dict[str, bytes]:
     return {
-        "ca.crt": state.bundle,
-        "ca.key": b"".join(authority.key for authority in state.authorities),
-        "tls.crt": state.serving.certificate,
-        "tls.key": state.serving.key,
-        "previous.crt": b"".join(state.previous),
+        "ca.crt": certificates.bundle,
+        "ca.key": b"".join(authority.key for authority in certificates.authorities),
+        "tls.crt": certificates.serving.certificate,
+        "tls.key": certificates.serving.key,
+        "previous.crt": b"".join(certificates.previous),
     }
 
 
-def _decoded(secret: Secret) -> State | None:
+def _decoded(secret: Secret) -> CertificateSet | None:
     """What a Secret says, or None when it holds nothing that can be served."""
     data = secret.data
-    certificates, keys = split(data.get("ca.crt", b"")), split(data.get("ca.key", b""))
+    certificates, keys = split_pem(data.get("ca.crt", b"")), split_pem(data.get("ca.key", b""))
     if len(certificates) != len(keys):
         return None
-    state = State(
+    found = CertificateSet(
         authorities=tuple(KeyPair(*pair) for pair in zip(certificates, keys, strict=True)),
         serving=KeyPair(data.get("tls.crt", b""), data.get("tls.key", b"")),
-        previous=tuple(split(data.get("previous.crt", b""))),
+        previous=tuple(split_pem(data.get("previous.crt", b""))),
     )
-    return state if is_sound(state) else None
+    return found if is_consistent(found) else None

@@ -29,7 +29,7 @@ class KeyPair(msgspec.Struct, frozen=True):
         return f"KeyPair({self.certificate!r})"
 
 
-class Facts(msgspec.Struct, frozen=True):
+class CertificateInfo(msgspec.Struct, frozen=True):
     """What a certificate says; `issued_at` is without the backdating."""
 
     issued_at: datetime
@@ -70,17 +70,17 @@ def issue(authority: KeyPair, names: Sequence[str], *, now: datetime, valid_for:
     return _signed(builder, key, issuer_key)
 
 
-def read(certificate: bytes) -> Facts:
+def read(certificate: bytes) -> CertificateInfo:
     """What a certificate of ours says. `ValueError` when it is not PEM."""
     parsed = x509.load_pem_x509_certificate(certificate)
-    return Facts(
+    return CertificateInfo(
         issued_at=parsed.not_valid_before_utc + BACKDATED,
         expires_at=parsed.not_valid_after_utc,
         names=_names(parsed.extensions),
     )
 
 
-def belongs_together(pair: KeyPair) -> bool:
+def key_matches(pair: KeyPair) -> bool:
     """Whether the key is that of the certificate; false for anything that is not PEM."""
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
@@ -99,7 +99,7 @@ def signed_by(certificate: bytes, authority: bytes) -> bool:
     return True
 
 
-def split(pem: bytes) -> list[bytes]:
+def split_pem(pem: bytes) -> list[bytes]:
     """The blocks of a PEM file, each on its own."""
     blocks: list[bytes] = []
     current: list[bytes] = []

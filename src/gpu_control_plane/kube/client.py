@@ -36,7 +36,7 @@ class Page[T: Object](msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which objects of a kind are meant: everything, or what a namespace and selectors leave."""
+    """Which objects of a kind: all of them, or those of a namespace that match selectors."""
 
     namespace: str | None = None
     labels: str | None = None
@@ -47,7 +47,7 @@ class Selection(msgspec.Struct, frozen=True):
         return {name: value for name, value in pairs if value}
 
     def surely_selects(self, item: Object) -> bool:
-        """Whether the namespace alone says that `item` is meant. What selectors say of it only the API server knows."""
+        """Whether the namespace alone selects `item`; label and field selectors only the API server evaluates."""
         return self.namespace in (None, item.metadata.namespace) and not self.params()
 
 
@@ -55,7 +55,7 @@ EVERYTHING = Selection()
 
 
 class WriteObserver(Protocol):
-    """Is told what the API server answered to the writes of a client."""
+    """Sees what the API server answers to the writes of a client."""
 
     def written(self, written: Object, answer: bytes) -> None:
         """The object as it is after the write; `answer` is the same for those who read it as another type."""
@@ -67,7 +67,7 @@ class WriteObserver(Protocol):
 
 
 class Client:
-    """The API server as Python sees it. Use inside `async with`; copies made by `fenced` share its connections."""
+    """Typed access to one API server. Use inside `async with`; copies made by `fenced` share its connections."""
 
     def __init__(self, config: Config, *, metrics: Metrics | None = None, timeout: float = 30.0) -> None:
         self.config = config
@@ -87,7 +87,7 @@ class Client:
 
     def fenced(self, fence: Fence | None, observer: WriteObserver | None = None) -> "Client":
         """This client with `fence` called before every write, which raises when writing is no longer allowed, and
-        `observer` told of every answer."""
+        `observer` called with every answer."""
         copy = object.__new__(Client)
         copy.config, copy.metrics, copy.transport = self.config, self.metrics, self.transport
         copy._fence, copy._observer = fence, observer
@@ -189,7 +189,7 @@ class Client:
     async def replace[T: Object](
         self, kind: type[T], name: str, body: object, *, resource_version: str, namespace: str | None = None
     ) -> T:
-        """Put `body` in the object's place: what it does not name is gone. `Conflict` if it has changed since."""
+        """Replace the object by `body`: fields it does not name are removed. `Conflict` if it has changed since."""
         document = _document(kind.resource, body, name=name, namespace=namespace, resource_version=resource_version)
         answer = await self._write(
             "PUT", "update", kind, document, name=name, namespace=namespace, version=resource_version

@@ -1,4 +1,4 @@
-"""Where the API server is and how to be let in: from a kubeconfig, or from the files every pod has.
+"""The address of the API server and the credentials for it: from a kubeconfig, or from the files every pod has.
 
 Everything that can be checked without a network is checked while loading, and each fault is one sentence that
 says what to do. Afterwards `Config.access` keeps tokens and certificates fresh.
@@ -10,8 +10,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gpu_control_plane.kube.authentication import authority_file, impersonation, source
-from gpu_control_plane.kube.credentials import Access, AccessMaker, Credentials, FileSource, Identity, Source, read_file
+from gpu_control_plane.kube.authentication import authority_file, credential_source, impersonation
+from gpu_control_plane.kube.credentials import (
+    Access,
+    AccessMaker,
+    Credentials,
+    CredentialSource,
+    FileSource,
+    Identity,
+    read_file,
+)
 from gpu_control_plane.kube.errors import ConfigError, CredentialsError
 from gpu_control_plane.kube.kubeconfig import Cluster, Kubeconfig, read_kubeconfig
 from gpu_control_plane.kube.proxy import proxy_for
@@ -48,7 +56,7 @@ class Config:
         return await self._credentials.current()
 
     def rejected(self, access: Access) -> None:
-        """The server answered 401 to this access. The next `access()` fetches anew, once for all who ask."""
+        """The server answered 401 to this access. The next `access()` fetches anew, once for all requests."""
         self._credentials.rejected(access)
 
 
@@ -86,7 +94,7 @@ def _load(
         kubeconfig = read_kubeconfig(paths, skip_missing=True)
     elif context is None and _in_cluster(environ, service_account):
         return _from_pod(environ, service_account, now)
-    elif _is_there(usual := _home(home) / ".kube" / "config"):
+    elif _exists(usual := _home(home) / ".kube" / "config"):
         kubeconfig = read_kubeconfig([usual])
     else:
         raise ConfigError(
@@ -98,9 +106,7 @@ def _load(
 
 def _in_cluster(environ: Mapping[str, str], folder: Path) -> bool:
     return bool(
-        environ.get("KUBERNETES_SERVICE_HOST")
-        and environ.get("KUBERNETES_SERVICE_PORT")
-        and _is_there(folder / "token")
+        environ.get("KUBERNETES_SERVICE_HOST") and environ.get("KUBERNETES_SERVICE_PORT") and _exists(folder / "token")
     )
 
 
@@ -112,8 +118,8 @@ def _home(given: Path | None) -> Path:
         return Path("/")
 
 
-def _is_there(path: Path) -> bool:
-    """Like `exists`, but what may not be looked at is not there."""
+def _exists(path: Path) -> bool:
+    """Like `Path.exists`, but false where the folder may not be read."""
     try:
         path.stat()
     except OSError:
@@ -125,10 +131,10 @@ def _from_pod(environ: Mapping[str, str], folder: Path, now: Callable[[], float]
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ["KUBERNETES_SERVICE_PORT"]
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace_file = folder / "namespace"
-    namespace = read_file(namespace_file, "namespace").decode().strip() if _is_there(namespace_file) else ""
+    namespace = read_file(namespace_file, "namespace").decode().strip() if _exists(namespace_file) else ""
     authority = folder / "ca.crt"
     proxy = proxy_for(server, None, environ)
-    return _ready(
+    return _config(
         server,
         source=FileSource(token_file=folder / "token", now=now),
         maker=AccessMaker(
@@ -155,9 +161,9 @@ def _from_kubeconfig(
         authority_file=authority_file(cluster),
         headers=impersonation(user, f'user "{chosen.user}" in {kubeconfig.origin}'),
     )
-    return _ready(
+    return _config(
         server,
-        source=source(cluster, user, f'user "{chosen.user}" in {kubeconfig.origin}', environ, now),
+        source=credential_source(cluster, user, f'user "{chosen.user}" in {kubeconfig.origin}', environ, now),
         maker=maker,
         namespace=chosen.namespace or "default",
         proxy=proxy,
@@ -166,10 +172,10 @@ def _from_kubeconfig(
     )
 
 
-def _ready(
+def _config(
     server: str,
     *,
-    source: Source,
+    source: CredentialSource,
     maker: AccessMaker,
     namespace: str,
     proxy: str | None,
@@ -179,8 +185,8 @@ def _ready(
     """What needs no plugin is read and checked at once: a bad file is found before the first request."""
     first = None
     if isinstance(source, FileSource):
-        taken = source.read()
-        first = (taken, maker.make(taken.identity))
+        fetched = source.read()
+        first = (fetched, maker.make(fetched.identity))
     else:
         maker.make(Identity())
     return Config(

@@ -1,4 +1,4 @@
-"""When to try again after somebody else's write was faster: as soon as a cache shows what they wrote.
+"""When to try again after a conflict: as soon as a cache shows the write of the other writer.
 
 Earlier would be refused again, and later meets the next write of an object that is written all the time.
 """
@@ -12,21 +12,21 @@ from gpu_control_plane.kube.objects import Key, Object
 
 
 class ConflictRetries:
-    """Keys whose write came too late, by the object whose next version each waits for."""
+    """Keys whose write was stale, by the object whose next version each waits for."""
 
     def __init__(self, caches: Iterable[Cache[Any]]) -> None:
         self._caches = tuple(caches)
         self._waiting: dict[tuple[type[Object], Key], set[Key]] = {}
 
-    def held(self, about: StaleWrite) -> list[str]:
-        """The versions of the object that caches show; none where they do not follow it."""
-        found = (cache.at(about.key) for cache in self._caches if cache.kind is about.kind)
+    def held_versions(self, stale: StaleWrite) -> list[str]:
+        """The versions of the object that the caches hold; none where no cache watches it."""
+        found = (cache.at(stale.key) for cache in self._caches if cache.kind is stale.kind)
         return [item.metadata.resource_version for item in found if item is not None]
 
-    def wait(self, key: Key, about: StaleWrite) -> None:
-        """`key` is to be worked on again once the object has another version."""
-        self._waiting.setdefault((about.kind, about.key), set()).add(key)
+    def wait(self, key: Key, stale: StaleWrite) -> None:
+        """`key` is to be reconciled again once a cache shows another version of the object."""
+        self._waiting.setdefault((stale.kind, stale.key), set()).add(key)
 
-    def shown(self, item: Object) -> Iterable[Key]:
-        """Those who waited for this object, none of whom waits any longer."""
+    def take(self, item: Object) -> Iterable[Key]:
+        """The keys that waited for this object; they wait no longer."""
         return self._waiting.pop((type(item), item.key), ()) if self._waiting else ()

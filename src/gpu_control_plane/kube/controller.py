@@ -1,8 +1,8 @@
-"""The reconcile loop: something changed, so the keys concerned are worked on, a few at a time, until they succeed.
+"""The reconcile loop: keys concerned by a change are reconciled, a few at a time, until they succeed.
 
 Level-triggered: a reconcile is told which object, never what happened, and reads the present state from caches.
-Failures back off for each key alone, so that one bad object cannot slow the others down. A write that came too late is
-no failure of that kind: it is tried again as soon as what was faster has been seen.
+Failures back off for each key alone, so that one bad object cannot slow the others down. A conflict does not back off:
+the key is reconciled again as soon as a cache shows the write that was faster.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.queue import QueueClosed, WorkQueue
 
-_LATE_AT_MOST = 1.0
-"""Seconds until a write that came too late is tried again, whatever has been seen by then."""
-_HURRIES = 5
-"""Late writes in a row after which a key no longer hurries: others hurry, too, and all but one of them in vain."""
+_CONFLICT_RETRY_SECONDS = 1.0
+"""When a key is reconciled again after a conflict at the latest, whatever the caches show by then."""
+_PROMPT_RETRIES = 5
+"""Conflicts in a row after which a key is no longer retried promptly: of many writers who are, all but one fail."""
 
 _log = structlog.get_logger(component="kube.controller")
 
@@ -85,7 +85,7 @@ class Controller:
         self._rng = rng or random.Random()
         self._triggers: list[_Trigger[Object]] = []
         self._queue: WorkQueue[Key] | None = None
-        self._late = ConflictRetries(())
+        self._conflicts = ConflictRetries(())
 
     def watch[T: Object](
         self,
@@ -112,8 +112,8 @@ class Controller:
             on_wait=self._metrics.queue_seconds.labels(self.name).observe,
             on_depth=self._metrics.queue_depth.labels(self.name).set,
         )
-        self._late = ConflictRetries(trigger.cache for trigger in self._triggers)
-        handlers = [(trigger.cache, _feeder(trigger, queue, self._late)) for trigger in self._triggers]
+        self._conflicts = ConflictRetries(trigger.cache for trigger in self._triggers)
+        handlers = [(trigger.cache, _enqueuer(trigger, queue, self._conflicts)) for trigger in self._triggers]
         for cache, handler in handlers:
             cache.on_change(handler)
         try:
@@ -135,7 +135,7 @@ class Controller:
             try:
                 await asyncio.shield(work)
             except asyncio.CancelledError:
-                # Stopping: what has begun may finish, since half a change costs the next leader more than a wait.
+                # Stopping: a reconcile that has begun may finish; the next leader would have to repair half of one.
                 queue.close()
                 await self._finish(work)
                 raise
@@ -155,14 +155,14 @@ class Controller:
         try:
             with self._metrics.reconcile_seconds.labels(self.name).time():
                 async with asyncio.timeout(self._time_limit):
-                    wish = await self._reconcile(key)
-        except Exception as raised:  # noqa: BLE001 - one object's trouble, even a bug, must not stop the others
-            self._after_failure(queue, key, _gravest(raised))
+                    requeue = await self._reconcile(key)
+        except Exception as raised:  # noqa: BLE001 - one object's failure, even a bug, must not stop the others
+            self._after_failure(queue, key, _deciding_error(raised))
         else:
             queue.forget(key)
-            self._count("done" if wish is None else "requeued")
-            if wish is not None:
-                queue.add_after(key, wish.after)
+            self._count("done" if requeue is None else "requeued")
+            if requeue is not None:
+                queue.add_after(key, requeue.after)
         finally:
             busy.dec()
 
@@ -177,17 +177,17 @@ class Controller:
         self._count("failed")
         self._report(key, error, queue.failures(key) + 1, queue.retry(key))
 
-    def _after_conflict(self, queue: WorkQueue[Key], key: Key, about: StaleWrite | None) -> None:
-        """Somebody changed the object meanwhile; the change is on its way to the cache, or has arrived."""
-        versions = self._late.held(about) if about is not None else ()
-        if about is None or not versions:
+    def _after_conflict(self, queue: WorkQueue[Key], key: Key, stale: StaleWrite | None) -> None:
+        """The object was changed by another writer; the change is on its way to the cache, or has arrived."""
+        versions = self._conflicts.held_versions(stale) if stale is not None else ()
+        if stale is None or not versions:
             queue.retry(key)
             return
-        queue.retry(key, after=_LATE_AT_MOST * self._rng.uniform(0.5, 1.0))
-        if queue.failures(key) > _HURRIES:
+        queue.retry(key, after=_CONFLICT_RETRY_SECONDS * self._rng.uniform(0.5, 1.0))
+        if queue.failures(key) > _PROMPT_RETRIES:
             return
-        if about.version in versions:
-            self._late.wait(key, about)
+        if stale.version in versions:
+            self._conflicts.wait(key, stale)
         else:
             queue.add(key)
 
@@ -211,20 +211,20 @@ class Controller:
         )
 
 
-def _gravest(error: Exception) -> Exception:
+def _deciding_error(error: Exception) -> Exception:
     """The one error of a group that decides what happens next: lost leadership, else anything, else a conflict."""
     if not isinstance(error, ExceptionGroup):
         return error
-    leaves = [_gravest(inner) for inner in error.exceptions]
+    leaves = [_deciding_error(inner) for inner in error.exceptions]
     return min(leaves, key=lambda leaf: (not isinstance(leaf, LeadershipLost), isinstance(leaf, Conflict)))
 
 
-def _feeder[T: Object](
-    trigger: _Trigger[T], queue: WorkQueue[Key], late: ConflictRetries
+def _enqueuer[T: Object](
+    trigger: _Trigger[T], queue: WorkQueue[Key], conflicts: ConflictRetries
 ) -> Callable[[T | None, T | None], None]:
-    def feed(old: T | None, new: T | None) -> None:
+    def enqueue(old: T | None, new: T | None) -> None:
         item = new if new is not None else old
-        for key in (*trigger.keys(old, new), *(late.shown(item) if item is not None else ())):
+        for key in (*trigger.keys(old, new), *(conflicts.take(item) if item is not None else ())):
             queue.add(key)
 
-    return feed
+    return enqueue

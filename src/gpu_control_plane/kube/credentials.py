@@ -1,7 +1,7 @@
-"""Who we are to the API server, always fresh, and fetched by one request at a time.
+"""The credentials for the API server, always fresh, and fetched by one request at a time.
 
-A `Source` takes credentials from where they live; `Credentials` decides when to take them again: when they
-are due, when the server rejected them, and not at once when taking them failed or did not help.
+A `CredentialSource` fetches them; `Credentials` decides when to do so again: when they are due, when the API server
+has rejected them, and not at once when fetching failed or did not help.
 """
 
 import asyncio
@@ -19,35 +19,35 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from gpu_control_plane.kube.errors import ConfigError, CredentialsError
 from gpu_control_plane.kube.tls import ClientCertificate, Trust, client_context
 
-REREAD_AFTER = 30.0
+REREAD_AFTER_SECONDS = 30.0
 """Seconds after which files are read again; a kubelet renews a token long before it expires."""
 
-_RETRY_AFTER = 5.0
-_LONGEST_HOLD = 60.0
-_CALM = 60.0
+_RETRY_AFTER_SECONDS = 5.0
+_LONGEST_WAIT_SECONDS = 60.0
+_REJECTIONS_RESET_SECONDS = 60.0
 
 _log = structlog.get_logger(component="kube.credentials")
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown to the server."""
+    """What is shown to the API server."""
 
     authorization: str | None = None
     certificate: ClientCertificate | None = None
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """An identity with the times (in seconds since the epoch) to take it again and from which it is void."""
+class FetchedCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """An identity with the times (in seconds since the epoch) to fetch it again and from which it is void."""
 
     identity: Identity
     renew_at: float = math.inf
     expires_at: float = math.inf
 
 
-class Source(Protocol):
-    """Where credentials come from. Failing is a `CredentialsError`. Calls never overlap."""
+class CredentialSource(Protocol):
+    """Where credentials come from. Raises `CredentialsError`. Calls never overlap."""
 
-    async def take(self) -> Taken: ...
+    async def fetch(self) -> FetchedCredentials: ...
 
 
 class Access(msgspec.Struct, frozen=True, eq=False):
@@ -105,18 +105,18 @@ class Credentials:
 
     def __init__(
         self,
-        source: Source,
+        source: CredentialSource,
         maker: AccessMaker,
         *,
         now: Callable[[], float] = time.time,
-        first: tuple[Taken, Access] | None = None,
+        first: tuple[FetchedCredentials, Access] | None = None,
     ) -> None:
         self._source = source
         self._maker = maker
         self._now = now
-        self._taken: Taken | None = first[0] if first else None
+        self._fetched: FetchedCredentials | None = first[0] if first else None
         self._access: Access | None = first[1] if first else None
-        self._taken_at = now()
+        self._fetched_at = now()
         self._rejected = False
         self._rejections = 0
         self._not_before = -math.inf
@@ -124,67 +124,67 @@ class Credentials:
         self._lock = asyncio.Lock()
 
     async def current(self) -> Access:
-        """The access to use now. Without a reason to take another one this costs a few comparisons.
+        """The access to use now. Without a reason to fetch another one this costs a few comparisons.
 
-        While one request takes new credentials, the others go on with the old ones where these still count.
+        While one request fetches new credentials, the others go on with the old ones as long as these are valid.
         """
         if self._access is not None and (not self._due() or self._kept_while_waiting()):
             return self._access
         async with self._lock:
             if self._due() and not self._waiting():
-                await self._take()
+                await self._fetch()
             if self._access is None or (self._failure is not None and not self._usable()):
                 raise CredentialsError(self._failure or "There are no credentials.")
             return self._access
 
     def rejected(self, access: Access) -> None:
-        """The server answered 401: take other credentials next time, unless that has happened since.
+        """The server answered 401: fetch other credentials next time, unless that has happened since.
 
-        When those are refused too, they are taken less and less often, down to once a minute.
+        When those are refused too, they are fetched less and less often, down to once a minute.
         """
         if self._rejected or access is not self._access:
             return
         self._rejected = True
-        self._rejections = 1 if self._now() - self._taken_at > _CALM else self._rejections + 1
-        wait = 0.0 if self._rejections == 1 else min(2.0 ** (self._rejections - 1), _LONGEST_HOLD)
-        self._not_before = max(self._not_before, self._taken_at + wait)
+        self._rejections = 1 if self._now() - self._fetched_at > _REJECTIONS_RESET_SECONDS else self._rejections + 1
+        wait = 0.0 if self._rejections == 1 else min(2.0 ** (self._rejections - 1), _LONGEST_WAIT_SECONDS)
+        self._not_before = max(self._not_before, self._fetched_at + wait)
 
     def _due(self) -> bool:
-        if self._taken is None or self._rejected:
+        if self._fetched is None or self._rejected:
             return True
         now = self._now()
-        clock_was_set_back = now < self._taken_at and self._taken.renew_at < math.inf
-        return now >= self._taken.renew_at or clock_was_set_back
+        clock_was_set_back = now < self._fetched_at and self._fetched.renew_at < math.inf
+        return now >= self._fetched.renew_at or clock_was_set_back
 
     def _waiting(self) -> bool:
-        return 0 < self._not_before - self._now() <= _LONGEST_HOLD
+        return 0 < self._not_before - self._now() <= _LONGEST_WAIT_SECONDS
 
     def _usable(self) -> bool:
-        return self._taken is not None and not self._rejected and self._now() < self._taken.expires_at
+        return self._fetched is not None and not self._rejected and self._now() < self._fetched.expires_at
 
     def _kept_while_waiting(self) -> bool:
         if self._usable():
             return self._waiting() or self._lock.locked()
         return self._waiting() and self._failure is None
 
-    async def _take(self) -> None:
+    async def _fetch(self) -> None:
         try:
-            taken = await self._source.take()
-            access = await asyncio.to_thread(self._maker.make, taken.identity)
+            fetched = await self._source.fetch()
+            access = await asyncio.to_thread(self._maker.make, fetched.identity)
         except (CredentialsError, ConfigError) as error:
             self._failure = str(error)
-            self._not_before = self._now() + _RETRY_AFTER
+            self._not_before = self._now() + _RETRY_AFTER_SECONDS
             if self._usable():
-                _log.warning("credentials not renewed, the old ones still count", error=self._failure)
+                _log.warning("credentials not renewed, the old ones are still valid", error=self._failure)
             return
         if self._access is None or access.ssl is not self._access.ssl or access.headers != self._access.headers:
             self._access = access
-        self._taken, self._taken_at = taken, self._now()
+        self._fetched, self._fetched_at = fetched, self._now()
         self._rejected, self._failure = False, None
 
 
 class FileSource:
-    """Credentials a kubeconfig or a pod holds: given values, or files that somebody else keeps fresh."""
+    """Credentials a kubeconfig or a pod holds: values, or files that the kubelet or another program keeps fresh."""
 
     def __init__(
         self,
@@ -203,13 +203,15 @@ class FileSource:
         self._rereads = rereads
         self._now = now
 
-    async def take(self) -> Taken:
+    async def fetch(self) -> FetchedCredentials:
         return await asyncio.to_thread(self.read)
 
-    def read(self) -> Taken:
+    def read(self) -> FetchedCredentials:
         """The same without a loop, for the time when the configuration is loaded."""
         identity = Identity(authorization=self._read_authorization(), certificate=self._read_certificate())
-        return Taken(identity=identity, renew_at=self._now() + REREAD_AFTER if self._rereads else math.inf)
+        return FetchedCredentials(
+            identity=identity, renew_at=self._now() + REREAD_AFTER_SECONDS if self._rereads else math.inf
+        )
 
     def _read_authorization(self) -> str | None:
         if self._token_file is None:

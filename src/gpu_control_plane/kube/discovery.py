@@ -1,7 +1,7 @@
-"""Whether an API server serves a kind, by what it says of itself.
+"""Whether an API server serves a kind, by its discovery document.
 
-Everybody may ask, whatever else they may do. The answer is what counts: that a CRD is Established is written a moment
-before the server acts on it, and a list in between finds no such kind.
+Discovery needs no rights. It is more exact than a CRD's condition: a CRD is marked Established a moment before the API
+server serves it, and a list in between finds no such kind.
 """
 
 import msgspec
@@ -12,19 +12,19 @@ from gpu_control_plane.kube.objects import Resource
 from gpu_control_plane.kube.transport import Call
 
 
-class Served(msgspec.Struct, frozen=True):
+class _APIResource(msgspec.Struct, frozen=True):
     name: str
 
 
-class ServedResources(msgspec.Struct, frozen=True):
-    resources: tuple[Served, ...] = ()
+class _APIResourceList(msgspec.Struct, frozen=True):
+    resources: tuple[_APIResource, ...] = ()
 
 
-_DECODER = msgspec.json.Decoder(ServedResources)
+_DECODER = msgspec.json.Decoder(_APIResourceList)
 
 
 async def serves(client: Client, resource: Resource) -> bool:
-    """Whether the server that answers knows this kind in this version."""
+    """Whether the API server serves this kind in this version."""
     path = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.api_version}"
     call = Call(method="GET", path=path, verb="get", resource="discovery")
     try:

@@ -1,4 +1,4 @@
-"""Caches of one kind that come and go while the process runs: the pods of a node that is being emptied, or a kind whose
+"""Caches of one kind that come and go while the process runs: the pods of a node that is being drained, or a kind whose
 CRD may appear later. What a process needs all the time is a cache of its `Runtime`.
 """
 
@@ -12,7 +12,7 @@ from gpu_control_plane.kube.watch import ApiSource
 
 
 class DynamicCaches[T: Object]:
-    """Caches by name. They are kept true while `run` runs, and trouble of theirs is waited out."""
+    """Caches by name. They are kept up to date while `run` runs, and failures of their watches are waited out."""
 
     def __init__(self, client: Client, kind: type[T]) -> None:
         self._client = client
@@ -30,7 +30,7 @@ class DynamicCaches[T: Object]:
         selection: Selection = EVERYTHING,
         on_change: Callable[[T | None, T | None], None] | None = None,
     ) -> Cache[T]:
-        """The cache of this name, begun now unless it runs already; `on_change` then hears of every change."""
+        """The cache of this name, started now unless it runs already; a new one calls `on_change` at every change."""
         held = self._caches.get(name)
         if held is None:
             source = ApiSource(self._client, self._kind, selection)
@@ -49,7 +49,7 @@ class DynamicCaches[T: Object]:
             task.cancel()
 
     async def run(self) -> None:
-        """Keep the caches true until cancelled; a service for `Runtime.service`."""
+        """Keep the caches up to date until cancelled; a service for `Runtime.service`."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group

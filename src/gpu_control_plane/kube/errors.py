@@ -1,7 +1,7 @@
-"""Everything that can go wrong between us and an API server, each as a sentence that says what to do.
+"""Everything that can go wrong with an API server, each as a sentence that says what to do.
 
-Callers catch the narrowest class they can act on. Whatever escapes to a command line is printed by its
-message alone, so messages stand on their own.
+Callers catch the narrowest class they can act on. A command line prints the message alone, so that each message is a
+complete sentence.
 """
 
 import msgspec
@@ -70,7 +70,7 @@ class NotFound(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """409 on create: somebody was first."""
+    """409 on create: an object of that name exists."""
 
 
 class StaleWrite(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class TooManyRequests(ApiError):
 
 
 class ServerError(ApiError):
-    """5xx: the server is in trouble."""
+    """5xx: the API server failed."""
 
 
 _SERVER_FAULT = 500

@@ -1,7 +1,7 @@
-"""Credentials from a program: runs it, hands it what it may know of the cluster, and reads what it prints.
+"""Credentials from an exec plugin: runs the program, gives it the cluster's data it asks for, reads what it prints.
 
-Implements the client side of `client.authentication.k8s.io` v1 and v1beta1. A plugin that hangs, prints
-nonsense or is not installed ends in a `CredentialsError` that carries the plugin's own last words.
+Implements the client side of `client.authentication.k8s.io` v1 and v1beta1. A plugin that hangs, prints nonsense or is
+not installed ends in a `CredentialsError` with the end of what the plugin wrote to stderr.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from datetime import datetime
 
 import msgspec
 
-from gpu_control_plane.kube.credentials import Identity, Taken, bearer
+from gpu_control_plane.kube.credentials import FetchedCredentials, Identity, bearer
 from gpu_control_plane.kube.errors import CredentialsError
 from gpu_control_plane.kube.kubeconfig import Exec, InteractiveMode
 from gpu_control_plane.kube.tls import ClientCertificate
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
-_LEEWAY = 60.0
-_TAIL = 2000
-_LONGEST_ANSWER = 1 << 20
+_LEEWAY_SECONDS = 60.0
+_STDERR_TAIL_BYTES = 2000
+_LONGEST_OUTPUT_BYTES = 1 << 20
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
@@ -57,14 +57,14 @@ class _Status(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     expiration_timestamp: datetime | None = None
 
 
-class _Answer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class _ExecCredential(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     api_version: str = ""
     kind: str = ""
     status: _Status | None = None
 
 
 class ExecSource:
-    """A `Source` that runs a plugin. `terminal` says whether a person is there whom it may ask."""
+    """A `CredentialSource` that runs a plugin. `terminal` says whether the plugin may ask a person."""
 
     def __init__(
         self,
@@ -85,18 +85,20 @@ class ExecSource:
         self._time_limit = time_limit
         self._time_limit_interactive = time_limit_interactive
 
-    async def take(self) -> Taken:
+    async def fetch(self) -> FetchedCredentials:
         status = self._parse(await self._run())
         identity = Identity(
             authorization=bearer(status.token, f"exec plugin {self._plugin.command}") if status.token else None,
             certificate=self._certificate(status),
         )
         if status.expiration_timestamp is None:
-            return Taken(identity=identity)
+            return FetchedCredentials(identity=identity)
         now, expires_at = self._now(), status.expiration_timestamp.timestamp()
         # Early enough for a request on its way, but never so early that a short-lived one is always due.
-        leeway = min(_LEEWAY, max(expires_at - now, 0.0) / 5)
-        return Taken(identity=identity, renew_at=max(expires_at - leeway, now + 1.0), expires_at=expires_at)
+        leeway = min(_LEEWAY_SECONDS, max(expires_at - now, 0.0) / 5)
+        return FetchedCredentials(
+            identity=identity, renew_at=max(expires_at - leeway, now + 1.0), expires_at=expires_at
+        )
 
     async def _run(self) -> bytes:
         plugin = self._plugin
@@ -123,21 +125,21 @@ class ExecSource:
                 f"The exec plugin {plugin.command} cannot be started ({error.strerror}). Check that it is a program."
             ) from None
         limit = self._time_limit_interactive if interactive else self._time_limit
-        answer, complaints = bytearray(), bytearray()
+        answer, stderr = bytearray(), bytearray()
         finished = False
         try:
             async with asyncio.timeout(limit), asyncio.TaskGroup() as group:
                 group.create_task(_keep_beginning(_stream(process.stdout), answer))
-                group.create_task(_keep_end(_stream(process.stderr), complaints, shown=interactive))
+                group.create_task(_keep_end(_stream(process.stderr), stderr, shown=interactive))
                 group.create_task(process.wait())
             finished = True
         except TimeoutError:
-            raise self._failed(f"did not answer within {limit:g} s", complaints) from None
+            raise self._failed(f"did not answer within {limit:g} s", stderr) from None
         finally:
             if not finished:
                 await _end(process, whole_group=not interactive)
         if process.returncode:
-            raise self._failed(f"failed with exit code {process.returncode}", complaints)
+            raise self._failed(f"failed with exit code {process.returncode}", stderr)
         return bytes(answer)
 
     def _interactive(self) -> bool:
@@ -145,7 +147,7 @@ class ExecSource:
         if mode is InteractiveMode.ALWAYS and not self._terminal():
             raise CredentialsError(
                 f"The exec plugin {self._plugin.command} wants to ask a person, and there is no terminal. "
-                "Run it from one, or use credentials that need nobody."
+                "Run it from one, or use credentials that need no terminal."
             )
         return mode is not InteractiveMode.NEVER and self._terminal()
 
@@ -155,7 +157,7 @@ class ExecSource:
 
     def _parse(self, output: bytes) -> _Status:
         try:
-            answer = msgspec.json.decode(output, type=_Answer)
+            answer = msgspec.json.decode(output, type=_ExecCredential)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._wrong(f"printed no ExecCredential ({error})") from None
         if answer.kind != "ExecCredential" or answer.api_version != self._plugin.api_version:
@@ -186,10 +188,10 @@ class ExecSource:
     def _wrong(self, what: str) -> CredentialsError:
         return CredentialsError(f"The exec plugin {self._plugin.command} {what}. Run it by hand to see its answer.")
 
-    def _failed(self, what: str, complaints: bytes | bytearray) -> CredentialsError:
-        said = complaints.decode("utf-8", "replace").strip()
-        words = f", saying: {said}" if said else " and said nothing."
-        return CredentialsError(f"The exec plugin {self._plugin.command} {what}{words}")
+    def _failed(self, what: str, stderr: bytes | bytearray) -> CredentialsError:
+        text = stderr.decode("utf-8", "replace").strip()
+        detail = f", saying: {text}" if text else " and said nothing."
+        return CredentialsError(f"The exec plugin {self._plugin.command} {what}{detail}")
 
 
 def _stream(reader: asyncio.StreamReader | None) -> asyncio.StreamReader:
@@ -200,14 +202,14 @@ def _stream(reader: asyncio.StreamReader | None) -> asyncio.StreamReader:
 
 async def _keep_beginning(stream: asyncio.StreamReader, kept: bytearray) -> None:
     while chunk := await stream.read(65536):
-        kept += chunk[: _LONGEST_ANSWER - len(kept)]
+        kept += chunk[: _LONGEST_OUTPUT_BYTES - len(kept)]
 
 
 async def _keep_end(stream: asyncio.StreamReader, kept: bytearray, *, shown: bool) -> None:
     """A person who is being asked (to open a page, to touch a key) has to see it at once."""
     while chunk := await stream.read(65536):
         kept += chunk
-        del kept[:-_TAIL]
+        del kept[:-_STDERR_TAIL_BYTES]
         if shown:
             sys.stderr.write(chunk.decode("utf-8", "replace"))
             sys.stderr.flush()

@@ -5,7 +5,7 @@ cache takes over the API server's answer instead, so that the next decision sees
 keeps the watch from undoing that while it still brings what happened before the write: a deleted object is not shown
 again, and a created one is not dropped because a list that began earlier lacks it.
 
-An answer that is lost tells nothing. For decisions that must count every write, `LostAnswers` says when to ask the API
+A lost answer says nothing. For decisions that must count every write, `LostAnswers` says when to ask the API
 server first.
 """
 
@@ -66,7 +66,7 @@ class Expectations[T: Object]:
             self._list.deleted.add(uid)
 
     def overtakes(self, item: T, held: T | None) -> bool:
-        """Whether answers have told that the object, of which the watch or a list brings this version, is deleted."""
+        """Whether, by an answer, the object is deleted of which the watch or a list brings this version."""
         uid = item.metadata.uid
         deleted = uid in self._deleted or (held is not None and self._replaces(held, item))
         if deleted:
@@ -111,7 +111,7 @@ class Expectations[T: Object]:
         self._list = None
 
     def _replaces(self, held: T, item: T) -> bool:
-        """Whether an answer has told of the object that is held, and `item` is an earlier one of the same name."""
+        """Whether the held object is known from an answer, and `item` is an earlier one of the same name."""
         if held.metadata.uid == item.metadata.uid or not 0 < version_number(item) < version_number(held):
             return False
         return held.key in self._list.created if self._list is not None else version_number(held) > self._watched_to

@@ -1,4 +1,4 @@
-"""What an API says of a field beyond its Python type: sentences, bounds, CEL rules, list keys, meanings of values.
+"""What an API says of a field beyond its Python type: descriptions, bounds, CEL rules, list keys, meanings of values.
 
 `kube.schema` turns it into the schema of a CRD. Bounds live in the schema only. The API server has checked an object
 before we read it, and a reader that checks again would refuse what a newer schema allows.
@@ -84,7 +84,7 @@ class OpenEnum(enum.StrEnum):
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
             return None
-        stranger = str.__new__(cls, value)
-        stranger._name_ = stranger._value_ = value
-        stranger.meaning = ""
-        return stranger
+        unknown = str.__new__(cls, value)
+        unknown._name_ = unknown._value_ = value
+        unknown.meaning = ""
+        return unknown

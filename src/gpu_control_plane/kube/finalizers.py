@@ -1,4 +1,4 @@
-"""Finalizers, added and removed by patches that carry the resourceVersion, so that others' entries are never lost."""
+"""Finalizers, added and removed by patches with a resourceVersion, so that entries of other controllers are kept."""
 
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import NotFound
@@ -6,14 +6,14 @@ from gpu_control_plane.kube.objects import Object
 
 
 async def add_finalizer[T: Object](client: Client, item: T, finalizer: str) -> T:
-    """Make sure that deletion of `item` waits for us; writes only where the finalizer is missing."""
+    """Make the deletion of `item` wait for this finalizer; writes only where it is missing."""
     if finalizer in item.metadata.finalizers:
         return item
     return await _set(client, item, (*item.metadata.finalizers, finalizer))
 
 
 async def remove_finalizer(client: Client, item: Object, finalizer: str) -> None:
-    """Let the deletion of `item` go on; an object that is already gone is as good."""
+    """Let the deletion of `item` go on; one that is gone already is no error."""
     if finalizer not in item.metadata.finalizers:
         return
     try:

@@ -1,4 +1,4 @@
-"""Python's garbage collector kept out of the way while many objects arrive.
+"""Python's garbage collector paused while many objects arrive.
 
 Decoding 40,000 objects with the collector on stalls the loop for over 100 ms, again and again, to find nothing:
 decoded JSON has no cycles. Afterwards the survivors are frozen, so that later collections need not visit them.
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 
 class _Pauses:
-    """How many syncs are under way in this process: the collector is a process-wide thing."""
+    """How many pauses are under way: there is one collector in a process."""
 
     count = 0
 
 
-class Collection:
+class GCPause:
     """A pause that its holder can end early."""
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Collection:
 
 
 @contextmanager
-def gc_paused() -> Iterator[Collection]:
+def gc_paused() -> Iterator[GCPause]:
     """No collection until the block ends or `resume` is called; nested and concurrent pauses add up."""
-    pause = Collection()
+    pause = GCPause()
     try:
         yield pause
     finally:

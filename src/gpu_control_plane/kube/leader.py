@@ -1,8 +1,8 @@
-"""One leader among replicas, on a Lease, with a clean hand-over and a fence for those who do not notice its end.
+"""One leader among replicas, by a Lease, with a clean hand-over and a fence for a process that has missed its end.
 
-A candidate does not poll: it watches the lease and tries when it is released or when it has not been renewed for its
-whole duration, judged by the candidate's own clock. A leader stops in good time before others may take over, and
-`check`, called before every write, refuses for a process that was frozen and has woken up too late.
+A candidate does not poll: it watches the Lease and tries when it is released or when it has not been renewed for its
+whole duration, by the candidate's own clock. A leader stops before others may take over, and `check`, called before
+every write, refuses in a process that was frozen and has woken up too late.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Lease(Object, frozen=True):
 
 
 def boot_time() -> float:
-    """Seconds that go on while the process is stopped or the machine sleeps."""
+    """Seconds on a clock that goes on while the process is stopped or the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -102,14 +102,14 @@ class Leadership:
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                renewal = group.create_task(self._renew_on())
+                renewal = group.create_task(self._keep_renewing())
                 await lead()
                 renewal.cancel()
         finally:
             await asyncio.shield(self._release())
 
     async def _win(self) -> None:
-        """Campaign. Whoever is told to stop in the very moment of winning does not keep the others waiting."""
+        """Campaign. When cancelled in the moment of winning, release the Lease, so that others need not wait."""
         try:
             await self._campaign()
         except asyncio.CancelledError:
@@ -117,18 +117,18 @@ class Leadership:
             raise
 
     async def _campaign(self) -> None:
-        """Return once the lease is ours."""
+        """Return once this process holds the Lease."""
         selection = Selection(self._namespace, fields=f"metadata.name={self._name}")
         lease = Cache(Lease, ApiSource(self._client, Lease, selection), metrics=self._client.metrics)
         seen = asyncio.Event()
         observed_at = self._clock()
 
-        def note(_old: Lease | None, _new: Lease | None) -> None:
+        def on_change(_old: Lease | None, _new: Lease | None) -> None:
             nonlocal observed_at
             observed_at = self._clock()
             seen.set()
 
-        lease.on_change(note)
+        lease.on_change(on_change)
         watching = asyncio.create_task(lease.run())
         try:
             await lease.synced()
@@ -137,11 +137,11 @@ class Leadership:
                 held = lease.get(self._name, self._namespace)
                 wait = 0.0 if held is None or self._free(held) else observed_at + _duration(held) - self._clock()
                 if wait > 0:
-                    await _either(seen, wait)
-                elif await self._take(held):
+                    await _wait_at_most(seen, wait)
+                elif await self._acquire(held):
                     return
                 else:
-                    await _either(seen, self._timing.retry)
+                    await _wait_at_most(seen, self._timing.retry)
         finally:
             watching.cancel()
             await asyncio.wait((watching,))
@@ -149,8 +149,8 @@ class Leadership:
     def _free(self, held: Lease) -> bool:
         return held.spec.holder_identity in {None, "", self._identity}
 
-    async def _take(self, held: Lease | None) -> bool:
-        """Try to become the holder; False when somebody else was first or the server did not answer."""
+    async def _acquire(self, held: Lease | None) -> bool:
+        """Try to become the holder; False when another process was first or the API server did not answer."""
         asked_at = self._clock()
         stamp = micro_time(self._now())
         spec: dict[str, object] = {
@@ -175,7 +175,7 @@ class Leadership:
         self._valid_until = asked_at + self._timing.deadline
         return True
 
-    async def _renew_on(self) -> None:
+    async def _keep_renewing(self) -> None:
         while True:
             await asyncio.sleep(self._timing.renewal)
             while not await self._renew():
@@ -207,7 +207,7 @@ class Leadership:
         return True
 
     async def _release(self) -> None:
-        """Give the lease up at once if it is still ours, so that the next leader need not wait for its end."""
+        """Release the Lease if this process still holds it, so that the next leader need not wait until it expires."""
         left = self._valid_until - self._clock()
         self._valid_until = 0.0
         if left <= 0 or self._held is None:
@@ -223,7 +223,7 @@ class Leadership:
                     if held.spec.holder_identity == self._identity:
                         await self._write(held, spec)
         except (KubeError, TimeoutError) as error:
-            _log.info("the lease runs out by itself", lease=self._name, why=str(error))
+            _log.info("Lease not released, it expires by itself", lease=self._name, why=str(error))
 
     async def _write(self, held: Lease, spec: dict[str, object]) -> Lease:
         return await self._client.patch(
@@ -244,7 +244,7 @@ def _duration(held: Lease) -> float:
     return float(held.spec.lease_duration_seconds or 0)
 
 
-async def _either(event: asyncio.Event, seconds: float) -> None:
+async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
     """Wait for the event, but no longer than `seconds`."""
     try:
         async with asyncio.timeout(seconds):

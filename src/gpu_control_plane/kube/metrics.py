@@ -1,6 +1,6 @@
 """Every number the runtime reports, declared in one place and kept in one registry.
 
-Names follow Prometheus' conventions and say `kube_`, since they describe our talk with Kubernetes, not GPUs.
+Names follow Prometheus' conventions and begin with `kube_`, since they describe requests to Kubernetes, not GPUs.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 
 from gpu_control_plane.kube.errors import Conflict
 
-# The library would add a series to every counter, to say when it began. Nobody asks for it, on a thousand nodes.
+# The library would add a series to every counter with the time of its creation, which no dashboard of ours reads.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -18,7 +18,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 @contextmanager
 def counting_failures(failures: Counter) -> Iterator[None]:
-    """Count what fails in the block. That somebody else was faster is no failure."""
+    """Count what fails in the block. A conflict is no failure: another writer was faster."""
     try:
         yield
     except Conflict:
@@ -28,8 +28,8 @@ def counting_failures(failures: Counter) -> Iterator[None]:
         raise
 
 
-class Tally:
-    """A gauge that counts things by their labels. A count that comes to nothing has no series."""
+class CountGauge:
+    """A gauge that counts objects by their labels. A count of zero has no series."""
 
     def __init__(self, gauge: Gauge) -> None:
         self._gauge = gauge

@@ -1,4 +1,4 @@
-"""A runtime as a process: logs, signals, and a failure told in one sentence instead of a traceback."""
+"""A runtime as a process: logs, signals, and a failure printed as one sentence instead of a traceback."""
 
 import asyncio
 import signal

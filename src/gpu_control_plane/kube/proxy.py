@@ -1,4 +1,4 @@
-"""Which proxy stands between us and a server: the kubeconfig's, or the environment's by Go's rules."""
+"""The proxy for requests to an API server: the kubeconfig's, or the environment's by Go's rules."""
 
 import ipaddress
 from collections.abc import Mapping

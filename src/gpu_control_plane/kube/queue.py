@@ -60,7 +60,7 @@ class WorkQueue[K: Hashable]:
             self._wake_one()
 
     def add_after(self, key: K, delay: float) -> None:
-        """Have `key` worked on after `delay` seconds; the earliest of several such wishes counts."""
+        """Have `key` worked on after `delay` seconds; of several delays the earliest counts."""
         if self._closed or key in self._waiting or key in self._again:
             return
         loop = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ class WorkQueue[K: Hashable]:
                 if getter in self._getters:
                     self._getters.remove(getter)
                 elif not getter.cancelled():
-                    # Woken and cancelled at once: the wake-up belongs to somebody else now.
+                    # Woken and cancelled at once: another worker gets the wake-up.
                     self._wake_one()
                 raise
         key, since = self._waiting.popitem(last=False)
@@ -120,7 +120,7 @@ class WorkQueue[K: Hashable]:
             self._idle.set()
 
     def close(self) -> None:
-        """Take no more keys and send workers home; keys being worked on finish."""
+        """Accept no more keys and end waiting workers; keys being worked on finish."""
         self._closed = True
         for timer in self._delayed.values():
             timer.cancel()

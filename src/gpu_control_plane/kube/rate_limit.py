@@ -1,4 +1,4 @@
-"""Not more often than that: for work that many changes ask for and that one pass does for all of them."""
+"""Reconcile a key at most once in an interval: for work that one pass does for many changes."""
 
 import asyncio
 
@@ -7,14 +7,14 @@ from gpu_control_plane.kube.objects import Key
 
 
 class RateLimit:
-    """When each key was last worked on. A reconcile asks `wait` first, and says `mark` when it has done something."""
+    """When each key was last worked on. A reconcile calls `wait` first, and `mark` when it has done something."""
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
         self._last: dict[Key, float] = {}
 
     def wait(self, key: Key) -> Requeue | None:
-        """Come back later, if it is too early for this key."""
+        """The requeue to return if it is too early for this key."""
         last = self._last.get(key)
         if last is None:
             return None

@@ -48,14 +48,14 @@ class Runtime:
         timing: Timing | None = None,
         status_port: int | None = 8080,
         status_host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus call from outside the pod
-        patience: float = 30.0,
+        sync_timeout: float = 30.0,
         metrics: Metrics | None = None,
     ) -> None:
         config = config or load_config(kubeconfig)
         self.name = name
         self.metrics = metrics or Metrics()
         self.identity = identity or f"{socket.gethostname()}-{os.getpid()}"
-        self._patience = patience
+        self._sync_timeout = sync_timeout
         self.unfenced_client = Client(config, metrics=self.metrics)
         self._leadership = (
             Leadership(
@@ -81,7 +81,7 @@ class Runtime:
         self._stopping = asyncio.Event()
 
     def cache[T: Object](self, kind: type[T], selection: Selection = EVERYTHING) -> Cache[T]:
-        """The one cache of this kind and selection; whoever asks for it again gets the same."""
+        """The one cache of this kind and selection: asking for it again gives the same."""
         held = self._caches.get((kind, selection))
         if held is None:
             source = ApiSource(self.unfenced_client, kind, selection)
@@ -97,7 +97,7 @@ class Runtime:
         return made
 
     def applier(self, manager: str) -> Applier:
-        """A component's hand for server-side apply, fenced by leadership."""
+        """Server-side apply under this field manager, fenced by leadership."""
         return Applier(self.client, manager)
 
     def service(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -105,8 +105,8 @@ class Runtime:
         self._services.append(run)
 
     def on_lead(self, forget: Callable[[], None]) -> None:
-        """Call `forget` whenever this process begins to lead, before any controller works: what it remembers of the
-        last time is not true any more if somebody else has led since."""
+        """Call `forget` whenever this process begins to lead, before any controller works: what it remembers from the
+        last time it led is not true any more if another replica has led since."""
         self._on_lead.append(forget)
 
     def stop(self) -> None:
@@ -126,7 +126,9 @@ class Runtime:
                 await stack.enter_async_context(self.status.serving())
             await stack.enter_async_context(_running(*(service() for service in self._services)))
             await stack.enter_async_context(_running(self.events.run()))
-            await stack.enter_async_context(_running(*(cache.run(self._patience) for cache in self._caches.values())))
+            await stack.enter_async_context(
+                _running(*(cache.run(self._sync_timeout) for cache in self._caches.values()))
+            )
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(self._work())
                 await self._stopping.wait()
@@ -183,6 +185,6 @@ async def _running(*tasks: Coroutine[None, None, None]) -> AsyncIterator[None]:
 
 def _sync_check(cache: Cache[Any]) -> Callable[[], str | None]:
     def check() -> str | None:
-        return None if cache.is_synced else f"waiting ({cache.trouble or 'listing'})"
+        return None if cache.is_synced else f"waiting ({cache.watch_error or 'listing'})"
 
     return check

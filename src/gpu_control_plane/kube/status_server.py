@@ -10,11 +10,11 @@ from prometheus_client.exposition import choose_encoder
 from gpu_control_plane.kube.errors import ConfigError
 
 Check = Callable[[], str | None]
-"""Says what is wrong, or None when all is well."""
+"""Returns what is wrong, or None when all is well."""
 
 
 class StatusServer:
-    """Serves what the process knows about itself. Checks are named, so that a failing one says which it is."""
+    """Serves health checks and metrics. Checks are named, so that the answer says which one fails."""
 
     def __init__(self, registry: CollectorRegistry, *, host: str = "0.0.0.0", port: int = 8080) -> None:  # noqa: S104 - the kubelet and Prometheus call from outside the pod
         self._registry = registry
@@ -22,7 +22,7 @@ class StatusServer:
         self._port = port
         self._alive: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
-        self._more: list[Callable[[], Awaitable[bytes]]] = []
+        self._extra_metrics: list[Callable[[], Awaitable[bytes]]] = []
 
     @property
     def port(self) -> int:
@@ -37,9 +37,9 @@ class StatusServer:
         """Add a check whose failure means that the process must not be sent requests."""
         self._ready[name] = check
 
-    def also(self, more: Callable[[], Awaitable[bytes]]) -> None:
+    def add_metrics(self, text: Callable[[], Awaitable[bytes]]) -> None:
         """Add metrics that are not in the registry, as Prometheus text, to what `/metrics` answers."""
-        self._more.append(more)
+        self._extra_metrics.append(text)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -74,7 +74,7 @@ class StatusServer:
         return answer
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        # Text of others can only be added to plain text: OpenMetrics ends with a mark of its own.
-        encode, content_type = choose_encoder("" if self._more else request.headers.get("Accept", ""))
-        body = b"".join([encode(self._registry), *[await more() for more in self._more]])
+        # Text can only be appended to the plain format: OpenMetrics ends with an end marker.
+        encode, content_type = choose_encoder("" if self._extra_metrics else request.headers.get("Accept", ""))
+        body = b"".join([encode(self._registry), *[await text() for text in self._extra_metrics]])
         return web.Response(body=body, headers={"Content-Type": content_type})

@@ -1,4 +1,4 @@
-"""Moments as Kubernetes writes them."""
+"""Times as Kubernetes writes them."""
 
 from datetime import UTC, datetime
 

@@ -1,6 +1,6 @@
 """TLS contexts for calling an API server and for being called by it, made from PEM bytes alone.
 
-Nothing here reads or watches files: whoever rotates certificates reads them and asks for another context.
+Nothing here reads or watches files: the code that rotates certificates reads them and makes another context.
 """
 
 import os
@@ -15,7 +15,7 @@ from gpu_control_plane.kube.errors import ConfigError, CredentialsError
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to believe: the server's authorities (`None`: the system's), and which host is an HTTPS proxy."""
+    """Which authorities are trusted for the server (`None`: the system's), and which host is an HTTPS proxy."""
 
     authorities: bytes | None = None
     authorities_origin: str = "the certificate authority"
@@ -71,7 +71,7 @@ def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, or
             context.load_cert_chain(certificate_file, key_file, password=_no_password)
     except _Encrypted:
         raise CredentialsError(
-            f"The key of {origin} is encrypted, and there is nobody to ask for its password. "
+            f"The key of {origin} is encrypted, and no password can be asked for. "
             "Store it decrypted: openssl pkey -in KEY -out NEW_KEY"
         ) from None
     except ssl.SSLError as error:

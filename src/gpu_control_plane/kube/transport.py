@@ -1,4 +1,4 @@
-"""One HTTP exchange with the API server: credentials, limits, waiting when asked to, errors as our own.
+"""One HTTP exchange with the API server: credentials, limits, Retry-After, and errors of this package.
 
 HTTP/1.1 on aiohttp, since it costs a third of the CPU of the alternatives per watch event. Nothing here knows
 about objects: paths and bytes in, bytes out.
@@ -37,7 +37,7 @@ _RETRY_PAUSE = Backoff(first=0.1, most=10.0)
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, with the words under which it is counted."""
+    """One request, with the labels under which it is counted."""
 
     method: str
     path: str
@@ -212,7 +212,7 @@ def _retry_after(response: aiohttp.ClientResponse) -> float | None:
 
 
 def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices within half a minute that the other side has vanished without a word."""
+    """A socket that notices within half a minute that the peer has vanished without closing the connection."""
     family, kind, protocol, _, _ = address
     sock = socket.socket(family, kind, protocol)
     sock.setblocking(False)

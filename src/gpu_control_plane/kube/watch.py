@@ -1,7 +1,7 @@
-"""What happened to the objects of a kind, as an endless stream of small batches.
+"""The changes of the objects of a kind, as an endless stream of small batches.
 
-From nothing, the stream begins with all that exists: as a streaming list where the server has it, else in pages.
-Both look the same to the reader: changes, then a batch marked `synced`, then live changes on and on.
+Without a version to resume from, the stream begins with all that exists: as a streaming list where the API server has
+it, else in pages. Both look the same to the reader: changes, then a batch marked `synced`, then live changes.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gpu_control_plane.kube.errors import BadRequest, Invalid, WatchBroken, from
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.transport import Call
 
-# As many events as may be handled before the loop gets its turn: a longest stall of about 10 ms.
+# How many events are handled before other tasks run: a stall of the event loop of at most about 10 ms.
 SLICE = 64
 _INITIAL_END = "k8s.io/initial-events-end"
 
@@ -33,7 +33,7 @@ class Batch[T: Object](msgspec.Struct):
     """Each object with whether it was deleted."""
     resource_version: str | None = None
     synced: bool = False
-    """True on the one batch that completes the picture of what existed at the start."""
+    """True on the one batch that completes what existed at the start."""
 
 
 class Source[T: Object](Protocol):
@@ -73,7 +73,7 @@ class ApiSource[T: Object]:
             except (BadRequest, Invalid) as error:
                 if "sendInitialEvents" not in error.message:
                     raise
-                # This server has streaming lists switched off; it will not change its mind while we are connected.
+                # Streaming lists are switched off in this API server, and stay so while it runs.
                 self._streaming = False
             else:
                 return
@@ -97,7 +97,7 @@ class ApiSource[T: Object]:
 
     async def _watch(self, since: str | None) -> AsyncGenerator[Batch[T]]:
         resource = self._kind.resource
-        # The server ends each watch after a while; a spread keeps thousands of them from coming back at once.
+        # The API server ends each watch after a while; random lifetimes keep thousands from reconnecting at once.
         lifetime = int(self._rng.uniform(300, 600))
         params = self._selection.params() | {
             "watch": "true",
@@ -134,7 +134,7 @@ class ApiSource[T: Object]:
                     try:
                         found = decode_object(event.object)
                     except msgspec.ValidationError as error:
-                        self._pass_over(event.object, error)
+                        self._skip(event.object, error)
                         continue
                     changes.append((found, event.type == "DELETED"))
                     batch.resource_version = found.metadata.resource_version
@@ -147,12 +147,12 @@ class ApiSource[T: Object]:
                     raise from_status(status.code, status.reason, status.message)
         return batch
 
-    def _pass_over(self, raw: msgspec.Raw, error: msgspec.ValidationError) -> None:
-        """One object that does not fit its type must not blind us to the others."""
+    def _skip(self, raw: msgspec.Raw, error: msgspec.ValidationError) -> None:
+        """One object that does not fit its type must not stop the watch of the others."""
         resource = self._kind.resource.qualified_name
         self._client.metrics.watch_undecodable.labels(resource).inc()
         name = str(_BOOKMARK.decode(raw).key)
-        _log.error("an object does not fit its type and is passed over", resource=resource, name=name, why=str(error))
+        _log.error("object skipped, it does not fit its type", resource=resource, name=name, why=str(error))
 
 
 async def _line_slices(content: aiohttp.StreamReader) -> AsyncGenerator[list[bytes]]:

@@ -12,7 +12,7 @@ import msgspec
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import Cache, Runtime
-from gpu_control_plane.kube.changes import spec_changed
+from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.operator.facts import gpu_present
 from gpu_control_plane.operator.labelling.decide import OwnerWish, Wish, gets_driver, managed, wish_of
 from gpu_control_plane.operator.rival import RivalWatch

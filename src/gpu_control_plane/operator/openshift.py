@@ -136,7 +136,7 @@ class OpenShiftWatch:
         selection = Selection(namespace=namespace, fields=f"metadata.name={name}")
         cache = followers.follow(name, selection, lambda _old, _new: self.on_change())
         if await self._shows(kind, name, namespace):
-            await cache.answered()
+            await cache.synced_or_unavailable()
         return cache
 
     async def _shows(self, kind: type[Object], name: str, namespace: str | None = None) -> bool:

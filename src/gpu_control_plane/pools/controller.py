@@ -17,13 +17,13 @@ from gpu_control_plane.api.names import GROUP, Annotation, EventReason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
 from gpu_control_plane.api.pod import Pod
-from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
 from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.kube.predicates import labels_changed, spec_changed
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now

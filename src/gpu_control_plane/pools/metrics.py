@@ -11,7 +11,7 @@ from gpu_control_plane.api.gpupool import GPUPool, Units
 from gpu_control_plane.api.names import DeviceCondition
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.conditions import find
-from gpu_control_plane.kube.metrics import Tally
+from gpu_control_plane.kube.metrics import CountGauge
 from gpu_control_plane.pools.burnin import untested
 from gpu_control_plane.pools.words import Waits
 
@@ -68,7 +68,7 @@ class TroubleMetrics:
             ("node", "device", "reason"),
             registry=registry,
         )
-        self._tests = Tally(
+        self._tests = CountGauge(
             Gauge(
                 "gpu_burn_in_devices",
                 "Cards by the reason of their condition BurnedIn: Waiting, BurningIn, Passed, … None without burn-in.",

@@ -166,14 +166,14 @@ async def test_the_api_server_may_be_gone_for_twenty_seconds(own_api_server: Cal
         cache = watching(client, "default")
         async with running(cache):
             await asyncio.to_thread(cluster.stop_component, "kube-apiserver", signal.SIGKILL)
-            await until(lambda: isinstance(cache.trouble, Unreachable))
+            await until(lambda: isinstance(cache.watch_error, Unreachable))
             await asyncio.sleep(20)  # the outage itself, not a wait for something
             assert names(cache) == {"before"}
             await asyncio.to_thread(cluster.start_component, "kube-apiserver")
             await client.create(ConfigMap, configmap("after"), "default")
             await client.delete(ConfigMap, "before", "default")
             await until(lambda: names(cache) == {"after"})
-            assert cache.trouble is None
+            assert cache.watch_error is None
         # A server that has just started knows no history: what is older than its start is really gone.
         with pytest.raises(Gone):
             async with asyncio.timeout(60):
@@ -202,4 +202,4 @@ async def test_a_kind_that_is_not_served_ends_an_impatient_cache_at_once(client:
     cache = Cache(Missing, ApiSource(client, Missing))
     with pytest.raises(CannotWatch, match="install its CRD"):
         async with asyncio.timeout(30):
-            await cache.run(patience=60)
+            await cache.run(sync_timeout=60)

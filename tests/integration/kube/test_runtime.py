@@ -121,7 +121,7 @@ async def test_an_unreachable_server_is_one_sentence(api_server: Cluster, tmp_pa
     program = """if True:
         from examples.namespace_quotas import build
         from gpu_control_plane.kube import main
-        exit(main("lost", build, patience=0, status_port=None))
+        exit(main("lost", build, sync_timeout=0, status_port=None))
     """
     said = await ending("-c", program, kubeconfig=other)
     assert "cannot connect to the API server at https://127.0.0.1:9" in said

@@ -22,7 +22,7 @@ from gpu_control_plane.kube.ca_bundle import (
 )
 from gpu_control_plane.kube.certificate_rotation import RotationPolicy, Subject
 from gpu_control_plane.kube.certificate_secret import Secret, ServingCertificates
-from gpu_control_plane.kube.certificates import signed_by, split
+from gpu_control_plane.kube.certificates import signed_by, split_pem
 from gpu_control_plane.kube.errors import Forbidden, NotFound, ServerError, Unreachable
 from gpu_control_plane.kube.watch import ApiSource
 from gpu_control_plane.kube.webhooks import WebhookServer, serve_webhooks
@@ -264,7 +264,7 @@ async def test_replicas_that_race_to_renew_agree_too(client: Client, namespace: 
     await asyncio.gather(*(replica.sync() for replica in replicas))
     bundles = {replica.bundle for replica in replicas}
     assert len(bundles) == 1
-    assert len(split(bundles.pop() or b"")) == 2, "one successor, not one per replica"
+    assert len(split_pem(bundles.pop() or b"")) == 2, "one successor, not one per replica"
 
 
 @pytest.mark.parametrize("damage", [{"tls.key": ""}, {"ca.crt": "bm9uc2Vuc2U="}, {"ca.key": ""}], ids=str)
@@ -292,11 +292,11 @@ async def test_certificates_are_renewed_even_while_nobody_can_be_told(client: Cl
             await held.sync()
         stored = await client.get(Secret, "own", namespace)
         served.add(stored.data["tls.crt"])
-        assert signed_by(stored.data["tls.crt"], split(stored.data["ca.crt"])[0])
-        assert held.trouble() is None
+        assert signed_by(stored.data["tls.crt"], split_pem(stored.data["ca.crt"])[0])
+        assert held.problem() is None
         moment += LONG.authority_life / 13
     assert len(served) > 5
-    assert len(split(held.bundle or b"")) == 2
+    assert len(split_pem(held.bundle or b"")) == 2
 
 
 async def serve_sleepily(server: WebhookServer, certificates: ServingCertificates) -> None:
@@ -314,7 +314,7 @@ async def test_no_call_fails_while_certificates_and_authorities_change(client: C
         authority_life=timedelta(seconds=27),
         serving_life=timedelta(seconds=12),
         renew_below=0.7,
-        settle=timedelta(seconds=2.25),
+        propagation=timedelta(seconds=2.25),
     )
     async with (
         serving(client, namespace, policy=policy, serve=serve_sleepily) as setup,
@@ -329,7 +329,7 @@ async def test_no_call_fails_while_certificates_and_authorities_change(client: C
 
         def follow(_old: Secret | None, new: Secret | None) -> None:
             if new is not None and "ca.crt" in new.data:
-                trusted[:] = split(new.data["ca.crt"])
+                trusted[:] = split_pem(new.data["ca.crt"])
                 authorities.extend(set(trusted) - set(authorities))
                 served.add(new.data["tls.crt"])
                 other.wake()

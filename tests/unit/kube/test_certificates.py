@@ -11,13 +11,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from gpu_control_plane.kube.certificates import (
     KeyPair,
-    belongs_together,
     canonical_name,
     issue,
+    key_matches,
     new_authority,
     read,
     signed_by,
-    split,
+    split_pem,
 )
 from gpu_control_plane.kube.tls import load_certificate, server_context
 
@@ -72,13 +72,13 @@ def test_signatures_tell_authorities_of_one_name_apart() -> None:
     ],
 )
 def test_a_key_fits_its_certificate_or_not(pair: KeyPair, fits: bool) -> None:
-    assert belongs_together(pair) == fits
+    assert key_matches(pair) == fits
 
 
 def test_a_bundle_splits_into_its_certificates() -> None:
     bundle = b"# a comment\n" + AUTHORITY.certificate + b"\n\n" + SERVING.certificate.rstrip()
-    assert split(bundle) == [AUTHORITY.certificate, SERVING.certificate]
-    assert split(b"") == []
+    assert split_pem(bundle) == [AUTHORITY.certificate, SERVING.certificate]
+    assert split_pem(b"") == []
 
 
 def test_a_private_key_never_shows_in_a_log() -> None:

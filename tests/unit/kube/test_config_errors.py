@@ -107,7 +107,7 @@ CASES: dict[str, tuple[object, str]] = {
     ),
     "key encrypted": (
         user(client_certificate_data=data(ANN.certificate), client_key_data=data(encrypted(ANN))),
-        "is encrypted, and there is nobody to ask for its password. Store it decrypted: openssl pkey",
+        "is encrypted, and no password can be asked for. Store it decrypted: openssl pkey",
     ),
     "certificate is not PEM": (
         user(client_certificate_data=data(b"nonsense"), client_key_data=data(ANN.key)),

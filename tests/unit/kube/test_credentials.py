@@ -1,4 +1,4 @@
-"""When credentials are taken again. The clock is the test's."""
+"""When credentials are fetched again. The clock is the test's."""
 
 import asyncio
 import math
@@ -8,13 +8,13 @@ import pytest
 from multidict import CIMultiDict
 
 from gpu_control_plane.kube.credentials import (
-    REREAD_AFTER,
+    REREAD_AFTER_SECONDS,
     Access,
     AccessMaker,
     Credentials,
+    FetchedCredentials,
     FileSource,
     Identity,
-    Taken,
 )
 from gpu_control_plane.kube.errors import CredentialsError
 
@@ -37,20 +37,20 @@ class Numbered:
         self._clock = clock
         self._life = life
         self._leeway = leeway
-        self.taken = 0
+        self.fetched = 0
         self.failing = False
         self.repeating = False
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def take(self) -> Taken:
-        self.taken += 1
+    async def fetch(self) -> FetchedCredentials:
+        self.fetched += 1
         await self.gate.wait()
         if self.failing:
             raise CredentialsError("no luck")
-        number = 1 if self.repeating else self.taken
+        number = 1 if self.repeating else self.fetched
         expires_at = self._clock() + self._life
-        return Taken(
+        return FetchedCredentials(
             identity=Identity(authorization=f"token-{number}"),
             renew_at=expires_at - self._leeway,
             expires_at=expires_at,
@@ -72,7 +72,7 @@ async def test_they_are_taken_once_while_nothing_changes() -> None:
     first = await held.current()
     clock.pass_(10_000)
     assert await held.current() is first
-    assert source.taken == 1
+    assert source.fetched == 1
 
 
 async def test_many_who_ask_at_once_cause_one_taking() -> None:
@@ -81,7 +81,7 @@ async def test_many_who_ask_at_once_cause_one_taking() -> None:
     held = credentials(source, clock)
     seen = await asyncio.gather(*(held.current() for _ in range(50)))
     assert {token(access) for access in seen} == {"token-1"}
-    assert source.taken == 1
+    assert source.fetched == 1
 
 
 async def test_many_rejections_of_one_access_cause_one_taking() -> None:
@@ -163,7 +163,7 @@ async def test_a_failure_is_told_and_not_repeated_for_a_while() -> None:
     for _ in range(10):
         with pytest.raises(CredentialsError, match="no luck"):
             await held.current()
-    assert source.taken == 1
+    assert source.fetched == 1
     clock.pass_(6)
     source.failing = False
     assert token(await held.current()) == "token-2"
@@ -177,7 +177,7 @@ async def test_credentials_that_are_refused_again_and_again_are_taken_ever_more_
     for _ in range(600):
         held.rejected(await held.current())
         clock.pass_(1)
-    assert source.taken <= 20
+    assert source.fetched <= 20
 
 
 async def test_after_a_calm_time_a_rejection_is_acted_on_at_once() -> None:
@@ -223,9 +223,9 @@ async def test_a_token_file_is_read_again_within_a_minute(tmp_path: Path) -> Non
     assert token(await held.current()) == "Bearer old"
     path.write_text("new")
     assert token(await held.current()) == "Bearer old"
-    clock.pass_(REREAD_AFTER)
+    clock.pass_(REREAD_AFTER_SECONDS)
     assert token(await held.current()) == "Bearer new"
-    assert REREAD_AFTER <= 60
+    assert REREAD_AFTER_SECONDS <= 60
 
 
 async def test_a_rejected_token_is_read_again_at_once(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ async def test_a_token_file_that_is_gone_or_empty_for_a_moment_does_no_harm(
     path.unlink()
     if content is not None:
         path.write_text(content)
-    clock.pass_(REREAD_AFTER)
+    clock.pass_(REREAD_AFTER_SECONDS)
     assert token(await held.current()) == "Bearer good"
 
 

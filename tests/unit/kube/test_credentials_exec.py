@@ -47,30 +47,30 @@ def at(seconds: float) -> str:
 
 
 async def test_a_plugin_gives_a_token(tmp_path: Path) -> None:
-    taken = await source(printing(tmp_path, {"token": "abc"})).take()
-    assert taken.identity.authorization == "Bearer abc"
-    assert taken.expires_at == float("inf")
+    fetched = await source(printing(tmp_path, {"token": "abc"})).fetch()
+    assert fetched.identity.authorization == "Bearer abc"
+    assert fetched.expires_at == float("inf")
 
 
 async def test_a_plugin_of_the_beta_version_gives_a_token(tmp_path: Path) -> None:
     version = "client.authentication.k8s.io/v1beta1"
     plugin = printing(tmp_path, {"token": "abc"}, version)
-    assert (await source(plugin, api_version=version).take()).identity.authorization == "Bearer abc"
+    assert (await source(plugin, api_version=version).fetch()).identity.authorization == "Bearer abc"
 
 
 @pytest.mark.parametrize(
     ("life", "renewed_after"), [(3600, 3540), (300, 240), (10, 8), (0, 1), (-100, 1)], ids=lambda value: f"{value}s"
 )
 async def test_renewal_is_due_before_the_token_expires(tmp_path: Path, life: float, renewed_after: float) -> None:
-    taken = await source(printing(tmp_path, {"token": "abc", "expirationTimestamp": at(life)})).take()
-    assert (taken.renew_at - NOW, taken.expires_at - NOW) == (renewed_after, life)
+    fetched = await source(printing(tmp_path, {"token": "abc", "expirationTimestamp": at(life)})).fetch()
+    assert (fetched.renew_at - NOW, fetched.expires_at - NOW) == (renewed_after, life)
 
 
 async def test_a_plugin_gives_a_client_certificate(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     ann = issue(new_authority("x", now=now, valid_for=timedelta(days=1)), ["ann"], now=now, valid_for=timedelta(days=1))
     status = {"clientCertificateData": ann.certificate.decode(), "clientKeyData": ann.key.decode()}
-    identity = (await source(printing(tmp_path, status)).take()).identity
+    identity = (await source(printing(tmp_path, status)).fetch()).identity
     assert identity.certificate is not None
     assert (identity.certificate.certificate, identity.certificate.key) == (ann.certificate, ann.key)
     assert identity.authorization is None
@@ -82,8 +82,8 @@ async def test_arguments_and_variables_reach_the_plugin(tmp_path: Path) -> None:
         "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
         " 'status': {'token': sys.argv[1] + os.environ['FLAVOUR']}}))",
     )
-    taken = await source(plugin, args=("plain-",), env=(Variable(name="FLAVOUR", value="vanilla"),)).take()
-    assert taken.identity.authorization == "Bearer plain-vanilla"
+    fetched = await source(plugin, args=("plain-",), env=(Variable(name="FLAVOUR", value="vanilla"),)).fetch()
+    assert fetched.identity.authorization == "Bearer plain-vanilla"
 
 
 async def test_a_plugin_is_told_about_the_cluster_when_it_wants_to_know(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ async def test_a_plugin_is_told_about_the_cluster_when_it_wants_to_know(tmp_path
 async def test_a_plugin_without_a_folder_is_found_on_the_path(tmp_path: Path) -> None:
     printing(tmp_path, {"token": "abc"})
     plugin = Exec(command="plugin", api_version=V1, interactive_mode=InteractiveMode.NEVER)
-    taken = await ExecSource(plugin, environ={"PATH": str(tmp_path)}, terminal=lambda: False).take()
-    assert taken.identity.authorization == "Bearer abc"
+    fetched = await ExecSource(plugin, environ={"PATH": str(tmp_path)}, terminal=lambda: False).fetch()
+    assert fetched.identity.authorization == "Bearer abc"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ async def test_a_plugin_without_a_folder_is_found_on_the_path(tmp_path: Path) ->
 )
 async def test_a_plugin_that_fails_is_quoted(tmp_path: Path, body: str, sentence: str) -> None:
     with pytest.raises(CredentialsError, match=f"exec plugin .*/plugin .*{sentence}"):
-        await source(program(tmp_path, body)).take()
+        await source(program(tmp_path, body)).fetch()
 
 
 async def test_a_plugin_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
@@ -162,14 +162,14 @@ async def test_a_plugin_that_hangs_is_ended_with_all_it_started(tmp_path: Path) 
     plugin.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {pid_file}\nprintf 'waiting for you' >&2\nwait\n")
     plugin.chmod(0o755)
     with pytest.raises(CredentialsError, match=r"did not answer within 1.5 s, saying: waiting for you"):
-        await source(plugin, time_limit=1.5).take()
+        await source(plugin, time_limit=1.5).fetch()
     await until(lambda: _is_gone(int(pid_file.read_text())), saying="the plugin's child has ended")
 
 
 async def test_giving_up_ends_the_plugin(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     plugin = program(tmp_path, f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
-    taking = asyncio.create_task(source(plugin).take())
+    taking = asyncio.create_task(source(plugin).fetch())
     await until(lambda: pid_file.exists() and pid_file.read_text())
     taking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -179,7 +179,7 @@ async def test_giving_up_ends_the_plugin(tmp_path: Path) -> None:
 
 async def test_a_missing_plugin_is_answered_with_its_hint() -> None:
     with pytest.raises(CredentialsError, match=r"/gone/plugin is not installed. Get it from the shelf.$"):
-        await source("/gone/plugin", install_hint="\nGet it from the shelf.\n").take()
+        await source("/gone/plugin", install_hint="\nGet it from the shelf.\n").fetch()
 
 
 async def test_a_file_that_is_no_program_is_said(tmp_path: Path) -> None:
@@ -187,13 +187,13 @@ async def test_a_file_that_is_no_program_is_said(tmp_path: Path) -> None:
     path.write_bytes(b"\x00\x01")
     path.chmod(0o755)
     with pytest.raises(CredentialsError, match=r"cannot be started \(Exec format error\)"):
-        await source(path).take()
+        await source(path).fetch()
 
 
 async def test_a_plugin_that_must_ask_needs_a_terminal(tmp_path: Path) -> None:
     plugin = printing(tmp_path, {"token": "abc"})
     with pytest.raises(CredentialsError, match=r"wants to ask a person, and there is no terminal"):
-        await source(plugin, interactive_mode=InteractiveMode.ALWAYS).take()
+        await source(plugin, interactive_mode=InteractiveMode.ALWAYS).fetch()
 
 
 async def test_a_person_sees_what_a_plugin_asks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,8 +204,8 @@ async def test_a_person_sees_what_a_plugin_asks(tmp_path: Path, capsys: pytest.C
         " 'status': {'token': f'interactive-{interactive}'}}))"
     )
     plugin = Exec(command=str(program(tmp_path, body)), api_version=V1, interactive_mode=InteractiveMode.IF_AVAILABLE)
-    taken = await ExecSource(plugin, terminal=lambda: True).take()
-    assert taken.identity.authorization == "Bearer interactive-True"
+    fetched = await ExecSource(plugin, terminal=lambda: True).fetch()
+    assert fetched.identity.authorization == "Bearer interactive-True"
     assert "open this page" in capsys.readouterr().err
 
 

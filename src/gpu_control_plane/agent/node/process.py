@@ -127,7 +127,7 @@ def build(runtime: Runtime, options: Options) -> None:
     if options.burn_in:
         runtime.service(components.burn_in.run)
     if options.exporter:
-        runtime.status.also(card_metrics.exposition)
+        runtime.status.add_metrics(card_metrics.exposition)
 
 
 def _views(runtime: Runtime, node: str) -> Views:

@@ -20,7 +20,7 @@ from gpu_control_plane.api.nvidia.upgradepolicy import (
     WaitForCompletion,
 )
 from gpu_control_plane.kube import Cache
-from gpu_control_plane.kube.changes import spec_changed
+from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.operator.drivers.owner import Claims, Driver, Trouble, claims_of, conflict, selects
 from gpu_control_plane.operator.facts import gpu_present
 from gpu_control_plane.operator.labelling.decide import OwnerWish

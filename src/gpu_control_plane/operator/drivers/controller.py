@@ -15,9 +15,9 @@ from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import StackReason
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.kube import Key, Requeue, Runtime
-from gpu_control_plane.kube.changes import spec_changed
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.gather_all import gather_all
+from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.drivers.abandoned import came_or_went, without_owner

@@ -13,8 +13,8 @@ import structlog
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Key, Runtime
-from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.gather_all import gather_all
+from gpu_control_plane.kube.predicates import labels_changed, spec_changed
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.drivers.book import OwnerBook
 from gpu_control_plane.operator.drivers.concerns import ALL, all_of_them, owner_name

@@ -84,7 +84,7 @@ class Writer:
         before that, each of them would look as if it were missing."""
         if kind not in self._caches:
             held = self._rare[kind].follow(kind, self._selection(self._kinds[kind]), on_change)
-            await held.answered()
+            await held.synced_or_unavailable()
             self._caches[kind] = held
 
     def unfollow(self, kind: str) -> None:

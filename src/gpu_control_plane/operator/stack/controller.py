@@ -16,8 +16,8 @@ from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import FEATURE_PREFIX
 from gpu_control_plane.api.nvidia.status import UpgradeReport
 from gpu_control_plane.kube import Key, Requeue, Runtime
-from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.kube.predicates import labels_changed, spec_changed
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.operator.charge import Charge
 from gpu_control_plane.operator.facts import NodeKind, gpu_present, kind_of

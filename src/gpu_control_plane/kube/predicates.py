@@ -1,12 +1,12 @@
-"""Which changes of an object concern its readers: predicates for `Controller.watch(…, when=…)`."""
+"""Predicates for `Controller.watch(…, when=…)`: which changes of an object matter."""
 
 from gpu_control_plane.kube.objects import Object
 
 
 def spec_changed(old: Object | None, new: Object | None) -> bool:
-    """Whether an object came, went, or is asked for something else; not whether its status moved.
+    """Whether an object was created or deleted or has another spec; a change of its status does not count.
 
-    One that was deleted and made anew between two looks is another.
+    One that was deleted and created again between two events is another object.
     """
     return old is None or new is None or _version(old) != _version(new)
 
