@@ -13,8 +13,8 @@ from gpu_control_plane.agent.simulated.models import pci_address
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.names import GROUP, Annotation, Label
-from gpu_control_plane.cli.processes import COMPANIONS
 from gpu_control_plane.cli.screen import ATTENTION, OK, Screen
+from gpu_control_plane.cli.sidecars import SIDECARS
 from gpu_control_plane.cli.summary import show_summary
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.kube import Client, FieldManager, Selection, load_config
@@ -22,7 +22,7 @@ from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.local import LocalError
 from gpu_control_plane.local.folders import cluster_folder
-from gpu_control_plane.local.lifecycle import Wish, bring_up, run_beside
+from gpu_control_plane.local.lifecycle import UpOptions, bring_up, start_sidecar
 from gpu_control_plane.local.status import cluster_status
 
 _NAME = "gpu"
@@ -292,10 +292,10 @@ def main() -> int:
     screen = Screen(sys.stdout)
     try:
         screen.line(screen.style("1. A real control plane, with our controller and simulated agents", bold=True))
-        bring_up(Wish(name=_NAME, nodes=0), screen, install_crds)
-        for companion in COMPANIONS:
-            run_beside(_NAME, companion)
-            screen.mark(OK, f"Started {companion.name}")
+        bring_up(UpOptions(name=_NAME, nodes=0), screen, install_crds)
+        for sidecar in SIDECARS:
+            start_sidecar(_NAME, sidecar)
+            screen.mark(OK, f"Started {sidecar.name}")
         asyncio.run(_stages(screen))
         show_summary(screen, cluster_status(_NAME))
         for command in (

@@ -11,7 +11,7 @@ import click
 
 from gpu_control_plane.local.errors import LocalError
 from gpu_control_plane.local.platforms import this_platform
-from gpu_control_plane.local.progress import Lines, megabytes, seconds
+from gpu_control_plane.local.progress import Lines, duration, megabytes
 from images import recipe
 from images.errors import ImageError
 from images.lock import ARCHITECTURES, SUITE, Lock, read_lock, write_lock
@@ -42,7 +42,7 @@ def build(arch: str, name: str, into: Path) -> None:
     started = time.monotonic()
     built = recipe.build(arch, into, Lines(sys.stderr), name)
     size = built.archive.stat().st_size
-    click.echo(f"{built.archive}  {megabytes(size)}, {seconds(time.monotonic() - started)}")
+    click.echo(f"{built.archive}  {megabytes(size)}, {duration(time.monotonic() - started)}")
     click.echo(f"{built.sbom}")
     click.echo(f"{name} {built.digest}")
 

@@ -4,10 +4,10 @@ import json
 import subprocess
 from typing import Any
 
+from blocking_wait import until
 from gpu_control_plane.local import Binaries, Cluster, Component, RealNode
 from gpu_control_plane.local.images import BUSYBOX
 from integration.local.commands import Kubectl
-from unit.local.patience import until
 
 COMPONENTS = (Component.ETCD, Component.APISERVER, Component.CONTROLLER_MANAGER, Component.SCHEDULER)
 FOREVER = ("sleep", "infinity")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from blocking_wait import until
 from gpu.record import Record
 from gpu.smi import Smi
 from gpu_control_plane.agent.backends.measures import Measure
-from unit.local.patience import until
 
 
 class Sample(msgspec.Struct, frozen=True):

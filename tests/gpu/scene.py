@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from blocking_wait import until
 from e2e.agent.scene import PREFIX, AgentScene
 from e2e.stage import Stage
 from gpu import image
@@ -14,7 +15,6 @@ from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driv
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.local.images import write_archive
-from unit.local.patience import until
 
 POOL = "training"
 RESOURCE = f"{PREFIX}/{POOL}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from blocking_wait import until
 from gpu.record import Record
 from gpu.scene import CardScene
 from gpu.smi import Smi
@@ -17,7 +18,6 @@ from gpu_control_plane.agent.burnin.runner import ProgramRunner
 from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.names import Reason
-from unit.local.patience import until
 
 _SECONDS = 6.0
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from blocking_wait import until
 from gpu.record import Record
 from gpu.scene import CardScene
 from gpu.smi import Smi
-from unit.local.patience import until
 
 _PREFIX = "nvidia.com/"
 _ON_AN_H200 = {

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from blocking_wait import until
 from e2e.agent.scene import settle
 from gpu.readings import agree, scrape
 from gpu.record import Record
 from gpu.scene import POOL, RESOURCE, CardScene
 from gpu.smi import Smi
 from gpu_control_plane.agent.backends.measures import Measure
-from unit.local.patience import until
 
 _WORKER, _SECOND, _PLAIN = "worker", "second", "plain"
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from blocking_wait import until
 from gpu.record import Record
 from gpu.scene import RESOURCE, CardScene
 from gpu.smi import Smi
-from unit.local.patience import until
 
 _PAUSE = "nvidia.com/gpu.deploy.device-plugin"
 

@@ -1,9 +1,9 @@
 """A card moves from one pool to another, as a person says, and pods of the other one compute on it."""
 
+from blocking_wait import until
 from e2e.agent.scene import PREFIX
 from gpu.record import Record
 from gpu.scene import RESOURCE, CardScene
-from unit.local.patience import until
 
 _SERVING = "serving"
 _SERVER = "server"

@@ -1,10 +1,10 @@
 """The node's software was checked on the card itself, and other operands can see that it was."""
 
+from blocking_wait import until
 from gpu.record import Record
 from gpu.scene import CardScene
 from gpu_control_plane.agent.validator.runner import KernelRunner
 from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
-from unit.local.patience import until
 
 _STEPS = ("driver", "toolkit", "cuda")
 

@@ -17,13 +17,13 @@ from typing import Any, Final, Self
 import msgspec
 import yaml
 
+from blocking_wait import until
 from gpu_control_plane.agent.fleet.machines import node_manifest
 from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster
 from helm.chart import CHART, NAMESPACE, RELEASE, Helm, Manifest, Objects, command_of
-from unit.local.patience import until
 
 WITH_CARDS: Final = ("node-a", "node-b")
 WITHOUT_CARDS: Final = ("node-c", "node-d", "node-e")
@@ -48,12 +48,12 @@ class Installed:
 
     def request(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Manifest:
         """As an administrator; anything but success fails the test."""
-        answer = self.cluster.access.request(self.cluster.plan.ports.apiserver, method, path, body, content_type)
+        answer = self.cluster.client.request(self.cluster.plan.ports.apiserver, method, path, body, content_type)
         assert answer.ok, f"{method} {path}: {answer.body.decode()}"
         return msgspec.json.decode(answer.body, type=dict[str, Any])
 
     def exists(self, path: str) -> bool:
-        return self.cluster.access.request(self.cluster.plan.ports.apiserver, "GET", path).ok
+        return self.cluster.client.request(self.cluster.plan.ports.apiserver, "GET", path).ok
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
         done = subprocess.run(

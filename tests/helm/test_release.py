@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
+from blocking_wait import until
 from gpu_control_plane.api.nodefeature import feature_name
 from gpu_control_plane.installation.crds import INSTALLED
 from helm.chart import CHART, NAMESPACE, RELEASE, Manifest
 from helm.installed import Installed
 from unit.api.nvidia.stock import stock_policy
-from unit.local.patience import until
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -1,4 +1,4 @@
-"""The entry point: finds the command, runs it, and turns what went wrong into a sentence and an exit code.
+"""The entry point: finds the command, runs it, and turns an error into a sentence and an exit code.
 
 Kept light: a command's own module imports what it needs when it runs, so that `--help` and completion are immediate.
 """
@@ -65,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("\n")
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader had enough, as in `kubectl gpu status | head`
+    except BrokenPipeError:  # the reader has ended, as in `kubectl gpu status | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -79,10 +79,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _sentence(error: Exception) -> str | None:
-    """What to tell a person. Nothing for what nobody foresaw: that is a bug and wants its traceback."""
+    """The message of an expected error; None for any other, which is a bug and needs its traceback."""
     ours = {"gpu_control_plane.kube.errors": "KubeError", "gpu_control_plane.local.errors": "LocalError"}
     for module, root in ours.items():
-        # What was never imported was never raised.
+        # An error of a module that is not imported cannot have been raised.
         if module in sys.modules and isinstance(error, getattr(sys.modules[module], root)):
             return str(error)
     if isinstance(error, OSError) and error.strerror:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from gpu_control_plane.local.progress import REPEAT_AFTER_SECONDS, SHOW_AFTER_SECONDS, duration
+
 if TYPE_CHECKING:
     from rich.status import Status
 
@@ -19,8 +21,6 @@ BAD = ("✗", "red")
 ATTENTION = ("!", "yellow")
 IDLE = ("○", "bright_black")
 
-_WORTH_SHOWING = 2.0
-_EVERY = 10.0
 _TITLE_WIDTH = 66
 
 type Symbol = tuple[str, str]
@@ -62,7 +62,7 @@ class Screen:
 
     @contextmanager
     def step(self, title: str) -> Iterator["_Step"]:
-        """Work that may take a while: a line when it is done, and signs of life until then."""
+        """Work that may take a while: progress meanwhile, and a line when it is done."""
         step = _Step(self, title)
         try:
             if self._terminal:
@@ -87,7 +87,7 @@ class _Step:
         self._screen = screen
         self._title = title
         self._started = time.monotonic()
-        self._next = self._started + _WORTH_SHOWING
+        self._next = self._started + SHOW_AFTER_SECONDS
         self.status: Status | None = None
 
     @property
@@ -100,22 +100,8 @@ class _Step:
 
             self.status.update(f"{escape(self._title)}  [bright_black]{escape(text)}  {self.elapsed}[/]")
         elif time.monotonic() >= self._next:
-            self._next = time.monotonic() + _EVERY
+            self._next = time.monotonic() + REPEAT_AFTER_SECONDS
             self._screen.line(f"  {self._title}: {text} ({self.elapsed})")
-
-
-def duration(seconds: float) -> str:
-    """A duration in at most two units: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`."""
-    if seconds < 10:  # noqa: PLR2004
-        return f"{max(seconds, 0):.1f} s"
-    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
-    parts: list[str] = []
-    rest = round(seconds)
-    for unit, size in units:
-        count, rest = divmod(rest, size)
-        if count or parts:
-            parts.append(f"{count} {unit}")
-    return " ".join(part for part in parts[:2] if not part.startswith("0 ")) or "0 s"
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

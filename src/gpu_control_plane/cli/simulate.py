@@ -1,4 +1,4 @@
-"""`kubectl gpu simulate`: GPU nodes that do not exist, and everything that can happen to real ones.
+"""`kubectl gpu simulate`: simulated GPU nodes, and what can happen to the hardware of real ones.
 
 The commands only write the hardware document of a Node; the agent fleet reacts to it as to real hardware.
 """
@@ -40,7 +40,7 @@ _kubeconfig = click.option(
 
 
 def _cluster[**P](function: Callable[P, None]) -> Callable[P, None]:
-    """Give a command the options that say which cluster is meant."""
+    """Add the options that choose the cluster."""
     return cluster_name(_kubeconfig(function))
 
 
@@ -69,9 +69,9 @@ def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) 
     machine = new_machine(profile, cards)
     names = [f"{prefix}-{number}" for number in range(1, count + 1)]
     made = _run(cluster, lambda client: add_nodes(client, names, machine))
-    told = f"{len(made)} nodes with {cards} x {profile} each were added" if made else "Nothing was added"
+    added = f"{len(made)} nodes with {cards} x {profile} each were added" if made else "Nothing was added"
     kept = f"; {count - len(made)} existed already" if len(made) < count else ""
-    _say(f"{told}{kept}.")
+    _report(f"{added}{kept}.")
 
 
 @command.command("xid")
@@ -145,7 +145,7 @@ def slow(*, node: str, seconds: float, **cluster: Any) -> None:
     from gpu_control_plane.agent.simulated.machine import slow_down  # noqa: PLC0415
 
     _run(cluster, lambda client: edit_node(client, node, lambda machine: slow_down(machine, seconds)))
-    _say(f"{node} takes {seconds:g} s to react." if seconds else f"{node} reacts at once.")
+    _report(f"{node} takes {seconds:g} s to react." if seconds else f"{node} reacts at once.")
 
 
 @command.command("reinstall")
@@ -157,7 +157,7 @@ def reinstall(*, node: str, **cluster: Any) -> None:
     from gpu_control_plane.agent.simulated.machine import reinstall as change  # noqa: PLC0415
 
     _run(cluster, lambda client: edit_node(client, node, change))
-    _say(f"{node} was installed anew.")
+    _report(f"{node} was installed anew.")
 
 
 @command.command("list")
@@ -176,22 +176,27 @@ def list_(*, cards: bool, **cluster: Any) -> None:
         return
     if cards:
         rows = [
-            (ATTENTION if (done := _done(each.machine.of(address))) else OK, (card, each.machine.profile, done))
+            (
+                ATTENTION if (changes := _card_changes(each.machine.of(address))) else OK,
+                (card, each.machine.profile, changes),
+            )
             for each in found
             for card, address in card_ids(each.name, each.machine).items()
         ]
         screen.table(("CARD", "PROFILE", ""), rows)
         return
-    screen.table(("NODE", "PROFILE", "CARDS", ""), [(ATTENTION if _told(each) else OK, _row(each)) for each in found])
+    screen.table(
+        ("NODE", "PROFILE", "CARDS", ""), [(ATTENTION if _changes(each) else OK, _row(each)) for each in found]
+    )
 
 
 def _row(node: "SimulatedNode") -> tuple[str, ...]:
-    return node.name, node.machine.profile, str(node.machine.cards), _told(node)
+    return node.name, node.machine.profile, str(node.machine.cards), _changes(node)
 
 
-def _told(node: "SimulatedNode") -> str:
+def _changes(node: "SimulatedNode") -> str:
     machine = node.machine
-    parts = [f"{address}: {done}" for address, card in machine.history.items() if (done := _done(card))]
+    parts = [f"{address}: {changes}" for address, card in machine.history.items() if (changes := _card_changes(card))]
     if machine.slow_seconds:
         parts.append(f"slow by {machine.slow_seconds:g} s")
     if machine.reinstalled:
@@ -199,8 +204,8 @@ def _told(node: "SimulatedNode") -> str:
     return "; ".join(parts)
 
 
-def _done(card: "CardHistory") -> str:
-    """What was done to a card, in words."""
+def _card_changes(card: "CardHistory") -> str:
+    """What was done to a card, as people read it."""
     parts = [f"XID {code}" for code in card.xids]
     parts += [f"{card.ecc} memory errors"] if card.ecc else []
     parts += ["lost from the bus"] if card.lost else []
@@ -213,10 +218,10 @@ def _change(cluster: dict[str, Any], device: str, edit: "Callable[[Machine, str]
     from gpu_control_plane.agent.fleet.machines import edit_card  # noqa: PLC0415
 
     _run(cluster, lambda client: edit_card(client, device, edit))
-    _say(f"{device} {outcome}.")
+    _report(f"{device} {outcome}.")
 
 
-def _say(sentence: str) -> None:
+def _report(sentence: str) -> None:
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
 
     Screen(sys.stdout).mark(OK, sentence)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpu_control_plane.cli.screen import ATTENTION, BAD, IDLE, OK, Screen, Symbol, duration
-from gpu_control_plane.local.nodes import NodeSummary
+from gpu_control_plane.cli.screen import ATTENTION, BAD, IDLE, OK, Screen, Symbol
+from gpu_control_plane.local.progress import duration
+from gpu_control_plane.local.simulated_nodes import NodeSummary
 from gpu_control_plane.local.status import ClusterState, ClusterStatus, ComponentStatus
 
 _SYMBOLS: dict[ClusterState, Symbol] = {
@@ -92,11 +93,11 @@ def _next_commands(status: ClusterStatus) -> list[str]:
 
 
 def _folders_to_add(kubectl: str | None) -> list[str]:
-    """Where `kubectl` of the cluster's version and this very command are, as far as the shell does not find them."""
+    """The folders of kubectl and of this command that the shell does not find on PATH."""
     ours = Path(sys.executable).with_name("kubectl-gpu")
     programs = [Path(kubectl)] if kubectl else []
     programs += [ours] if ours.exists() else []
-    # A tool that started us in a virtual environment has put that on PATH for us alone, not for the person's shell.
+    # A tool such as `uv run` has put the virtual environment on PATH for this process only, not for the shell.
     path = os.pathsep.join(
         folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder != str(ours.parent)
     )

@@ -1,4 +1,4 @@
-"""`kubectl gpu up`: start the local cluster, or see that it runs."""
+"""`kubectl gpu up`: start the local cluster, or what is down in it."""
 
 import sys
 from pathlib import Path
@@ -67,26 +67,26 @@ def command(
     Running it again is safe: it starts what is down and keeps what is there.
     """
     from gpu_control_plane.agent.simulated.machine import new_machine  # noqa: PLC0415
-    from gpu_control_plane.cli.processes import companions  # noqa: PLC0415
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
+    from gpu_control_plane.cli.sidecars import sidecars  # noqa: PLC0415
     from gpu_control_plane.cli.summary import show_summary  # noqa: PLC0415
     from gpu_control_plane.local.folders import cluster_folder  # noqa: PLC0415
-    from gpu_control_plane.local.lifecycle import Wish, bring_up, run_beside, stop_beside  # noqa: PLC0415
+    from gpu_control_plane.local.lifecycle import UpOptions, bring_up, start_sidecar, stop_sidecar  # noqa: PLC0415
     from gpu_control_plane.local.status import cluster_status  # noqa: PLC0415
 
     machine = new_machine(profile, cards)
-    wish = Wish(name=name, nodes=nodes, real_nodes=real_nodes, port=port, timeout=timeout)
+    wanted = UpOptions(name=name, nodes=nodes, real_nodes=real_nodes, port=port, timeout=timeout)
     progress = Screen(sys.stderr)
-    result = bring_up(wish, progress, _install_api)
+    result = bring_up(wanted, progress, _install_api)
     if result.real_nodes:
         with progress.step(f"Giving cards to {', '.join(result.real_nodes)}"):
             _install_cards(cluster_folder(name) / "kubeconfig", [*result.real_nodes], machine)
-    for companion in companions(result.real_nodes):
+    for sidecar in sidecars(result.real_nodes):
         if bare:
-            stop_beside(name, companion.name)
+            stop_sidecar(name, sidecar.name)
             continue
-        with progress.step(f"Starting {companion.name}"):
-            run_beside(name, companion)
+        with progress.step(f"Starting {sidecar.name}"):
+            start_sidecar(name, sidecar)
     screen = Screen(sys.stdout)
     for sentence in result.resources:
         screen.note(sentence)

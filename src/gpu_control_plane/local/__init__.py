@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gpu_control_plane.local.components import Component, Settings
     from gpu_control_plane.local.errors import LocalError
     from gpu_control_plane.local.folders import cache_folder
-    from gpu_control_plane.local.node.real import RealNode
+    from gpu_control_plane.local.node.real_node import RealNode
     from gpu_control_plane.local.programs import Binaries, Binary
 
 __all__ = [
@@ -30,7 +30,7 @@ _HOMES = {
     "Cluster": "cluster",
     "Component": "components",
     "LocalError": "errors",
-    "RealNode": "node.real",
+    "RealNode": "node.real_node",
     "Settings": "components",
     "cache_folder": "folders",
     "ensure_binaries": "binaries",

@@ -2,7 +2,7 @@
 
 Those of a local cluster, with `--node` also those of a real node, where one can run, with `--services` those by which
 its pods reach services, too, with `--chart` also those that the tests of the Helm chart run, with `--monitoring`
-those of the tests of dashboards. Progress is told.
+those of the tests of dashboards. Progress goes to standard error.
 """
 
 import sys

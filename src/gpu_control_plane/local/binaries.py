@@ -36,10 +36,10 @@ class _Search:
         self._platform: Platform = this_platform()
         self._store = Store(cache_folder(environ), self._platform)
         self._origins: Origins = origins(environ)
-        self._silent_hosts: dict[str, str] = {}
+        self._unreachable_hosts: dict[str, str] = {}
 
     def all(self, programs: Iterable[str]) -> Binaries:
-        found = {program: self._at_hand(program) for program in programs}
+        found = {program: self._installed(program) for program in programs}
         missing = [program for program, binary in found.items() if binary is None]
         if missing:
             with self._store.locked(self._progress):
@@ -47,7 +47,7 @@ class _Search:
                     found[program] = self._cached(program) or self._install(program)
         return Binaries({program: binary for program, binary in found.items() if binary is not None})
 
-    def _at_hand(self, program: str) -> Binary | None:
+    def _installed(self, program: str) -> Binary | None:
         named = named_by_environment(program, self._environ, self._progress)
         return Binary(*named) if named else self._cached(program)
 
@@ -75,16 +75,16 @@ class _Search:
     def _download(self, program: str, release: Release) -> None:
         source = artefact(program, self._platform, self._origins)
         if source is None:
-            raise DownloadFailed(f"nobody publishes it for {self._platform}.")
+            raise DownloadFailed(f"it is not published for {self._platform}.")
         title = f"Downloading {program} {release.version}"
         for url in (source.checksum_url, source.url):
-            if silence := self._silent_hosts.get(_host(url)):
-                raise DownloadFailed(silence)
+            if reason := self._unreachable_hosts.get(_host(url)):
+                raise DownloadFailed(reason)
         with self._progress.step(title) as step, self._store.partial() as partial:
             try:
                 files = downloads.download(source, partial, self._store, step)
             except downloads.HostUnreachable as error:
-                self._silent_hosts[error.host] = str(error)
+                self._unreachable_hosts[error.host] = str(error)
                 raise
             for name, file in files.items():
                 self._store.keep(file, release, name)

@@ -17,16 +17,15 @@ from typing import Self
 import msgspec
 
 from gpu_control_plane.local import processes
-from gpu_control_plane.local.access import Access
 from gpu_control_plane.local.certificates import Authority
 from gpu_control_plane.local.components import (
     FIELDS,
     FRONT_PROXY,
     HEALTH,
     SERVICE_CIDR,
+    ClusterPlan,
     Component,
     Identities,
-    Plan,
     Ports,
     Settings,
     first_address,
@@ -39,16 +38,17 @@ from gpu_control_plane.local.folders import STATE_VARIABLE
 from gpu_control_plane.local.kubeconfig import write_kubeconfig
 from gpu_control_plane.local.locks import take
 from gpu_control_plane.local.logs import tail
-from gpu_control_plane.local.node.fleet import NODES_FOLDER, RealNodes
+from gpu_control_plane.local.node.real_nodes import NODES_FOLDER, RealNodes
 from gpu_control_plane.local.ports import LOOPBACK, free_port, is_free, require_free
 from gpu_control_plane.local.programs import Binaries
-from gpu_control_plane.local.progress import Lines, Progress, seconds
+from gpu_control_plane.local.progress import Lines, Progress, duration
+from gpu_control_plane.local.sync_client import SyncClient
 
-_PORT_LOST = "address already in use"
+_PORT_TAKEN = "address already in use"
 _ATTEMPTS = 3
-_POLL = 0.05
-_STOP_PATIENCE = 10.0
-_ROOM = 200_000_000  # etcd sets 64 MB aside for its log twice, and the logs grow
+_POLL_SECONDS = 0.05
+_STOP_TIMEOUT_SECONDS = 10.0
+_ROOM_BYTES = 200_000_000  # etcd allocates 64 MB for its write-ahead log twice, and logs grow
 _ADMINS = "system:masters"
 _USERS = {
     Component.CONTROLLER_MANAGER: ("system:kube-controller-manager", None),
@@ -58,7 +58,7 @@ _USERS = {
 
 
 class Cluster:
-    """Owns the processes of one cluster folder. They end with `stop`, or with this process, whichever is first."""
+    """Owns the processes of one cluster folder. They end with `stop`, or with this process, whichever comes first."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class Cluster:
         self._progress = progress or Lines(sys.stderr)
         self._processes: dict[Component, subprocess.Popen[bytes]] = {}
         self._lock: int | None = None
-        self._plan: Plan | None = None
-        self._access: Access | None = None
+        self._plan: ClusterPlan | None = None
+        self._client: SyncClient | None = None
         self.nodes = RealNodes(self.folder / NODES_FOLDER, self.settings, binaries)
 
     @property
@@ -93,17 +93,17 @@ class Cluster:
         return self.plan.identities.admin
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ClusterPlan:
         if self._plan is None:
             raise LocalError(f"The cluster in {self.folder} was not started yet. Call start() first.")
         return self._plan
 
     @property
-    def access(self) -> Access:
+    def client(self) -> SyncClient:
         """Short requests as the administrator."""
-        if self._access is None:
-            self._access = Access(self.authority, self.admin)
-        return self._access
+        if self._client is None:
+            self._client = SyncClient(self.authority, self.admin)
+        return self._client
 
     def __enter__(self) -> Self:
         self.start()
@@ -122,7 +122,7 @@ class Cluster:
         if self._lock is not None:
             for component in self.settings.components:
                 self.start_component(component)
-            self.nodes.start(self.plan, self.access, self._progress)
+            self.nodes.start(self.plan, self.client, self._progress)
             return
         try:
             self._prepare()
@@ -131,8 +131,8 @@ class Cluster:
                     self.launch(component)
                 for component in wave:
                     with self._progress.step(f"Starting {component}"):
-                        self._settle(component)
-            self.nodes.start(self.plan, self.access, self._progress)
+                        self._wait_or_move(component)
+            self.nodes.start(self.plan, self.client, self._progress)
         except BaseException:
             self.stop()
             raise
@@ -147,7 +147,7 @@ class Cluster:
     def stop_component(self, component: Component | str, number: signal.Signals = signal.SIGTERM) -> None:
         """Stop one component and wait until it is gone. SIGKILL makes it a crash."""
         if process := self._processes.get(Component(component)):
-            processes.end(process, number, patience=_STOP_PATIENCE)
+            processes.end(process, number, timeout=_STOP_TIMEOUT_SECONDS)
 
     def start_component(self, component: Component | str) -> None:
         """Start a stopped component again, with the same port and data, and wait until it is ready."""
@@ -155,10 +155,10 @@ class Cluster:
         if self.exit_code(component) is None and component in self._processes:
             return
         self.launch(component)
-        self._settle(component)
+        self._wait_or_move(component)
 
     def launch(self, component: Component) -> None:
-        """Start one component without waiting for it; `healthy` tells when it is ready."""
+        """Start one component without waiting for it; `healthy` says when it is ready."""
         program = str(self._binaries.path(component))
         with self.log(component).open("ab") as log:
             self._processes[component] = processes.spawn(
@@ -171,7 +171,7 @@ class Cluster:
         return process.pid if process and process.poll() is None else None
 
     def exit_code(self, component: Component | str) -> int | None:
-        """How a component ended; nothing while it runs or when it was never started."""
+        """How a component ended; None while it runs or when it was never started."""
         process = self._processes.get(Component(component))
         return process.poll() if process else None
 
@@ -180,7 +180,7 @@ class Cluster:
         component = Component(component)
         health = HEALTH[component]
         port = self.plan.ports.of(component)
-        return self.pid(component) is not None and self.access.healthy(port, health.path, secure=health.secure)
+        return self.pid(component) is not None and self.client.healthy(port, health.path, secure=health.secure)
 
     def log(self, component: Component | str) -> Path:
         return self.folder / "logs" / f"{component}.log"
@@ -189,9 +189,9 @@ class Cluster:
         for wave in reversed(_waves(tuple(self._processes))):
             for component in wave:
                 processes.send(self._processes[component], signal.SIGTERM)
-            # One request each: Kubernetes takes a second one for impatience and drops what it is doing.
+            # One SIGTERM each: at a second one, Kubernetes programs exit at once without an orderly end.
             for component in wave:
-                processes.await_end(self._processes[component], _STOP_PATIENCE)
+                processes.await_end(self._processes[component], _STOP_TIMEOUT_SECONDS)
         self._processes.clear()
         if self._lock is not None:
             os.close(self._lock)
@@ -204,11 +204,11 @@ class Cluster:
         require_room(self.folder)
         for part in ("etcd", "logs", "pki"):
             (self.folder / part).mkdir(exist_ok=True, mode=0o700)
-        self._lock = _own(self.folder)
+        self._lock = _lock_folder(self.folder)
         network = self.nodes.claim()
         gateway = network.gateway if network else None
         services = network.ranges.services if network else SERVICE_CIDR
-        self._plan = Plan(
+        self._plan = ClusterPlan(
             folder=self.folder,
             settings=self.settings,
             ports=_choose_ports(self.folder, self.settings.port),
@@ -216,7 +216,7 @@ class Cluster:
             gateway=gateway,
             service_cidr=services,
         )
-        self._access = None
+        self._client = None
         self._write_addresses()
 
     def _identify(self, gateway: str | None, services: str) -> Identities:
@@ -240,7 +240,7 @@ class Cluster:
         )
 
     def _write_addresses(self) -> None:
-        """Whatever repeats a port: the record of ports and every kubeconfig."""
+        """Every file that contains a port: the list of ports and the kubeconfigs."""
         write_private(self.folder / "ports.json", msgspec.json.encode(self.plan.ports))
         pki = self.folder / "pki"
         clients = {
@@ -251,14 +251,14 @@ class Cluster:
         for path, client in {**clients, self.kubeconfig: self.admin}.items():
             write_kubeconfig(path, name=self.settings.name, server=self.server, authority=self.authority, client=client)
 
-    def _settle(self, component: Component) -> None:
-        """Wait until a component is ready. One that lost its port to somebody else gets another."""
+    def _wait_or_move(self, component: Component) -> None:
+        """Wait until a component is ready. One whose port another process has taken meanwhile gets another port."""
         deadline = time.monotonic() + self.settings.start_timeout
         for attempt in range(_ATTEMPTS):
             if self._wait_until_ready(component, deadline):
                 return
             movable = component is not Component.APISERVER or self.settings.port is None
-            if not (movable and attempt + 1 < _ATTEMPTS and _PORT_LOST in tail(self.log(component))):
+            if not (movable and attempt + 1 < _ATTEMPTS and _PORT_TAKEN in tail(self.log(component))):
                 break
             self._move(component)
             self.launch(component)
@@ -273,32 +273,34 @@ class Cluster:
         while not self.healthy(component):
             if self.exit_code(component) is not None or time.monotonic() >= deadline:
                 return False
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
         return True
 
     def _failure(self, component: Component) -> ComponentFailed:
         code = self.exit_code(component)
-        happened = (
-            f"was not ready after {seconds(self.settings.start_timeout)}" if code is None else f"ended with code {code}"
+        outcome = (
+            f"was not ready after {duration(self.settings.start_timeout)}"
+            if code is None
+            else f"ended with code {code}"
         )
         log = self.log(component)
-        return ComponentFailed(f"{component} {happened}. The end of {log}:\n{tail(log)}")
+        return ComponentFailed(f"{component} {outcome}. The end of {log}:\n{tail(log)}")
 
 
 def require_room(folder: Path) -> None:
-    """A cluster on a full disk fails in a hundred ways; one sentence beforehand is kinder."""
-    with room_for("a cluster", _ROOM, folder, STATE_VARIABLE):
+    """Refuse to start on a full disk: it would show as some error of some component later."""
+    with room_for("a cluster", _ROOM_BYTES, folder, STATE_VARIABLE):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def _waves(components: tuple[Component, ...]) -> list[list[Component]]:
-    """Groups that may start at once: storage, then the API, then its clients."""
+    """Groups that start at the same time: etcd, then the API server, then its clients."""
     order = [[Component.ETCD], [Component.APISERVER], [*Component][2:]]
     return [wave for group in order if (wave := [component for component in group if component in components])]
 
 
 def _choose_ports(folder: Path, wanted: int | None) -> Ports:
-    """The ports of last time where they are still free, so that a cluster keeps its address."""
+    """The ports of the last start where they are still free, so that a cluster keeps its address."""
     if wanted is not None:
         require_free(wanted, "API server")
     chosen = dict.fromkeys(Ports.__struct_fields__, 0)
@@ -314,8 +316,8 @@ def _choose_ports(folder: Path, wanted: int | None) -> Ports:
     return Ports(**chosen)
 
 
-def _own(folder: Path) -> int:
-    """Two owners of one folder would corrupt it."""
+def _lock_folder(folder: Path) -> int:
+    """Lock the folder: two processes with one folder would corrupt it."""
     lock = take(folder / ".lock")
     if lock is None:
         raise ClusterBusy(
@@ -325,5 +327,5 @@ def _own(folder: Path) -> int:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Nothing of the user's own settings: a kubeconfig, proxy or Go tuning must not reach the components."""
+    """A clean environment: the user's kubeconfig, proxy or Go settings must not reach the components."""
     return {"PATH": os.defpath, "HOME": str(folder)}

@@ -1,4 +1,4 @@
-"""The components of a cluster and the flags each is started with. Pure: a plan in, command lines out."""
+"""The components of a cluster and the flags each is started with. Pure: a `ClusterPlan` in, command lines out."""
 
 import enum
 import ipaddress
@@ -13,7 +13,7 @@ POD_CIDR = "10.244.0.0/16"
 SIMULATED_NODE_ANNOTATION = "kwok.x-k8s.io/node"
 SIMULATED_NODE_VALUE = "fake"
 SERVICE_CIDR = "10.96.0.0/16"
-"""Where no real nodes are, nothing answers at a service's address, and every cluster may have the same."""
+"""Without real nodes nothing answers at a Service's address, and every cluster may have the same range."""
 FRONT_PROXY = "front-proxy-client"
 
 
@@ -86,7 +86,7 @@ HEALTH = {
 
 
 class Identities(msgspec.Struct, frozen=True, kw_only=True):
-    """Who everybody is to everybody else."""
+    """The certificates by which the components authenticate to each other."""
 
     authority: KeyPair
     serving: KeyPair
@@ -94,12 +94,12 @@ class Identities(msgspec.Struct, frozen=True, kw_only=True):
     service_accounts: KeyPair
     front_proxy_authority: Path
     front_proxy: KeyPair
-    """As whom the API server passes requests on to the extension API servers behind it."""
+    """The client certificate of the API server towards extension API servers."""
     kubelet_client: KeyPair
-    """As whom the API server asks kubelets for logs and for shells in containers."""
+    """The client certificate of the API server towards kubelets, for logs and exec."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Everything command lines are made from."""
 
     folder: Path
@@ -107,7 +107,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ports: Ports
     identities: Identities
     gateway: str | None = None
-    """The address at which real nodes reach this machine; nothing where there are none."""
+    """The address at which real nodes reach this host; None without real nodes."""
     service_cidr: str = SERVICE_CIDR
 
     def kubeconfig(self, component: Component) -> Path:
@@ -118,7 +118,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return Path(__file__).parent / "stages.yaml"
 
 
-def flags(component: Component, plan: Plan) -> list[str]:
+def flags(component: Component, plan: ClusterPlan) -> list[str]:
     """A component's command line without the program."""
     ours = _FLAGS[component](plan)
     return [*ours, *plan.settings.flags.get(component, ())]
@@ -129,7 +129,7 @@ def first_address(cidr: str) -> str:
     return str(next(ipaddress.ip_network(cidr).hosts()))
 
 
-def _etcd(plan: Plan) -> list[str]:
+def _etcd(plan: ClusterPlan) -> list[str]:
     client = f"https://{LOOPBACK}:{plan.ports.etcd}"
     peer = f"https://{LOOPBACK}:{plan.ports.etcd_peers}"
     pair, authority = plan.identities.serving, plan.identities.authority.certificate
@@ -152,41 +152,41 @@ def _etcd(plan: Plan) -> list[str]:
     ]
 
 
-def _apiserver(plan: Plan) -> list[str]:
-    who = plan.identities
+def _apiserver(plan: ClusterPlan) -> list[str]:
+    identities = plan.identities
     own = [
         f"--etcd-servers=https://{LOOPBACK}:{plan.ports.etcd}",
-        f"--etcd-cafile={who.authority.certificate}",
-        f"--etcd-certfile={who.serving.certificate}",
-        f"--etcd-keyfile={who.serving.key}",
+        f"--etcd-cafile={identities.authority.certificate}",
+        f"--etcd-certfile={identities.serving.certificate}",
+        f"--etcd-keyfile={identities.serving.key}",
         *_reached_at(plan),
         f"--secure-port={plan.ports.apiserver}",
         *_serving(plan),
-        f"--client-ca-file={who.authority.certificate}",
+        f"--client-ca-file={identities.authority.certificate}",
         "--anonymous-auth=false",
         "--authorization-mode=Node,RBAC",
         "--allow-privileged=true",
         f"--service-cluster-ip-range={plan.service_cidr}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-        f"--service-account-key-file={who.service_accounts.certificate}",
-        f"--service-account-signing-key-file={who.service_accounts.key}",
-        f"--requestheader-client-ca-file={who.front_proxy_authority}",
+        f"--service-account-key-file={identities.service_accounts.certificate}",
+        f"--service-account-signing-key-file={identities.service_accounts.key}",
+        f"--requestheader-client-ca-file={identities.front_proxy_authority}",
         f"--requestheader-allowed-names={FRONT_PROXY}",
         "--requestheader-username-headers=X-Remote-User",
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        f"--proxy-client-cert-file={who.front_proxy.certificate}",
-        f"--proxy-client-key-file={who.front_proxy.key}",
+        f"--proxy-client-cert-file={identities.front_proxy.certificate}",
+        f"--proxy-client-key-file={identities.front_proxy.key}",
         "--shutdown-delay-duration=0s",
     ]
     if Component.CONTROLLER_MANAGER not in plan.settings.components:
-        # Nobody makes the default service account then, and pods would be refused for want of it.
+        # No controller creates the default service account then, and pods would be refused without it.
         own.append("--disable-admission-plugins=ServiceAccount")
     return own
 
 
-def _reached_at(plan: Plan) -> list[str]:
-    """Real nodes come from an address of their own; without them, nobody but this machine is listened to."""
+def _reached_at(plan: ClusterPlan) -> list[str]:
+    """Real nodes connect from addresses of their own; without them, the API server listens on loopback only."""
     if plan.gateway is None:
         return [
             f"--bind-address={LOOPBACK}",
@@ -194,18 +194,18 @@ def _reached_at(plan: Plan) -> list[str]:
             # A loopback address may not be an endpoint of the kubernetes Service.
             "--endpoint-reconciler-type=none",
         ]
-    who = plan.identities
+    identities = plan.identities
     return [
         "--bind-address=0.0.0.0",
         f"--advertise-address={plan.gateway}",
-        f"--kubelet-client-certificate={who.kubelet_client.certificate}",
-        f"--kubelet-client-key={who.kubelet_client.key}",
-        f"--kubelet-certificate-authority={who.authority.certificate}",
+        f"--kubelet-client-certificate={identities.kubelet_client.certificate}",
+        f"--kubelet-client-key={identities.kubelet_client.key}",
+        f"--kubelet-certificate-authority={identities.authority.certificate}",
         "--kubelet-preferred-address-types=InternalIP",
     ]
 
 
-def _controller_manager(plan: Plan) -> list[str]:
+def _controller_manager(plan: ClusterPlan) -> list[str]:
     authority = plan.identities.authority
     return [
         *_client(Component.CONTROLLER_MANAGER, plan, plan.ports.controller_manager),
@@ -217,17 +217,17 @@ def _controller_manager(plan: Plan) -> list[str]:
     ]
 
 
-def _scheduler(plan: Plan) -> list[str]:
+def _scheduler(plan: ClusterPlan) -> list[str]:
     return _client(Component.SCHEDULER, plan, plan.ports.scheduler)
 
 
-def _kwok(plan: Plan) -> list[str]:
+def _kwok(plan: ClusterPlan) -> list[str]:
     return [
         f"--kubeconfig={plan.kubeconfig(Component.KWOK)}",
         f"--config={plan.stages}",
         f"--manage-nodes-with-annotation-selector={SIMULATED_NODE_ANNOTATION}={SIMULATED_NODE_VALUE}",
         "--node-lease-duration-seconds=40",
-        # Whoever asks a simulated node for logs must be refused on this machine, not search the network for it.
+        # A request for logs of a simulated node must be refused on this host, not be sent to the network.
         f"--node-ip={LOOPBACK}",
         f"--cidr={POD_CIDR}",
         f"--server-address={LOOPBACK}:{plan.ports.kwok}",
@@ -235,7 +235,7 @@ def _kwok(plan: Plan) -> list[str]:
     ]
 
 
-def _client(component: Component, plan: Plan, port: int) -> list[str]:
+def _client(component: Component, plan: ClusterPlan, port: int) -> list[str]:
     config = plan.kubeconfig(component)
     return [
         f"--kubeconfig={config}",
@@ -248,7 +248,7 @@ def _client(component: Component, plan: Plan, port: int) -> list[str]:
     ]
 
 
-def _serving(plan: Plan) -> list[str]:
+def _serving(plan: ClusterPlan) -> list[str]:
     pair = plan.identities.serving
     return [f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}"]
 

@@ -1,4 +1,4 @@
-"""Files that only their owner may read."""
+"""Key pairs as files, and files that only their owner may read."""
 
 import os
 from pathlib import Path

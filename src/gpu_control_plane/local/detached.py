@@ -1,16 +1,14 @@
 """Starting a supervisor that outlives the command that started it, and recognising it later."""
 
-import contextlib
 import os
 import sys
-from collections import deque
 from pathlib import Path
 from typing import Self
 
 from gpu_control_plane.local.identity import ProcessIdentity, identify, is_alive
+from gpu_control_plane.local.logs import tail
 
 _MODULE = "gpu_control_plane.local.supervisor"
-_LOG_TAIL = 15
 
 
 class DetachedSupervisor:
@@ -24,7 +22,7 @@ class DetachedSupervisor:
     def start(cls, folder: Path) -> Self:
         log = folder / "logs" / "supervisor.log"
         log.parent.mkdir(exist_ok=True, mode=0o700)
-        # Not subprocess: its Popen objects complain about children that are meant to stay.
+        # Not subprocess: a Popen object warns about a child that is still running when the object is collected.
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", _MODULE, str(folder)],
@@ -42,6 +40,4 @@ class DetachedSupervisor:
         return is_alive(self.process)
 
     def log_tail(self) -> str:
-        with contextlib.suppress(FileNotFoundError), self.log.open(errors="replace") as lines:
-            return "".join(f"  {line}" for line in deque(lines, _LOG_TAIL)).rstrip()
-        return "  (nothing)"
+        return tail(self.log)

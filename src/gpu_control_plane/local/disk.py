@@ -1,4 +1,4 @@
-"""Room on disks, and saying in words that there is too little of it."""
+"""Free disk space, and errors that say where there is too little of it."""
 
 import contextlib
 import errno
@@ -15,9 +15,9 @@ _UNWRITABLE = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXI
 
 @contextlib.contextmanager
 def room_for(what: str, needed: int, folder: Path, variable: str) -> Iterator[None]:
-    """Refuse early when a folder has too little room, and put it in words when its disk fills up on the way.
+    """Raise `NoSpace` when a folder has too little room, before the work or when its disk fills up during it.
 
-    `variable` is the setting by which people choose another folder.
+    `variable` is the environment variable by which people choose another folder.
     """
     if free_bytes(folder) < needed:
         raise no_space(what, needed, folder, variable)

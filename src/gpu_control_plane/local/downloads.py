@@ -1,7 +1,7 @@
-"""Fetching a published file and making sure that it is the one its publisher meant.
+"""Fetching a published file and verifying its published checksum.
 
-Whatever goes wrong on the way there (no network, no such file, a broken connection) is `DownloadFailed`, and
-another source may be tried. A file with another checksum is not: that one needs a person.
+What goes wrong while fetching (no network, no such file, a broken connection) is `DownloadFailed`, and another source
+may be tried. A wrong checksum is not: that needs a person.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _LARGEST_DESCRIPTION = 4 << 20
 
 
 class HostUnreachable(DownloadFailed):
-    """Nobody answers there, so the next file from the same host need not be tried."""
+    """The host does not answer, so the next file from it need not be tried."""
 
     def __init__(self, host: str, why: str) -> None:
         super().__init__(f"{host} cannot be reached ({why}).")

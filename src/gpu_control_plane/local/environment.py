@@ -1,4 +1,4 @@
-"""Programs the environment already names: `KUBEBUILDER_ASSETS` and PATH, taken only in the right version."""
+"""Programs that the environment names: `KUBEBUILDER_ASSETS` and PATH, used only in the right version."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from gpu_control_plane.local.versions import minor_in, release_of, version_in
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 
-_QUESTIONS = {
+_VERSION_ARGUMENTS = {
     "kubectl": ["version", "--client"],
     "containerd-shim-runc-v2": ["-v"],
     "helm": ["version", "--short"],
@@ -24,7 +24,7 @@ _QUESTIONS = {
 def named_by_environment(program: str, environ: Mapping[str, str], progress: Progress) -> tuple[Path, str] | None:
     """The first program of this name in the minor version we pin, and its exact version.
 
-    Passing over one from `KUBEBUILDER_ASSETS` is said, because somebody chose it; PATH holds what it holds.
+    Progress says when one from `KUBEBUILDER_ASSETS` is not used, because it was chosen on purpose; PATH was not.
     """
     release = release_of(program)
     for path, chosen in _candidates(program, environ):
@@ -50,8 +50,8 @@ def _candidates(program: str, environ: Mapping[str, str]) -> Iterator[tuple[Path
 
 @cache
 def reported_version(path: Path) -> str | None:
-    """What a program says its version is; nothing when it does not answer sensibly."""
-    question = _QUESTIONS.get(path.name, ["--version"])
+    """The version that a program prints; None when it prints none."""
+    question = _VERSION_ARGUMENTS.get(path.name, ["--version"])
     try:
         answer = subprocess.run(
             [str(path), *question], capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL

@@ -1,6 +1,6 @@
 """What can go wrong around the local cluster, each as a sentence that says what to do.
 
-A command line prints the message alone, so every message stands on its own: what, where, what next.
+A command line prints the message alone, so every message says what, where and what next.
 """
 
 
@@ -45,4 +45,4 @@ class ClusterBusy(LocalError):
 
 
 class StateUnreadable(LocalError):
-    """The cluster's record of itself cannot be read."""
+    """The cluster's state file or certificates cannot be read."""

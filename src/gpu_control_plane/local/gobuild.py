@@ -35,7 +35,7 @@ GO_VARIABLE = "GPU_CONTROL_PLANE_GO"
 
 _MODULES = Path(__file__).parent / "gomodules"
 _OLDEST_GO = (1, 21)  # the first that fetches the toolchain a module asks for
-_NO_ROOM = "no space left on device"
+_NO_SPACE_MESSAGE = "no space left on device"
 _USUAL_PLACES = ("/usr/local/go/bin/go", "/opt/homebrew/bin/go", "/usr/lib/go/bin/go")
 _LAST_LINES = 15
 _CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
@@ -93,7 +93,7 @@ def module_folder(release: Release) -> Path:
 def build(
     release: Release, into: Path, store: Store, step: Step, environ: Mapping[str, str] = os.environ
 ) -> list[Path]:
-    """Build a release into `into`. A file named like the release answers to the name of each of its programs."""
+    """Build a release into `into`. A file with the name of the release is a multi-call binary for all its programs."""
     recipe = RECIPES[release]
     with store.room_for(f"building {release.name}", recipe.room):
         go = _Go(find_go(environ), module_folder(release), _environment(environ, into))
@@ -178,7 +178,7 @@ class _Go(msgspec.Struct, frozen=True):
                         step.detail(f"{len(lines)} of {packages} packages compiled")
             code = process.wait()
         finally:
-            processes.end(process, patience=2)
+            processes.end(process, timeout=2)
             if process.stdout:
                 process.stdout.close()
         if code != 0:
@@ -204,7 +204,7 @@ def _is_package(line: str) -> bool:
 
 def _explain(failed: _GoFailed, release: Release, go: _Go, store: Store) -> LocalError:
     room = RECIPES[release].room
-    if _NO_ROOM not in str(failed):
+    if _NO_SPACE_MESSAGE not in str(failed):
         end = "\n  ".join(failed.lines[-_LAST_LINES:])
         return BuildFailed(f"Building {release.name} {release.version} with Go failed. Go says:\n  {end}")
     if free_bytes(store.folder) < room:

@@ -1,4 +1,4 @@
-"""Telling a process from a later one with the same number, so that nobody signals a stranger."""
+"""Telling a process from a later one with the same PID, so that no other process is signalled."""
 
 import subprocess
 import sys
@@ -13,11 +13,11 @@ _START_TIME_FIELD = 19  # of /proc/<pid>/stat, counted after the name, which may
 class ProcessIdentity(msgspec.Struct, frozen=True):
     pid: int
     started: str
-    """When it started, in whatever form the system tells it: only equality matters."""
+    """Its start time, in the form the system gives it: only equality matters."""
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """The process that has this number now; nothing when there is none or only its zombie."""
+    """The process that has this PID now; None when there is none or only a zombie."""
     started = _linux_start(pid) if sys.platform == "linux" else _ps_start(pid)
     return ProcessIdentity(pid, started) if started else None
 

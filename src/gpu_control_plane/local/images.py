@@ -1,6 +1,6 @@
 """Container images without a registry or a container engine: a busybox, packed in Python, the same bytes every time.
 
-The same programs serve as the pause image, whose only duty is to hold a pod's namespaces open by never ending.
+The same layer is the pause image, whose only process sleeps for ever to keep a pod's namespaces.
 """
 
 import hashlib

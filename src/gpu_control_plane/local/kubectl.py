@@ -9,9 +9,9 @@ from gpu_control_plane.local.store import Store, replace_link
 
 
 def link_kubectl(program: Path) -> Path:
-    """Point the link at this program. In a cache that others keep for us, the program itself has to do.
+    """Point the link at this program, and return the link; the program itself where the cache is read-only.
 
-    Who has put the link on his PATH, as he is advised to, gives the link itself: it stays as it is.
+    When the link is on PATH, as `kubectl gpu up` advises, `program` may be the link itself: it stays as it is.
     """
     link = _link()
     if link.exists() and link.samefile(program):
@@ -25,7 +25,7 @@ def link_kubectl(program: Path) -> Path:
 
 
 def find_kubectl() -> Path | None:
-    """Where people find kubectl: the link, the cache, or what PATH offers."""
+    """The kubectl to show to people: the link, the one in the cache, or the one on PATH."""
     link = _link()
     if link.exists():
         return link

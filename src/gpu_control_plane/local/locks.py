@@ -9,18 +9,18 @@ from pathlib import Path
 
 from gpu_control_plane.local.progress import Progress
 
-_POLL = 0.1
+_POLL_SECONDS = 0.1
 
 
 @contextlib.contextmanager
 def exclusive(path: Path, progress: Progress, waiting_for: str) -> Iterator[None]:
-    """Hold a lock, waiting as long as it takes. Waiting is said, with the number of the process that holds it."""
+    """Hold a lock, waiting as long as it takes. Progress shows the PID of the process that holds it meanwhile."""
     descriptor = take(path)
     if descriptor is None:
         with progress.step(f"Waiting for process {owner(path) or 'unknown'}, {waiting_for}") as step:
             while (descriptor := take(path)) is None:
                 step.detail(f"the lock is {path}")
-                time.sleep(_POLL)
+                time.sleep(_POLL_SECONDS)
     try:
         yield
     finally:
@@ -28,13 +28,13 @@ def exclusive(path: Path, progress: Progress, waiting_for: str) -> Iterator[None
 
 
 def take(path: Path) -> int | None:
-    """Take a lock at once or not at all; closing the returned descriptor gives it back.
+    """Acquire a lock at once or not at all; closing the returned descriptor releases it.
 
-    Whoever holds a lock may remove its file: others notice that theirs is not the one that lies there.
+    The holder of a lock may remove its file: others then notice that they have opened another file.
     """
     descriptor = _open(path)
-    if _try(descriptor) and _is_at(path, descriptor):
-        _sign(descriptor)
+    if _try_lock(descriptor) and _is_at(path, descriptor):
+        _write_pid(descriptor)
         return descriptor
     os.close(descriptor)
     return None
@@ -44,7 +44,7 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _try(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -59,8 +59,8 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _sign(descriptor: int) -> None:
-    # Only a courtesy to whoever waits: a full disk must not stand in the way.
+def _write_pid(descriptor: int) -> None:
+    # Only for those who wait for the lock: a full disk must not prevent taking it.
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -73,7 +73,7 @@ def owner(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        if _try(descriptor):
+        if _try_lock(descriptor):
             return None
         text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         return int(text) if text.isdecimal() else None

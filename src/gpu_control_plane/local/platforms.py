@@ -1,4 +1,4 @@
-"""Which machine this is, in the words release pages use."""
+"""The platform of this machine, as Kubernetes releases name it."""
 
 import platform as machine
 

@@ -1,19 +1,19 @@
-"""How long work tells people what it is doing. The command line brings its own; plain lines serve everywhere else."""
+"""How long work shows its progress. The command line has an implementation of its own; plain lines serve elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TextIO
 
-WORTH_SHOWING = 2.0
-_EVERY = 10.0
+SHOW_AFTER_SECONDS = 2.0
+REPEAT_AFTER_SECONDS = 10.0
 
 
 class Step(Protocol):
     """One piece of work under way."""
 
     def detail(self, text: str) -> None:
-        """How far it is. Cheap: call it as often as there is news."""
+        """How far it is. Cheap: call it at every change."""
 
 
 class Progress(Protocol):
@@ -25,7 +25,7 @@ class Progress(Protocol):
 
 
 class Quiet:
-    """Says nothing, for callers that have no screen."""
+    """Shows nothing."""
 
     def note(self, text: str) -> None:
         pass
@@ -62,26 +62,32 @@ class _LineStep:
         self._write = write
         self._clock = clock
         self._started = clock()
-        self._next = self._started + WORTH_SHOWING
+        self._next = self._started + SHOW_AFTER_SECONDS
 
     def detail(self, text: str) -> None:
         now = self._clock()
         if now >= self._next:
-            self._next = now + _EVERY
-            self._write(f"{self._title}: {text} ({seconds(now - self._started)})")
+            self._next = now + REPEAT_AFTER_SECONDS
+            self._write(f"{self._title}: {text} ({duration(now - self._started)})")
 
     def finish(self) -> None:
         took = self._clock() - self._started
-        if took >= WORTH_SHOWING:
-            self._write(f"{self._title}: done ({seconds(took)})")
+        if took >= SHOW_AFTER_SECONDS:
+            self._write(f"{self._title}: done ({duration(took)})")
 
 
-def seconds(duration: float) -> str:
-    """A duration as people say it: `0.4 s`, `12 s`, `3 min 5 s`."""
-    if duration < 10:  # noqa: PLR2004
-        return f"{duration:.1f} s"
-    minutes, rest = divmod(round(duration), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+def duration(seconds: float) -> str:
+    """A duration in at most two units: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`."""
+    if seconds < 10:  # noqa: PLR2004
+        return f"{max(seconds, 0):.1f} s"
+    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    parts: list[str] = []
+    rest = round(seconds)
+    for unit, size in units:
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0 ")) or "0 s"
 
 
 def megabytes(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Where official releases are published, file by file, and what vouches for each file."""
+"""Where official releases are published, file by file, and where the checksum of each is."""
 
 import enum
 import os
@@ -38,7 +38,7 @@ class Artefact(msgspec.Struct, frozen=True):
     checksum_url: str
     checksum: Checksum
     programs: dict[str, str | None]
-    """Where each program lies in the archive; nothing where the file is the program itself."""
+    """The path of each program in the archive; None where the file is the program itself."""
 
     @property
     def file(self) -> str:
@@ -66,7 +66,7 @@ def origins(environ: Mapping[str, str] = os.environ) -> Origins:
 
 
 def artefact(program: str, platform: Platform, hosts: Origins) -> Artefact | None:
-    """The published file with this program, or nothing where its publisher has none for the platform."""
+    """The published file with this program; None where its publisher has none for the platform."""
     return _PUBLISHED[release_of(program)](program, platform, hosts)
 
 

@@ -1,4 +1,4 @@
-"""What is known about a cluster right now: its record, checked against the processes and servers it speaks of."""
+"""The state of a cluster: its state file, checked against the processes and servers that it names."""
 
 import enum
 import http.client
@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 
 from gpu_control_plane import __version__
-from gpu_control_plane.local.access import Access
-from gpu_control_plane.local.companions import CompanionRecord
 from gpu_control_plane.local.credentials import KeyPair
 from gpu_control_plane.local.folders import cluster_folder
 from gpu_control_plane.local.identity import is_alive
 from gpu_control_plane.local.kubectl import find_kubectl
-from gpu_control_plane.local.nodes import NodeSummary, list_nodes
-from gpu_control_plane.local.record import ComponentPhase, ComponentRecord, Phase, Record, read_record
+from gpu_control_plane.local.sidecars import SidecarRecord
+from gpu_control_plane.local.simulated_nodes import NodeSummary, list_nodes
+from gpu_control_plane.local.state_file import ClusterRecord, ComponentPhase, ComponentRecord, Phase, read_record
+from gpu_control_plane.local.sync_client import SyncClient
 
 
 class ClusterState(enum.StrEnum):
@@ -53,13 +53,13 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     folder: str
     kubeconfig: str | None = None
     kubectl: str | None = None
-    """A program that speaks the cluster's version."""
+    """A kubectl of the cluster's version."""
     server: str | None = None
     supervisor_pid: int | None = None
     since: datetime | None = None
     components: tuple[ComponentStatus, ...] = ()
     nodes: tuple[NodeSummary, ...] | None = None
-    """Nothing while nobody can tell."""
+    """None while the API server does not answer."""
     error: str | None = None
 
 
@@ -71,17 +71,17 @@ def cluster_status(name: str) -> ClusterStatus:
         return ClusterStatus(name=name, state=ClusterState.ABSENT, folder=str(folder))
     alive = is_alive(record.supervisor)
     kubectl = find_kubectl()
-    access = admin_access(folder) if alive and record.server else None
-    components = tuple(_component(component, access) for component in record.components)
-    companions = tuple(_companion(companion) for companion in record.companions)
+    client = admin_client(folder) if alive and record.server else None
+    components = tuple(_component(component, client) for component in record.components)
+    sidecars = tuple(_sidecar(sidecar) for sidecar in record.sidecars)
     nodes = None
     error = record.error
-    if access:
+    if client:
         try:
-            nodes = tuple(list_nodes(access, port_of(record)))
+            nodes = tuple(list_nodes(client, port_of(record)))
         except (OSError, http.client.HTTPException) as problem:
             error = error or f"The API server at {record.server} does not answer ({problem})."
-    state = _state(record, alive, (*components, *companions))
+    state = _state(record, alive, (*components, *sidecars))
     if not alive and record.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING):
         error = f"Its supervisor (process {record.supervisor.pid}) was killed. The data is kept."
     return ClusterStatus(
@@ -93,29 +93,29 @@ def cluster_status(name: str) -> ClusterStatus:
         server=record.server,
         supervisor_pid=record.supervisor.pid if alive else None,
         since=record.since if alive else None,
-        components=(*components, *companions),
+        components=(*components, *sidecars),
         nodes=nodes,
         error=error,
     )
 
 
-def admin_access(folder: Path) -> Access:
+def admin_client(folder: Path) -> SyncClient:
     """Requests as the administrator of a cluster that has been started."""
     pki = folder / "pki"
-    return Access(pki / "ca.crt", KeyPair(pki / "admin.crt", pki / "admin.key"))
+    return SyncClient(pki / "ca.crt", KeyPair(pki / "admin.crt", pki / "admin.key"))
 
 
-def port_of(record: Record) -> int:
+def port_of(record: ClusterRecord) -> int:
     return int((record.server or "").rpartition(":")[2])
 
 
-def _component(record: ComponentRecord, access: Access | None) -> ComponentStatus:
-    alive = access is not None and is_alive(record.process)
+def _component(record: ComponentRecord, client: SyncClient | None) -> ComponentStatus:
+    alive = client is not None and is_alive(record.process)
     state = record.phase if alive or record.phase is ComponentPhase.RESTARTING else ComponentPhase.STOPPED
     return ComponentStatus(
         name=record.name,
-        state=state if access else ComponentPhase.STOPPED,
-        ready=alive and access is not None and _answers(record, access),
+        state=state if client else ComponentPhase.STOPPED,
+        ready=alive and client is not None and _answers(record, client),
         version=record.version,
         address=record.address,
         pid=record.process.pid if alive and record.process else None,
@@ -126,18 +126,18 @@ def _component(record: ComponentRecord, access: Access | None) -> ComponentStatu
     )
 
 
-def _answers(record: ComponentRecord, access: Access) -> bool:
+def _answers(record: ComponentRecord, client: SyncClient) -> bool:
     if record.health is None:
         return record.phase is ComponentPhase.RUNNING
     host, _, port = record.address.rpartition(":")
-    return access.healthy(int(port or 0), record.health.path, secure=record.health.secure, host=host)
+    return client.healthy(int(port or 0), record.health.path, secure=record.health.secure, host=host)
 
 
-def _companion(record: CompanionRecord) -> ComponentStatus:
-    """A companion in the shape of a component: it is ready while it runs."""
+def _sidecar(record: SidecarRecord) -> ComponentStatus:
+    """A sidecar in the shape of a component: it is ready while it runs."""
     alive = is_alive(record.process)
     return ComponentStatus(
-        name=record.companion.name,
+        name=record.sidecar.name,
         state=ComponentPhase.RUNNING if alive else ComponentPhase.STOPPED,
         ready=alive,
         version=f"v{__version__}",
@@ -150,7 +150,7 @@ def _companion(record: CompanionRecord) -> ComponentStatus:
     )
 
 
-def _state(record: Record, alive: bool, components: tuple[ComponentStatus, ...]) -> ClusterState:
+def _state(record: ClusterRecord, alive: bool, components: tuple[ComponentStatus, ...]) -> ClusterState:
     if not alive:
         return ClusterState.FAILED if record.phase is Phase.FAILED else ClusterState.STOPPED
     if record.phase is Phase.RUNNING:

@@ -1,7 +1,7 @@
 """The cache of binaries: one folder per release and platform, filled atomically under a lock.
 
-A program is either there and whole or not there. What a killed process left unfinished is swept away by the next
-one that holds the lock.
+A program is in the cache completely or not at all. What a killed process left unfinished is removed by the next one
+that holds the lock.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
-        """Hold the right to install."""
+        """Hold the lock for installing."""
         with contextlib.ExitStack() as held:
             with self.room_for("the binaries", 0):
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class Store:
         return target
 
     def link(self, release: Release, name: str, target: str) -> None:
-        """Let `name` be another way to call `target`, unless it already is a program of its own."""
+        """Make `name` a symbolic link to `target`, unless it is a program of its own already."""
         path = self.release_folder(release) / name
         if not path.exists():
             replace_link(path, Path(target))

@@ -48,14 +48,14 @@ KUBE_STATE_METRICS = Release(name="kube-state-metrics", version="v2.15.0", progr
 
 RELEASES = (KUBERNETES, ETCD, KWOK, CONTAINERD, COREDNS)
 TEST_RELEASES = (HELM, KUBECONFORM, NFD)
-"""What only the tests of the Helm chart run; no cluster needs them."""
+"""Only for the tests of the Helm chart."""
 MONITORING_RELEASES = (KUBE_STATE_METRICS,)
-"""What only the tests of the dashboards run."""
+"""Only for the tests of dashboards and alerts."""
 
 NODE_PROGRAMS = (*CONTAINERD.programs, "kubelet")
-"""What only a real node needs, and only Linux has: nobody else is asked to fetch them."""
+"""What only a real node needs, and only Linux has."""
 SERVICE_PROGRAMS = (*COREDNS.programs, "kube-proxy")
-"""What real nodes need on top of that to have Services and their names."""
+"""What real nodes need in addition for Services and DNS."""
 
 _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.\d+[-+.0-9A-Za-z]*")
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
+from blocking_wait import until
 from e2e.stage import Stage
 from gpu_control_plane.agent.simulated.machine import HARDWARE, Machine, card_uuid, new_machine, write_machine
 from gpu_control_plane.api.gpunodestate import Assignment
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.local.ports import free_port
-from unit.local.patience import until
 
 PREFIX = "gpu.deckhouse.io"
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from blocking_wait import until
 from e2e.agent.scene import PREFIX, AgentScene, settle
 from gpu_control_plane.agent.simulated.machine import heal, report_xid
 from unit.agent.step.builders import exclusive
-from unit.local.patience import until
 
 TRAINING = f"{PREFIX}/training"
 PAUSE = "nvidia.com/gpu.deploy.device-plugin"

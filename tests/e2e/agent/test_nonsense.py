@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from blocking_wait import until
 from e2e.agent.scene import PREFIX, AgentScene, settle
 from gpu_control_plane.agent.simulated.machine import HARDWARE
 from gpu_control_plane.api.allocation import MIG, Allocation, Mode, ProfileCount
 from gpu_control_plane.api.gpunodestate import Assignment, OfferedResource
 from unit.agent.step.builders import exclusive, partitioned, time_sliced
-from unit.local.patience import until
 
 TRAINING = f"{PREFIX}/training"
 MISCONFIGURED, WAITING = "Misconfigured", "Waiting"

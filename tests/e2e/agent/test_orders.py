@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from blocking_wait import until
 from e2e.agent.scene import PREFIX, AgentScene, settle
 from unit.agent.step.builders import exclusive, partitioned, time_sliced
-from unit.local.patience import until
 
 TRAINING = f"{PREFIX}/training"
 SERVING = f"{PREFIX}/serving"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from blocking_wait import until
 from e2e.agent.scene import PREFIX, AgentScene, scene_on, settle
 from e2e.stage import Stage
-from unit.local.patience import until
 
 TRAINING, SERVING = f"{PREFIX}/training", f"{PREFIX}/serving"
 UNPOOLED = "nvidia.com/gpu"

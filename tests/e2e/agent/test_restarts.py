@@ -2,10 +2,10 @@
 
 import signal
 
+from blocking_wait import until
 from e2e.agent.scene import PREFIX, AgentScene, settle
 from gpu_control_plane.agent.simulated.machine import report_xid, slow_down
 from unit.agent.step.builders import exclusive
-from unit.local.patience import until
 
 TRAINING = f"{PREFIX}/training"
 ADMISSION_ERRORS = "gpu_agent_unexpected_admission_errors_total"

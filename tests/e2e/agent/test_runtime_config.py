@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from blocking_wait import until
 from e2e.agent.scene import AgentScene
 from e2e.stage import Stage
 from gpu_control_plane.agent.runtimes.commands import run
@@ -24,7 +25,6 @@ from gpu_control_plane.local.folders import cache_folder
 from gpu_control_plane.local.platforms import this_platform
 from gpu_control_plane.local.store import Store
 from gpu_control_plane.local.versions import CONTAINERD
-from unit.local.patience import until
 
 TABLE = "io.containerd.cri.v1.runtime"
 WANTED = Wanted(

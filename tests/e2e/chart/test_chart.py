@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from blocking_wait import until
 from e2e.stage import Stage
 from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, write_machine
 from gpu_control_plane.api.identity import inventory_id
 from helm.chart import CHART, NAMESPACE, RELEASE, Helm
 from image.building import shared_image
-from unit.local.patience import until
 
 pytestmark = pytest.mark.timeout(600)  # the image may have to be built first
 TRAINING = "gpu.deckhouse.io/training"

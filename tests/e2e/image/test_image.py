@@ -9,9 +9,9 @@ from images.debian import USER
 from images.entrypoint import PROCESSES
 from images.recipe import NAME, Built
 
+from blocking_wait import until
 from e2e.stage import Stage
 from image.building import shared_image
-from unit.local.patience import until
 
 pytestmark = pytest.mark.timeout(600)  # the image may have to be built first
 STARTS_WITHIN = 3.0

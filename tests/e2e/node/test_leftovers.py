@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from blocking_wait import until
 from e2e.conftest import strike
 from e2e.stage import Stage
 from gpu_control_plane.local import Binaries, RealNode
-from gpu_control_plane.local.node.fleet import NODES_FOLDER, clear_nodes
-from unit.local.patience import until
+from gpu_control_plane.local.node.real_nodes import NODES_FOLDER, clear_nodes
 
 
 def test_two_nodes_run_side_by_side_and_leave_nothing(raise_stage: Callable[..., Stage]) -> None:
@@ -91,6 +91,6 @@ def _control_groups(interface: str) -> list[Path]:
 
 
 def _interfaces(interface: str) -> list[Path]:
-    """What this machine has of a node's network: its cable to the hub, to which the node has one, too."""
-    cable = interface.partition("-")[0]
-    return [path for path in Path("/sys/class/net").iterdir() if path.name in (cable, interface)]
+    """What this machine has of a node's network: its veth pair to the router, to which the node has one, too."""
+    uplink = interface.partition("-")[0]
+    return [path for path in Path("/sys/class/net").iterdir() if path.name in (uplink, interface)]

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
+from blocking_wait import until
 from e2e.stage import Stage
 from gpu_control_plane.local import RealNode
-from unit.local.patience import until
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 import gpu_control_plane
+from blocking_wait import until
 from e2e.conftest import strike
 from e2e.services.sniffer import elsewhere, sniffing
 from e2e.stage import Stage
@@ -23,9 +24,8 @@ from gpu_control_plane.kube.tls import load_certificate, server_context
 from gpu_control_plane.kube.webhooks import WebhookServer
 from gpu_control_plane.local.certificates import Authority
 from gpu_control_plane.local.images import BUSYBOX
-from gpu_control_plane.local.node.fleet import NODES_FOLDER
 from gpu_control_plane.local.node.network import Network, last_network
-from unit.local.patience import until
+from gpu_control_plane.local.node.real_nodes import NODES_FOLDER
 
 NODES = ("node-a", "node-b")
 SERVE = ("sh", "-c", "mkdir /www; hostname > /www/index.html; exec httpd -f -p 80 -h /www")

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from blocking_wait import until
 from gpu_control_plane.local import Binaries
 from gpu_control_plane.local.identity import identify, is_alive
 from gpu_control_plane.local.images import BUSYBOX
 from integration.local.commands import CommandLine, Kubectl
-from unit.local.patience import until
 
 CARD = "real-1-0000-18-00-0"
 TRAINER = f"""
@@ -93,14 +93,14 @@ def test_a_crashed_program_is_restarted_and_pods_run_on(gpu: CommandLine, kubect
 
 def test_down_leaves_nothing(gpu: CommandLine) -> None:
     everything = [identify(pid) for pid in gpu.pids()]
-    cable = f"gpu{(gpu.folder / 'nodes' / 'network').read_text()}"
-    assert Path(f"/sys/class/net/{cable}").exists()
+    uplink = f"gpu{(gpu.folder / 'nodes' / 'network').read_text()}"
+    assert Path(f"/sys/class/net/{uplink}").exists()
     assert gpu.run("down").returncode == 0
     assert not any(is_alive(process) for process in everything)
     assert list(gpu.folder.parent.iterdir()) == []
-    assert not Path(f"/sys/class/net/{cable}").exists()
-    assert list(Path("/sys/fs/cgroup").glob(f"**/gpu-control-plane-{cable}-*")) == []
-    assert not Path(f"/run/gpu-control-plane/nodes/{cable}-0").is_symlink()
+    assert not Path(f"/sys/class/net/{uplink}").exists()
+    assert list(Path("/sys/fs/cgroup").glob(f"**/gpu-control-plane-{uplink}-*")) == []
+    assert not Path(f"/run/gpu-control-plane/nodes/{uplink}-0").is_symlink()
 
 
 def test_without_root_it_says_what_is_missing_and_starts_nothing(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from blocking_wait import until
 from gpu_control_plane.local import Binaries, Cluster, Component
 from gpu_control_plane.local.errors import ClusterBusy, ComponentFailed, PortTaken
 from gpu_control_plane.local.identity import identify, is_alive
 from integration.local.commands import Kubectl
-from unit.local.patience import until
 
 MakeCluster = Callable[..., Cluster]
 

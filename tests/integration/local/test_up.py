@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from blocking_wait import until
 from gpu_control_plane.local import Binaries
 from gpu_control_plane.local.identity import identify, is_alive
-from gpu_control_plane.local.record import read_record
+from gpu_control_plane.local.state_file import read_record
 from integration.local.commands import CommandLine, Kubectl
-from unit.local.patience import until
 
 
 @pytest.fixture(scope="module")

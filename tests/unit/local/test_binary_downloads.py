@@ -11,7 +11,7 @@ from gpu_control_plane.local.errors import BinaryUnavailable, ChecksumMismatch
 from gpu_control_plane.local.platforms import Platform, this_platform
 from gpu_control_plane.local.releases import Origins, artefact
 from gpu_control_plane.local.versions import CONTAINERD, COREDNS, ETCD, HELM, KUBECONFORM, KUBERNETES, KWOK, RELEASES
-from unit.local.notebook import Notebook
+from unit.local.recorded_progress import RecordedProgress
 from unit.local.release_host import ReleaseHost, content_of, release_host
 
 EVERYTHING = [program for release in RELEASES for program in release.programs]
@@ -24,20 +24,20 @@ def host() -> Iterator[ReleaseHost]:
 
 
 def test_programs_are_downloaded_and_can_be_run(host: ReleaseHost, tmp_path: Path) -> None:
-    binaries = ensure_binaries(EVERYTHING, Notebook(), host.environ(tmp_path))
+    binaries = ensure_binaries(EVERYTHING, RecordedProgress(), host.environ(tmp_path))
     for program in EVERYTHING:
         assert subprocess.check_output([binaries.path(program)], text=True).strip() == program
 
 
 def test_the_cache_is_used_before_the_network(host: ReleaseHost, tmp_path: Path) -> None:
-    ensure_binaries(EVERYTHING, Notebook(), host.environ(tmp_path))
+    ensure_binaries(EVERYTHING, RecordedProgress(), host.environ(tmp_path))
     host.requests.clear()
-    ensure_binaries(EVERYTHING, Notebook(), host.environ(tmp_path))
+    ensure_binaries(EVERYTHING, RecordedProgress(), host.environ(tmp_path))
     assert host.requests == []
 
 
 def test_an_archive_of_several_programs_is_fetched_once(host: ReleaseHost, tmp_path: Path) -> None:
-    ensure_binaries(CONTAINERD.programs, Notebook(), host.environ(tmp_path))
+    ensure_binaries(CONTAINERD.programs, RecordedProgress(), host.environ(tmp_path))
     assert len([path for path in host.requests if path.endswith(".tar.gz")]) == 1
 
 
@@ -47,22 +47,22 @@ def test_a_wrong_checksum_is_refused_and_the_file_removed(host: ReleaseHost, tmp
     assert published is not None
     host.files[published.url] += b"something more"
     with pytest.raises(ChecksumMismatch, match=rf"{published.file} was refused.*SHA-256.*removed"):
-        ensure_binaries([program], Notebook(), host.environ(tmp_path))
+        ensure_binaries([program], RecordedProgress(), host.environ(tmp_path))
     assert _files(tmp_path) == []
 
 
 def test_a_missing_file_leads_to_the_next_source(host: ReleaseHost, tmp_path: Path) -> None:
     host.files.clear()
-    notebook = Notebook()
+    progress = RecordedProgress()
     with pytest.raises(BinaryUnavailable, match=r"(?s)answered 404.*Building: Go is not installed.*go\.dev"):
-        ensure_binaries(["etcd"], notebook, {**host.environ(tmp_path), "GPU_CONTROL_PLANE_GO": "/no/such/go"})
-    assert notebook.notes == [f"No download of etcd: {host.address}{_checksums()} answered 404 Not Found."]
+        ensure_binaries(["etcd"], progress, {**host.environ(tmp_path), "GPU_CONTROL_PLANE_GO": "/no/such/go"})
+    assert progress.notes == [f"No download of etcd: {host.address}{_checksums()} answered 404 Not Found."]
 
 
 def test_a_missing_checksum_is_no_download(host: ReleaseHost, tmp_path: Path) -> None:
     host.files[_checksums()] = b"0000  another-file\n"
     with pytest.raises(BinaryUnavailable, match="has no SHA-256 for etcd-"):
-        ensure_binaries(["etcd"], Notebook(), {**host.environ(tmp_path), "GPU_CONTROL_PLANE_GO": "/no/such/go"})
+        ensure_binaries(["etcd"], RecordedProgress(), {**host.environ(tmp_path), "GPU_CONTROL_PLANE_GO": "/no/such/go"})
 
 
 def test_a_truncated_download_is_not_kept(host: ReleaseHost, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_truncated_download_is_not_kept(host: ReleaseHost, tmp_path: Path) -> 
     host.announced[path] = len(host.files[path]) + 1000
     with pytest.raises(BinaryUnavailable, match="ended "):
         ensure_binaries(
-            ["kube-scheduler"], Notebook(), {**host.environ(tmp_path), "GPU_CONTROL_PLANE_GO": "/no/such/go"}
+            ["kube-scheduler"], RecordedProgress(), {**host.environ(tmp_path), "GPU_CONTROL_PLANE_GO": "/no/such/go"}
         )
     assert _files(tmp_path) == []
 
@@ -79,7 +79,7 @@ def test_leftovers_of_a_killed_download_are_swept_away(host: ReleaseHost, tmp_pa
     leftover = tmp_path / "bin" / ".partial-killed"
     leftover.mkdir(parents=True)
     (leftover / "kwok").write_bytes(content_of("kwok")[:5])
-    ensure_binaries(["kwok"], Notebook(), host.environ(tmp_path))
+    ensure_binaries(["kwok"], RecordedProgress(), host.environ(tmp_path))
     assert not leftover.exists()
 
 

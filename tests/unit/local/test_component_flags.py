@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.local.components import Component, Identities, Plan, Ports, Settings, first_address, flags
+from gpu_control_plane.local.components import ClusterPlan, Component, Identities, Ports, Settings, first_address, flags
 from gpu_control_plane.local.credentials import KeyPair
 
 PAIR = KeyPair(Path("certificate"), Path("key"))
 PORTS = Ports(etcd=1, etcd_peers=2, apiserver=3, controller_manager=4, scheduler=5, kwok=6)
 
 
-def plan(settings: Settings, gateway: str | None = None) -> Plan:
+def plan(settings: Settings, gateway: str | None = None) -> ClusterPlan:
     identities = Identities(
         authority=PAIR,
         serving=PAIR,
@@ -21,7 +21,7 @@ def plan(settings: Settings, gateway: str | None = None) -> Plan:
         front_proxy=PAIR,
         kubelet_client=PAIR,
     )
-    return Plan(folder=Path("cluster"), settings=settings, ports=PORTS, identities=identities, gateway=gateway)
+    return ClusterPlan(folder=Path("cluster"), settings=settings, ports=PORTS, identities=identities, gateway=gateway)
 
 
 @pytest.mark.parametrize("component", list(Component))

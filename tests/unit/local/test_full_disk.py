@@ -11,7 +11,7 @@ from gpu_control_plane.cli.main import run
 from gpu_control_plane.local.binaries import ensure_binaries
 from gpu_control_plane.local.errors import NoSpace
 from gpu_control_plane.local.platforms import this_platform
-from unit.local.notebook import Notebook
+from unit.local.recorded_progress import RecordedProgress
 from unit.local.release_host import ReleaseHost, digest, release_host
 
 SIZE = 4 << 20
@@ -42,7 +42,7 @@ def test_too_little_room_is_seen_before_the_download(host: ReleaseHost, small_di
     with pytest.raises(
         NoSpace, match=rf"not enough room in {small_disk}/bin: kwok.* needs about 8 MB, and 4 MB are free"
     ):
-        ensure_binaries(["kwok"], Notebook(), host.environ(small_disk))
+        ensure_binaries(["kwok"], RecordedProgress(), host.environ(small_disk))
     assert _files(small_disk) == []
 
 
@@ -50,14 +50,14 @@ def test_a_disk_that_fills_up_on_the_way_leaves_nothing_behind(host: ReleaseHost
     path = _publish(host, b"x" * (SIZE * 2))
     host.announced[path] = None
     with pytest.raises(NoSpace, match=r"choose another folder with GPU_CONTROL_PLANE_CACHE="):
-        ensure_binaries(["kwok"], Notebook(), host.environ(small_disk))
+        ensure_binaries(["kwok"], RecordedProgress(), host.environ(small_disk))
     assert _files(small_disk) == []
 
 
 def test_too_little_room_is_seen_before_a_build(small_disk: Path) -> None:
     environ = {**_nowhere(small_disk), "PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
     with pytest.raises(NoSpace, match="building kubernetes needs about"):
-        ensure_binaries(["kube-apiserver"], Notebook(), environ)
+        ensure_binaries(["kube-apiserver"], RecordedProgress(), environ)
     assert _files(small_disk) == []
 
 

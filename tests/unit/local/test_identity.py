@@ -3,8 +3,8 @@
 import os
 import subprocess
 
+from blocking_wait import until
 from gpu_control_plane.local.identity import ProcessIdentity, identify, is_alive
-from unit.local.patience import until
 
 
 def test_a_running_process_is_recognised() -> None:

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from blocking_wait import until
 from gpu_control_plane.local.locks import exclusive, owner, take
-from unit.local.notebook import Notebook
-from unit.local.patience import until
+from unit.local.recorded_progress import RecordedProgress
 
 HOLD = """
 import pathlib, sys, time
@@ -20,16 +20,16 @@ time.sleep(300)
 
 def test_a_second_process_waits_and_is_told_for_whom(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    notebook = Notebook()
+    progress = RecordedProgress()
     with subprocess.Popen([sys.executable, "-c", HOLD, lock], stdout=subprocess.PIPE) as holder:
         assert holder.stdout
         holder.stdout.readline()
         assert owner(lock) == holder.pid
         assert take(lock) is None
         holder.kill()
-        with exclusive(lock, notebook, "which is busy"):
+        with exclusive(lock, progress, "which is busy"):
             assert owner(lock) == os.getpid()
-    assert notebook.steps in ([], [f"Waiting for process {holder.pid}, which is busy"])
+    assert progress.steps in ([], [f"Waiting for process {holder.pid}, which is busy"])
 
 
 def test_a_lock_is_free_again_after_its_holder_is_killed(tmp_path: Path) -> None:
@@ -43,10 +43,10 @@ def test_a_lock_is_free_again_after_its_holder_is_killed(tmp_path: Path) -> None
 
 def test_removing_the_file_of_a_lock_does_not_let_two_in(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    with exclusive(lock, Notebook(), "me"):
+    with exclusive(lock, RecordedProgress(), "me"):
         stale = os.open(lock, os.O_RDWR)
         lock.unlink()
-        with exclusive(lock, Notebook(), "a newcomer"):
+        with exclusive(lock, RecordedProgress(), "a newcomer"):
             assert take(lock) is None
         os.close(stale)
 

@@ -92,9 +92,9 @@ def test_a_kubelet_keeps_to_its_own_control_group_and_evicts_nothing() -> None:
 
 
 def test_pods_get_addresses_of_their_node_only() -> None:
-    [cable] = json.loads(pod_network(LAYOUT, ATTACHMENT))["plugins"]
-    assert cable["ipam"]["ranges"] == [[{"subnet": ATTACHMENT.pods}]]
-    assert cable["ipMasq"] is False
+    [plugin] = json.loads(pod_network(LAYOUT, ATTACHMENT))["plugins"]
+    assert plugin["ipam"]["ranges"] == [[{"subnet": ATTACHMENT.pods}]]
+    assert plugin["ipMasq"] is False
 
 
 def test_kube_proxy_leaves_the_kernels_settings_alone() -> None:

@@ -32,11 +32,11 @@ def test_nothing_is_due_while_it_runs() -> None:
 def test_somebody_may_ask_not_to_wait() -> None:
     waiting = Restarts().died(0).launched(0).died(0)
     assert not waiting.due(0.5)
-    assert waiting.hurried(0.5).due(0.5)
+    assert waiting.without_delay(0.5).due(0.5)
 
 
 def test_hurrying_what_runs_changes_nothing() -> None:
-    assert Restarts().hurried(5) == Restarts()
+    assert Restarts().without_delay(5) == Restarts()
 
 
 def test_restarts_are_counted() -> None:

@@ -1,6 +1,6 @@
-"""The control group that holds a node's pods, in every hierarchy: one for cgroup v2, one a controller for v1.
+"""The control group for a node's pods, in every hierarchy: one in cgroup v2, one for each controller in v1.
 
-Each kubelet gets a root of its own: two with the same one would end each other's pods.
+Each kubelet gets a root of its own: two with the same root would kill each other's pods.
 """
 
 import contextlib
@@ -11,14 +11,14 @@ from pathlib import Path
 from gpu_control_plane.local.errors import LocalError
 
 _MOUNT = Path("/sys/fs/cgroup")
-_PATIENCE = 10.0
-_POLL = 0.02
+_TIMEOUT_SECONDS = 10.0
+_POLL_SECONDS = 0.02
 
 
 def make(name: str) -> None:
     unified = _is_unified()
     if unified:
-        _hand_down_controllers()
+        _enable_controllers()
     for hierarchy in _hierarchies():
         group = hierarchy / name
         try:
@@ -33,8 +33,8 @@ def make(name: str) -> None:
 
 
 def remove(name: str) -> None:
-    """Remove the group and all below it. Its processes have been ended; the kernel may still be counting them out."""
-    deadline = time.monotonic() + _PATIENCE
+    """Remove the group and all below it. Its processes have ended; the kernel may count them for a moment longer."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     for hierarchy in _hierarchies():
         for group in _deepest_first(hierarchy / name):
             _remove_empty(group, deadline)
@@ -50,8 +50,8 @@ def _hierarchies() -> list[Path]:
     return [path for path in _MOUNT.iterdir() if (path / "cgroup.procs").exists() and not path.is_symlink()]
 
 
-def _hand_down_controllers() -> None:
-    """Let groups below the root be controlled, one controller at a time: some may be bound elsewhere."""
+def _enable_controllers() -> None:
+    """Enable controllers for groups below the root, one at a time: some may be in use by cgroup v1."""
     for controller in (_MOUNT / "cgroup.controllers").read_text().split():
         with contextlib.suppress(OSError):
             (_MOUNT / "cgroup.subtree_control").write_text(f"+{controller}")
@@ -84,6 +84,6 @@ def _remove_empty(group: Path, deadline: float) -> None:
                     f"The control group {group} still holds processes of a stopped node. End those listed in"
                     f" {group}/cgroup.procs, and try again."
                 ) from error
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
         else:
             return

@@ -1,4 +1,4 @@
-"""What a node's programs are told. Pure: facts about a node in, the content of its files out."""
+"""The configuration files of a node's programs. Pure: facts about a node in, the content of its files out."""
 
 import json
 from pathlib import Path
@@ -22,12 +22,12 @@ KERNEL = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-"""What every kubelet sets for its whole machine. It is shown these, and so leaves this machine's own alone."""
+"""Kernel settings that every kubelet changes. The node sees files in their place, so that the host's stay."""
 BOOT_ID = "kernel/random/boot_id"
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """A node's folder. What programs insist to have elsewhere leads here in the node's own view of the machine."""
+    """A node's folder. Paths that programs have fixed are bind mounts of its parts in the node's mount namespace."""
 
     folder: Path
 
@@ -61,7 +61,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def redirected(self) -> dict[str, Path]:
-        """Paths that programs have fixed, and where they lead to instead."""
+        """Paths that programs have fixed, and the folders mounted there."""
         return {
             "/run": self.run,
             "/var/lib/kubelet": self.kubelet,
@@ -71,7 +71,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def folders(self) -> list[Path]:
-        """All there must be before anything starts."""
+        """The folders that must exist before a program starts."""
         return [
             *self.redirected.values(),
             self.containerd / "conf.d",
@@ -85,7 +85,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def containerd_config(layout: Layout, plugins: Path, runc: Path) -> str:
-    """containerd's configuration. Whatever lies in `conf.d` is read after it, and wins."""
+    """containerd's configuration. Files in `conf.d` are read after it, and win."""
     return f"""\
 version = 3
 root = "{layout.containerd / "root"}"
@@ -115,9 +115,9 @@ imports = ["{layout.containerd / "conf.d"}/*.toml"]
 
 
 def pod_network(layout: Layout, attachment: Attachment) -> str:
-    """How pods are connected: each with a cable of its own to the node, so that whatever a pod sends passes the node.
+    """The CNI configuration: each pod has a veth pair to the node, so that every packet of a pod passes the node.
 
-    On a bridge, pods of one node would answer each other past it, and it could not turn a Service's answers back.
+    On a bridge, pods of one node would answer each other directly, and kube-proxy could not rewrite the answers.
     """
     addresses = {
         "type": "host-local",
@@ -125,12 +125,12 @@ def pod_network(layout: Layout, attachment: Attachment) -> str:
         "ranges": [[{"subnet": attachment.pods}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
-    cable = {"type": "ptp", "ipMasq": False, "ipam": addresses}
-    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [cable]}, indent=2)
+    point_to_point = {"type": "ptp", "ipMasq": False, "ipam": addresses}
+    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [point_to_point]}, indent=2)
 
 
 def proxy_config(layout: Layout, attachment: Attachment, *, name: str) -> str:
-    """kube-proxy's configuration: quick, and without a wish for any setting of the kernel."""
+    """kube-proxy's configuration: quick to react, and without changes of kernel settings."""
     untouched = ("tcpEstablishedTimeout", "tcpCloseWaitTimeout", "udpTimeout", "udpStreamTimeout")
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -141,7 +141,7 @@ def proxy_config(layout: Layout, attachment: Attachment, *, name: str) -> str:
         "bindAddress": attachment.address,
         "healthzBindAddress": f"{attachment.address}:{PROXY_HEALTH_PORT}",
         "metricsBindAddress": "127.0.0.1:10249",
-        # Whoever is no pod, such as the API server, may find the answer come back another way than it asked.
+        # Requests that are not from pods, such as the API server's, are masqueraded: answers take the same way back.
         "detectLocalMode": "ClusterCIDR",
         "clusterCIDR": attachment.ranges.pods,
         "nftables": {"minSyncPeriod": "100ms"},
@@ -160,7 +160,7 @@ def kubelet_config(
     names: Path,
     dns: str | None = None,
 ) -> str:
-    """The kubelet's configuration: quick to report, and never evicting, however full a developer's disk is."""
+    """The kubelet's configuration: quick to report, and without evictions, however full a developer's disk is."""
     never = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree")
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",

@@ -1,4 +1,4 @@
-"""CoreDNS: the names of Services, for the pods of real nodes. Nothing outside is asked, so no other name is known."""
+"""CoreDNS for the pods of real nodes: it answers names of Services only, and forwards nothing."""
 
 import http.client
 import secrets
@@ -7,19 +7,19 @@ import struct
 import time
 from typing import Any
 
-from gpu_control_plane.local.access import Access
 from gpu_control_plane.local.errors import ComponentFailed, LocalError
 from gpu_control_plane.local.images import COREDNS
 from gpu_control_plane.local.node.configuration import DOMAIN
-from gpu_control_plane.local.progress import seconds
+from gpu_control_plane.local.progress import duration
+from gpu_control_plane.local.sync_client import SyncClient
 
 _NAMESPACE = "kube-system"
 _NAME = "coredns"
 _LABELS = {"k8s-app": "kube-dns"}
 _APPLY = "application/apply-patch+yaml"
 _PORT = 53
-_TRY = 0.5
-_KNOWN = f"kubernetes.default.svc.{DOMAIN}"
+_QUERY_TIMEOUT_SECONDS = 0.5
+_KNOWN_NAME = f"kubernetes.default.svc.{DOMAIN}"
 _A, _INTERNET = 1, 1
 
 _CONFIGURATION = f"""\
@@ -40,11 +40,11 @@ _CONFIGURATION = f"""\
 """
 
 
-def install(access: Access, port: int, address: str, nodes: tuple[str, ...]) -> None:
-    """Make sure that CoreDNS is wanted on one of these nodes, and reached at this service address."""
+def install(client: SyncClient, port: int, address: str, nodes: tuple[str, ...]) -> None:
+    """Apply the objects of CoreDNS: on one of these nodes, at this service address."""
     for path, wanted in _objects(address, nodes).items():
         try:
-            answer = access.request(port, "PATCH", f"{path}?fieldManager=local&force=true", wanted, _APPLY)
+            answer = client.request(port, "PATCH", f"{path}?fieldManager=local&force=true", wanted, _APPLY)
         except (OSError, http.client.HTTPException) as error:
             raise LocalError(
                 f"The API server did not answer when CoreDNS was installed ({error}). Try again."
@@ -54,12 +54,12 @@ def install(access: Access, port: int, address: str, nodes: tuple[str, ...]) -> 
 
 
 def wait_for_answers(address: str, timeout: float) -> None:
-    """Return when a name is answered for at the service's address: all on the way to CoreDNS works then, too."""
+    """Return when a name is resolved at the service's address: kube-proxy and routes work then, too."""
     deadline = time.monotonic() + timeout
-    while not answers(address, _KNOWN):
+    while not answers(address, _KNOWN_NAME):
         if time.monotonic() >= deadline:
             raise ComponentFailed(
-                f"CoreDNS did not answer at {address} within {seconds(timeout)}. Its log is among those of the pods,"
+                f"CoreDNS did not answer at {address} within {duration(timeout)}. Its log is among those of the pods,"
                 " in nodes/*/logs/pods of the cluster's folder, and kube-proxy's is in nodes/*/logs."
             )
 
@@ -70,21 +70,21 @@ def answers(server: str, name: str) -> bool:
     labels = b"".join(struct.pack("B", len(label)) + label.encode() for label in name.split("."))
     question = number + struct.pack(">HHHHH", 0x0100, 1, 0, 0, 0) + labels + struct.pack(">BHH", 0, _A, _INTERNET)
     started = time.monotonic()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(_TRY)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.settimeout(_QUERY_TIMEOUT_SECONDS)
         try:
-            asking.connect((server, _PORT))
-            asking.send(question)
-            answer = asking.recv(4096)
-        except OSError:  # a refusal comes at once, and asking again at once would be rude
-            time.sleep(max(0.0, _TRY / 5 - (time.monotonic() - started)))
+            probe.connect((server, _PORT))
+            probe.send(question)
+            answer = probe.recv(4096)
+        except OSError:  # a refusal comes at once; the caller would ask again without a pause
+            time.sleep(max(0.0, _QUERY_TIMEOUT_SECONDS / 5 - (time.monotonic() - started)))
             return False
     _flags, _questions, found = struct.unpack_from(">HHH", answer, 2)
     return answer.startswith(number) and found > 0
 
 
 def _objects(address: str, nodes: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """By the path at which each is kept."""
+    """The objects by their paths in the API."""
     inside, rights = f"namespaces/{_NAMESPACE}", "/apis/rbac.authorization.k8s.io/v1"
     here, role = {"name": _NAME, "namespace": _NAMESPACE}, f"system:{_NAME}"
     watched = [

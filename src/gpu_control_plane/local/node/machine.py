@@ -1,8 +1,8 @@
-"""The machine that a node believes to run on: its own processes, mounts, network and host name.
+"""The namespaces that a real node runs in: processes, mounts, network and host name of its own.
 
-Run as `python -m gpu_control_plane.local.node.machine SHAPE`, it makes these namespaces and stays. Programs join them
-with `inside`. All that ever ran there ends with this process, however it ends, and with the last of it go the mounts,
-the network and its routes: the kernel tidies up, so that even a killed owner leaves nothing behind.
+Run as `python -m gpu_control_plane.local.node.machine SPEC`, it makes these namespaces and stays. `nsenter` runs
+programs in them. All of them end with this process, however it ends, and the kernel then removes the mounts, the
+network and its routes: even a killed cluster process leaves nothing behind.
 """
 
 import ipaddress
@@ -15,16 +15,16 @@ from typing import NoReturn
 
 import msgspec
 
-from gpu_control_plane.local import tether
+from gpu_control_plane.local.die_with_parent import set_parent_death_signal
 from gpu_control_plane.local.node.namespaces import (
-    CABLE,
     LOOPBACK,
+    NODE_INTERFACE,
     add_pair,
-    bind,
-    forward,
-    own_mounts,
-    own_proc,
-    share_mounts,
+    bind_mount,
+    enable_forwarding,
+    make_mounts_private,
+    make_mounts_shared,
+    mount_proc,
     stay,
 )
 from gpu_control_plane.local.node.netlink import Netlink
@@ -34,34 +34,34 @@ _SYSCTL = Path("/proc/sys")
 _NAMESPACES = os.CLONE_NEWNS | os.CLONE_NEWNET | os.CLONE_NEWPID | os.CLONE_NEWUTS if sys.platform == "linux" else 0
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """What is different there."""
+class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node sees instead of the host's."""
 
     name: str
     folders: dict[str, str]
-    """Where paths lead to instead. A path that this machine does not have is made, and stays, empty."""
+    """Bind mounts: paths on the node, and what is mounted there. A path that the host lacks is created, and stays."""
     kernel: dict[str, str]
-    """Files that stand for kernel settings, by the setting's path. The kernel's own are neither seen nor changed."""
+    """Files mounted over kernel settings, by the setting's path, so that the host's are neither seen nor changed."""
     attachment: Attachment
-    hub: int
-    """The process of the hub at the other end of the cable."""
+    router: int
+    """The PID of the router at the other end of the veth pair."""
 
 
-def main(shape: Shape) -> int:
-    with Path(f"/proc/{shape.hub}/ns/net").open("rb") as network:
+def main(spec: MachineSpec) -> int:
+    with Path(f"/proc/{spec.router}/ns/net").open("rb") as network:
         os.setns(network.fileno(), os.CLONE_NEWNET)
-    outside = Netlink()
+    router_side = Netlink()
     os.unshare(_NAMESPACES)
-    _connect(outside, Netlink(), shape.attachment)
-    socket.sethostname(shape.name)
-    own_mounts()
-    for path, source in shape.folders.items():
+    _connect(router_side, Netlink(), spec.attachment)
+    socket.sethostname(spec.name)
+    make_mounts_private()
+    for path, source in spec.folders.items():
         Path(path).mkdir(parents=True, exist_ok=True)
-        bind(source, path)
+        bind_mount(source, path)
     first = os.fork()
     if first == 0:
-        tether.die_with_parent()
-        _live(shape.kernel)
+        set_parent_death_signal()
+        _run_init(spec.kernel)
 
     def end(_number: int, _frame: object) -> None:
         os.kill(first, signal.SIGKILL)
@@ -72,36 +72,36 @@ def main(shape: Shape) -> int:
     return 0
 
 
-def _live(kernel: dict[str, str]) -> NoReturn:
-    """Be the first process, which adopts orphans. The kernel buries them when nobody asks for their fate."""
-    own_proc()
-    forward()
+def _run_init(kernel: dict[str, str]) -> NoReturn:
+    """Be PID 1, which adopts orphans. With SIGCHLD ignored, the kernel reaps them."""
+    mount_proc()
+    enable_forwarding()
     for setting, source in kernel.items():
         if (_SYSCTL / setting).exists():
-            bind(source, str(_SYSCTL / setting))
-    share_mounts()
+            bind_mount(source, str(_SYSCTL / setting))
+    make_mounts_shared()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     stay()
 
 
-def _connect(outside: Netlink, node: Netlink, attachment: Attachment) -> None:
-    address, beyond = ipaddress.IPv4Address(attachment.address), ipaddress.IPv4Address(attachment.hub)
+def _connect(router_side: Netlink, node: Netlink, attachment: Attachment) -> None:
+    address, router = ipaddress.IPv4Address(attachment.address), ipaddress.IPv4Address(attachment.router)
     pods, services = ipaddress.IPv4Network(attachment.pods), ipaddress.IPv4Network(attachment.ranges.services)
-    add_pair(outside, attachment.interface)
+    add_pair(router_side, attachment.interface)
     node.set_up(LOOPBACK)
-    node.set_up(CABLE)
-    node.add_address(CABLE, ipaddress.IPv4Interface(address))
-    node.add_route(ipaddress.IPv4Network(beyond), CABLE)
+    node.set_up(NODE_INTERFACE)
+    node.add_address(NODE_INTERFACE, ipaddress.IPv4Interface(address))
+    node.add_route(ipaddress.IPv4Network(router), NODE_INTERFACE)
     for others in (attachment.ranges.nodes, attachment.ranges.pods):
-        node.add_route(ipaddress.IPv4Network(others), CABLE, via=beyond)
+        node.add_route(ipaddress.IPv4Network(others), NODE_INTERFACE, via=router)
     node.refuse(pods)
-    # Not refused: the node's own programs need a way to a service before it can be turned into the way to a pod.
+    # Not refused: programs of the node need a route to a Service before kube-proxy rewrites it to one of a pod.
     node.add_route(services, LOOPBACK)
-    outside.set_up(attachment.interface)
-    outside.add_route(ipaddress.IPv4Network(address), attachment.interface)
-    outside.add_route(pods, attachment.interface, via=address)
-    outside.add_route(services, attachment.interface, via=address, metric=attachment.metric)
+    router_side.set_up(attachment.interface)
+    router_side.add_route(ipaddress.IPv4Network(address), attachment.interface)
+    router_side.add_route(pods, attachment.interface, via=address)
+    router_side.add_route(services, attachment.interface, via=address, metric=attachment.metric)
 
 
 if __name__ == "__main__":
-    sys.exit(main(msgspec.json.decode(sys.argv[1], type=Shape)))
+    sys.exit(main(msgspec.json.decode(sys.argv[1], type=MachineSpec)))

@@ -1,4 +1,4 @@
-"""What the hub and the machines have in common: a process with namespaces of its own that stays, and a cable out."""
+"""What router and machines have in common: a process that makes namespaces and stays, and a veth pair out of them."""
 
 import contextlib
 import ctypes
@@ -16,57 +16,59 @@ from gpu_control_plane.local import processes
 from gpu_control_plane.local.errors import ComponentFailed
 from gpu_control_plane.local.node.netlink import Netlink
 
-LOOPBACK, CABLE = "lo", "eth0"
+LOOPBACK, NODE_INTERFACE = "lo", "eth0"
 _READY = "ready"
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
-_PATIENCE = 10.0
+_TIMEOUT_SECONDS = 10.0
 _BIND, _RECURSIVE, _PRIVATE, _SHARED = 0x1000, 0x4000, 0x40000, 0x100000
 
 
-def start_and_wait(module: str, order: msgspec.Struct, title: str, cwd: Path | None = None) -> subprocess.Popen[bytes]:
-    """Start a module that makes namespaces, and return when it says that they are ready."""
-    command = [sys.executable, "-P", "-m", module, msgspec.json.encode(order).decode()]
+def start_and_wait(
+    module: str, argument: msgspec.Struct, title: str, cwd: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a module that makes namespaces, and return when it prints that they are ready."""
+    command = [sys.executable, "-P", "-m", module, msgspec.json.encode(argument).decode()]
     process = processes.spawn(command, output=subprocess.PIPE, cwd=cwd)
-    said: list[str] = []
+    output: list[str] = []
     with process.stdout or contextlib.nullcontext(()) as lines:
         for line in lines:
-            said.append(line.decode(errors="replace").rstrip())
-            if said[-1] == _READY:
+            output.append(line.decode(errors="replace").rstrip())
+            if output[-1] == _READY:
                 return process
     processes.end(process)
-    raise ComponentFailed("\n  ".join((f"{title} could not be made:", *said)))
+    raise ComponentFailed("\n  ".join((f"{title} could not be made:", *output)))
 
 
 def stay() -> NoReturn:
-    """Say that everything is ready, and do nothing for ever."""
+    """Print that everything is ready, and sleep for ever."""
     sys.stdout.write(f"{_READY}\n")
     sys.stdout.flush()
     while True:
         signal.pause()
 
 
-def forward() -> None:
-    """Pass on what is meant for others: a setting of this process' network alone, if `/proc` is its own, too."""
+def enable_forwarding() -> None:
+    """Enable IP forwarding in this network namespace; `/proc` must be of the namespace, too."""
     _FORWARDING.write_text("1")
 
 
-def own_mounts() -> None:
-    """Let no mount or unmount of this process be seen outside. It is in a mount namespace of its own already."""
+def make_mounts_private() -> None:
+    """Make mounts private, in a mount namespace of its own: none is propagated to the host."""
     _mount("none", "/", flags=_RECURSIVE | _PRIVATE)
 
 
-def own_proc() -> None:
-    """Have a `/proc` that shows this process' namespaces and can be written to, also where the machine's cannot."""
+def mount_proc() -> None:
+    """Mount a `/proc` of these namespaces, writable also where the host's is not."""
     _mount("proc", "/proc", kind="proc")
 
 
-def share_mounts() -> None:
-    """Let what is mounted from now on be seen in the mounts that programs here make of their own, as kubelets do."""
+def make_mounts_shared() -> None:
+    """Make mounts shared: later ones are propagated to mount namespaces made here, as kubelets need."""
     _mount("none", "/", flags=_RECURSIVE | _SHARED)
 
 
-def bind(source: str, target: str) -> None:
-    """Let a path lead to another."""
+def bind_mount(source: str, target: str) -> None:
+    """Bind-mount `source` at `target`."""
     _mount(source, target, flags=_BIND)
 
 
@@ -78,12 +80,12 @@ def _mount(source: str, target: str, kind: str = "none", flags: int = 0) -> None
 
 
 def add_pair(outside: Netlink, name: str) -> None:
-    """Lay a cable from there to here. The one of somebody who ended a moment ago may still lie there."""
-    deadline = time.monotonic() + _PATIENCE
+    """Make a veth pair between that namespace and this. One of a process that has just ended may still exist: wait."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     with Path("/proc/self/ns/net").open("rb") as ours:
         while True:
             try:
-                return outside.add_pair(name, CABLE, ours.fileno())
+                return outside.add_pair(name, NODE_INTERFACE, ours.fileno())
             except FileExistsError:
                 if time.monotonic() >= deadline:
                     raise

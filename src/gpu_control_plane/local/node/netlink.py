@@ -38,7 +38,7 @@ class Netlink:
         self._socket.close()
 
     def add_pair(self, name: str, peer: str, namespace: int) -> None:
-        """Two interfaces that are one cable: one here, its peer in the namespace of this descriptor."""
+        """Make a veth pair: one interface here, its peer in the network namespace of this descriptor."""
         other_end = _link() + _text(_LINK_NAME, peer) + _number(_LINK_NAMESPACE, namespace)
         kind = _text(_INFO_KIND, "veth") + _nest(_INFO_DATA, _attribute(_VETH_PEER, other_end))
         self._change(_NEW_LINK, _link() + _text(_LINK_NAME, name) + _nest(_LINK_INFO, kind), create=True)
@@ -73,7 +73,7 @@ class Netlink:
         self._add_route(to, _UNICAST, _SCOPE_EVERYWHERE if via else _SCOPE_LINK, body)
 
     def refuse(self, to: ipaddress.IPv4Network) -> None:
-        """Let what no narrower route leads to end here, and tell its sender."""
+        """Answer with «unreachable» what no narrower route matches."""
         self._add_route(to, _UNREACHABLE, _SCOPE_EVERYWHERE, b"")
 
     def _add_route(self, to: ipaddress.IPv4Network, kind: int, scope: int, body: bytes) -> None:

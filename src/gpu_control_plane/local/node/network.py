@@ -1,8 +1,8 @@
-"""The addresses of real nodes, their pods and services: from ranges of their own, and a part of each per cluster.
+"""The addresses of real nodes, their pods and services: each cluster has a part of ranges reserved for them.
 
-Nothing with such an address leaves the machine: for as long as a cluster runs, all of them lead to its `hub`, which
-knows its nodes and this machine, and nobody else. No two clusters share a service address either, as this machine, with
-all the API servers on it, knows only one way to each.
+No packet with such an address leaves the host: while a cluster runs, all of them are routed to its `router`, which has
+routes to its nodes and the host only. Clusters share no service address either, since the host, with the API servers of
+all of them, has one route for each.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from gpu_control_plane.local.locks import take
 
 MOST_NODES = 4
 _MOST_CLUSTERS = 64
-# RFC 2544 sets 198.18.0.0/15 aside for tests between devices; nobody routes it.
+# RFC 2544 reserves 198.18.0.0/15 for benchmarks between devices; it is not routed in the Internet.
 _NODES = tuple(ipaddress.IPv4Network("198.18.0.0/16").subnets(new_prefix=24))
 _PODS = tuple(ipaddress.IPv4Network("198.19.0.0/16").subnets(new_prefix=24))
 _SERVICES = tuple(ipaddress.IPv4Network("10.96.0.0/12").subnets(new_prefix=18))
@@ -43,38 +43,38 @@ class Ranges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
-    """How one node is connected to its cluster's hub."""
+    """How one node is connected to its cluster's router."""
 
     interface: str
-    """The hub's end of the cable; the node's is its `eth0`. No other node of this machine has that name."""
-    hub: str
-    """The address that everything but the node's own pods is behind."""
+    """The router's end of the veth pair; the node's is its `eth0`. No other node of this host has that name."""
+    router: str
+    """The next hop for everything but the node's own pods."""
     address: str
     pods: str
-    """The node's own part of the cluster's."""
+    """The node's part of the cluster's pod range."""
     ranges: Ranges
     metric: int
-    """Every node offers a way to the services; one of them is taken, and with the last node the way is gone."""
+    """Of the route to the services: each node has one, the lowest metric is used, and with the last node it is gone."""
 
 
 class Network(msgspec.Struct, frozen=True):
-    """The part of the range that belongs to one cluster while it runs."""
+    """The part of the ranges that one cluster has while it runs."""
 
     number: int
 
     @property
     def gateway(self) -> str:
-        """This machine, as its nodes and their pods see it."""
+        """The address of the host, as nodes and pods see it."""
         return str(self._subnet[1])
 
     @property
-    def hub(self) -> str:
-        """The way from this machine to the nodes, and from one to another."""
+    def router(self) -> str:
+        """The address of the router."""
         return str(self._subnet[-2])
 
     @property
     def interface(self) -> str:
-        """This machine's end of the cable to the hub."""
+        """The host's end of the veth pair to the router."""
         return f"gpu{self.number}"
 
     @property
@@ -86,7 +86,7 @@ class Network(msgspec.Struct, frozen=True):
         """The connection of the cluster's n-th node."""
         return Attachment(
             interface=f"{self.interface}-{index}",
-            hub=self.hub,
+            router=self.router,
             address=str(self._subnet[2 + index]),
             pods=str(_PODS[self.number * MOST_NODES + index]),
             ranges=self.ranges,
@@ -99,7 +99,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def last_network(folder: Path) -> Network | None:
-    """The network that the cluster with this folder has now, or had when it ran."""
+    """The network that the cluster with this folder has, or had when it last ran."""
     try:
         return Network(int((folder / _LAST).read_text()) % _MOST_CLUSTERS)
     except (FileNotFoundError, ValueError):
@@ -108,9 +108,9 @@ def last_network(folder: Path) -> Network | None:
 
 @contextlib.contextmanager
 def leased_network(folder: Path) -> Iterator[Network]:
-    """A network that no other cluster of this machine has now.
+    """Lease a network that no other cluster of this host has now.
 
-    A folder gets the one it had, and no other: its Services keep their addresses for as long as its data is kept.
+    A folder gets the one it had, and no other: its Services keep their addresses as long as its data is kept.
     """
     _LEASES.mkdir(parents=True, exist_ok=True, mode=0o700)
     last = last_network(folder)

@@ -1,4 +1,4 @@
-"""One of a node's programs: started, stopped, crashed and started again without touching the others."""
+"""A program of a node: started, stopped, killed and restarted without touching the others."""
 
 import signal
 import subprocess
@@ -12,13 +12,13 @@ from gpu_control_plane.local import processes
 from gpu_control_plane.local.components import Health
 from gpu_control_plane.local.errors import ComponentFailed
 from gpu_control_plane.local.logs import tail
-from gpu_control_plane.local.progress import seconds
+from gpu_control_plane.local.progress import duration
 
-_POLL = 0.05
-_PATIENCE = 20.0
+_POLL_SECONDS = 0.05
+_TIMEOUT_SECONDS = 20.0
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a program before it runs."""
 
     node: str
@@ -27,25 +27,25 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     address: str = ""
     health: Health | None = None
-    """How anybody may ask whether it is well, where it answers such questions."""
+    """Its health check, where it has one."""
 
 
 class NodeProgram:
-    """`start`, `stop` and `restart` return when it is so: the program answers, or it is gone."""
+    """`start` and `restart` return when the program is ready, `stop` when it is gone."""
 
     def __init__(
         self,
-        about: About,
+        info: ProgramInfo,
         start: Callable[[Path], subprocess.Popen[bytes]],
         ready: Callable[[], bool],
         timeout: float,
     ) -> None:
-        self.name = f"{about.node}/{about.program}"
-        self.log = about.log
-        self.version = about.version
-        self.address = about.address
-        self.health = about.health
-        self._title = f"{about.program} of {about.node}"
+        self.name = f"{info.node}/{info.program}"
+        self.log = info.log
+        self.version = info.version
+        self.address = info.address
+        self.health = info.health
+        self._title = f"{info.program} of {info.node}"
         self._start = start
         self._ready = ready
         self._timeout = timeout
@@ -57,7 +57,7 @@ class NodeProgram:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; nothing while it runs or when it was never started."""
+        """How it ended; None while it runs or when it was never started."""
         return self._process.poll() if self._process else None
 
     @property
@@ -74,27 +74,27 @@ class NodeProgram:
         while not self.healthy():
             if not self.running or time.monotonic() >= deadline:
                 raise self._failure()
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
 
     def launch(self) -> None:
-        """Start it, unless it runs, without waiting: for when it cannot become ready yet."""
+        """Start it, unless it runs, without waiting until it is ready."""
         if not self.running:
             self._process = self._start(self.log)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Stop it and wait until it is gone. SIGKILL makes it a crash."""
         if self._process:
-            processes.end(self._process, number, patience=_PATIENCE)
-            processes.await_group_end(self._process, _PATIENCE)
+            processes.end(self._process, number, timeout=_TIMEOUT_SECONDS)
+            processes.await_group_end(self._process, _TIMEOUT_SECONDS)
 
     def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
         self.stop(number)
         self.start()
 
     def _failure(self) -> ComponentFailed:
-        happened = (
-            f"was not ready after {seconds(self._timeout)}"
+        outcome = (
+            f"was not ready after {duration(self._timeout)}"
             if self.exit_code is None
             else f"ended: {processes.describe_exit(self.exit_code)}"
         )
-        return ComponentFailed(f"{self._title} {happened}. The end of {self.log}:\n{tail(self.log)}")
+        return ComponentFailed(f"{self._title} {outcome}. The end of {self.log}:\n{tail(self.log)}")

@@ -1,33 +1,33 @@
-"""When a kubelet that was just started can be relied on."""
+"""Whether a kubelet that was just started is ready for pods."""
 
 import http.client
 
 import msgspec
 
-from gpu_control_plane.local.access import Access
 from gpu_control_plane.local.node.configuration import KUBELET_HEALTH_PORT
+from gpu_control_plane.local.sync_client import SyncClient
 
 
-def is_ready(access: Access, port: int, name: str, address: str, boot: str) -> bool:
-    """Whether the kubelet is well, has reported this start of its machine as ready, and knows the pods it has to run.
+def is_ready(client: SyncClient, port: int, name: str, address: str, boot: str) -> bool:
+    """Whether the kubelet is healthy, has reported this boot of its machine as ready, and knows the pods bound to it.
 
-    The last is not a given: a kubelet answers before it has heard of its pods, and denies them until then.
+    A kubelet is healthy before its pod watch is complete, and until then answers that its pods do not exist.
     """
-    if not access.healthy(KUBELET_HEALTH_PORT, "/healthz", secure=False, host=address):
+    if not client.healthy(KUBELET_HEALTH_PORT, "/healthz", secure=False, host=address):
         return False
     node = f"/api/v1/nodes/{name}"
     try:
-        status = _read(access, port, node, _Node).status
-        known = _read(access, port, f"{node}/proxy/pods", _PodList).ids()
-        bound = _read(access, port, f"/api/v1/pods?fieldSelector=spec.nodeName={name}", _PodList).ids()
+        status = _read(client, port, node, _Node).status
+        known = _read(client, port, f"{node}/proxy/pods", _PodList).ids()
+        bound = _read(client, port, f"/api/v1/pods?fieldSelector=spec.nodeName={name}", _PodList).ids()
     except (OSError, http.client.HTTPException):
         return False
     ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
     return ready and status.node_info.boot_id == boot and bound <= known
 
 
-def _read[T](access: Access, port: int, path: str, kind: type[T]) -> T:
-    answer = access.request(port, "GET", path)
+def _read[T](client: SyncClient, port: int, path: str, kind: type[T]) -> T:
+    answer = client.request(port, "GET", path)
     if not answer.ok:
         raise OSError(f"the API server answered {answer.status}")
     return msgspec.json.decode(answer.body, type=kind)

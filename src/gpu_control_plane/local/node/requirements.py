@@ -1,4 +1,4 @@
-"""What a real node takes from the machine: Linux, root, and a few packages that every distribution has."""
+"""What a real node needs of the host: Linux, root, and a few packages that every distribution has."""
 
 import os
 import shutil
@@ -23,9 +23,9 @@ class SystemPrograms(msgspec.Struct, frozen=True, kw_only=True):
     plugins: Path
     """The folder of CNI plugins."""
     busybox: Path
-    """The content of the pause image and of test images: it must not need any library."""
+    """The content of the pause image and of test images: statically linked."""
     nft: Path | None = None
-    """What kube-proxy works with; only nodes with services need it."""
+    """What kube-proxy runs; only nodes with Services need it."""
 
 
 class NodeImpossible(LocalError):
@@ -33,7 +33,7 @@ class NodeImpossible(LocalError):
 
 
 def system_programs(*, services: bool = False) -> SystemPrograms:
-    """The distribution's programs for a node, with services or without, or all that stands in the way at once."""
+    """The distribution's programs for a node, with Services or without. `NodeImpossible` names all that is missing."""
     if sys.platform != "linux":
         raise NodeImpossible("A real node needs Linux. Use simulated nodes here.")
     if os.geteuid() != 0:

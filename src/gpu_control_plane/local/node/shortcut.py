@@ -1,6 +1,6 @@
-"""A short way to a node's folder: paths of sockets may not be long, and those of a cluster in somebody's home are.
+"""A symbolic link to a node's folder: paths of sockets must be short, and those of a cluster in a home folder are long.
 
-Only what comes from outside needs it: on the node itself, `/var/lib/kubelet` and `/run` are short enough.
+Only programs outside of the node need it: on the node itself, `/var/lib/kubelet` and `/run` are short enough.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ _FOLDER = Path("/run/gpu-control-plane/nodes")
 
 
 def shortcut(interface: str) -> Path:
-    """The way to the folder of the node with this interface, which no other node of the machine has."""
+    """The link to the folder of the node with this interface, which no other node of the host has."""
     return _FOLDER / interface
 
 

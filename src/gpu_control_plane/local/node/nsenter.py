@@ -1,7 +1,7 @@
-"""Starts a program inside a node's machine: `python -m gpu_control_plane.local.node.inside PID PROGRAM ARGUMENT…`.
+"""Runs a program in a node's namespaces: `python -m gpu_control_plane.local.node.nsenter PID PROGRAM ARGUMENT…`.
 
-PID is the process of `machine`. A process cannot move into another process namespace, only its children can, so this
-one stays outside, waits, and ends the way the program ends.
+PID is the process of `machine`. A process cannot enter another PID namespace, only its children can, so this one stays
+outside, waits, and ends the way the program ends.
 """
 
 import os
@@ -9,23 +9,23 @@ import resource
 import signal
 import sys
 
-from gpu_control_plane.local import tether
+from gpu_control_plane.local.die_with_parent import exec_program, set_parent_death_signal
 
 _NAMESPACES = ("pid_for_children", "net", "uts", "mnt")
-_TO_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main(machine: int, program: list[str]) -> int:
     namespaces = [os.open(f"/proc/{machine}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _NAMESPACES]
     for namespace in namespaces:
         os.setns(namespace)
-    # Signals to stop reach the whole group: they are the program's to heed, from its first moment on.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _TO_STOP)
+    # Stop signals are sent to the whole group, so to the program too, which handles them; this process waits for it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     child = os.fork()
     if child == 0:
-        tether.die_with_parent()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _TO_STOP)
-        os._exit(tether.become(program))
+        set_parent_death_signal()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+        os._exit(exec_program(program))
     _ended, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
@@ -34,7 +34,7 @@ def main(machine: int, program: list[str]) -> int:
 
 
 def _end_by(number: signal.Signals) -> None:
-    """Be seen to end by the same signal, without a second core file."""
+    """End by the same signal, without a second core file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.local.companions import Companion
+from blocking_wait import until
 from gpu_control_plane.local.identity import identify, is_alive
-from gpu_control_plane.local.lifecycle import Wish, bring_down, bring_up, run_beside, stop_beside
+from gpu_control_plane.local.lifecycle import UpOptions, bring_down, bring_up, start_sidecar, stop_sidecar
 from gpu_control_plane.local.progress import Quiet
+from gpu_control_plane.local.sidecars import Sidecar
 from gpu_control_plane.local.status import ComponentStatus, cluster_status
-from unit.local.patience import until
 
 _WAIT = "import os, time; print(os.environ['KUBECONFIG'], os.environ.get('WORD'), flush=True); time.sleep(600)"
 
@@ -22,13 +22,13 @@ _WAIT = "import os, time; print(os.environ['KUBECONFIG'], os.environ.get('WORD')
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cluster that is up; its folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    bring_up(Wish(nodes=0), Quiet(), lambda _kubeconfig: [])
+    bring_up(UpOptions(nodes=0), Quiet(), lambda _kubeconfig: [])
     yield tmp_path / "gpu-control-plane" / "gpu"
     bring_down("gpu", Quiet())
 
 
-def waiter(word: str) -> Companion:
-    return Companion(name="waiter", command=(sys.executable, "-c", _WAIT), environ={"WORD": word})
+def waiter(word: str) -> Sidecar:
+    return Sidecar(name="waiter", command=(sys.executable, "-c", _WAIT), environ={"WORD": word})
 
 
 def shown() -> ComponentStatus | None:
@@ -36,7 +36,7 @@ def shown() -> ComponentStatus | None:
 
 
 def test_a_companion_is_owned_restarted_replaced_and_ended_with_the_cluster(cluster: Path) -> None:
-    log = run_beside("gpu", waiter("one"))
+    log = start_sidecar("gpu", waiter("one"))
     until(lambda: f"{cluster}/kubeconfig one" in log.read_text())
     first = shown()
     assert first is not None
@@ -48,7 +48,7 @@ def test_a_companion_is_owned_restarted_replaced_and_ended_with_the_cluster(clus
     assert again is not None
     assert (again.restarts, again.last_exit) == (1, "killed by SIGKILL")
 
-    run_beside("gpu", waiter("two"))
+    start_sidecar("gpu", waiter("two"))
     until(lambda: f"{cluster}/kubeconfig two" in log.read_text())
 
     last = identify((shown() or first).pid or 0)
@@ -57,8 +57,8 @@ def test_a_companion_is_owned_restarted_replaced_and_ended_with_the_cluster(clus
     os.kill(supervisor.pid, signal.SIGKILL)
     # A child may be gone a moment before its owner is.
     until(lambda: not is_alive(last) and not is_alive(supervisor))
-    bring_up(Wish(nodes=0), Quiet(), lambda _kubeconfig: [])
+    bring_up(UpOptions(nodes=0), Quiet(), lambda _kubeconfig: [])
     until(lambda: (now := shown()) and now.ready)
 
-    stop_beside("gpu", "waiter")
+    stop_sidecar("gpu", "waiter")
     until(lambda: shown() is None)

@@ -1,4 +1,4 @@
-"""Waiting for things that happen in other processes."""
+"""Waiting, without an event loop, for what happens in other processes."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""What a running cluster writes about itself for the commands that look at it. One writer: the supervisor."""
+"""The state file of a cluster, which the supervisor writes for the commands that show it, and the supervisor's own
+configuration, which `up` writes."""
 
 import enum
 from datetime import datetime
@@ -7,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from gpu_control_plane.local.companions import CompanionRecord
 from gpu_control_plane.local.components import Health, Settings
 from gpu_control_plane.local.credentials import write_private
 from gpu_control_plane.local.errors import StateUnreadable
 from gpu_control_plane.local.identity import ProcessIdentity
 from gpu_control_plane.local.programs import Binaries
+from gpu_control_plane.local.sidecars import SidecarRecord
 
 _RECORD = "cluster.json"
-_ORDER = "order.json"
+_CONFIG = "supervisor.json"
 
 
 class Phase(enum.StrEnum):
@@ -40,7 +41,7 @@ class ComponentRecord(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     log: Path
     health: Health | None = None
-    """How to ask it whether it is well; what cannot be asked is well while it runs."""
+    """Its health check; without one it counts as healthy while it runs."""
     phase: ComponentPhase = ComponentPhase.STARTING
     process: ProcessIdentity | None = None
     since: datetime | None = None
@@ -50,28 +51,28 @@ class ComponentRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_exit: str | None = None
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     phase: Phase
     supervisor: ProcessIdentity
     since: datetime
     server: str | None = None
     components: tuple[ComponentRecord, ...] = ()
-    companions: tuple[CompanionRecord, ...] = ()
+    sidecars: tuple[SidecarRecord, ...] = ()
     error: str | None = None
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` asks of the supervisor it starts."""
+class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What `up` tells the supervisor to run."""
 
     settings: Settings
     binaries: Binaries
 
 
-def read_record(folder: Path) -> Record | None:
-    """The cluster's record; nothing when there never was a cluster here."""
+def read_record(folder: Path) -> ClusterRecord | None:
+    """The cluster's record; None when there never was a cluster in this folder."""
     try:
-        return _decode((folder / _RECORD).read_bytes(), Record)
+        return _decode((folder / _RECORD).read_bytes(), ClusterRecord)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (msgspec.DecodeError, OSError) as error:
@@ -81,25 +82,25 @@ def read_record(folder: Path) -> Record | None:
         ) from error
 
 
-def write_record(folder: Path, record: Record) -> None:
+def write_record(folder: Path, record: ClusterRecord) -> None:
     write_private(folder / _RECORD, _encode(record))
 
 
 def is_cluster_folder(folder: Path) -> bool:
-    """Whether a cluster was ever meant to live here."""
-    return (folder / _ORDER).exists() or (folder / _RECORD).exists()
+    """Whether a cluster was ever started in this folder."""
+    return (folder / _CONFIG).exists() or (folder / _RECORD).exists()
 
 
 def remove_record(folder: Path) -> None:
     (folder / _RECORD).unlink(missing_ok=True)
 
 
-def read_order(folder: Path) -> Order:
-    return _decode((folder / _ORDER).read_bytes(), Order)
+def read_config(folder: Path) -> SupervisorConfig:
+    return _decode((folder / _CONFIG).read_bytes(), SupervisorConfig)
 
 
-def write_order(folder: Path, order: Order) -> None:
-    write_private(folder / _ORDER, _encode(order))
+def write_config(folder: Path, config: SupervisorConfig) -> None:
+    write_private(folder / _CONFIG, _encode(config))
 
 
 def _encode(value: object) -> bytes:

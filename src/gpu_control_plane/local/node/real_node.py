@@ -1,8 +1,8 @@
-"""A node with a real kubelet and a real containerd, whose pods really run, and with services, if it is to have them.
+"""A node with a real kubelet and containerd that runs real pods, and with kube-proxy where Services are asked for.
 
-Its programs live in a `machine` of their own: the paths that Kubernetes has fixed, such as `/var/lib/kubelet`, are
-private there, and so are processes, interfaces and addresses. Several nodes run on one machine without seeing each
-other, and from outside each is a folder.
+Its programs run in the namespaces of a `machine`: paths that Kubernetes has fixed, such as `/var/lib/kubelet`, are
+private there, and so are processes, interfaces and addresses. Several nodes run on one host without seeing each other,
+and from outside each is a folder.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ from pathlib import Path
 import msgspec
 
 from gpu_control_plane.local import images, processes
-from gpu_control_plane.local.access import Access
 from gpu_control_plane.local.components import Health
 from gpu_control_plane.local.credentials import KeyPair
 from gpu_control_plane.local.errors import LocalError
 from gpu_control_plane.local.kubeconfig import write_kubeconfig
-from gpu_control_plane.local.node import cgroups, configuration, inside, machine, readiness, shortcut
+from gpu_control_plane.local.node import cgroups, configuration, machine, nsenter, readiness, shortcut
 from gpu_control_plane.local.node.configuration import KUBELET_HEALTH_PORT, PROXY_HEALTH_PORT, Layout
 from gpu_control_plane.local.node.namespaces import start_and_wait
 from gpu_control_plane.local.node.network import Attachment
-from gpu_control_plane.local.node.program import About, NodeProgram
+from gpu_control_plane.local.node.program import NodeProgram, ProgramInfo
 from gpu_control_plane.local.node.requirements import SystemPrograms
 from gpu_control_plane.local.programs import Binaries
+from gpu_control_plane.local.sync_client import SyncClient
 
 _LONGEST_SOCKET_PATH = 107
 _IMPORT_TIMEOUT = 60.0
@@ -38,28 +38,28 @@ _HEALTH = "/healthz"
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node needs to know for its pods to reach Services by address and by name."""
+    """What a node needs so that its pods reach Services by address and by name."""
 
     dns: str
     proxy: KeyPair
-    """As whom kube-proxy watches Services."""
+    """The client certificate with which kube-proxy watches Services."""
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a cluster gives to a node."""
 
     server: str
-    """The API server's address as the node sees it."""
+    """The API server's address as seen from the node."""
     authority: Path
-    client: KeyPair
+    identity: KeyPair
     serving: KeyPair
     attachment: Attachment
-    hub: int
-    """The process of the hub that the node is attached to."""
+    router: int
+    """The PID of the router that the node is attached to."""
     services: Services | None
-    access: Access
+    client: SyncClient
     port: int
-    """The API server's port as this process sees it."""
+    """The API server's port as seen from this process."""
     timeout: float
 
 
@@ -67,31 +67,31 @@ class RealNode:
     """Owned by a cluster, which starts and stops it; tests may also break it."""
 
     def __init__(
-        self, name: str, folder: Path, surroundings: Surroundings, binaries: Binaries, system: SystemPrograms
+        self, name: str, folder: Path, context: NodeContext, binaries: Binaries, system: SystemPrograms
     ) -> None:
         self.name = name
         self.folder = folder
-        self.address = surroundings.attachment.address
-        self.interface = surroundings.attachment.interface
+        self.address = context.attachment.address
+        self.interface = context.attachment.interface
         self._layout = Layout(folder)
-        self._around = surroundings
+        self._context = context
         self._binaries = binaries
         self._system = system
         self._cgroup = _cgroup(self.interface)
-        self.machine = self._program("machine", self._power_on, lambda: True)
-        self.containerd = self._program("containerd", self._launch_containerd, self._serves)
+        self.machine = self._program("machine", self._start_machine, lambda: True)
+        self.containerd = self._program("containerd", self._launch_containerd, self._containerd_answers)
         self.kubelet = self._program("kubelet", self._launch_kubelet, self._is_ready, KUBELET_HEALTH_PORT)
-        self.kube_proxy = self._program("kube-proxy", self._launch_proxy, self._proxies, PROXY_HEALTH_PORT)
+        self.kube_proxy = self._program("kube-proxy", self._launch_proxy, self._kube_proxy_answers, PROXY_HEALTH_PORT)
 
     @property
     def programs(self) -> list[NodeProgram]:
         """All that runs for the node, in the order of starting."""
         own = [self.machine, self.containerd, self.kubelet]
-        return [*own, self.kube_proxy] if self._around.services else own
+        return [*own, self.kube_proxy] if self._context.services else own
 
     @property
     def device_plugins(self) -> Path:
-        """Where device plugins meet the kubelet, `/var/lib/kubelet/device-plugins` on the node."""
+        """The folder of device plugin sockets, `/var/lib/kubelet/device-plugins` on the node."""
         return self._layout.kubelet / "device-plugins"
 
     @property
@@ -128,7 +128,7 @@ class RealNode:
         return (self._layout.kernel / Path(configuration.BOOT_ID).name).read_text().strip()
 
     def start(self) -> None:
-        """Switch the machine on, and return when the node is ready for pods."""
+        """Start the machine, and return when the node is ready for pods."""
         try:
             self.machine.start()
             self.containerd.start()
@@ -140,7 +140,7 @@ class RealNode:
             raise
 
     def stop(self) -> None:
-        """Switch the machine off: every process, mount and address of it is gone; the disk is kept."""
+        """Stop the machine: its processes, mounts and addresses are gone; the disk is kept."""
         self.machine.stop()
         for program in self.programs:
             program.stop(signal.SIGKILL)
@@ -152,7 +152,7 @@ class RealNode:
         self.start()
 
     def import_image(self, archive: Path) -> None:
-        """Make the images of an OCI or Docker archive known, as if they had been pulled."""
+        """Import the images of an OCI or Docker archive into containerd, as if they had been pulled."""
         ctr = [str(self._binaries.path("ctr")), "--address", str(self.containerd_socket), "--namespace", "k8s.io"]
         ran = subprocess.run(
             [*ctr, "images", "import", str(archive)],
@@ -165,10 +165,10 @@ class RealNode:
             raise LocalError(f"{self.name} could not import {archive}: {ran.stderr.strip()}")
 
     def command(self, *arguments: str) -> list[str]:
-        """A command line that runs a program inside the machine, for a look around."""
+        """A command line that runs a program inside the machine, such as a shell."""
         if self.machine.pid is None:
             raise LocalError(f"The node {self.name} does not run. Call start() first.")
-        return [sys.executable, "-P", "-m", inside.__name__, str(self.machine.pid), *arguments]
+        return [sys.executable, "-P", "-m", nsenter.__name__, str(self.machine.pid), *arguments]
 
     def _program(
         self,
@@ -178,7 +178,7 @@ class RealNode:
         port: int | None = None,
     ) -> NodeProgram:
         known = self._binaries.programs.get(program)
-        about = About(
+        info = ProgramInfo(
             node=self.name,
             program=program,
             log=self.logs / f"{program}.log",
@@ -186,7 +186,7 @@ class RealNode:
             address=f"{self.address}:{port}" if port else "",
             health=Health(_HEALTH, secure=False) if port else None,
         )
-        return NodeProgram(about, start, ready, self._around.timeout)
+        return NodeProgram(info, start, ready, self._context.timeout)
 
     def _prepare(self) -> None:
         longest = self.device_plugins / "kubelet.sock"
@@ -205,48 +205,48 @@ class RealNode:
         self._write_configuration()
 
     def _write_configuration(self) -> None:
-        layout, around = self._layout, self._around
+        layout, context = self._layout, self._context
         config = configuration.containerd_config(layout, self._system.plugins, self._system.runc)
         self.containerd_config.write_text(config)
-        (layout.cni / "net.d" / "10-pods.conflist").write_text(configuration.pod_network(layout, around.attachment))
+        (layout.cni / "net.d" / "10-pods.conflist").write_text(configuration.pod_network(layout, context.attachment))
         names = layout.kubelet / "resolv.conf"
         names.write_text("")
         (layout.kubelet / "config.json").write_text(
             configuration.kubelet_config(
                 layout,
-                around.attachment,
+                context.attachment,
                 cgroup=self._cgroup,
-                authority=around.authority,
-                serving=around.serving,
+                authority=context.authority,
+                serving=context.serving,
                 names=names,
-                dns=around.services.dns if around.services else None,
+                dns=context.services.dns if context.services else None,
             )
         )
-        self._write_kubeconfig(layout.kubelet / "kubeconfig", around.client)
-        if around.services:
-            config = configuration.proxy_config(layout, around.attachment, name=self.name)
+        self._write_kubeconfig(layout.kubelet / "kubeconfig", context.identity)
+        if context.services:
+            config = configuration.proxy_config(layout, context.attachment, name=self.name)
             (layout.kube_proxy / "config.json").write_text(config)
-            self._write_kubeconfig(layout.kube_proxy / "kubeconfig", around.services.proxy)
+            self._write_kubeconfig(layout.kube_proxy / "kubeconfig", context.services.proxy)
         for setting, value in {**configuration.KERNEL, configuration.BOOT_ID: str(uuid.uuid4())}.items():
             (layout.kernel / Path(setting).name).write_text(f"{value}\n")
 
     def _write_kubeconfig(self, path: Path, client: KeyPair) -> None:
-        around = self._around
-        write_kubeconfig(path, name=self.name, server=around.server, authority=around.authority, client=client)
+        context = self._context
+        write_kubeconfig(path, name=self.name, server=context.server, authority=context.authority, client=client)
 
-    def _power_on(self, _log: Path) -> subprocess.Popen[bytes]:
+    def _start_machine(self, _log: Path) -> subprocess.Popen[bytes]:
         self._prepare()
-        shape = machine.Shape(
+        spec = machine.MachineSpec(
             name=self.name,
             folders={path: str(source) for path, source in self._layout.redirected.items()},
             kernel={
                 setting: str(self._layout.kernel / Path(setting).name)
                 for setting in (*configuration.KERNEL, configuration.BOOT_ID)
             },
-            attachment=self._around.attachment,
-            hub=self._around.hub,
+            attachment=self._context.attachment,
+            router=self._context.router,
         )
-        return start_and_wait(machine.__name__, shape, f"The machine of {self.name}", cwd=self.folder)
+        return start_and_wait(machine.__name__, spec, f"The machine of {self.name}", cwd=self.folder)
 
     def _launch_containerd(self, log: Path) -> subprocess.Popen[bytes]:
         return self._launch(log, "containerd", f"--config={self.containerd_config}")
@@ -275,25 +275,25 @@ class RealNode:
     def _import_own_images(self) -> None:
         archive = self.folder / "images.tar"
         own = images.busybox_images(self._system.busybox)
-        if self._around.services:
+        if self._context.services:
             own.append(images.coredns_image(self._binaries.path("coredns")))
         images.write_archive(own, archive)
         self.import_image(archive)
         archive.unlink()
 
-    def _serves(self) -> bool:
+    def _containerd_answers(self) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             return probe.connect_ex(str(self.containerd_socket)) == 0
 
-    def _proxies(self) -> bool:
-        return self._around.access.healthy(PROXY_HEALTH_PORT, _HEALTH, secure=False, host=self.address)
+    def _kube_proxy_answers(self) -> bool:
+        return self._context.client.healthy(PROXY_HEALTH_PORT, _HEALTH, secure=False, host=self.address)
 
     def _is_ready(self) -> bool:
-        return readiness.is_ready(self._around.access, self._around.port, self.name, self.address, self.boot_id)
+        return readiness.is_ready(self._context.client, self._context.port, self.name, self.address, self.boot_id)
 
 
 def clear_leftovers(interface: str) -> None:
-    """Remove what the kernel does not tidy up after the node with this interface: its control groups and a link."""
+    """Remove what the kernel leaves of the node with this interface: its control groups and a symbolic link."""
     cgroups.remove(_cgroup(interface))
     shortcut.remove(interface)
 

@@ -4,10 +4,10 @@ import http.client
 
 import msgspec
 
-from gpu_control_plane.local.access import Access
 from gpu_control_plane.local.components import SIMULATED_NODE_ANNOTATION, SIMULATED_NODE_VALUE
 from gpu_control_plane.local.errors import LocalError
 from gpu_control_plane.local.progress import Step
+from gpu_control_plane.local.sync_client import SyncClient
 from gpu_control_plane.local.versions import KWOK
 
 _CONFLICT = 409
@@ -41,12 +41,12 @@ class _NodeList(msgspec.Struct):
     items: list[_Node]
 
 
-def add_simulated_nodes(access: Access, port: int, count: int, step: Step) -> None:
+def add_simulated_nodes(client: SyncClient, port: int, count: int, step: Step) -> None:
     """Make sure that `node-1` to `node-<count>` exist. Nodes beyond stay as they are."""
     for number in range(1, count + 1):
         name = f"node-{number}"
         try:
-            answer = access.request(port, "POST", "/api/v1/nodes", _simulated_node(name))
+            answer = client.request(port, "POST", "/api/v1/nodes", _simulated_node(name))
         except (OSError, http.client.HTTPException) as error:
             raise LocalError(
                 f"The API server did not answer when asked for the node {name} ({error})."
@@ -59,9 +59,9 @@ def add_simulated_nodes(access: Access, port: int, count: int, step: Step) -> No
         step.detail(f"{number} of {count}")
 
 
-def list_nodes(access: Access, port: int) -> list[NodeSummary]:
+def list_nodes(client: SyncClient, port: int) -> list[NodeSummary]:
     """Every node by name; raises OSError when the API server does not answer."""
-    answer = access.request(port, "GET", "/api/v1/nodes")
+    answer = client.request(port, "GET", "/api/v1/nodes")
     if not answer.ok:
         raise OSError(f"the API server answered {answer.status}")
     return [

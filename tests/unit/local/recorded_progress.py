@@ -1,4 +1,4 @@
-"""A `Progress` that remembers."""
+"""A `Progress` that records what it is given."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from gpu_control_plane.local.progress import Step
 
 
-class Notebook:
+class RecordedProgress:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.steps: list[str] = []
