@@ -10,24 +10,24 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 
-class Stuck(AssertionError):
+class WaitsForEver(AssertionError):
     """Nothing is ready and no timer is set, yet the run is not over: something waits for ever."""
 
 
-class Restless(AssertionError):
+class StepsExceeded(AssertionError):
     """The run takes far more steps than it has work for: something spins."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
     """`asyncio` with virtual time and seeded ordering."""
 
-    def __init__(self, seed: int, *, most_steps: int = 200_000) -> None:
+    def __init__(self, seed: int, *, step_limit: int = 200_000) -> None:
         super().__init__()
         self.rng = random.Random(seed)
         self._selector = self
         self._now = 0.0
         self._steps = 0
-        self._most_steps = most_steps
+        self._step_limit = step_limit
         self._failure: BaseException | None = None
         self.set_exception_handler(self._remember)
 
@@ -37,7 +37,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def select(self, timeout: float | None) -> list[Any]:
         """Stands in for the selector: waiting means that the clock jumps."""
         if timeout is None:
-            raise Stuck("nothing is ready and no timer is set")
+            raise WaitsForEver("nothing is ready and no timer is set")
         self._now += timeout
         return []
 
@@ -56,8 +56,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         self._steps += 1
-        if self._steps > self._most_steps:
-            raise Restless(f"more than {self._most_steps} steps at virtual second {self._now:.1f}")
+        if self._steps > self._step_limit:
+            raise StepsExceeded(f"more than {self._step_limit} steps at virtual second {self._now:.1f}")
         ready = list(self._ready)  # type: ignore[attr-defined]
         self.rng.shuffle(ready)
         self._ready.clear()  # type: ignore[attr-defined]

@@ -10,8 +10,8 @@ from gpu_control_plane.kube.errors import Conflict, ServerError
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.queue import WorkQueue
-from simulation.loop import Restless, SimulatedLoop, Stuck, explore
-from simulation.world import Selected, Thing, World
+from simulation.api_server_model import ApiServerModel, Selected, Thing
+from simulation.loop import SimulatedLoop, StepsExceeded, WaitsForEver, explore
 
 METRICS = Metrics()
 
@@ -19,8 +19,8 @@ METRICS = Metrics()
 class Mirror:
     """A controller's effect on the outside: it copies each thing's value, slowly and with failures."""
 
-    def __init__(self, world: World, cache: Cache[Thing], *others: Cache[Thing]) -> None:
-        self._world = world
+    def __init__(self, server: ApiServerModel, cache: Cache[Thing], *others: Cache[Thing]) -> None:
+        self._server = server
         self._cache = cache
         self._learning = (cache, *others)
         self._busy: set[Key] = set()
@@ -38,10 +38,10 @@ class Mirror:
             self._busy.discard(key)
 
     async def _copy(self, key: Key) -> Requeue | None:
-        rng = self._world.rng
+        rng = self._server.rng
         thing = self._cache.at(key)
         await asyncio.sleep(rng.choice((0.0, 0.01, 2.0)))
-        if not self._world.quiet:
+        if not self._server.quiet:
             match rng.randrange(12):
                 case 0:
                     raise Conflict(409, "Conflict", "the object has been modified")
@@ -60,9 +60,9 @@ class Mirror:
 
     async def _write(self, key: Key) -> None:
         """A write of our own. Its answer takes a while, and must be in the cache from then on."""
-        rng = self._world.rng
-        if key in self._world.things and rng.random() < 0.4:
-            uid = self._world.delete(key)
+        rng = self._server.rng
+        if key in self._server.things and rng.random() < 0.4:
+            uid = self._server.delete(key)
             await asyncio.sleep(rng.choice((0.0, 0.01, 3.0)))
             for cache in self._learning:
                 cache.learn_deletion(key, uid)
@@ -70,16 +70,16 @@ class Mirror:
                 if held is not None and held.metadata.uid == uid:
                     self.faults.append(f"{key} is shown although it was deleted")
             return
-        written = self._world.write(key, rng.randrange(1000, 2000))
+        written = self._server.write(key, rng.randrange(1000, 2000))
         await asyncio.sleep(rng.choice((0.0, 0.01, 3.0)))
         for cache in self._learning:
             cache.learn(written)
-        if self._cache.at(key) != written and not self._world.changed_since(written):
+        if self._cache.at(key) != written and not self._server.changed_since(written):
             self.faults.append(f"{key} is not shown as it was written")
 
 
-class Ledger:
-    """Checks that handlers hear an unbroken story: each change starts from where the last one ended, and, unless things
+class ChangeChecker:
+    """Checks that handlers get every change: each starts from where the last one ended, and, unless things
     may leave the selection and come back, no version is older than one that was shown before."""
 
     def __init__(self, *, selected: bool = False) -> None:
@@ -89,7 +89,7 @@ class Ledger:
 
     def note(self, old: Thing | None, new: Thing | None) -> None:
         key = (old or new).key  # type: ignore[union-attr]
-        assert self.known.get(key) == old, f"the story of {key} has a gap"
+        assert self.known.get(key) == old, f"a change of {key} is missing"
         if new is None:
             del self.known[key]
             return
@@ -99,56 +99,56 @@ class Ledger:
         self._latest[uid] = version
 
 
-async def _settled(world: World, cache: Cache[Thing], mirror: Mirror) -> None:
+async def _settled(server: ApiServerModel, cache: Cache[Thing], mirror: Mirror) -> None:
     """Long after the last change everything must agree, whatever happened on the way."""
-    while not world.quiet:
+    while not server.quiet:
         await asyncio.sleep(1.0)
     await asyncio.sleep(300.0)
     assert not mirror.faults
-    assert {thing.key: thing for thing in cache} == world.things
-    assert mirror.copies == {key: thing.value for key, thing in world.things.items()}
+    assert {thing.key: thing for thing in cache} == server.things
+    assert mirror.copies == {key: thing.value for key, thing in server.things.items()}
     for owner in "ab":
-        expected = {key for key, thing in world.things.items() if thing.owner == owner}
+        expected = {key for key, thing in server.things.items() if thing.owner == owner}
         assert {thing.key for thing in cache.by_index("owner", owner)} == expected
 
 
-def _cache(world: World) -> Cache[Thing]:
-    cache = Cache(Thing, world, selects=lambda _new: True, metrics=METRICS, rng=world.rng)
+def _cache(server: ApiServerModel) -> Cache[Thing]:
+    cache = Cache(Thing, server, selects=lambda _new: True, metrics=METRICS, rng=server.rng)
     cache.index("owner", lambda thing: (thing.owner,))
     return cache
 
 
 async def _run(loop: SimulatedLoop) -> None:
-    world = World(loop)
-    cache = _cache(world)
-    selected = Cache(Thing, Selected(world, "a"), metrics=METRICS, rng=world.rng)
-    ledger, of_selected = Ledger(), Ledger(selected=True)
-    cache.on_change(ledger.note)
+    server = ApiServerModel(loop)
+    cache = _cache(server)
+    selected = Cache(Thing, Selected(server, "a"), metrics=METRICS, rng=server.rng)
+    checker, of_selected = ChangeChecker(), ChangeChecker(selected=True)
+    cache.on_change(checker.note)
     selected.on_change(of_selected.note)
-    mirror = Mirror(world, cache, selected)
+    mirror = Mirror(server, cache, selected)
     controller = Controller("mirror", mirror.reconcile, workers=3, metrics=METRICS, rng=loop.rng).watch(cache)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(run()) for run in (cache.run, selected.run, controller.run)]
-        await world.live(changes=loop.rng.randint(1, 40))
-        await _settled(world, cache, mirror)
+        await server.change_at_random(changes=loop.rng.randint(1, 40))
+        await _settled(server, cache, mirror)
         for task in tasks:
             task.cancel()
-    assert ledger.known == world.things
-    assert of_selected.known == {key: thing for key, thing in world.things.items() if thing.owner == "a"}
+    assert checker.known == server.things
+    assert of_selected.known == {key: thing for key, thing in server.things.items() if thing.owner == "a"}
     assert {thing.key: thing for thing in selected} == of_selected.known
     assert (cache.expected_deletions, selected.expected_deletions) == (0, 0)
 
 
 async def _stop_and_start(loop: SimulatedLoop) -> None:
     """A controller that loses leadership again and again: work that began ends, and nothing is forgotten."""
-    world = World(loop)
-    cache = _cache(world)
-    mirror = Mirror(world, cache)
+    server = ApiServerModel(loop)
+    cache = _cache(server)
+    mirror = Mirror(server, cache)
     controller = Controller("mirror", mirror.reconcile, workers=2, metrics=METRICS, rng=loop.rng).watch(cache)
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(cache.run())
-        living = group.create_task(world.live(changes=25))
-        while not living.done():
+        changing = group.create_task(server.change_at_random(changes=25))
+        while not changing.done():
             leading = asyncio.ensure_future(controller.run())
             await asyncio.sleep(loop.rng.uniform(0.0, 8.0))
             leading.cancel()
@@ -156,10 +156,10 @@ async def _stop_and_start(loop: SimulatedLoop) -> None:
             assert not mirror._busy, "a stopped controller left work running"
         leading = asyncio.ensure_future(controller.run())
         await asyncio.sleep(300.0)
-        for key in set(mirror.copies) - set(world.things):
-            # Deleted while nobody led: a controller finds such leftovers by its own index, not by an event.
+        for key in set(mirror.copies) - set(server.things):
+            # Deleted while no controller ran: such leftovers are found by an index, not by an event.
             del mirror.copies[key]
-        await _settled(world, cache, mirror)
+        await _settled(server, cache, mirror)
         leading.cancel()
         await asyncio.wait((leading,))
         watching.cancel()
@@ -246,12 +246,12 @@ def test_the_same_seed_gives_the_same_run() -> None:
         steps: list[tuple[float, str]] = []
 
         async def scenario(loop: SimulatedLoop) -> None:
-            world = World(loop)
-            cache = _cache(world)
+            server = ApiServerModel(loop)
+            cache = _cache(server)
             cache.on_change(lambda old, new: steps.append((loop.time(), f"{old} -> {new}")))
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(cache.run())
-                await world.live(changes=30)
+                await server.change_at_random(changes=30)
                 await asyncio.sleep(100.0)
                 watching.cancel()
 
@@ -263,7 +263,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert trace(7) != trace(8)
 
 
-def test_waiting_for_ever_and_spinning_are_told_apart() -> None:
+def test_waiting_for_ever_and_spinning_are_distinguished() -> None:
     async def wait(_loop: SimulatedLoop) -> None:
         await asyncio.Event().wait()
 
@@ -271,7 +271,7 @@ def test_waiting_for_ever_and_spinning_are_told_apart() -> None:
         while True:
             await asyncio.sleep(0)
 
-    with pytest.raises(Stuck):
+    with pytest.raises(WaitsForEver):
         explore(wait, range(1))
-    with pytest.raises(Restless):
+    with pytest.raises(StepsExceeded):
         explore(spin, range(1))

@@ -1,4 +1,4 @@
-"""A cache tells the truth about a real API server, whatever happens to the watch on the way."""
+"""A cache shows what a real API server holds, whatever happens to the watch."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ from waiting import until
 
 @asynccontextmanager
 async def running(cache: Cache[ConfigMap], *, synced: bool = True) -> AsyncIterator[None]:
-    """The cache at work, complete unless told otherwise."""
+    """The running cache, synced unless `synced` is False."""
     task = asyncio.create_task(cache.run())
     try:
         if synced:

@@ -1,4 +1,4 @@
-"""Reads and writes against a real API server: guarded, owned, and with errors that can be told apart."""
+"""Reads and writes against a real API server: guarded, with owned fields, and with distinct errors."""
 
 from pathlib import Path
 
@@ -145,7 +145,7 @@ async def test_an_invalid_object_is_refused_with_the_field_at_fault(client: Clie
         await client.create(ConfigMap, configmap("Not A Name"), namespace)
 
 
-async def test_a_kind_that_is_not_served_is_told_from_an_object_that_is_not_there(client: Client) -> None:
+async def test_a_kind_that_is_not_served_is_distinguished_from_a_missing_object(client: Client) -> None:
     with pytest.raises(NotFound) as unknown:
         await client.get(Missing, "one")
     assert unknown.value.resource_missing
@@ -199,6 +199,6 @@ async def test_a_server_that_is_not_there_is_named_with_what_to_check(api_server
     text = api_server.kubeconfig.read_text().replace(api_server.server, "https://127.0.0.1:9")
     other = tmp_path / "kubeconfig"
     other.write_text(text)
-    async with Client(load_config(other)) as nobody:
+    async with Client(load_config(other)) as unauthenticated:
         with pytest.raises(Unreachable, match=r"cannot connect to the API server at https://127\.0\.0\.1:9"):
-            await nobody.list(ConfigMap)
+            await unauthenticated.list(ConfigMap)

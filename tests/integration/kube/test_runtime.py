@@ -30,7 +30,7 @@ async def example(proxy: FaultProxy, namespace: str) -> AsyncIterator[Runtime]:
     build(runtime)
     task = asyncio.create_task(runtime.run())
     try:
-        # With the lease in hand it has yet to begin: it leads when it says so.
+        # It holds the lease before it begins to lead: wait for the metric.
         leading = {"lease": "namespace-quotas"}
         await until(lambda: runtime.metrics.registry.get_sample_value("kube_leading", leading) or task.done())
         yield runtime

@@ -95,8 +95,8 @@ def value(cache: Cache[Item], name: str = "one") -> str | None:
     return held.value if held else None
 
 
-def story(cache: Cache[Item]) -> list[str | None]:
-    """What handlers hear from now on."""
+def changes_heard(cache: Cache[Item]) -> list[str | None]:
+    """The values that handlers get from now on."""
     heard: list[str | None] = []
     cache.on_change(lambda _old, new: heard.append(new.value if new else None))
     return heard
@@ -104,7 +104,7 @@ def story(cache: Cache[Item]) -> list[str | None]:
 
 async def test_a_write_is_shown_before_the_watch_brings_it(watched: Watched) -> None:
     cache, watch = watched
-    heard = story(cache)
+    heard = changes_heard(cache)
     cache.learn(item(7, "ours"))
     assert value(cache) == "ours"
     await watch.bring(item(7, "ours"))
@@ -146,7 +146,7 @@ async def test_a_list_is_believed_even_where_versions_have_gone_back(watched: Wa
 
 async def test_a_creation_is_shown_at_once(watched: Watched) -> None:
     cache, watch = watched
-    heard = story(cache)
+    heard = changes_heard(cache)
     cache.learn(item(7, "new", uid="v", name="two"))
     assert value(cache, "two") == "new"
     await watch.bring(item(7, "new", uid="v", name="two"))
@@ -163,7 +163,7 @@ async def test_a_creation_that_was_undone_meanwhile_is_not_shown(watched: Watche
 
 async def test_a_deletion_is_shown_at_once_and_older_versions_do_not_undo_it(watched: Watched) -> None:
     cache, watch = watched
-    heard = story(cache)
+    heard = changes_heard(cache)
     cache.learn_deletion(ONE, "u")
     assert value(cache) is None
     await watch.bring(item(6, "theirs, before the deletion"))
@@ -181,7 +181,7 @@ async def test_the_deletion_of_an_earlier_object_of_that_name_leaves_the_present
 
 async def test_what_was_deleted_and_created_again_stays_while_the_watch_catches_up(watched: Watched) -> None:
     cache, watch = watched
-    heard = story(cache)
+    heard = changes_heard(cache)
     cache.learn_deletion(ONE, "u")
     cache.learn(item(9, "again", uid="v"))
     await watch.bring(item(6, "theirs, before the deletion"))
@@ -192,7 +192,7 @@ async def test_what_was_deleted_and_created_again_stays_while_the_watch_catches_
 
 async def test_what_others_deleted_and_we_created_again_stays_while_the_watch_catches_up(watched: Watched) -> None:
     cache, watch = watched
-    heard = story(cache)
+    heard = changes_heard(cache)
     cache.learn(item(9, "again", uid="v"))
     await watch.bring(item(6, "theirs, before the deletion"))
     await watch.bring(item(8), deleted=True)
@@ -204,7 +204,7 @@ async def test_an_earlier_object_of_the_name_of_a_creation_is_never_shown(watche
     cache, watch = watched
     if listed:
         await watch.expire()
-    heard = story(cache)
+    heard = changes_heard(cache)
     cache.learn(item(9, "ours", uid="w", name="two"))
     if listed:
         await watch.list(item(5, "first"), item(6, "an earlier one", uid="v", name="two"))
@@ -262,7 +262,7 @@ async def test_a_write_during_a_list_stays(watched: Watched, *, listed_first: bo
 
 async def test_a_creation_after_the_state_that_is_being_listed_stays(watched: Watched) -> None:
     cache, watch = watched
-    heard = story(cache)
+    heard = changes_heard(cache)
     await watch.expire()
     cache.learn(item(9, "new", uid="v", name="two"))
     await watch.list(item(5, "first"))
@@ -285,7 +285,7 @@ async def test_a_creation_that_was_undone_before_the_list_goes_with_it(watched: 
 @pytest.mark.parametrize("listed", ["before", "after", "not at all"])
 async def test_a_deletion_during_a_list_is_not_undone_by_it(watched: Watched, listed: str) -> None:
     cache, watch = watched
-    heard = story(cache)
+    heard = changes_heard(cache)
     await watch.expire()
     if listed == "before":
         await watch.list(item(6, "listed"))
@@ -300,7 +300,7 @@ async def test_a_deletion_during_a_list_is_not_undone_by_it(watched: Watched, li
     assert heard == ["first", *(["listed"] if listed == "before" else []), None]
 
 
-async def test_nothing_is_remembered_of_deletions_that_the_watch_has_reported_or_never_will(watched: Watched) -> None:
+async def test_deletions_that_the_watch_has_reported_or_never_will_are_forgotten(watched: Watched) -> None:
     cache, watch = watched
     cache.learn_deletion(ONE, "u")
     await watch.bring(item(7), deleted=True)

@@ -56,7 +56,7 @@ def test_the_authority_can_sign_no_further_authority() -> None:
     assert (constraints.ca, constraints.path_length) == (True, 0)
 
 
-def test_signatures_tell_authorities_of_one_name_apart() -> None:
+def test_signatures_distinguish_authorities_of_the_same_name() -> None:
     twin = new_authority("webhooks", now=NOW, valid_for=100 * DAY)
     assert signed_by(SERVING.certificate, AUTHORITY.certificate)
     assert not signed_by(SERVING.certificate, twin.certificate)

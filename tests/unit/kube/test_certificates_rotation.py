@@ -1,4 +1,4 @@
-"""No caller is ever cut off: whatever the timing, who trusts a spread bundle trusts whoever serves."""
+"""No call ever fails: whatever the timing, a caller with any published bundle trusts the certificate of any replica."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -132,7 +132,7 @@ class RotationModel:
         self.bundles = [(self.current.bundle, START)]
 
     def live(self, pause: timedelta, steps: int) -> None:
-        """Let time pass, take at most so many steps, and see that nobody is cut off."""
+        """Let time pass, take at most so many steps, and check that every caller trusts every replica."""
         self.now += pause
         for _ in range(steps):
             step = next_rotation(
@@ -155,7 +155,7 @@ class RotationModel:
     def _held_by_callers(self) -> list[bytes]:
         older = self.current.authorities[:-1]
         if older and all(read(known.certificate).expires_at <= self.now for known in older):
-            # Everything expired while nobody renewed: there is nothing left that callers could have trusted.
+            # Everything expired without a renewal: no authority is left that callers could have trusted.
             return [self.current.bundle]
         replaced = zip(self.bundles, self.bundles[1:], strict=False)
         lagging = [bundle for (bundle, _), (_, at) in replaced if at > self.now - self.policy.propagation]
@@ -163,7 +163,7 @@ class RotationModel:
 
 
 @pytest.mark.parametrize("serving_days", [7, 12, 14, 20])
-def test_a_year_day_by_day_cuts_nobody_off(serving_days: int) -> None:
+def test_in_a_year_day_by_day_no_call_fails(serving_days: int) -> None:
     model = RotationModel(msgspec.structs.replace(POLICY, serving_life=serving_days * DAY))
     for _ in range(365):
         model.live(DAY, steps=10)

@@ -113,7 +113,7 @@ async def test_files_are_found_beside_the_kubeconfig(tmp_path: Path) -> None:
         ({"as": "bob", "as-uid": "7"}, {"Impersonate-User": "bob", "Impersonate-Uid": "7"}),
     ],
 )
-async def test_headers_say_who_asks(tmp_path: Path, user: dict[str, object], headers: dict[str, str]) -> None:
+async def test_headers_authenticate_the_user(tmp_path: Path, user: dict[str, object], headers: dict[str, str]) -> None:
     access = await load(written(tmp_path, kubeconfig(user=user)), tmp_path).access()
     assert dict(access.headers) == headers
 
@@ -175,7 +175,9 @@ async def test_access_is_the_same_object_while_nothing_changes(tmp_path: Path) -
     assert await config.access() is await config.access()
 
 
-def test_a_process_without_a_home_is_told_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_a_home_gets_an_error_that_names_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -189,6 +191,6 @@ def test_nulls_are_as_good_as_nothing(tmp_path: Path) -> None:
     assert load(written(tmp_path, document), tmp_path).server == SERVER
 
 
-def test_nothing_at_all_is_said_with_the_next_step(tmp_path: Path) -> None:
+def test_without_any_configuration_the_error_names_the_next_step(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"There is no kubeconfig.*Set KUBECONFIG"):
         load(None, tmp_path)

@@ -28,7 +28,7 @@ class Unwatched(Object, frozen=True):
 
 
 class Stand(msgspec.Struct):
-    """One object that somebody writes every so often, a watch of it that lags behind, and our one write."""
+    """One object that another writer changes at intervals, a watch of it that lags behind, and one write of ours."""
 
     every: float
     lag: float
@@ -41,9 +41,9 @@ class Stand(msgspec.Struct):
     async def changes(self, since: str | None) -> AsyncGenerator[Batch[Machine]]:
         assert since is None
         seen: asyncio.Queue[int] = asyncio.Queue()
-        somebody = asyncio.create_task(self._write_on(seen))
+        other_writer = asyncio.create_task(self._write_on(seen))
         yield _batch(self.version, synced=True)
-        while not somebody.cancelled():
+        while not other_writer.cancelled():
             yield _batch(await seen.get())
 
     async def _write_on(self, seen: asyncio.Queue[int]) -> None:
@@ -60,7 +60,7 @@ class Stand(msgspec.Struct):
             if (held := cache.at(KEY)) is not None and not self.done_at:
                 await self._write(held.metadata.resource_version)
 
-        # What others write concerns nobody here.
+        # Writes of others wake no key here.
         controller = Controller("late", write).watch(cache, when=lambda old, _new: old is None)
         running = [asyncio.create_task(cache.run())]
         await asyncio.sleep(self.every - REQUEST / 2)  # So that the first write is overtaken on its way.
@@ -96,7 +96,7 @@ def test_what_no_cache_shows_is_tried_again_after_the_usual_pause() -> None:
     assert stand.done_at < 5.5
 
 
-def test_against_a_writer_who_is_always_faster_it_does_not_hurry_and_succeeds_when_that_ends() -> None:
+def test_against_a_writer_that_is_always_faster_it_slows_down_and_succeeds_when_that_ends() -> None:
     stand = Stand(every=0.15, lag=0.1, busy_until=60.0)
     SimulatedLoop(1).run(stand.run(until=70.0))
     assert len(stand.attempts) < 5 + 60 / 0.5

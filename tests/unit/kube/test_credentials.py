@@ -65,7 +65,7 @@ def token(access: Access) -> str:
     return access.headers["Authorization"]
 
 
-async def test_they_are_taken_once_while_nothing_changes() -> None:
+async def test_credentials_are_fetched_once_while_nothing_changes() -> None:
     clock = Clock()
     source = Numbered(clock)
     held = credentials(source, clock)
@@ -75,7 +75,7 @@ async def test_they_are_taken_once_while_nothing_changes() -> None:
     assert source.fetched == 1
 
 
-async def test_many_who_ask_at_once_cause_one_taking() -> None:
+async def test_many_requests_at_once_cause_one_fetch() -> None:
     clock = Clock()
     source = Numbered(clock)
     held = credentials(source, clock)
@@ -84,7 +84,7 @@ async def test_many_who_ask_at_once_cause_one_taking() -> None:
     assert source.fetched == 1
 
 
-async def test_many_rejections_of_one_access_cause_one_taking() -> None:
+async def test_many_rejections_of_one_access_cause_one_fetch() -> None:
     clock = Clock()
     source = Numbered(clock)
     held = credentials(source, clock)
@@ -155,7 +155,7 @@ async def test_a_failed_renewal_keeps_valid_ones_and_is_tried_again() -> None:
     assert token(await held.current()) == "token-3"
 
 
-async def test_a_failure_is_told_and_not_repeated_for_a_while() -> None:
+async def test_a_failure_is_raised_and_not_repeated_for_a_while() -> None:
     clock = Clock()
     source = Numbered(clock)
     source.failing = True
@@ -191,7 +191,7 @@ async def test_after_a_calm_time_a_rejection_is_acted_on_at_once() -> None:
         held.rejected(access)
 
 
-async def test_one_who_gives_up_does_not_stop_the_others() -> None:
+async def test_a_cancelled_request_does_not_stop_the_others() -> None:
     clock = Clock()
     source = Numbered(clock)
     source.gate.clear()

@@ -86,7 +86,7 @@ async def test_arguments_and_variables_reach_the_plugin(tmp_path: Path) -> None:
     assert fetched.identity.authorization == "Bearer plain-vanilla"
 
 
-async def test_a_plugin_is_told_about_the_cluster_when_it_wants_to_know(tmp_path: Path) -> None:
+async def test_a_plugin_gets_cluster_info_when_it_asks_for_it(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     program(
         tmp_path,
@@ -182,7 +182,7 @@ async def test_a_missing_plugin_is_answered_with_its_hint() -> None:
         await source("/gone/plugin", install_hint="\nGet it from the shelf.\n").fetch()
 
 
-async def test_a_file_that_is_no_program_is_said(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_program_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "plugin"
     path.write_bytes(b"\x00\x01")
     path.chmod(0o755)

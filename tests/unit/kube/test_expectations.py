@@ -1,4 +1,4 @@
-"""Who counts what it has written asks the API server whenever an answer may be missing."""
+"""A controller that counts its writes knows when an answer may be missing."""
 
 import pytest
 

@@ -8,11 +8,11 @@ from gpu_control_plane.kube.rate_limit import RateLimit
 A, B = Key("a"), Key("b")
 
 
-async def test_the_first_time_nobody_waits() -> None:
+async def test_the_first_time_there_is_no_wait() -> None:
     assert RateLimit(60).wait(A) is None
 
 
-async def test_who_comes_too_early_is_told_when_to_come_back() -> None:
+async def test_a_key_that_comes_too_early_is_requeued_for_the_rest_of_the_interval() -> None:
     pace = RateLimit(60)
     pace.mark(A)
     later = pace.wait(A)
@@ -21,7 +21,7 @@ async def test_who_comes_too_early_is_told_when_to_come_back() -> None:
     assert pace.wait(B) is None, "each key has its own pace"
 
 
-async def test_after_the_interval_nobody_waits() -> None:
+async def test_after_the_interval_there_is_no_wait() -> None:
     pace = RateLimit(0.01)
     pace.mark(A)
     await asyncio.sleep(0.02)

@@ -104,7 +104,7 @@ def test_a_cluster_scoped_object_has_no_namespace() -> None:
         (review(object={"spec": {"size": "big"}}), "the object is no Thing as this server knows it"),
     ],
 )
-def test_what_makes_no_sense_is_said(body: bytes, sentence: str) -> None:
+def test_a_malformed_review_is_reported(body: bytes, sentence: str) -> None:
     with pytest.raises(BadReviewError, match=sentence):
         parse_review(body, Thing)
 

@@ -22,7 +22,7 @@ class ReleaseHost:
         self.address = address
         self.files: dict[str, bytes] = {}
         self.announced: dict[str, int | None] = {}
-        """Sizes to promise instead of the true ones, or not to tell."""
+        """Content-Length values to send instead of the true ones; None sends none."""
         self.requests: list[str] = []
         for program in KUBERNETES.programs:
             self._publish_kubernetes(program, platform)

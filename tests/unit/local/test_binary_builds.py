@@ -1,4 +1,4 @@
-"""Builds with Go: what they say, and that nothing of a failed or killed one stays."""
+"""Builds with Go: their progress and errors, and that a failed or killed one leaves nothing behind."""
 
 import os
 import signal
@@ -98,13 +98,13 @@ def test_an_old_go_is_named_with_what_to_do(tmp_path: Path) -> None:
         ensure_binaries(["etcd"], RecordedProgress(), environ)
 
 
-def test_a_disk_filled_by_go_is_said_in_words(tmp_path: Path) -> None:
+def test_a_disk_filled_by_go_is_reported_in_one_sentence(tmp_path: Path) -> None:
     script = f"[ $1 = env ] && echo {tmp_path} && exit; echo 'write /x: no space left on device' >&2; exit 1"
     with pytest.raises(NoSpace, match=rf"filled a disk.*{tmp_path} \(.* MB free\).*GOCACHE"):
         ensure_binaries(["etcd"], RecordedProgress(), go(tmp_path, script))
 
 
-def test_killing_the_owner_of_a_build_ends_the_build(tmp_path: Path) -> None:
+def test_killing_the_process_that_builds_ends_the_build(tmp_path: Path) -> None:
     environ = go(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 300")
     code = "from gpu_control_plane.local import ensure_binaries; ensure_binaries(['etcd'])"
     with subprocess.Popen([sys.executable, "-c", code], env=environ, stderr=subprocess.DEVNULL) as owner:

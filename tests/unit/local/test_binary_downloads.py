@@ -1,4 +1,4 @@
-"""Official downloads: taken when their checksum is right, refused when it is wrong, passed over when not to be had."""
+"""Official downloads: used when their checksum is right, refused when it is wrong, skipped when there is none."""
 
 import subprocess
 from collections.abc import Iterator

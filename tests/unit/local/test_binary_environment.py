@@ -1,4 +1,4 @@
-"""Programs that the environment names are used when their version is right, and passed over when it is not."""
+"""Programs that the environment names are used when their version is right, and skipped when it is not."""
 
 from pathlib import Path
 

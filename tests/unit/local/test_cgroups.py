@@ -13,7 +13,7 @@ def mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_in_version_2_the_root_hands_its_controllers_down(mount: Path) -> None:
+def test_in_version_2_controllers_are_enabled_below_the_root(mount: Path) -> None:
     (mount / "cgroup.controllers").write_text("cpu memory\n")
     cgroups.make("node")
     assert (mount / "node").is_dir()

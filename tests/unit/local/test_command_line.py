@@ -1,4 +1,4 @@
-"""The command line starts at once, exits with a meaning and never shows a traceback for what people can mend."""
+"""The command line starts at once, exits with a documented code and shows no traceback for expected errors."""
 
 import json
 import os
@@ -97,14 +97,14 @@ def test_an_error_is_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
     assert err.startswith("✗ '../etc' cannot be a cluster's name. Use ")
 
 
-def test_a_taken_port_is_said_before_anything_is_fetched(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port_is_reported_before_anything_is_fetched(capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert run(["up", "--port", str(port)]) == 1
     assert capfd.readouterr().err.startswith(f"✗ Port {port} on 127.0.0.1")
 
 
-def test_a_broken_record_is_said_with_the_way_out(empty_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_state_file_is_reported_with_what_to_do(empty_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = empty_home / "state" / "gpu"
     folder.mkdir(parents=True)
     (folder / "cluster.json").write_text("{")

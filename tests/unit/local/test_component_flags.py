@@ -38,7 +38,7 @@ def test_every_component_listens_on_loopback_at_its_own_port(component: Componen
     assert any(str(PORTS.of(component)) in flag for flag in flags(component, plan(Settings())))
 
 
-def test_pods_are_accepted_where_nobody_makes_service_accounts() -> None:
+def test_pods_are_accepted_where_no_controller_creates_service_accounts() -> None:
     alone = Settings(components=(Component.ETCD, Component.APISERVER))
     flag = "--disable-admission-plugins=ServiceAccount"
     assert flag in flags(Component.APISERVER, plan(alone))

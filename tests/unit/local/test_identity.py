@@ -1,4 +1,4 @@
-"""A process is told from a later one with the same number, and a zombie is not alive."""
+"""A process is distinguished from a later one with the same PID, and a zombie is not alive."""
 
 import os
 import subprocess
@@ -11,15 +11,15 @@ def test_a_running_process_is_recognised() -> None:
     assert is_alive(identify(os.getpid()))
 
 
-def test_a_number_with_another_start_is_a_stranger() -> None:
+def test_a_pid_with_another_start_time_is_another_process() -> None:
     assert not is_alive(ProcessIdentity(os.getpid(), "long ago"))
 
 
-def test_an_ended_process_is_not_alive_even_before_anybody_took_notice() -> None:
+def test_an_ended_process_is_not_alive_even_before_its_parent_has_waited_for_it() -> None:
     process = subprocess.Popen(["/bin/true"])
     until(lambda: identify(process.pid) is None)
     process.wait()
 
 
-def test_nobody_is_not_alive() -> None:
+def test_no_process_is_not_alive() -> None:
     assert not is_alive(None)

@@ -18,7 +18,7 @@ time.sleep(300)
 """
 
 
-def test_a_second_process_waits_and_is_told_for_whom(tmp_path: Path) -> None:
+def test_a_second_process_waits_and_names_the_holder(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     progress = RecordedProgress()
     with subprocess.Popen([sys.executable, "-c", HOLD, lock], stdout=subprocess.PIPE) as holder:
@@ -51,5 +51,5 @@ def test_removing_the_file_of_a_lock_does_not_let_two_in(tmp_path: Path) -> None
         os.close(stale)
 
 
-def test_nobody_owns_a_lock_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_lock_that_does_not_exist_has_no_owner(tmp_path: Path) -> None:
     assert owner(tmp_path / "lock") is None

@@ -19,7 +19,7 @@ def test_the_first_restart_is_immediate_and_the_following_ever_later() -> None:
     assert delays(8) == [0, 1, 2, 4, 8, 16, 30, 30]
 
 
-def test_a_minute_of_good_running_is_a_clean_slate() -> None:
+def test_after_a_minute_of_running_the_delay_starts_anew() -> None:
     history = Restarts().died(0).launched(0).died(1).launched(2)
     assert history.died(100).due(100)
 
@@ -29,7 +29,7 @@ def test_nothing_is_due_while_it_runs() -> None:
     assert not Restarts().died(0).launched(0).due(1e9)
 
 
-def test_somebody_may_ask_not_to_wait() -> None:
+def test_a_restart_without_delay_is_due_at_once() -> None:
     waiting = Restarts().died(0).launched(0).died(0)
     assert not waiting.due(0.5)
     assert waiting.without_delay(0.5).due(0.5)

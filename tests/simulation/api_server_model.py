@@ -39,15 +39,15 @@ class _Change(msgspec.Struct, frozen=True):
 class Selected(msgspec.Struct, frozen=True):
     """The things of one owner, as a watch with a label selector reports them."""
 
-    world: "World"
+    server: "ApiServerModel"
     owner: str
 
     def changes(self, since: str | None) -> AsyncGenerator[Batch[Thing]]:
-        return self.world.changes(since, self.owner)
+        return self.server.changes(since, self.owner)
 
 
-class World:
-    """The truth: what exists, and the changes that led there."""
+class ApiServerModel:
+    """What exists, and the changes that led there."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self.loop = loop
@@ -59,8 +59,8 @@ class World:
         self._oldest = 0
         self._changed = asyncio.Event()
 
-    async def live(self, changes: int) -> None:
-        """Let things be born, changed and removed at random moments, then fall quiet."""
+    async def change_at_random(self, changes: int) -> None:
+        """Create, change and delete things at random moments, then stop."""
         for number in range(changes):
             await asyncio.sleep(self.rng.choice((0.0, 0.001, 0.1, 3.0)))
             name = f"thing-{self.rng.randrange(6)}"
@@ -98,14 +98,14 @@ class World:
 
     async def changes(self, since: str | None, owner: str = "") -> AsyncGenerator[Batch[Thing]]:
         """All changes, or those that a watch reports which selects things by their owner."""
-        await self._trouble()
+        await self._fail_at_times()
         if since is None:
             at = self._version
             snapshot = [thing for thing in self.things.values() if not owner or thing.owner == owner]
             self.rng.shuffle(snapshot)
             for thing in snapshot:
                 yield Batch([(thing, False)])
-                await self._trouble()
+                await self._fail_at_times()
             yield Batch([], str(at), synced=True)
         else:
             at = int(since)
@@ -122,11 +122,11 @@ class World:
                 continue
             at = later[-1].version
             yield Batch([event for change in later for event in change.events(owner)], str(at))
-            await self._trouble()
+            await self._fail_at_times()
             if self.rng.random() < 0.05:
                 return
 
-    async def _trouble(self) -> None:
+    async def _fail_at_times(self) -> None:
         await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.01, 1.0)))
         if self.quiet:
             return
