@@ -112,9 +112,9 @@ class Demo:
             await _until(lambda: self._available("chat", 3), "chat does not run")
         last = next((device for device in await self._devices() if _waits(device)), None)
         if last is not None:
-            with self._screen.step("7 pods of train run; the eighth waits and is told why"):
+            with self._screen.step("7 pods of train run; the eighth waits, and an Event says why"):
                 await _until(lambda: self._available("train", 7), "train does not run")
-                await _until(self._explanation, "the waiting pod was not told why")
+                await _until(self._explanation, "no Event says why the pod waits")
             self._screen.mark(ATTENTION, await self._explanation() or "")
             await self._approve(last.name, "training")
         with self._screen.step("The last card is approved: 8 pods of train run"):
@@ -231,13 +231,13 @@ class Demo:
         return all(each and each.used + each.reserved + each.available + each.faulted == each.total for each in units)
 
     async def _explanation(self) -> str | None:
-        """What the youngest pod of train that waits was told."""
+        """The Event about the youngest pod of train that waits."""
         events = await self._client.list(Event, Selection("default", fields="reason=WaitingForGPU"))
         waiting = {
             pod.name for pod in await self._client.list(Pod, Selection("default", fields="status.phase=Pending"))
         }
-        told = [event.note for event in events if event.regarding and event.regarding.name in waiting]
-        return told[0] if told else None
+        notes = [event.note for event in events if event.regarding and event.regarding.name in waiting]
+        return notes[0] if notes else None
 
     def _title(self, text: str) -> None:
         self._screen.line()

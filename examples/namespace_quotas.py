@@ -29,7 +29,7 @@ class Desired(msgspec.Struct):
 
 def build(runtime: Runtime) -> None:
     namespaces, quotas = runtime.cache(Namespace), runtime.cache(ResourceQuota)
-    hand = runtime.applier("namespace-quotas")
+    applier = runtime.applier("namespace-quotas")
 
     async def reconcile(key: Key) -> None:
         namespace = namespaces.at(key)
@@ -37,7 +37,7 @@ def build(runtime: Runtime) -> None:
             return
         observed = quotas.get("team", key.name)
         desired = Desired(QuotaSpec({"requests.cpu": cpus}))
-        if await hand.apply(ResourceQuota, "team", desired, observed, namespace=key.name) is not observed:
+        if await applier.apply(ResourceQuota, "team", desired, observed, namespace=key.name) is not observed:
             runtime.events.normal(namespace, "QuotaSet", f"the namespace may use {cpus} CPUs")
 
     controller = runtime.controller("quotas", reconcile).watch(namespaces)

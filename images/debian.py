@@ -75,7 +75,7 @@ def _matches(path: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _record(deb: Deb, unpacked: list[str], info: Path) -> None:
-    """Which files a package brought, for `dpkg -L`, `dpkg --verify` and whoever asks whose a file is."""
+    """Which files a package brought, for `dpkg -L`, `dpkg -S` and `dpkg --verify`."""
     info.mkdir(parents=True, exist_ok=True)
     name = deb.field("Package")
     if "Multi-Arch: same" in deb.control:

@@ -16,8 +16,8 @@ PROCESSES = {
 def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else None
     if name not in PROCESSES:
-        said = f"There is no process {name!r} in this image" if name else "Say which process to run"
-        sys.exit(f"error: {said}. The first argument is one of: {', '.join(PROCESSES)}.")
+        problem = f"There is no process {name!r} in this image" if name else "Say which process to run"
+        sys.exit(f"error: {problem}. The first argument is one of: {', '.join(PROCESSES)}.")
     del sys.argv[1]
     runpy.run_module(PROCESSES[name], run_name="__main__", alter_sys=True)
 

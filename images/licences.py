@@ -33,7 +33,7 @@ _STATED = {
     "psf-2.0": "PSF-2.0",
     "python software foundation license": "PSF-2.0",
 }
-"""How Python packages said it before they were given expressions to say it with."""
+"""Licence classifiers of Python packages from before SPDX expressions, and the expressions they mean."""
 
 
 def stated(metadata: PackageMetadata) -> str | None:

@@ -52,7 +52,7 @@ def read_lock(architecture: str, file: Path | None = None) -> Lock:
         return msgspec.json.decode(file.read_bytes(), type=Lock)
     except FileNotFoundError:
         raise ImageError(
-            f"{file.name} does not exist: nobody has recorded Debian's packages for {architecture}. Images are made for"
+            f"{file.name} does not exist: Debian's packages were not recorded for {architecture}. Images are made for"
             f" {' and '.join(ARCHITECTURES)}; `make image-lock` records the packages for these."
         ) from None
     except msgspec.DecodeError as error:

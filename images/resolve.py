@@ -24,7 +24,7 @@ WANTED = (
     "python3",
 )
 _SCRIPTS_ONLY = ("debconf", "debconf-2.0", "dpkg", "awk", "mawk", "openssl")
-"""What packages ask for because their installation scripts use it. None runs here, so apt is told they are there."""
+"""Dependencies of installation scripts. No such script runs here, so apt gets them as installed."""
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _LINE = re.compile(r"'(?P<url>[^']+)' (?P<file>\S+) \d+ SHA256:(?P<sha256>[0-9a-f]{64})")

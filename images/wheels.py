@@ -79,7 +79,7 @@ def _uv(*arguments: str) -> None:
 
 
 def _remove_commands(place: Path) -> None:
-    """Wheels' command lines begin with the path of this machine's Python; nobody calls them in the image."""
+    """Wheels' command lines begin with the path of this machine's Python; none is called in the image."""
     shutil.rmtree(place / "bin", ignore_errors=True)
     for record in place.glob("*.dist-info/RECORD"):
         lines = record.read_text().splitlines(keepends=True)

@@ -1,7 +1,7 @@
-"""An alert: when it fires, what it tells people, and where else the product says the same.
+"""An alert: when it fires, its text, and which Events and log lines report the same.
 
-Each has a page in `docs/runbooks`, and either the reason of the Event that tells of the same thing or a sentence on
-why there is none. A test walks both, so that an alert, an Event and a page cannot drift apart.
+Each has a runbook in `docs/runbooks`, and either the reason of the Event about the same thing or a sentence on why
+there is none. A test checks both, so that an alert, an Event and a runbook cannot drift apart.
 """
 
 import enum
@@ -14,12 +14,12 @@ from gpu_control_plane.kube.fields import OpenEnum
 
 RUNBOOKS: Final = "docs/runbooks"
 LINGER: Final = "5m"
-"""How long an alert goes on after its expression has ended: nobody is told that all is well, and then that it is not,
-because a process was replaced, the lease changed hands or a scrape was missed."""
+"""How long an alert goes on after its expression has ended, so that it does not end and fire again when a process is
+replaced, another replica leads or a scrape is missed."""
 
 
 class Severity(enum.StrEnum):
-    """How soon somebody has to look."""
+    """How soon a person has to look."""
 
     CRITICAL = "critical"
     """Now: work is lost, or soon will be."""
@@ -30,7 +30,7 @@ class Severity(enum.StrEnum):
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """The line of a log that tells of the same thing."""
+    """A log line about the same thing."""
 
     module: str
     """Which module writes it, such as `agent.node.watch`."""
@@ -38,8 +38,8 @@ class LogLine(msgspec.Struct, frozen=True):
     """What it says."""
 
 
-TOLD: Final = LogLine("kube.events", "told")
-"""What the log says with the reason of every Event that warns: Events expire within hours."""
+EVENT_RECORDED: Final = LogLine("kube.events", "Event recorded")
+"""The log line with the reason of every Event that warns: Events expire within hours."""
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     """What it means and what to do first; the runbook has the rest."""
     events: tuple[OpenEnum, ...] = ()
-    """Reasons of the Events that tell of the same thing."""
+    """Reasons of the Events about the same thing."""
     no_event: str = ""
     """Why there is no Event, where there is none."""
     log: LogLine | None = None
@@ -62,8 +62,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def logs(self) -> tuple[LogLine, ...]:
-        """Every line of a log that tells of it."""
-        return (*((TOLD,) if self.events else ()), *((self.log,) if self.log else ()))
+        """Every log line about it."""
+        return (*((EVENT_RECORDED,) if self.events else ()), *((self.log,) if self.log else ()))
 
     @property
     def runbook(self) -> str:
@@ -86,7 +86,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Alerts on one subject; Prometheus judges them together."""
+    """Alerts on one subject; Prometheus evaluates them together."""
 
     name: str
     alerts: Sequence[Alert]

@@ -1,4 +1,4 @@
-"""The page that lists all alerts, with what tells the same elsewhere."""
+"""The page that lists all alerts, with the Events and log lines about the same."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
@@ -31,7 +31,7 @@ def _rows(alerts: Sequence[Alert]) -> Iterator[str]:
     rows = (
         (f"[{alert.name}]({_link(alert)})", alert.severity.value, alert.hold, _elsewhere(alert)) for alert in alerts
     )
-    yield from table(("Alert", "Severity", "After", "Told elsewhere"), rows)
+    yield from table(("Alert", "Severity", "After", "Events and logs"), rows)
 
 
 def _link(alert: Alert) -> str:

@@ -1,7 +1,7 @@
 """Dashboards as Grafana reads them, made from a few plain parts: rows of panels, each with its queries and its unit.
 
 Only what our dashboards need is here. Positions are worked out from left to right, so that adding a panel moves the
-others and nobody counts columns.
+others without counting columns.
 """
 
 import enum
@@ -36,7 +36,7 @@ class Unit(enum.StrEnum):
     """A number that is a name, such as an XID."""
 
 
-class Look(enum.StrEnum):
+class PanelType(enum.StrEnum):
     """How a panel shows its data."""
 
     LINES = "timeseries"
@@ -46,29 +46,29 @@ class Look(enum.StrEnum):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What is asked of Prometheus."""
+    """A query to Prometheus."""
 
     expr: str
     legend: str
     zero: bool = False
-    """Nothing found is a zero, for troubles that have series only while they last."""
+    """Nothing found is a zero, for problems that have series only while they last."""
 
     @property
-    def asked(self) -> str:
+    def promql(self) -> str:
         return f"{self.expr} or vector(0)" if self.zero else self.expr
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
-    """One picture."""
+    """One panel of a dashboard."""
 
     title: str
     queries: tuple[Query, ...]
     unit: Unit
     about: str
-    """What it shows, for somebody who sees it for the first time."""
+    """What it shows, for a reader who sees it for the first time."""
     alerts: tuple[str, ...] = ()
     """Alerts about the same thing: their runbooks say what to do."""
-    look: Look = Look.LINES
+    look: PanelType = PanelType.LINES
     width: int = 8
     height: int = 7
     red_from: float | None = None
@@ -154,10 +154,10 @@ def _placed(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
-    stacked = panel.look is Look.STACKED
+    stacked = panel.look is PanelType.STACKED
     return {
         "id": number,
-        "type": Look.LINES.value if stacked else panel.look.value,
+        "type": PanelType.LINES.value if stacked else panel.look.value,
         "title": panel.title,
         "description": panel.description,
         "datasource": _SOURCE,
@@ -165,7 +165,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "fieldConfig": {"defaults": _field(panel, stacked=stacked), "overrides": []},
         "options": _options(panel.look),
         "targets": [_target(panel, query, chr(ord("A") + index)) for index, query in enumerate(panel.queries)],
-        **({"transformations": _tidy(panel)} if panel.look is Look.TABLE else {}),
+        **({"transformations": _tidy(panel)} if panel.look is PanelType.TABLE else {}),
     }
 
 
@@ -176,11 +176,11 @@ def _field(panel: Panel, *, stacked: bool) -> dict[str, Any]:
     field: dict[str, Any] = {
         "unit": panel.unit.value,
         "thresholds": {"mode": "absolute", "steps": steps},
-        "color": {"mode": "thresholds" if panel.look is Look.NUMBER else "palette-classic"},
+        "color": {"mode": "thresholds" if panel.look is PanelType.NUMBER else "palette-classic"},
     }
     if panel.unit in (Unit.PERCENT, Unit.SHARE):
         field |= {"min": 0, "max": 100 if panel.unit is Unit.PERCENT else 1}
-    if panel.look in (Look.LINES, Look.STACKED):
+    if panel.look in (PanelType.LINES, PanelType.STACKED):
         field["custom"] = {
             "fillOpacity": 30 if stacked else 5,
             "showPoints": "never",
@@ -189,24 +189,24 @@ def _field(panel: Panel, *, stacked: bool) -> dict[str, Any]:
     return field
 
 
-def _options(look: Look) -> dict[str, Any]:
-    if look is Look.NUMBER:
+def _options(look: PanelType) -> dict[str, Any]:
+    if look is PanelType.NUMBER:
         shown = {"calcs": ["lastNotNull"], "fields": "", "values": False}
         return {"reduceOptions": shown, "orientation": "auto", "colorMode": "value", "graphMode": "area"}
-    if look is Look.TABLE:
+    if look is PanelType.TABLE:
         return {"showHeader": True}
     legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
     return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
 
 
 def _target(panel: Panel, query: Query, ref: str) -> dict[str, Any]:
-    at_once = panel.look in (Look.TABLE, Look.NUMBER)
+    at_once = panel.look in (PanelType.TABLE, PanelType.NUMBER)
     return {
         "refId": ref,
         "datasource": _SOURCE,
-        "expr": query.asked,
+        "expr": query.promql,
         "legendFormat": query.legend,
-        "format": "table" if panel.look is Look.TABLE else "time_series",
+        "format": "table" if panel.look is PanelType.TABLE else "time_series",
         "instant": at_once,
         "range": not at_once,
     }

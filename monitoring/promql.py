@@ -10,7 +10,7 @@ CONTROLLER: Final = "gpu-control-plane-controller"
 AGENT: Final = "gpu-control-plane-agent"
 """The job of the agents, as the chart's PodMonitor names it; also their DaemonSet."""
 CARD: Final = "Hostname, gpu, UUID"
-"""What tells one card from another in the agent's metrics. A card has several series when pods share it."""
+"""The labels that identify a card in the agent's metrics. A card has several series when pods share it."""
 POOL_RESOURCES: Final = 'resource=~"gpu_deckhouse_io_.+"'
 """Resources of pools under their usual name, as kube-state-metrics writes them."""
 
@@ -23,7 +23,7 @@ WITHOUT_POOL: Final = (
 
 
 def by_card(metric: str, matcher: str = "") -> str:
-    """A reading of each card, whoever has it. A card that pods share has a series for each of them."""
+    """A reading of each card, whichever pods have it. A card that pods share has a series for each of them."""
     labels = f"{{{matcher}}}" if matcher else ""
     return f"max by ({CARD}) ({metric}{labels})"
 

@@ -17,7 +17,7 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "usual")
 # A shell lets its background jobs ignore Ctrl-C, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# And nohup lets everything ignore a hang-up, by which some programs are told to read their configuration anew.
+# And nohup lets everything ignore a hang-up, by which some programs reread their configuration.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -35,7 +35,7 @@ async def until_still(count: Callable[[], int], *, still: float = 2.0, within: f
         looks += 1
         if (now := count()) != last:
             last, since, looks = now, time.monotonic(), 0
-        # Where the machine held all of us up, nobody had the chance to change anything.
+        # Where the whole machine was held up, no process could have changed anything.
         return time.monotonic() - since >= still and looks >= _LOOKS
 
     await until(unchanged, within=within, saying=saying or "it never comes to rest")

@@ -7,7 +7,7 @@ from monitoring.promql import AGENT, CONTROLLER, LEASE, NAMESPACE
 
 _IN: Final = f'namespace="{NAMESPACE}"'
 _LOGS: Final = f"kubectl -n {NAMESPACE} logs -l app.kubernetes.io/component=controller --prefix --tail=-1"
-"""Of every replica: one of them leads, and nobody knows beforehand which."""
+"""Of every replica: any of them may lead."""
 _DEAD: Final = "who is not there writes no Events; the kubelet's and the Deployment's own Events say why"
 
 PROCESSES: Final = Group(

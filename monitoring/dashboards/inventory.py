@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from monitoring.grafana import Dashboard, Look, Panel, Query, Row, Unit, Variable
+from monitoring.grafana import Dashboard, Panel, PanelType, Query, Row, Unit, Variable
 from monitoring.promql import CONTROLLER, WITHOUT_POOL, led, one_of, pool
 
 from gpu_control_plane.bootstrap.events import GOOD
@@ -18,7 +18,7 @@ def _count(title: str, expr: str, about: str, *, zero: bool = False, red_from: f
         title=title,
         queries=(Query(expr, title, zero=zero),),
         unit=Unit.COUNT,
-        look=Look.NUMBER,
+        look=PanelType.NUMBER,
         width=4,
         height=4,
         about=about,
@@ -46,20 +46,20 @@ FLEET: Final = Row(
             about="Cards that have a GPUDevice, by product.",
             queries=(Query("max by (vendor, product) (gpu_inventory_devices)", "{{product}}"),),
             unit=Unit.COUNT,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
         ),
         Panel(
             title="Nodes by inventory",
             queries=(Query("max by (reason) (gpu_inventory_nodes)", "{{reason}}"),),
             unit=Unit.COUNT,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
             about="By the reason of the condition InventoryComplete.",
         ),
         Panel(
             title="Nodes by readiness",
             queries=(Query("max by (reason) (gpu_bootstrap_nodes)", "{{reason}}"),),
             unit=Unit.COUNT,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
             about="By the reason of the condition ReadyForPooling.",
             alerts=("GPUNodeNotReady",),
         ),
@@ -74,7 +74,7 @@ POOLS: Final = Row(
             about="Cards that pods have.",
             queries=(Query(pool("used", _POOL), "{{pool}}"),),
             unit=Unit.COUNT,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
         ),
         Panel(
             title="Share in use, by pool",
@@ -97,7 +97,7 @@ POOLS: Final = Row(
                 )
             ),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
         ),
     ),
 )
@@ -111,13 +111,13 @@ TROUBLES: Final = Row(
             alerts=("GPUCardFaulted",),
             queries=(Query("max by (node, device, reason) (gpu_device_faulted)", "Cards"),),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
         ),
         Panel(
             title="Nodes on which something is missing",
             queries=(Query(f"max by (node, condition) (gpu_bootstrap_condition{{{_TROUBLE}}})", "Nodes"),),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
             about="Only conditions that are trouble: a node on which all is well is not here.",
             alerts=("GPUDriverMissing", "GPUToolkitMissing", "GPUMonitoringMissing", "GPUNodeDegraded"),
         ),
@@ -127,7 +127,7 @@ TROUBLES: Final = Row(
             alerts=("GPUInventoryIncomplete",),
             queries=(Query('max by (node) (gpu_inventory_condition{condition="InventoryComplete"}) == 0', "Complete"),),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
         ),
         Panel(
             title="Nodes without a pool",
@@ -135,7 +135,7 @@ TROUBLES: Final = Row(
             alerts=("GPUNodeWithoutPool",),
             queries=(Query(WITHOUT_POOL, "Nodes"),),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
         ),
         Panel(
             title="Pools by phase",
@@ -143,14 +143,14 @@ TROUBLES: Final = Row(
             alerts=("GPUPoolMisconfigured",),
             queries=(Query(f"max by (pool, phase) (gpupool_phase{{{_POOL}}})", "Pools"),),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
         ),
         Panel(
             title="Burn-in of new cards",
             about="Cards by the reason of their condition BurnedIn. Only where burn-in is on.",
             queries=(Query("max by (reason) (gpu_burn_in_devices)", "{{reason}}"),),
             unit=Unit.COUNT,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
         ),
         Panel(
             title="Which cards did not pass their burn-in",
@@ -158,7 +158,7 @@ TROUBLES: Final = Row(
             alerts=("GPUBurnInFailed",),
             queries=(Query("max by (node, device, reason) (gpu_device_burn_in_failed)", "Cards"),),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
         ),
         Panel(
             title="Cards found, exchanged and removed",
@@ -189,7 +189,7 @@ STACK: Final = Row(
             alerts=("GPUOperandNotReady", "GPUOperandMissingOnManyNodes", "GPUStackFailed"),
             queries=(Query(f"max by (state) {led('gpu_operator_state_ready')} == 0", "Ready"),),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
         ),
         Panel(
             title="Nodes that the stack cannot serve",
@@ -213,7 +213,7 @@ STACK: Final = Row(
                 )
             ),
             unit=Unit.COUNT,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
             about="Nodes, by how far the upgrade of their driver has come.",
             alerts=("GPUDriverUpgradeFailed", "GPUDriverUpgradeStuck"),
         ),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from monitoring.grafana import Dashboard, Look, Panel, Query, Row, Unit, Variable
+from monitoring.grafana import Dashboard, Panel, PanelType, Query, Row, Unit, Variable
 from monitoring.promql import AGENT, CARD, POOL_RESOURCES, by_card
 
 from gpu_control_plane.agent.health import HOT_CELSIUS
@@ -122,7 +122,7 @@ CONDITION: Final = Row(
                 ),
             ),
             unit=Unit.JOULES,
-            look=Look.NUMBER,
+            look=PanelType.NUMBER,
         ),
         Panel(
             title="XID that stands",
@@ -135,7 +135,7 @@ CONDITION: Final = Row(
             title="XIDs by code",
             queries=(Query(f"sum by (Hostname, gpu, xid) (DCGM_EXP_XID_ERRORS_COUNT{{{_HERE}}})", "Reports"),),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
             about="Since the agent started.",
             alerts=("GPUHardwareXID", "GPUApplicationXID"),
         ),
@@ -202,7 +202,7 @@ OFFER: Final = Row(
                 ),
             ),
             unit=Unit.PERCENT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
         ),
         Panel(
             title="The agent answers",
@@ -213,7 +213,7 @@ OFFER: Final = Row(
             ),
             queries=(Query(f'max by (node) (up{{job="{AGENT}", node=~"$node"}})', "{{node}}"),),
             unit=Unit.COUNT,
-            look=Look.NUMBER,
+            look=PanelType.NUMBER,
         ),
         Panel(
             title="Pods the agent gave cards to",

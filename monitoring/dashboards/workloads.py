@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from monitoring.grafana import Dashboard, Look, Panel, Query, Row, Unit, Variable
+from monitoring.grafana import Dashboard, Panel, PanelType, Query, Row, Unit, Variable
 from monitoring.promql import CARD, POOL_RESOURCES, pool
 
 _THEIRS: Final = 'namespace=~"$namespace", pod!=""'
@@ -22,7 +22,7 @@ ASKING: Final = Row(
             about="Units of pools; a pod may have a part of a card.",
             queries=(Query(f"sum({_ASKED} and on (namespace, pod) ({_phase('Running')}))", "cards"),),
             unit=Unit.COUNT,
-            look=Look.NUMBER,
+            look=PanelType.NUMBER,
             width=6,
             height=4,
         ),
@@ -32,7 +32,7 @@ ASKING: Final = Row(
             alerts=("GPUPoolCapacityLow",),
             queries=(Query(f"sum({_ASKED} and on (namespace, pod) ({_phase('Pending')}))", "cards", zero=True),),
             unit=Unit.COUNT,
-            look=Look.NUMBER,
+            look=PanelType.NUMBER,
             width=6,
             height=4,
             red_from=1,
@@ -47,7 +47,7 @@ ASKING: Final = Row(
                 ),
             ),
             unit=Unit.COUNT,
-            look=Look.NUMBER,
+            look=PanelType.NUMBER,
             width=6,
             height=4,
             about="A pod has the card, and less than one percent of its time is used.",
@@ -58,7 +58,7 @@ ASKING: Final = Row(
             alerts=("GPUPoolCapacityLow",),
             queries=(Query(f"sum({pool('available', 'pool=~"$pool"')})", "cards"),),
             unit=Unit.COUNT,
-            look=Look.NUMBER,
+            look=PanelType.NUMBER,
             width=6,
             height=4,
         ),
@@ -67,14 +67,14 @@ ASKING: Final = Row(
             about="By pods that run or wait.",
             queries=(Query(f"sum by (namespace) ({_ASKED})", "{{namespace}}"),),
             unit=Unit.COUNT,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
         ),
         Panel(
             title="Units asked for, by resource",
             about="By pods that run or wait.",
             queries=(Query(f"sum by (resource) ({_ASKED})", "{{resource}}"),),
             unit=Unit.COUNT,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
         ),
         Panel(
             title="Pods that wait for cards",
@@ -85,7 +85,7 @@ ASKING: Final = Row(
                 ),
             ),
             unit=Unit.COUNT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
             about="`kubectl events --for pod/NAME` says what each waits for.",
         ),
     ),
@@ -122,7 +122,7 @@ USING: Final = Row(
             title="Power, by namespace",
             queries=(Query(f"sum by (namespace) (DCGM_FI_DEV_POWER_USAGE{{{_THEIRS}}})", "{{namespace}}"),),
             unit=Unit.WATTS,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
             about="A card that pods share counts for each of them.",
         ),
         Panel(
@@ -135,7 +135,7 @@ USING: Final = Row(
                 ),
             ),
             unit=Unit.COUNT,
-            look=Look.STACKED,
+            look=PanelType.STACKED,
         ),
         Panel(
             title="Pods and their cards",
@@ -147,7 +147,7 @@ USING: Final = Row(
                 ),
             ),
             unit=Unit.PERCENT,
-            look=Look.TABLE,
+            look=PanelType.TABLE,
             width=24,
         ),
     ),

@@ -85,7 +85,7 @@ class Helm:
     def template(
         self, values: Mapping[str, Any] | None = None, *, version: str = KUBERNETES.version, namespace: str = NAMESPACE
     ) -> str:
-        """Without a cluster Helm has to be told which version of Kubernetes it renders for. Rendered once each."""
+        """Rendered without a cluster, for a given version of Kubernetes, and once for each set of values."""
         key = version, namespace, yaml.safe_dump(dict(values or {}))
         if key not in self._renders:
             options = ("--kube-version", version, "--namespace", namespace)

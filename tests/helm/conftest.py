@@ -41,7 +41,7 @@ def installed(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A cluster with the release in it, for tests that leave it as it is."""
     with cluster_for(helm, tmp_path_factory.mktemp("installed")) as made:
         made.add_nodes()
-        # Pods are there in name only, so nobody waits for what an agent would find.
+        # Pods run no programs, so no test waits for what an agent would find.
         made.install({"agent": {"labels": True, "validator": {"enabled": False}}, "discovery": {"enabled": True}})
         yield made
 

@@ -127,7 +127,7 @@ class Installed:
             patch = [{"op": "add", "path": "/webhooks/0/objectSelector", "value": never}]
             self.request("PATCH", path, patch, _JSON_PATCH)
 
-    # Acting as somebody else.
+    # Impersonation.
 
     def account(self, name: str, node: str | None = None) -> Path:
         """A kubeconfig for a service account; with `node` the token is that of its pod there, as the pod has it."""

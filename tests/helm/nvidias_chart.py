@@ -1,4 +1,4 @@
-"""A chart of the same shape as that of NVIDIA's operator, and somebody who plays the operator.
+"""A chart of the same shape as that of NVIDIA's operator, and a stand-in for the operator.
 
 It has CRDs that Helm installs and never deletes, a ClusterPolicy that belongs to the release, rights, hooks, the
 operator's Deployment, and Node Feature Discovery. Its values are those of NVIDIA's chart.

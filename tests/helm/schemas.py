@@ -45,7 +45,7 @@ def kubernetes_schemas(version: str) -> Path:
         (unfinished / name).write_text(json.dumps(schema))
     try:
         unfinished.rename(folder)
-    except OSError:  # somebody else was faster
+    except OSError:  # another process was faster
         shutil.rmtree(unfinished)
     return folder
 

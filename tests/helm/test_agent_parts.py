@@ -41,8 +41,8 @@ async def client(api_server: Installed) -> AsyncIterator[Client]:
         await client.create(GPUNodeState, {"metadata": {"name": NODE}})
         # What inventory says of a node.
         complete = condition((), NodeCondition.INVENTORY_COMPLETE, True, Reason.READY, "", now=utc_now())
-        said = {"status": {"conditions": [msgspec.to_builtins(complete)]}}
-        await client.patch(GPUNodeState, NODE, said, subresource="status")
+        status = {"status": {"conditions": [msgspec.to_builtins(complete)]}}
+        await client.patch(GPUNodeState, NODE, status, subresource="status")
         yield client
 
 
@@ -72,9 +72,9 @@ async def test_what_another_program_does_is_left_to_it(
             return not await checks() and await monitoring() is None
 
         await until_async(silent, saying="the agent takes back what it said")
-        told = await metrics()
-        assert "gpu_agent_publications_total" in told
-        assert "DCGM_" not in told
+        text = await metrics()
+        assert "gpu_agent_publications_total" in text
+        assert "DCGM_" not in text
 
 
 @asynccontextmanager

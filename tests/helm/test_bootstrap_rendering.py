@@ -95,7 +95,7 @@ def test_nothing_depends_on_the_nodes_there_are(helm: Helm) -> None:
     ],
     ids=["all", "chosen", "config", "api"],
 )
-def test_only_who_talks_to_the_api_has_a_token(helm: Helm, values: dict[str, Any], tokens: set[str]) -> None:
+def test_only_pods_that_use_the_api_have_a_token(helm: Helm, values: dict[str, Any], tokens: set[str]) -> None:
     objects = helm.objects(values)
     pods = {name: each["spec"] for name, each in objects.pods() if name in COMPONENTS.values()}
     assert {name for name, spec in pods.items() if spec["automountServiceAccountToken"]} == tokens
@@ -203,18 +203,18 @@ def test_labels_of_ours_cannot_be_taken_over(helm: Helm) -> None:
 
 
 def test_the_exporter_has_the_agents_readings(helm: Helm) -> None:
-    """Dashboards and alerts go on, whoever measures. The exporter does not start with a line of more than three fields:
+    """Dashboards and alerts work with it, too. The exporter does not start with a line of more than three fields:
     a text with a comma has to be quoted, and from its first character on."""
     (lines,) = (
         helm.objects(switched_on("dcgmExporter")).one("ConfigMap", f"gpu-control-plane-{EXPORTER}")["data"].values()
     )
     records = list(csv.reader((line for line in lines.splitlines() if not line.startswith("#")), strict=True))
     assert {len(record) for record in records} == {3}
-    told = {name.strip(): (kind.strip(), text.strip()) for name, kind, text in records}
-    assert told.pop("DCGM_FI_DRIVER_VERSION")[0] == "label"
+    metrics = {name.strip(): (kind.strip(), text.strip()) for name, kind, text in records}
+    assert metrics.pop("DCGM_FI_DRIVER_VERSION")[0] == "label"
     # dcgm-exporter counts XIDs in a window, which is no counter.
     expected = {metric.name: ("gauge" if "_EXP_" in metric.name else metric.kind, metric.help) for metric in METRICS}
-    assert told == expected
+    assert metrics == expected
 
 
 def test_configurations_are_chosen_before_the_start_and_followed_after_it(helm: Helm) -> None:

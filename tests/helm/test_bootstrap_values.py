@@ -236,12 +236,14 @@ def _rolling(found: Manifest) -> object:
 
 
 def _port(found: Objects, component: str, name: str) -> object:
-    """As the container, its Service and whoever calls it know it."""
+    """The port in the container, in its Service and in its callers."""
     (only,) = found.one("Service", f"gpu-control-plane-{component}")["spec"]["ports"]
     ports = the_container(component, "ports")(found)
     assert ports == [{"name": name, "containerPort": only["port"]}]
-    told = variable(EXPORTER, "DCGM_EXPORTER_LISTEN" if component == EXPORTER else "DCGM_REMOTE_HOSTENGINE_INFO")(found)
-    assert str(told).endswith(f":{only['port']}")
+    configured = variable(EXPORTER, "DCGM_EXPORTER_LISTEN" if component == EXPORTER else "DCGM_REMOTE_HOSTENGINE_INFO")(
+        found
+    )
+    assert str(configured).endswith(f":{only['port']}")
     return only["port"]
 
 

@@ -1,4 +1,4 @@
-"""Burn-in of new cards is off unless somebody asks for it, and then as long as they say."""
+"""Burn-in of new cards is off unless the values ask for it, and then as long as they say."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _FLAG = "--burn-in"
     ],
     ids=["by default", "off", "on", "for a day"],
 )
-def test_the_agent_is_told(helm: Helm, values: dict[str, Any], arguments: list[str]) -> None:
+def test_the_agent_gets_the_arguments(helm: Helm, values: dict[str, Any], arguments: list[str]) -> None:
     given = container(helm.objects(values).pod("agent"))["args"]
     assert [each for each in given if each.startswith(_FLAG)] == arguments
     with agent.make_context("agent", list(given)):

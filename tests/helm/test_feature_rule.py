@@ -40,9 +40,9 @@ def test_the_rule_sets_the_label_that_brings_the_agent(helm: Helm) -> None:
 def test_every_label_and_module_is_documented(helm: Helm) -> None:
     text = DOCS.read_text()
     numbered = re.compile(r"device\.\d\d\.")
-    told = {numbered.sub("device.NN.", name) for machine in MACHINES for name in labels_for(machine)}
-    assert told
-    for name in sorted(told):
+    names = {numbered.sub("device.NN.", name) for machine in MACHINES for name in labels_for(machine)}
+    assert names
+    for name in sorted(names):
         assert f"`{GROUP}/{name}`" in text, name
     for rule in shipped(helm)["spec"]["rules"]:
         for term in rule["matchFeatures"]:

@@ -70,7 +70,7 @@ async def test_the_way_there_and_back(
         capfd.readouterr()
         await until_async(lambda: _ready(client), saying="ours has made it ready", within=180)
         after = _uids(cluster)
-        assert {name: after[name] for name in before} == before, "the same objects, in new hands"
+        assert {name: after[name] for name in before} == before, "the same objects, under the other operator"
         assert after.keys() == set(fates)
         assert _beside(cluster) == beside
         assert cluster.request("GET", f"{ROLES}/nvidia-driver")["rules"], "it has the rights that its driver needs here"
@@ -97,7 +97,7 @@ async def test_the_way_there_and_back(
 
 
 def controller(cluster: Installed, helm: Helm, values: dict[str, Any], folder: Path) -> Program:
-    """The controller as the chart starts it, with its rights and the images it is told."""
+    """The controller as the chart starts it, with its rights and images."""
     pod = helm.objects(values).pod("controller")
     command = [each.replace("$(POD_NAME)", "test") for each in command_of(pod)[1:]]
     images = {one["name"]: one["value"] for one in container(pod)["env"] if "value" in one}

@@ -61,7 +61,7 @@ def _names_controller(binding: Manifest) -> bool:
     ],
     ids=str,
 )
-def test_a_right_is_missed_exactly_where_nobody_holds_it(wanted: Rule, missing: set[Right]) -> None:
+def test_a_right_is_missing_exactly_where_no_role_grants_it(wanted: Rule, missing: set[Right]) -> None:
     assert uncovered([wanted], [READING, Rule(("",), ("secrets",), ("get",), ("mine",))]) == missing
 
 
@@ -94,7 +94,7 @@ def test_without_the_operator_nothing_of_it_is_there(helm: Helm) -> None:
     assert {"nvidia.com", "rbac.authorization.k8s.io"}.isdisjoint(group for rule in rights for group in rule.api_groups)
 
 
-def test_the_controller_is_told_where_operands_run_and_which_images(helm: Helm) -> None:
+def test_the_controller_gets_the_operand_namespace_and_images(helm: Helm) -> None:
     objects = helm.objects(VALUE_SETS["stack"])
     assert f"--operand-namespace={OPERANDS}" in command_of(objects.pod("controller"))
     env = {each["name"]: each.get("value") for each in container(objects.pod("controller"))["env"]}

@@ -1,4 +1,4 @@
-"""The operator can do its work with the rights the chart gives the controller, and keeps its hands off what is others'.
+"""The operator can do its work with the rights the chart gives the controller, and can change nothing of others.
 
 Operands have a namespace of their own here, so that a right in the wrong namespace is missed.
 """
@@ -44,10 +44,10 @@ GRANTS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 
 @pytest.fixture(scope="module")
 def stack(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """A cluster with the release, a namespace for operands, a ClusterPolicy and somebody who scrapes."""
+    """A cluster with the release, a namespace for operands, a ClusterPolicy and Prometheus' CRDs."""
     with cluster_for(helm, tmp_path_factory.mktemp("stack")) as made:
         made.add_nodes()
-        # They are for the chart's own pods: nobody knows their systems, so that no driver suits them.
+        # They are for the chart's own pods: without labels of their system, no driver is for them.
         made.kubectl("label", "nodes", "--all", f"{NodeLabel.OPERANDS}=false")
         made.request("POST", "/api/v1/namespaces", {"metadata": {"name": OPERANDS}})
         made.kubectl("create", "-f", "-", given=yaml.safe_dump(_service_monitors()))
@@ -100,8 +100,8 @@ def test_all_objects_of_a_kind_that_operands_consist_of_may_be_seen(stack: Insta
 
 async def test_the_operator_needs_no_more_rights(stack: Installed, helm: Helm, client: Client, tmp_path: Path) -> None:
     """From the values to running operands, through drift and changes of mind: nothing is forbidden on the way."""
-    said = stack.run_hook("declare", VALUES)
-    assert said == "ClusterPolicy cluster-policy: created\n"
+    output = stack.run_hook("declare", VALUES)
+    assert output == "ClusterPolicy cluster-policy: created\n"
     await client.create(Node, gpu_node("with-cards"))
     with controller(stack, helm, tmp_path):
         await until_async(lambda: _works(client), saying="the stack works", within=180)
@@ -184,11 +184,11 @@ def _declare(stack: Installed, spec: dict[str, Any]) -> Manifest:
 
 @pytest.mark.parametrize(
     "what",
-    ["clusterrole/somebody-elses", "clusterrolebinding/gpu-control-plane:controller", "runtimeclass/somebody-elses"],
+    ["clusterrole/foreign", "clusterrolebinding/gpu-control-plane:controller", "runtimeclass/foreign"],
 )
 async def test_roles_of_others_are_not_the_controllers_business(stack: Installed, what: str) -> None:
-    mine = {"metadata": {"name": "somebody-elses"}}
-    if not stack.exists(f"{CLASSES}/somebody-elses"):
+    mine = {"metadata": {"name": "foreign"}}
+    if not stack.exists(f"{CLASSES}/foreign"):
         stack.request("POST", CLASSES, mine | {"handler": "other"})
         stack.request("POST", ROLES, mine | {"rules": []})
     sentence = f"may change what belongs to operands only, and {what.split('/')[1]} does not"

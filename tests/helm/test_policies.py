@@ -1,4 +1,4 @@
-"""An agent can change its own node's objects and nobody else's, each refusal with its own sentence.
+"""An agent can change the objects of its own node and no others, each refusal with its own sentence.
 
 The tokens are those of the agents' pods on two nodes, asked for as a kubelet asks for them.
 """
@@ -61,12 +61,12 @@ async def objects(installed: Installed) -> None:
             body = {"metadata": {"annotations": marks, "labels": {"team": "one"}}, "spec": spec}
             await client.apply(GPUNodeState, node, {}, manager=manager)
             await client.apply(GPUDevice, card(node), body, manager=manager)
-    nobody = Asking(installed, node=None)
+    unbound = Asking(installed, node=None)
     writes: list[Callable[[], Awaitable[None]]] = [
-        lambda: nobody.patch(GPUNodeState, OURS, {}, "status"),
-        lambda: nobody.patch(GPUDevice, card(OURS), {}),
-        lambda: nobody.publish(feature_name(OURS), OURS),
-        lambda: nobody.patch(NodeView, OURS, {}),
+        lambda: unbound.patch(GPUNodeState, OURS, {}, "status"),
+        lambda: unbound.patch(GPUDevice, card(OURS), {}),
+        lambda: unbound.publish(feature_name(OURS), OURS),
+        lambda: unbound.patch(NodeView, OURS, {}),
     ]
     for write in writes:
         await until_async(partial(is_refused, write), saying="every policy is in force")

@@ -45,13 +45,13 @@ def test_a_release_comes_and_goes(empty_cluster: Installed) -> None:
     assert _leftovers(cluster) == []
     assert _labels(cluster, "node-a").keys() & {"gpu.deckhouse.io/gpu.present", "nvidia.com/gpu.count"} == set()
     assert _labels(cluster, "node-a")["nvidia.com/gpu.deploy.driver"] == "true"
-    # Where our operator was in charge, they are ours; the job may see that nobody else is.
+    # Where our operator had the ClusterPolicy, they are ours; the job may check that no other operator runs.
     ours = {"gpu.deckhouse.io/container-runtime": "containerd"}
     cluster.request("PATCH", "/api/v1/nodes/node-a", {"metadata": {"labels": ours}}, MERGE)
     assert "Nodes from which the software stack was taken off: 1." in cluster.run_hook("cleanup", VALUES)
     assert _labels(cluster, "node-a").keys() & {*ours, "nvidia.com/gpu.deploy.driver"} == set()
     assert cluster.request("GET", REPORTS)["items"] == []
-    # People's data stays, and can be deleted although nobody is there any more to let it go.
+    # Objects of users stay, and can be deleted although no controller is left to remove finalizers.
     assert "finalizers" not in cluster.request("GET", f"{POOLS}/training")["metadata"]
     cluster.request("DELETE", f"{POOLS}/training")
     assert not cluster.exists(f"{POOLS}/training")
@@ -63,8 +63,8 @@ def test_the_crds_go_if_that_is_wished(empty_cluster: Installed) -> None:
     empty_cluster.run_hook("install-crds", values)
     assert all(empty_cluster.exists(_crd(name)) for name in CRDS)
     _leave_traces(empty_cluster)
-    said = empty_cluster.run_hook("cleanup", values)
-    assert f"CRDs deleted: {len(CRDS)}." in said
+    output = empty_cluster.run_hook("cleanup", values)
+    assert f"CRDs deleted: {len(CRDS)}." in output
     for name in CRDS:
         empty_cluster.kubectl("wait", "--for=delete", f"crd/{name}", "--timeout=120s")
     assert empty_cluster.run_hook("cleanup", values).endswith("CRDs deleted: 0.\n")
@@ -76,9 +76,9 @@ def test_a_cluster_policy_outlives_us(empty_cluster: Installed) -> None:
     empty_cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     empty_cluster.run_hook("install-crds", values)
     empty_cluster.request("POST", POLICIES, stock_policy())
-    said = empty_cluster.run_hook("cleanup", values)
-    assert "clusterpolicies.nvidia.com stays: cluster-policy would go with it." in said
-    assert f"CRDs deleted: {len(CRDS) - 1}." in said
+    output = empty_cluster.run_hook("cleanup", values)
+    assert "clusterpolicies.nvidia.com stays: cluster-policy would go with it." in output
+    assert f"CRDs deleted: {len(CRDS) - 1}." in output
     assert empty_cluster.exists(f"{POLICIES}/cluster-policy")
 
 

@@ -159,22 +159,22 @@ def test_drivers_are_looked_for_on_the_host_and_where_the_policy_puts_containers
     assert [place for option, _, place in given if option == "--container-driver-root"] == containers
 
 
-def test_the_controller_is_told_where_else_node_feature_discovery_is_believed(helm: Helm) -> None:
-    def told(values: dict[str, Any]) -> list[str]:
+def test_the_controller_gets_the_namespaces_of_node_feature_discovery(helm: Helm) -> None:
+    def arguments(values: dict[str, Any]) -> list[str]:
         arguments = container(helm.objects(values).pod("controller"))["args"]
         return [each for each in arguments if "nfd" in each]
 
-    assert told({}) == []
-    assert told(VALUE_SETS["one-replica"]) == ["--nfd-namespace=hardware", "--nfd-namespace=nfd"]
+    assert arguments({}) == []
+    assert arguments(VALUE_SETS["one-replica"]) == ["--nfd-namespace=hardware", "--nfd-namespace=nfd"]
 
 
-def test_the_controller_is_told_which_nodes_are_managed(helm: Helm) -> None:
-    def told(**values: object) -> list[str]:
+def test_the_controller_gets_the_label_of_managed_nodes(helm: Helm) -> None:
+    def arguments(**values: object) -> list[str]:
         arguments = container(helm.objects({"managedNodes": values}).pod("controller"))["args"]
         return [each for each in arguments if "managed" in each]
 
-    assert told() == ["--managed-label=gpu.deckhouse.io/enabled"]
-    assert told(labelKey="example.com/gpu", enabledByDefault=False) == [
+    assert arguments() == ["--managed-label=gpu.deckhouse.io/enabled"]
+    assert arguments(labelKey="example.com/gpu", enabledByDefault=False) == [
         "--managed-label=example.com/gpu",
         "--not-managed-by-default",
     ]

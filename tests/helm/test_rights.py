@@ -120,7 +120,7 @@ async def test_the_agent_needs_no_more_rights(installed: Installed, helm: Helm, 
                 plugin = (await client.get(GPUNodeState, node)).status.plugin
                 return plugin is not None and [each.units for each in plugin.resources] == [2]
 
-            async def told() -> bool:
+            async def recorded() -> bool:
                 events = await client.list(Event, Selection("default", fields=f"regarding.name={node}"))
                 return any(event.reason == EventReason.ORDER_NOT_CARRIED_OUT for event in events)
 
@@ -132,7 +132,7 @@ async def test_the_agent_needs_no_more_rights(installed: Installed, helm: Helm, 
 
             await until_async(reported, saying="cards are looked at anew and reported")
             await until_async(answered, saying="the orders are answered")
-            await until_async(told, saying="an Event about the order that cannot be carried out")
+            await until_async(recorded, saying="an Event about the order that cannot be carried out")
             await until_async(described, saying="the cards are published, and labels on the node")
 
 

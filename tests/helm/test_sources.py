@@ -1,4 +1,4 @@
-"""Who serves what on a node: whatever is switched on, each function has one source, or a refusal says why not."""
+"""Whatever is enabled on a node, each function has exactly one provider, or an error says why not."""
 
 import itertools
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def test_by_default_the_agent_serves_everything_but_labels(helm: Helm) -> None:
     assert [_sources(helm, each, {}) for each in FUNCTIONS] == [[], ["agent"], ["agent"], []]
 
 
-def test_a_refusal_names_all_who_were_asked(helm: Helm) -> None:
+def test_an_error_names_all_providers_that_are_enabled(helm: Helm) -> None:
     values = _values(FUNCTIONS[1], True, ours=True, policy="silent")
     with pytest.raises(Refused) as refused:
         helm.template(values)
@@ -92,7 +92,7 @@ def test_a_refusal_names_all_who_were_asked(helm: Helm) -> None:
 @pytest.mark.parametrize(
     ("toggle", "option"), [("enableNvidiaFSValidation", "--nvidia-fs"), ("enableGDRCopyValidation", "--gdrcopy")]
 )
-def test_more_checks_are_made_by_whoever_checks(helm: Helm, toggle: str, option: str) -> None:
+def test_additional_checks_are_made_by_the_enabled_validator(helm: Helm, toggle: str, option: str) -> None:
     assert option not in command_of(helm.objects().pod("agent"))
     values: dict[str, Any] = {"bootstrap": {"validator": {toggle: True}}}
     assert option in command_of(helm.objects(values).pod("agent"))

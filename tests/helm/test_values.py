@@ -24,7 +24,7 @@ def test_every_value_is_explained() -> None:
     for above, line in itertools.pairwise(lines):
         name, _, value = line.strip().partition(": ")
         if value and not line.lstrip().startswith("#") and name not in ("requests", "limits"):
-            assert above.lstrip().startswith("#"), f"nothing is said about {name}"
+            assert above.lstrip().startswith("#"), f"{name} has no comment"
 
 
 @pytest.mark.parametrize(

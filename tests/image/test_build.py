@@ -97,7 +97,7 @@ def _programs(folders: list[Path]) -> dict[Path, Elf]:
 
 
 def _found(folders: list[Path], programs: dict[Path, Elf]) -> set[tuple[str, str]]:
-    """What the loader would find: in the system's folder, or beside whoever asks, where wheels keep their own."""
+    """What the loader would find: in the system's folder, or beside the library that needs it, as in wheels."""
     system = {path.name for folder in folders for path in folder.glob("usr/lib/*-linux-gnu/*.so*")}
     return {
         (path.name, name)

@@ -17,19 +17,19 @@ INSTRUCTIONS = [
 RESULT = INSTRUCTIONS[max(place for place, (verb, _) in enumerate(INSTRUCTIONS) if verb == "FROM") :]
 
 
-def _said(verb: str) -> str:
+def _instruction(verb: str) -> str:
     [value] = [rest for each, rest in RESULT if each == verb]
     return value
 
 
 def _pairs(verb: str) -> dict[str, str]:
-    return dict(pair.split("=", 1) for pair in shlex.split(_said(verb)))
+    return dict(pair.split("=", 1) for pair in shlex.split(_instruction(verb)))
 
 
 def test_it_starts_as_the_recipe_says() -> None:
-    assert _said("USER") == CONFIGURATION.user
-    assert tuple(json.loads(_said("ENTRYPOINT"))) == CONFIGURATION.entrypoint
-    assert _said("WORKDIR") == CONFIGURATION.working_dir
+    assert _instruction("USER") == CONFIGURATION.user
+    assert tuple(json.loads(_instruction("ENTRYPOINT"))) == CONFIGURATION.entrypoint
+    assert _instruction("WORKDIR") == CONFIGURATION.working_dir
 
 
 def test_its_environment_and_labels_are_the_recipes() -> None:

@@ -20,10 +20,10 @@ def test_every_process_starts(process: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "problem"),
     [((), "Say which process to run."), (("shell",), "There is no process 'shell' in this image.")],
 )
-def test_a_wrong_name_gets_the_right_ones(arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_name_gets_the_right_ones(arguments: tuple[str, ...], problem: str) -> None:
     ran = _run(*arguments)
     assert ran.returncode == 1
-    assert ran.stderr == f"error: {said} The first argument is one of: {', '.join(entrypoint.PROCESSES)}.\n"
+    assert ran.stderr == f"error: {problem} The first argument is one of: {', '.join(entrypoint.PROCESSES)}.\n"

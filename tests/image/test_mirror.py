@@ -83,7 +83,7 @@ def test_what_left_the_mirror_comes_from_the_archives_history(host: Host, tmp_pa
     assert host.requests == [PATH, IN_HISTORY]
 
 
-def test_what_nobody_has_any_more_says_what_to_do(host: Host, tmp_path: Path) -> None:
+def test_a_package_that_is_gone_everywhere_says_what_to_do(host: Host, tmp_path: Path) -> None:
     with pytest.raises(PackageGone, match=r"python3 1\.0 \(amd64\).*no longer serves it.*`make image-lock`"):
         package_files(LOCK, Quiet(), tmp_path)
 

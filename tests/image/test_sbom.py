@@ -1,4 +1,4 @@
-"""The list of contents: valid SPDX, licences in its words, and a reader that would notice if it were not."""
+"""The SBOM: valid SPDX with SPDX licence names, and a checker that finds violations."""
 
 import json
 from collections.abc import Callable
@@ -64,7 +64,7 @@ BREAKS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("fault", BREAKS)
-def test_each_broken_rule_is_noticed(document: Any, fault: str) -> None:
+def test_each_broken_rule_is_found(document: Any, fault: str) -> None:
     BREAKS[fault](document)
     assert fault in faults(document)
 

@@ -73,11 +73,11 @@ def building(names: Sequence[str]) -> Callable[[Runtime], None]:
 
 
 if __name__ == "__main__":
-    kubeconfig, port, *everybody = sys.argv[1:]
+    kubeconfig, port, *nodes = sys.argv[1:]
     sys.exit(
         main(
             "cards",
-            building(everybody),
+            building(nodes),
             kubeconfig=Path(kubeconfig),
             elect=False,
             status_host="127.0.0.1",

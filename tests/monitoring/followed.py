@@ -1,4 +1,4 @@
-"""A cache as far as metrics know it, to be told changes by hand; and what a registry shows."""
+"""A cache as far as metrics use it, whose changes the test makes; and the series of a registry."""
 
 from collections.abc import Callable
 from typing import cast
@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from gpu_control_plane.kube import Cache, Object
 
-type Told[T] = Callable[[T | None, T | None], None]
+type OnChange[T] = Callable[[T | None, T | None], None]
 
 
 class Objects[T: Object]:
@@ -15,14 +15,14 @@ class Objects[T: Object]:
 
     def __init__(self) -> None:
         self.held: dict[str, T] = {}
-        self._told: list[Told[T]] = []
+        self._handlers: list[OnChange[T]] = []
 
     @property
     def cache(self) -> Cache[T]:
         return cast("Cache[T]", self)
 
-    def on_change(self, told: Told[T]) -> None:
-        self._told.append(told)
+    def on_change(self, handler: OnChange[T]) -> None:
+        self._handlers.append(handler)
 
     def get(self, name: str) -> T | None:
         return self.held.get(name)
@@ -38,8 +38,8 @@ class Objects[T: Object]:
         old = self.held.pop(name, None)
         if new is not None:
             self.held[name] = new
-        for told in self._told:
-            told(old, new)
+        for handler in self._handlers:
+            handler(old, new)
 
 
 def series(registry: CollectorRegistry, *names: str) -> dict[tuple[str, ...], float]:

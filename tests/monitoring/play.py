@@ -121,7 +121,7 @@ async def _a_node_that_does_not_report(client: Client) -> None:
 
 
 async def _a_card_that_fails_its_test(client: Client) -> None:
-    """Simulated nodes test no cards: what their agent would say is said here."""
+    """Simulated nodes test no cards: the status their agent would write is written here."""
     found: list[GPUDevice] = []
 
     async def described() -> bool:
@@ -131,9 +131,9 @@ async def _a_card_that_fails_its_test(client: Client) -> None:
     await until_async(described, saying="the cards of h200-2 are described")
     card = found[0]
     assert card.status.hardware is not None
-    said = condition((), DeviceCondition.BURNED_IN, False, Reason.MEMORY_ERRORS, "Replace it.", now=utc_now())
+    failed = condition((), DeviceCondition.BURNED_IN, False, Reason.MEMORY_ERRORS, "Replace it.", now=utc_now())
     record = {"uuid": card.status.hardware.uuid, "endedAt": f"{utc_now():%Y-%m-%dT%H:%M:%SZ}"}
-    status = {"conditions": [msgspec.to_builtins(said)], "burnIn": record}
+    status = {"conditions": [msgspec.to_builtins(failed)], "burnIn": record}
     await client.apply(GPUDevice, card.name, {"status": status}, manager=_US, subresource="status")
 
 

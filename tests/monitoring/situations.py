@@ -24,7 +24,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     series: Series
     fires: tuple[Fired, ...] = ()
-    """Whom it is about; nobody where it has to stay quiet."""
+    """The labels of the alerts that fire; none where it must not fire."""
     since: int = 0
     """The minute from which its expression is true: it fires when that has lasted as long as the alert says."""
     until: int | None = None

@@ -239,7 +239,7 @@ CARDS: Final = (
     *_reports("GPUHardwareXID", 79, (13, 43)),
     Situation(
         alert="GPUHardwareXID",
-        name="a code that nobody knows is taken seriously",
+        name="an unknown XID fires",
         series={_xid(999): "_x20 1x10"},
         since=20,
         fires=(Fired({**_ON_CARD, "xid": "999"}),),

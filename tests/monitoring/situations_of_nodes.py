@@ -82,7 +82,7 @@ NODES: Final = (
     ),
     Situation(
         alert="GPUInventoryIncomplete",
-        name="somebody took the node out with its broken card",
+        name="the node was taken out of service with its broken card",
         series={
             'gpu_inventory_condition{node="w1",condition="InventoryComplete",instance="c1"}': "0x40",
             _phase("NotManaged"): "1x40",
@@ -124,7 +124,7 @@ NODES: Final = (
     ),
     Situation(
         alert="GPUNodeWithoutPool",
-        name="nobody has decided",
+        name="no card is approved",
         series={
             'gpu_bootstrap_node_phase{node="w1",phase="Ready",instance="c1"}': "1x90",
             'gpu_inventory_devices_total{node="w1",instance="c1"}': "4x90",
@@ -134,7 +134,7 @@ NODES: Final = (
     ),
     Situation(
         alert="GPUNodeWithoutPool",
-        name="one card of one, and nobody exports its metrics",
+        name="one card of one, and no exporter on its node",
         series={
             'gpu_bootstrap_node_phase{node="w1",phase="Monitoring",instance="c1"}': "1x90",
             'gpu_inventory_devices_total{node="w1",instance="c1"}': "1x90",
@@ -165,7 +165,7 @@ NODES: Final = (
     ),
     Situation(
         alert="GPUNodeWithoutPool",
-        name="one card is broken, and nobody has decided about the others",
+        name="one card is broken, and the others are not approved",
         series={
             'gpu_bootstrap_node_phase{node="w1",phase="Ready",instance="c1"}': "1x90",
             'gpu_inventory_devices_total{node="w1",instance="c1"}': "4x90",
@@ -176,7 +176,7 @@ NODES: Final = (
     ),
     Situation(
         alert="GPUNodeWithoutPool",
-        name="every card is broken, or nobody counts",
+        name="every card is broken, or there is no metric",
         series={
             'gpu_bootstrap_node_phase{node="w1",phase="Ready",instance="c1"}': "1x90",
             'gpu_inventory_devices_total{node="w1",instance="c1"}': "4x90",
@@ -189,7 +189,7 @@ NODES: Final = (
     ),
     Situation(
         alert="GPUNodeWithoutPool",
-        name="the node is not ready: nobody could decide",
+        name="the node is not ready: no card can be approved",
         series={
             'gpu_bootstrap_node_phase{node="w1",phase="Validating",instance="c1"}': "1x90",
             'gpu_inventory_devices_total{node="w1",instance="c1"}': "4x90",
@@ -214,7 +214,7 @@ POOLS: Final = (
     ),
     Situation(
         alert="GPUPoolCapacityLow",
-        name="the lease changes hands, and nobody is told that all is well",
+        name="another replica leads, and the alert does not end",
         series={
             _leading("c1"): "1x25 0x40",
             _leading("c2"): "0x27 1x40",

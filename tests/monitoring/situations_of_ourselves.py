@@ -202,7 +202,7 @@ PROCESSES: Final = (
     ),
     Situation(
         alert="GPUControllerDown",
-        name="nobody is even scraped",
+        name="no process is scraped at all",
         series={'up{job="other"}': "1x20"},
         fires=(Fired({}),),
     ),
@@ -214,7 +214,7 @@ PROCESSES: Final = (
     ),
     Situation(
         alert="GPUControllerNotLeading",
-        name="nobody holds the lease",
+        name="no process holds the lease",
         series={
             f'kube_leading{{{_JOB},lease="gpu-control-plane",instance="c1"}}': "0x20",
             f'kube_leading{{{_JOB},lease="gpu-control-plane",instance="c2"}}': "0x20",
@@ -225,7 +225,7 @@ PROCESSES: Final = (
     ),
     Situation(
         alert="GPUControllerNotLeading",
-        name="the lease changed hands",
+        name="another replica leads",
         series={
             f'kube_leading{{{_JOB},lease="gpu-control-plane",instance="c1"}}': "1x5 0x15",
             f'kube_leading{{{_JOB},lease="gpu-control-plane",instance="c2"}}': "0x6 1x13",
@@ -251,7 +251,7 @@ PROCESSES: Final = (
                 (Fired({"namespace": "d8-gpu-operator", "deployment": "gpu-control-plane-controller"}, "1"),),
             ),
             ('namespace="d8-gpu-operator"', "a rollout", "1x5 2x25", ()),
-            ('namespace="elsewhere"', "somebody else's", "0x30", ()),
+            ('namespace="elsewhere"', "of another release", "0x30", ()),
         )
     ),
     Situation(
@@ -266,7 +266,7 @@ PROCESSES: Final = (
     ),
     Situation(
         alert="GPUReconcilesFail",
-        name="the lease changes hands, and the next leader fails as well",
+        name="another replica leads, and fails as well",
         series={
             _failed(more=',instance="c1"'): "0x10 1x1 2x1 3x1 4x1 5x1 6x60",
             _failed(more=',instance="c2"'): "0x22 1x1 2x1 3x1 4x1 5x1 6x1 7x1 8x60",
@@ -291,7 +291,7 @@ PROCESSES: Final = (
     ),
     Situation(
         alert="GPUReconcilesFail",
-        name="conflicts that are nobody's fault, and failures of others",
+        name="conflicts, which are no failures, and failures of other controllers",
         series={
             f'kube_reconciles_total{{{_JOB},controller="inventory",result="conflict"}}': "0+2x80",
             'kube_reconciles_total{job="another",controller="inventory",result="failed"}': "0+2x80",
@@ -371,7 +371,7 @@ PROCESSES: Final = (
     ),
     Situation(
         alert="GPUAgentPodsMissing",
-        name="somebody else's of the same name",
+        name="one of the same name in another namespace",
         series={_daemonset("number_unavailable").replace("d8-gpu-operator", "elsewhere"): "2x30"},
         after=30,
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, cast
 
 import pytest
-from monitoring.alert import RUNBOOKS, TOLD, Alert
+from monitoring.alert import EVENT_RECORDED, RUNBOOKS, Alert
 from monitoring.alerts.groups import ALERTS, GROUPS
 from structlog.testing import capture_logs
 
@@ -42,7 +42,7 @@ every_alert = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.n
 
 
 @every_alert
-def test_an_event_tells_the_same_or_there_is_a_reason_why_not(alert: Alert) -> None:
+def test_an_alert_has_an_event_or_a_reason_why_not(alert: Alert) -> None:
     assert bool(alert.events) != bool(alert.no_event)
     assert all(isinstance(reason, EventReason | StackEvent | Reason) for reason in alert.events)
 
@@ -50,7 +50,7 @@ def test_an_event_tells_the_same_or_there_is_a_reason_why_not(alert: Alert) -> N
 @every_alert
 def test_the_reasons_are_really_written(alert: Alert) -> None:
     for reason in alert.events:
-        assert _mentions(reason), f"nobody writes {reason}"
+        assert _mentions(reason), f"no code writes {reason}"
 
 
 @every_alert
@@ -66,10 +66,12 @@ def test_an_event_is_in_the_log_under_the_same_reason(alert: Alert) -> None:
     with capture_logs() as log:
         for reason in alert.events:
             recorder.warning(node_state("w1"), reason, "what happened")
-    assert [(line["event"], line["reason"]) for line in log] == [(TOLD.event, str(each)) for each in alert.events]
+    assert [(line["event"], line["reason"]) for line in log] == [
+        (EVENT_RECORDED.event, str(each)) for each in alert.events
+    ]
 
 
-def test_whoever_has_neither_event_nor_log_line_has_a_good_reason() -> None:
+def test_an_alert_with_neither_event_nor_log_line_has_a_reason() -> None:
     """Nothing has happened yet, a person has not decided yet, or it is dead."""
     assert {alert.name for alert in ALERTS if not alert.logs} == {
         *("GPUApplicationXID", "GPUCardHeatingUp", "GPUMemoryErrorsRising", "GPUMemoryRowsRemapped"),

@@ -1,4 +1,4 @@
-"""The chart brings rules, dashboards and monitors where it is told to, and a cluster with the real CRDs takes them."""
+"""The chart brings rules, dashboards and monitors where values ask for them, and real CRDs accept them."""
 
 import json
 import subprocess
@@ -124,8 +124,8 @@ def _taken(cluster: Cluster, objects: list[dict[str, Any]], folder: Path) -> lis
     """The names of those that the API server would make, field by field."""
     file = folder / "objects.yaml"
     file.write_text(yaml.safe_dump_all(objects))
-    told = _kubectl(cluster, "create", "--validate=strict", "--dry-run=server", "--output=name", f"--filename={file}")
-    return told.split()
+    output = _kubectl(cluster, "create", "--validate=strict", "--dry-run=server", "--output=name", f"--filename={file}")
+    return output.split()
 
 
 def _ours(each: dict[str, Any]) -> bool:

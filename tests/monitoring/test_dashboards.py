@@ -9,7 +9,7 @@ import pytest
 from monitoring.alerts.groups import ALERTS
 from monitoring.dashboards.all import DASHBOARDS
 from monitoring.generate import CHART, ROOT
-from monitoring.grafana import Dashboard, Look
+from monitoring.grafana import Dashboard, PanelType
 
 NOT_SHOWN = {
     *("GPUControllerDown", "GPUControllerNotLeading", "GPUControllerReplicasMissing", "GPUWebhookCertificateExpires"),
@@ -91,7 +91,7 @@ def test_labels_in_legends_are_kept_by_their_query(board: Dashboard) -> None:
 
 
 @every_board
-def test_several_lines_of_a_picture_can_be_told_apart(board: Dashboard) -> None:
+def test_several_lines_of_a_panel_have_different_legends(board: Dashboard) -> None:
     for panel in board.panels:
         legends = [query.legend for query in panel.queries]
         assert all(legends), panel.title
@@ -101,7 +101,7 @@ def test_several_lines_of_a_picture_can_be_told_apart(board: Dashboard) -> None:
 @every_board
 def test_tables_show_no_times(board: Dashboard) -> None:
     for made, panel in zip(_pictures(board), board.panels, strict=True):
-        if panel.look is Look.TABLE:
+        if panel.look is PanelType.TABLE:
             assert made["transformations"][1]["options"]["excludeByName"] == {"Time": True}
             assert all(target["format"] == "table" for target in made["targets"])
 

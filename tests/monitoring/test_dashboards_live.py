@@ -68,14 +68,16 @@ def test_every_choice_has_values(demo: Demo, board: Dashboard) -> None:
 
 
 @pytest.mark.parametrize(
-    ("process", "told"),
+    ("process", "chapters"),
     [
         ("controller", [title for title in CHAPTERS if title != "Agent"]),
         ("agent", ["Runtime", "Agent"]),
     ],
 )
-def test_the_page_on_metrics_tells_what_is_served_and_nothing_else(demo: Demo, process: str, told: list[str]) -> None:
-    page = {(each.name, each.kind): each.help for title in told for each in CHAPTERS[title]}
+def test_the_page_on_metrics_lists_what_is_served_and_nothing_else(
+    demo: Demo, process: str, chapters: list[str]
+) -> None:
+    page = {(each.name, each.kind): each.help for title in chapters for each in CHAPTERS[title]}
 
     def families() -> dict[tuple[str, str], str]:
         text = demo.served(process)
@@ -136,7 +138,7 @@ def test_every_rule_can_be_judged(demo: Demo) -> None:
     ],
 )
 def test_troubles_of_the_demo_are_on_their_way_to_people(demo: Demo, alert: str, labels: dict[str, str]) -> None:
-    """Pending counts: nobody waits for an hour here."""
+    """Pending alerts count: the test does not wait for an hour."""
     wanted = ",".join(f'{name}="{value}"' for name, value in labels.items())
     assert eventually(lambda: demo.ask(f'ALERTS{{alertname="{alert}",{wanted}}}')), demo.ask("ALERTS")
 

@@ -14,7 +14,7 @@ def test_committed_files_are_up_to_date() -> None:
     assert not generate.stale(), "run `make generate`"
 
 
-def test_what_differs_is_told_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_file_is_named_and_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     monkeypatch.setattr(generate, "CHART", tmp_path / "chart")
     monkeypatch.setattr(generate, "RULES", tmp_path / "chart/rules.yaml")
@@ -36,7 +36,7 @@ def test_every_part_of_the_product_has_its_chapter() -> None:
 
 
 def test_a_metric_stands_in_one_chapter() -> None:
-    """What every process has is told once."""
+    """Metrics of every process are listed once."""
     controllers = [metric.name for title, found in chapters().items() if title != "Agent" for metric in found]
     assert len(set(controllers)) == len(controllers)
 
@@ -69,7 +69,7 @@ def test_names_and_helps_follow_the_conventions(metric: Described) -> None:
     assert "job" not in metric.labels
 
 
-def test_histograms_and_labels_are_told() -> None:
+def test_histograms_and_labels_are_listed() -> None:
     described = {metric.name: metric for found in chapters().values() for metric in found}
     assert described["kube_queue_seconds"].kind == "histogram"
     assert described["gpupool_phase"].labels == ("pool", "phase")

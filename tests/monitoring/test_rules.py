@@ -36,7 +36,7 @@ def test_alerts_fire_then_and_only_then(group: str, promtool: Path, tmp_path: Pa
     assert "SUCCESS" in _tried(promtool, tmp_path, group, SITUATIONS[group])
 
 
-def test_a_node_that_is_deleted_is_forgotten_before_anybody_is_told() -> None:
+def test_a_deleted_node_is_forgotten_before_an_alert_fires() -> None:
     """Clusters that scale down do so every day."""
     assert timedelta(minutes=_minutes(BY_NAME["GPUInventoryIncomplete"].hold)) > Settings().node_grace_period
 
@@ -84,7 +84,7 @@ def _test(alert: Alert, situation: Situation) -> dict[str, Any]:
 
 
 def _loud(alert: Alert, situation: Situation) -> Iterator[int]:
-    """When somebody has to have been told."""
+    """When the alert must have fired."""
     if situation.fires:
         yield situation.since + _minutes(alert.hold)
         if situation.until is not None:
@@ -92,10 +92,10 @@ def _loud(alert: Alert, situation: Situation) -> Iterator[int]:
 
 
 def _quiet(alert: Alert, situation: Situation) -> Iterator[int]:
-    """When nobody may be told: just before it is time, and again when it has passed."""
-    told = situation.since + _minutes(alert.hold)
-    if situation.fires and told:
-        yield told - 1
+    """When the alert must not fire: just before it is due, and again when it is over."""
+    due = situation.since + _minutes(alert.hold)
+    if situation.fires and due:
+        yield due - 1
     ended = situation.until + _SLACK + _minutes(LINGER) if situation.until is not None else 0
     if ended:
         yield ended

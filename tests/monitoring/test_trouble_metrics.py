@@ -37,7 +37,7 @@ def card(state: DeviceState, reason: str = "") -> GPUDevice:
 
 
 def after_test(status: bool | None, reason: Reason, *, uuid: str = "GPU-a") -> GPUDevice:
-    """A card with the UUID `GPU-a`, and what is said of the test of the one with this UUID."""
+    """A card with the UUID `GPU-a`, and the burn-in result of the card with this UUID."""
     held = (condition((), DeviceCondition.BURNED_IN, status, reason, now=utc_now()),)
     return _card(
         DeviceStatus(
@@ -58,7 +58,7 @@ def _card(status: DeviceStatus) -> GPUDevice:
     return GPUDevice(metadata=ObjectMeta(name="w1-0"), spec=spec, status=status)
 
 
-def test_a_faulted_card_is_told_with_its_reason_until_it_is_well() -> None:
+def test_a_faulted_card_has_a_series_with_its_reason_until_it_recovers() -> None:
     scene = Scene()
     scene.devices.put(card(DeviceState.ASSIGNED))
     assert not scene.shown("gpu_device_faulted")
@@ -77,7 +77,7 @@ def test_a_card_that_is_pulled_while_it_is_broken_leaves_nothing_behind() -> Non
     assert not scene.shown("gpu_device_faulted")
 
 
-def test_a_card_that_fails_its_test_is_told_until_it_is_tested_again() -> None:
+def test_a_card_that_fails_its_burn_in_has_a_series_until_it_is_tested_again() -> None:
     scene = Scene()
     scene.devices.put(after_test(None, Reason.BURNING_IN))
     assert scene.shown("gpu_burn_in_devices") == {("gpu_burn_in_devices", "BurningIn"): 1}
@@ -97,7 +97,7 @@ def test_another_card_in_the_place_of_one_that_failed_has_not_failed() -> None:
     assert not scene.shown("gpu_device_burn_in_failed")
 
 
-def test_cards_that_nobody_tests_have_no_series() -> None:
+def test_cards_without_a_burn_in_have_no_series() -> None:
     scene = Scene()
     scene.devices.put(card(DeviceState.ASSIGNED))
     assert not scene.shown("gpu_burn_in_devices", "gpu_device_burn_in_failed")
@@ -112,7 +112,7 @@ def test_a_pool_is_in_one_phase() -> None:
     assert not scene.shown("gpupool_phase")
 
 
-def test_the_capacity_of_a_pool_goes_with_it_whoever_leads() -> None:
+def test_the_capacity_of_a_deleted_pool_is_removed_on_every_replica() -> None:
     """Nobody has to count it once more: the replica may not lead when the pool goes, and lead again later."""
     scene = Scene()
     scene.pools.put(pool(PoolPhase.READY))

@@ -42,7 +42,7 @@ _SOURCES: Final = "pci,system"
 
 
 class Discovery:
-    """Node Feature Discovery in a cluster. Its workers run once, for the node and the machine they are told."""
+    """Node Feature Discovery in a cluster. Its workers run once, for a given node and machine."""
 
     def __init__(self, cluster: Installed, programs: Binaries) -> None:
         self.cluster = cluster
@@ -89,7 +89,7 @@ class Discovery:
         assert done.returncode == 0, done.stderr
 
     def add_feature(self, node: str, features: Manifest) -> None:
-        """Features of a node from somebody other than the worker, which NFD merges with the worker's."""
+        """Features of a node from another source than the worker, which NFD merges with the worker's."""
         metadata = {"name": f"more-{node}", "labels": {"nfd.node.kubernetes.io/node-name": node}}
         self.cluster.request("POST", FEATURES, {**_kind("NodeFeature", metadata), "spec": {"features": features}})
 

@@ -27,12 +27,12 @@ LOADED: dict[str, tuple[tuple[str, ...], str | None]] = {
     "passed-on": (("vfio_pci",), None),
     "no-driver": ((), None),
 }
-"""Modules that are loaded, by node, and the driver that is told."""
+"""Modules that are loaded, by node, and the driver version in the labels."""
 
 
 @pytest.fixture(scope="module")
-def told(discovery: Discovery, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, str]]:
-    """Labels of nodes with these modules and a few that nobody wants to know about."""
+def labels_of_nodes(discovery: Discovery, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, str]]:
+    """Labels of nodes with these modules and a few that do not matter."""
     files = TWO.build(tmp_path_factory.mktemp("two"))
     for node, (modules, _driver) in LOADED.items():
         loaded: dict[str, object] = {name: {} for name in (*modules, "overlay", "nvidiafb", "drm")}
@@ -48,16 +48,16 @@ def told(discovery: Discovery, tmp_path_factory: pytest.TempPathFactory) -> Mapp
 
 
 @pytest.mark.parametrize("node", LOADED)
-def test_loaded_modules_and_the_kernel_are_told(told: Mapping[str, Mapping[str, str]], node: str) -> None:
+def test_loaded_modules_and_the_kernel_have_labels(labels_of_nodes: Mapping[str, Mapping[str, str]], node: str) -> None:
     modules, driver = LOADED[node]
     expected = labels_for(TWO) | {f"driver.module.{name}": "true" for name in modules}
     expected |= {f"kernel.version.{part}": VERSION[part] for part in ("full", "major", "minor")}
     expected |= {"driver.name": driver} if driver else {}
-    assert ours(told[node]) == expected
+    assert ours(labels_of_nodes[node]) == expected
 
 
 @pytest.mark.parametrize("machine", [TWO, NONE], ids=lambda machine: machine.name)
-def test_the_kernel_is_told_where_there_are_cards(discovery: Discovery, tmp_path: Path, machine: Machine) -> None:
+def test_the_kernel_has_a_label_where_there_are_cards(discovery: Discovery, tmp_path: Path, machine: Machine) -> None:
     """The kernel of the machine that runs this test: the worker asks /proc for it, wherever the other files are."""
     node = f"this-kernel-{machine.name}"
     discovery.add_node(node)
@@ -68,9 +68,7 @@ def test_the_kernel_is_told_where_there_are_cards(discovery: Discovery, tmp_path
     assert any(name.startswith("kernel.") for name in labels) is bool(machine.cards)
 
 
-def test_a_pulled_card_is_no_longer_told_and_the_last_one_takes_all_labels_along(
-    discovery: Discovery, tmp_path: Path
-) -> None:
+def test_a_pulled_card_loses_its_labels_and_the_last_one_all_labels(discovery: Discovery, tmp_path: Path) -> None:
     node = "pulled"
     discovery.add_node(node)
     for cards in ((RTX_4090, T4), (T4,), (), (T4,)):

@@ -20,7 +20,7 @@ from helm.nfd.discovery import NVIDIAS, STOCK, Discovery, Options
 from helm.nfd.machines import MACHINES, OLD_BOARD, Machine, labels_for, ours
 
 OWN_FIELDS: Final = {"deviceClassWhitelist": ["0302"], "deviceLabelFields": ["class", "vendor", "device"]}
-"""Settings of a cluster in which NFD's own labels are none that anybody looks for."""
+"""Settings of a cluster in which NFD's own labels are not those that the product looks for."""
 SETTINGS: Final[Mapping[str, Options]] = {"stock": STOCK, "nvidia": NVIDIAS}
 ODD: Final = "odd-settings"
 
@@ -50,8 +50,8 @@ def labelled(discovery: Discovery, files: Mapping[str, Path]) -> Mapping[str, La
         discovery.add_node(node)
         discovery.look(node, *looks[node])
 
-    with ThreadPoolExecutor(4) as hands:
-        list(hands.map(look, looks))
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(look, looks))
     return discovery.await_nodes(looks)
 
 

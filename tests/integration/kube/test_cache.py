@@ -198,7 +198,7 @@ async def test_an_object_that_does_not_fit_its_type_hides_no_other(client: Clien
     task.cancel()
 
 
-async def test_a_kind_that_is_not_served_ends_an_impatient_cache_at_once(client: Client) -> None:
+async def test_a_kind_that_is_not_served_ends_a_cache_with_a_sync_timeout_at_once(client: Client) -> None:
     cache = Cache(Missing, ApiSource(client, Missing))
     with pytest.raises(CannotWatch, match="install its CRD"):
         async with asyncio.timeout(30):

@@ -1,4 +1,4 @@
-"""Every way of being somebody, asked of a real API server: `SelfSubjectReview` says who we are."""
+"""Every way to authenticate, against a real API server: its `SelfSubjectReview` names the user."""
 
 import asyncio
 import base64
@@ -218,7 +218,7 @@ async def test_a_plugin_that_gives_a_client_certificate(api_server: Cluster, tmp
     assert (await who(load_config(written(tmp_path, kubeconfig(api_server, {"exec": command}))))).username == "ann"
 
 
-async def test_acting_as_somebody_else(api_server: Cluster, tmp_path: Path) -> None:
+async def test_impersonation(api_server: Cluster, tmp_path: Path) -> None:
     user = administrator(api_server) | {
         "as": "bob",
         "as-groups": ["dev", "ops"],
@@ -229,7 +229,7 @@ async def test_acting_as_somebody_else(api_server: Cluster, tmp_path: Path) -> N
     assert seen.extra == {"example.org/scope": ("a", "b")}
 
 
-async def test_acting_as_somebody_else_needs_a_right(api_server: Cluster, robot: Robot, tmp_path: Path) -> None:
+async def test_impersonation_needs_a_right(api_server: Cluster, robot: Robot, tmp_path: Path) -> None:
     user = {"token": await robot.token("first"), "as": "bob"}
     with pytest.raises(Forbidden, match="cannot impersonate"):
         await who(load_config(written(tmp_path, kubeconfig(api_server, user))))

@@ -1,4 +1,4 @@
-"""Two replicas as real processes: exactly one writes, whoever dies, hands over or wakes up late."""
+"""Two replicas as real processes: exactly one writes, whether one dies, hands over or wakes up late."""
 
 import asyncio
 import os
@@ -127,8 +127,8 @@ async def test_a_leader_that_is_asked_to_stop_hands_over_at_once(race: Race) -> 
     race.signal("a", signal.SIGTERM)
     await race.leader_is("b")
     await race.lease_is_with("b")
-    (first, _), (nobody, released_at), (second, taken_at) = race.holders
-    assert (first, nobody, second) == ("a", "", "b")
+    (first, _), (none, released_at), (second, taken_at) = race.holders
+    assert (first, none, second) == ("a", "", "b")
     # The lease lasts 3 s: a hand-over before that was a release, not an expiry.
     assert taken_at - released_at < 2
     assert await race.replicas["a"].wait() == 0
@@ -187,7 +187,7 @@ async def test_the_fence_closes_before_others_may_take_over(client: Client, name
     await asyncio.wait_for(task, 60)
 
 
-async def test_whoever_is_stopped_in_the_moment_of_winning_gives_the_lease_back(client: Client, namespace: str) -> None:
+async def test_a_process_stopped_in_the_moment_of_winning_releases_the_lease(client: Client, namespace: str) -> None:
     led = asyncio.Event()
 
     async def lead() -> None:

@@ -221,9 +221,7 @@ async def test_with_policy_ignore_a_bug_refuses_nothing(client: Client, namespac
         assert setup.clerk.seen[-1].name == "lucky"
 
 
-async def test_a_bundle_somebody_removes_is_repaired_and_nothing_is_written_twice(
-    client: Client, namespace: str
-) -> None:
+async def test_a_removed_bundle_is_repaired_and_nothing_is_written_twice(client: Client, namespace: str) -> None:
     async with serving(client, namespace) as setup:
         kind, bundle = ValidatingWebhookConfiguration, setup.certificates.bundle
         assert bundle is not None
@@ -278,17 +276,19 @@ async def test_a_damaged_secret_is_replaced(client: Client, namespace: str, dama
     assert first.bundle == second.bundle
 
 
-async def test_certificates_are_renewed_even_while_nobody_can_be_told(client: Client, namespace: str) -> None:
+async def test_certificates_are_renewed_even_while_the_bundle_cannot_be_published(
+    client: Client, namespace: str
+) -> None:
     """An authority that is trusted already goes on signing; a new one is not used before it is trusted."""
     moment = datetime.now(UTC)
 
     async def publish(_bundle: bytes) -> bool:
-        raise Unreachable("nobody listens")
+        raise Unreachable("no answer")
 
     held = ServingCertificates(client, Key("own", namespace), SUBJECT, publish, policy=LONG, now=lambda: moment)
     served: set[bytes] = set()
     for _ in range(12):
-        with pytest.raises(Unreachable, match="nobody listens"):
+        with pytest.raises(Unreachable, match="no answer"):
             await held.sync()
         stored = await client.get(Secret, "own", namespace)
         served.add(stored.data["tls.crt"])
@@ -309,7 +309,7 @@ async def serve_sleepily(server: WebhookServer, certificates: ServingCertificate
 
 
 async def test_no_call_fails_while_certificates_and_authorities_change(client: Client, namespace: str) -> None:
-    """Years in seconds. One replica renews; the other one, which is called, looks at the Secret now and then."""
+    """Years in seconds. One replica renews; the other one, which is called, reads the Secret now and then."""
     policy = RotationPolicy(
         authority_life=timedelta(seconds=27),
         serving_life=timedelta(seconds=12),

@@ -12,7 +12,7 @@ from gpu_control_plane.local import cache_folder
 
 
 class CommandLine:
-    """`kubectl gpu` as somebody in some home would run it."""
+    """`kubectl gpu`, run with a home folder of its own."""
 
     def __init__(self, home: Path, prefix: Sequence[str] = ()) -> None:
         self._home = home

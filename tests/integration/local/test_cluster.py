@@ -51,7 +51,7 @@ def test_servers_listen_for_this_machine_only(api_server: Cluster) -> None:
     assert _listening(api_server) == {"0100007F"}  # 127.0.0.1 as the kernel writes it
 
 
-def test_nobody_gets_in_without_a_certificate(api_server: Cluster) -> None:
+def test_a_request_without_a_certificate_is_refused(api_server: Cluster) -> None:
     refused = subprocess.run(
         ["curl", "-sk", "-o", "/dev/null", "-w", "%{http_code}", f"{api_server.server}/api/v1/secrets"],  # noqa: S607
         capture_output=True, text=True, check=False,

@@ -67,7 +67,7 @@ def test_another_port_for_a_running_cluster_is_refused(gpu: CommandLine) -> None
     assert "already runs at https://127.0.0.1:" in moved.stderr
 
 
-def test_a_crashed_component_is_restarted_and_status_tells(gpu: CommandLine) -> None:
+def test_a_crashed_component_is_restarted_and_status_shows_it(gpu: CommandLine) -> None:
     def scheduler() -> Any:
         status = gpu.status()
         shown = next(each for each in status["components"] if each["name"] == "kube-scheduler")
@@ -128,7 +128,7 @@ def test_it_works_without_root(tmp_path: Path) -> None:
         pytest.fail("giving up root needs setpriv, from util-linux")
     prefix: list[str] = []
     if os.geteuid() == 0:
-        # May read whatever root may, as the interpreter can live in root's home, but is nobody otherwise.
+        # May read what root may, as the interpreter can be in root's home, but has no other rights.
         reads = "+dac_read_search"
         prefix = [
             str(setpriv), "--reuid=65534", "--regid=65534", "--clear-groups",
