@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from benchmarks.clusters import API_SERVER, cluster_of
 from benchmarks.report import Measurement, at_most, progress
-from benchmarks.stage import API_SERVER, cluster_of
 from gpu_control_plane.agent.fleet.machines import node_manifest
 from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.agent.views import NodeView

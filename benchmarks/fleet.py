@@ -1,7 +1,7 @@
 """A fleet of GPUDevices in a real API server, made quickly.
 
 The cards of the first node are made through the API, as controllers would make them; those of the other nodes are
-copies of what the server then stored, put into etcd under their own names. To every reader all are equally real.
+copies of what the server then stored, put into etcd under their own names. Readers cannot tell the difference.
 """
 
 import asyncio
@@ -10,22 +10,19 @@ import ssl
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import aiohttp
 import msgspec
 
+from benchmarks.clusters import API_SERVER, cluster_of
 from benchmarks.report import progress
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.examples import device, manifest
-from gpu_control_plane.installation.crds import install
-from gpu_control_plane.kube import Cache, Client, FieldManager, Selection, load_config
+from gpu_control_plane.kube import Cache, Client, FieldManager, Selection
 from gpu_control_plane.kube.watch import ApiSource
-from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
+from gpu_control_plane.local import Cluster, Component
 
 CARDS_PER_NODE = 8
-_COMPONENTS = (Component.ETCD, Component.APISERVER)
 _PREFIX = f"/registry/{GPUDevice.resource.group}/{GPUDevice.resource.plural}/"
 _FIRST = "node-0000"
 
@@ -44,22 +41,15 @@ class _Range(msgspec.Struct):
 @asynccontextmanager
 async def cluster_with(nodes: int) -> AsyncIterator[Cluster]:
     """A cluster of its own that holds `nodes` times eight GPUDevices and nothing else of ours."""
-    with TemporaryDirectory(prefix="bench-") as folder:
-        cluster = Cluster(Path(folder), ensure_binaries(_COMPONENTS), Settings(components=_COMPONENTS))
-        await asyncio.to_thread(cluster.start)
-        try:
-            async with Client(load_config(cluster.kubeconfig)) as client:
-                await install(client)
-                for index in range(CARDS_PER_NODE):
-                    await _make(client, index)
-            # So much at once reaches a running API server slowly, through its own watch; a starting one lists it.
-            await asyncio.to_thread(cluster.stop_component, Component.APISERVER)
-            await _multiply(cluster, nodes)
-            await asyncio.to_thread(cluster.start_component, Component.APISERVER)
-            await _serving(cluster)
-            yield cluster
-        finally:
-            await asyncio.to_thread(cluster.stop)
+    async with cluster_of(API_SERVER) as (cluster, client):
+        for index in range(CARDS_PER_NODE):
+            await _make(client, index)
+        # So much at once reaches a running API server slowly, through its own watch; a starting one lists it.
+        await asyncio.to_thread(cluster.stop_component, Component.APISERVER)
+        await _multiply(cluster, nodes)
+        await asyncio.to_thread(cluster.start_component, Component.APISERVER)
+        await _serving(client)
+        yield cluster
 
 
 async def _make(client: Client, index: int) -> None:
@@ -76,14 +66,13 @@ async def _make(client: Client, index: int) -> None:
         await client.apply(GPUDevice, name, share, manager=FieldManager(manager), subresource="status")
 
 
-async def _serving(cluster: Cluster) -> None:
+async def _serving(client: Client) -> None:
     """Wait until the API server has read everything; until then it answers 429."""
     nothing = Selection(fields="metadata.name=none")
-    async with Client(load_config(cluster.kubeconfig)) as client:
-        cache = Cache(GPUDevice, ApiSource(client, GPUDevice, nothing), metrics=client.metrics)
-        watching = asyncio.create_task(cache.run())
-        await cache.synced()
-        watching.cancel()
+    cache = Cache(GPUDevice, ApiSource(client, GPUDevice, nothing), metrics=client.metrics)
+    watching = asyncio.create_task(cache.run())
+    await cache.synced()
+    watching.cancel()
 
 
 async def _multiply(cluster: Cluster, nodes: int) -> None:

@@ -2,7 +2,7 @@
 
 Agents are played by a client that publishes what they would. Inventory and bootstrap run as they do in production, in a
 process of their own. The bare client publishes the same and writes what comes of it, as fast as the API server takes
-it: nobody can be much faster. Then the controller is left alone, and started anew.
+it: no controller can be much faster. Then the controller is left alone, and started anew.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import msgspec
 
+from benchmarks.clusters import API_SERVER, cluster_of, each
 from benchmarks.join_writes import Write, consequences, fewest, report
 from benchmarks.processes import Process, running
 from benchmarks.report import Measurement, at_most, progress
-from benchmarks.stage import API_SERVER, cluster_of, each
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.api.node import Node
@@ -85,14 +85,17 @@ async def _join(client: Client, process: Process, nodes: int, cards: int) -> tup
 async def _quiet(process: Process, nodes: int, idle: float) -> list[Measurement]:
     progress("the last Events are written")
     await _still(lambda: process.total("kube_events_written_total"))
-    told, lost = await process.total("kube_events_written_total"), await process.total("kube_events_dropped_total")
+    written, dropped = (
+        await process.total("kube_events_written_total"),
+        await process.total("kube_events_dropped_total"),
+    )
     before = await process.usage()
     progress(f"idle for {idle:g} s")
     await asyncio.sleep(idle)
     after = await process.usage()
     return [
-        at_most("Events a node", told / nodes, "", 2, dropped=lost),
-        at_most("Events dropped", lost, "", 0),
+        at_most("Events a node", written / nodes, "", 2, dropped=dropped),
+        at_most("Events dropped", dropped, "", 0),
         at_most(f"writes in {idle:g} idle seconds", after.writes - before.writes, "", 0),
     ]
 
@@ -105,12 +108,12 @@ async def _restart(cluster: Cluster, nodes: int) -> list[Measurement]:
         await _looked_at(process, nodes)
         seconds = time.perf_counter() - start
         await _still(lambda: process.total("kube_reconciles_total"))
-        used, told = await process.usage(), await process.total("kube_events_written_total")
+        used, written = await process.usage(), await process.total("kube_events_written_total")
     raw = msgspec.to_builtins({"usage": used})
     return [
         at_most("a restart: seconds until every node was looked at", seconds, "s", max(10.0, nodes / 50), **raw),
         at_most("a restart: writes", used.writes, "", 0),
-        at_most("a restart: Events", told, "", 0),
+        at_most("a restart: Events", written, "", 0),
     ]
 
 

@@ -62,9 +62,9 @@ def fewest(cards: int) -> int:
 
 def report(node: Node, cards: int) -> Write:
     """What the agent of a node publishes."""
-    said = publication(node, _spec(node.name, cards))
+    spec = publication(node, _spec(node.name, cards))
     name = feature_name(node.name)
-    return Write(kind=NodeFeature, name=name, body=said, manager="gpu-agent", namespace=NAMESPACE)
+    return Write(kind=NodeFeature, name=name, body=spec, manager="gpu-agent", namespace=NAMESPACE)
 
 
 def consequences(node: str, cards: int) -> list[tuple[Write, ...]]:
@@ -84,9 +84,13 @@ def consequences(node: str, cards: int) -> list[tuple[Write, ...]]:
     of_node = tuple(_inventory(action) for action in plan.node)
     (status,) = (action.status for action in plan.node if isinstance(action, WriteNodeStatus))
     state = GPUNodeState(metadata=ObjectMeta(name=node), status=status)
-    said = bootstrap.decide(of_bootstrap.Snapshot(state=state, now=seen.now)).conditions
+    conditions = bootstrap.decide(of_bootstrap.Snapshot(state=state, now=seen.now)).conditions
     last = Write(
-        kind=GPUNodeState, name=node, body={_STATUS: {"conditions": said}}, manager="gpu-bootstrap", subresource=_STATUS
+        kind=GPUNodeState,
+        name=node,
+        body={_STATUS: {"conditions": conditions}},
+        manager="gpu-bootstrap",
+        subresource=_STATUS,
     )
     return [*chains, (*of_node, last)]
 

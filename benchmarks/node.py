@@ -11,13 +11,14 @@ import msgspec
 from prometheus_client.samples import Sample
 
 from benchmarks import node_allocate, node_orders, node_scrape
-from benchmarks.node_stage import CARDS, NodeStage, memory, node_stage
+from benchmarks.node_env import CARDS, NodeEnv, node_env
+from benchmarks.processes import memory, python_environ
 from benchmarks.report import Measurement, at_most, progress
 from gpu_control_plane.kube.logs import configure_logs
 
 _MIB = 2**20
 _READS = {"get", "list", "watch"}
-_SETTLED = 20.0
+_SETTLE_SECONDS = 20.0
 _STARTS = 3
 _BESIDE = "other work on this machine is unknown"
 _IMPORTS = {
@@ -33,15 +34,15 @@ _IMPORTS = {
 async def measure(changes: int, calls: int, seconds: float) -> list[Measurement]:
     configure_logs("warning")
     everything = range(CARDS)
-    async with node_stage() as stage:
-        await stage.order(everything)
-        await stage.kubelet_offers(everything)
-        started = await _starts(stage)
-        resident = await _memory(stage)
-        idle = await _idle(stage, seconds)
-        orders = await node_orders.measure(stage, changes)
-        allocate = await node_allocate.measure(stage, calls)
-        after = stage.memory()
+    async with node_env() as env:
+        await env.order(everything)
+        await env.kubelet_offers(everything)
+        started = await _starts(env)
+        resident = await _memory(env)
+        idle = await _idle(env, seconds)
+        orders = await node_orders.measure(env, changes)
+        allocate = await node_allocate.measure(env, calls)
+        after = env.agent.memory()
     scrape = await node_scrape.measure()
     memory_row = at_most(
         f"agent with {CARDS} cards, resident",
@@ -55,18 +56,18 @@ async def measure(changes: int, calls: int, seconds: float) -> list[Measurement]
     return [memory_row, *idle, *orders, *allocate, *scrape, started]
 
 
-async def _starts(stage: NodeStage) -> Measurement:
+async def _starts(env: NodeEnv) -> Measurement:
     """From the start of the process, with orders there already, as after a reboot."""
     registered, offered = [], []
     for _ in range(_STARTS):
-        await stage.stop_agent()
-        await stage.kubelet_offers(())
-        seen = len(stage.log.read_bytes())
+        await env.stop_agent()
+        await env.kubelet_offers(())
+        seen = len(env.log.read_bytes())
         wall, began = time.time(), time.perf_counter()
-        await stage.start_agent()
-        await stage.kubelet_offers(range(CARDS))
+        await env.start_agent()
+        await env.kubelet_offers(range(CARDS))
         offered.append(time.perf_counter() - began)
-        registered.append(_registered_at(stage.log.read_bytes()[seen:]) - wall)
+        registered.append(_registered_at(env.log.read_bytes()[seen:]) - wall)
     return at_most(
         f"start of the process to registered with the kubelet, best of {_STARTS}",
         min(registered),
@@ -86,20 +87,19 @@ def _registered_at(log: bytes) -> float:
     )
 
 
-async def _memory(stage: NodeStage) -> dict[str, int]:
-    progress(f"settling for {_SETTLED:g} s")
-    await asyncio.sleep(_SETTLED)
-    await stage.samples()  # a scrape is part of its life
-    return stage.memory()
+async def _memory(env: NodeEnv) -> dict[str, int]:
+    progress(f"settling for {_SETTLE_SECONDS:g} s")
+    await asyncio.sleep(_SETTLE_SECONDS)
+    await env.agent.samples()  # a running agent is scraped
+    return env.agent.memory()
 
 
 async def _imported(code: str) -> int:
     """Bytes that a Python takes which has only imported something."""
     program = f"{code}\nprint(flush=True)\ninput()"
-    environ = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program),
-        env=environ,
+        env=python_environ(),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -110,13 +110,13 @@ async def _imported(code: str) -> int:
     return found
 
 
-async def _idle(stage: NodeStage, seconds: float) -> list[Measurement]:
-    before = _requests(await stage.samples())
-    cpu, began = stage.cpu_seconds(), time.monotonic()
+async def _idle(env: NodeEnv, seconds: float) -> list[Measurement]:
+    before = _requests(await env.agent.samples())
+    cpu, began = env.agent.cpu_seconds(), time.monotonic()
     progress(f"idle for {seconds:g} s")
     await asyncio.sleep(seconds)
-    used, elapsed = stage.cpu_seconds() - cpu, time.monotonic() - began
-    after = _requests(await stage.samples())
+    used, elapsed = env.agent.cpu_seconds() - cpu, time.monotonic() - began
+    after = _requests(await env.agent.samples())
     grown = {key: after[key] - before.get(key, 0) for key in after if after[key] != before.get(key, 0)}
     writes = sum(count for (verb, *_), count in grown.items() if verb not in _READS)
     requests = {" ".join(key): count for key, count in grown.items()}

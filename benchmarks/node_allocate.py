@@ -11,31 +11,31 @@ import aiohttp
 import grpc
 from google.protobuf.message import Message
 
-from benchmarks.node_stage import NodeStage
+from benchmarks.node_env import NodeEnv
 from benchmarks.quantiles import quantile
 from benchmarks.report import Measurement, at_most, progress
 from gpu_control_plane.agent.kubelet.endpoint import SERVICE
 from gpu_control_plane.agent.kubelet.protocol import deviceplugin_pb2 as wire
 from gpu_control_plane.agent.kubelet.sockets import open_channel
 
-_SCRAPE_EVERY = 1.0
-"""Seconds; fifteen times as often as Prometheus usually does."""
+_SCRAPE_INTERVAL_SECONDS = 1.0
+"""Fifteen times as often as Prometheus usually does."""
 _WARM = 200
 _RUNS = 8
 
 type Call = grpc.aio.UnaryUnaryMultiCallable[Message, bytes]
 
 
-async def measure(stage: NodeStage, calls: int) -> list[Measurement]:
+async def measure(env: NodeEnv, calls: int) -> list[Measurement]:
     """The best of several runs counts: what else happens on this machine can only make it worse."""
-    (socket,) = stage.node.device_plugins.glob("gpu-agent-*.sock")
+    (socket,) = env.node.device_plugins.glob("gpu-agent-*.sock")
     progress(f"{_RUNS} times {calls:,} allocations")
-    async with open_channel(f"unix://{socket}") as channel, _scraped(stage):
+    async with open_channel(f"unix://{socket}") as channel, _scraped(env):
         allocate: Call = channel.unary_unary(f"/{SERVICE}/Allocate", wire.AllocateRequest.SerializeToString)
         options: Call = channel.unary_unary(f"/{SERVICE}/GetDevicePluginOptions", wire.Empty.SerializeToString)
         requests = [
             wire.AllocateRequest(container_requests=[wire.ContainerAllocateRequest(devices_ids=[uuid])])
-            for uuid in stage.uuids
+            for uuid in env.uuids
         ]
         await _timed(allocate, requests, _WARM)
         runs, bare = [], []
@@ -49,7 +49,7 @@ async def measure(stage: NodeStage, calls: int) -> list[Measurement]:
         "p99 ms of each run": [quantile(taken, 0.99) for taken in runs],
         "a call that does nothing, best p50 ms": min(quantile(taken, 0.5) for taken in bare),
         "a call that does nothing, p99 ms of each run": [quantile(taken, 0.99) for taken in bare],
-        "scraped every s": _SCRAPE_EVERY,
+        "scraped every s": _SCRAPE_INTERVAL_SECONDS,
         "load of the machine": os.getloadavg()[0],
     }
     return [at_most(f"Allocate over the socket, {calls:,} calls, p99", quantile(best, 0.99), "ms", 5, **raw)]
@@ -66,9 +66,9 @@ async def _timed(call: Call, requests: Sequence[Message], count: int) -> list[fl
 
 
 @asynccontextmanager
-async def _scraped(stage: NodeStage) -> AsyncIterator[None]:
+async def _scraped(env: NodeEnv) -> AsyncIterator[None]:
     """Read the agent's metrics all the time, from a process of its own so that the measuring one is not held up."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, stage.metrics_url)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, env.agent.metrics_url)
     try:
         yield
         assert process.returncode is None, "the scraping process has failed"
@@ -82,7 +82,7 @@ async def _scrape(url: str) -> None:
         while True:
             async with session.get(url) as answer:
                 await answer.read()
-            await asyncio.sleep(_SCRAPE_EVERY)
+            await asyncio.sleep(_SCRAPE_INTERVAL_SECONDS)
 
 
 if __name__ == "__main__":

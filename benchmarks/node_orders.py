@@ -1,4 +1,4 @@
-"""From a changed order to a kubelet that knows: the agent's own time, and all of it as seen from outside."""
+"""From a changed order until the kubelet has it: the agent's own part, and the whole as seen from outside."""
 
 import asyncio
 import os
@@ -9,32 +9,32 @@ from itertools import pairwise
 
 from prometheus_client.samples import Sample
 
-from benchmarks.node_stage import CARDS, NodeStage
+from benchmarks.node_env import CARDS, NodeEnv
 from benchmarks.quantiles import quantile
 from benchmarks.report import Measurement, at_most, progress
 from gpu_control_plane.api import GPUNodeState
 
-_LONGEST_PAUSE = 0.4
-"""Seconds; changes come at any moment of the agent's own rhythms."""
+_LONGEST_PAUSE_SECONDS = 0.4
+"""Changes come at any moment of the agent's own intervals."""
 _HISTOGRAM = "gpu_agent_order_seconds"
 _WRITES = "kube_api_request_seconds"
 
 
-async def measure(stage: NodeStage, changes: int) -> list[Measurement]:
+async def measure(env: NodeEnv, changes: int) -> list[Measurement]:
     """Cards leave and join a resource one at a time, alternately."""
     rng = random.Random(0)
     progress(f"{changes} changed orders")
     everything = set(range(CARDS))
-    before = await stage.samples()
+    before = await env.agent.samples()
     outside = []
     for number in range(changes):
         cards = everything if number % 2 else everything - {number // 2 % CARDS}
-        await asyncio.sleep(rng.uniform(0, _LONGEST_PAUSE))
-        await stage.order(sorted(cards))
+        await asyncio.sleep(rng.uniform(0, _LONGEST_PAUSE_SECONDS))
+        await env.order(sorted(cards))
         patched = time.perf_counter()
-        await stage.kubelet_offers(cards)
+        await env.kubelet_offers(cards)
         outside.append(time.perf_counter() - patched)
-    after = await stage.samples()
+    after = await env.agent.samples()
     counted = _grown(before, after, _HISTOGRAM)
     writes = _grown(before, after, _WRITES, resource=GPUNodeState.resource.qualified_name)
     p50, p99 = (_from_buckets(counted, share) * 1000 for share in (0.5, 0.99))

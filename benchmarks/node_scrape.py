@@ -7,7 +7,7 @@ at least: a scrape of a card is some forty questions to NVML. What a scrape adds
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from benchmarks.node_stage import CARDS
+from benchmarks.node_env import CARDS
 from benchmarks.report import Measurement, at_most, progress
 from gpu_control_plane.agent.backends.interface import Instance
 from gpu_control_plane.agent.node.exporting import CardMetrics

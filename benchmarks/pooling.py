@@ -8,9 +8,9 @@ import time
 
 import msgspec
 
+from benchmarks.clusters import API_SERVER, WORKERS, cluster_of
 from benchmarks.processes import running
 from benchmarks.report import Measurement, at_least, at_most, progress
-from benchmarks.stage import API_SERVER, WORKERS, cluster_of
 from gpu_control_plane.agent.fleet.machines import add_nodes
 from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.api import GPUDevice, GPUPool
@@ -62,7 +62,7 @@ async def _measure(cluster: Cluster, client: Client, nodes: int) -> list[Measure
 
 
 async def _raw_rate(client: Client) -> float:
-    """Writes a second of cards in full that this server takes from a bare client: the speed limit for everybody."""
+    """Writes a second of full GPUDevices that this API server takes from a bare client: the upper limit."""
     cards = [manifest(device(node=f"raw-{number}", index=0)) for number in range(WORKERS)]
     names = [str(card["metadata"]["name"]) for card in cards]
     for name, card in zip(names, cards, strict=True):
@@ -82,7 +82,7 @@ async def _raw_rate(client: Client) -> float:
 
 
 async def _pooled(client: Client, cards: int) -> None:
-    """Wait for the pool to offer everything, with a sign of life now and then."""
+    """Wait until the pool offers every card, and show progress every ten seconds."""
     shown = 0.0
     while True:
         units = (await client.get(GPUPool, "training")).status.units

@@ -1,4 +1,4 @@
-"""Processes of ours as they run in production, watched from outside: their own metrics and the kernel's books."""
+"""Processes of ours as they run in production, measured from outside: by their own metrics and by /proc."""
 
 import asyncio
 import os
@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Self
 
 import aiohttp
 import msgspec
@@ -17,6 +18,7 @@ from gpu_control_plane.local.ports import free_port
 
 _READS = {"get", "list", "watch"}
 _UNCOUNTED = {"leases.coordination.k8s.io", "events.events.k8s.io"}
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -25,45 +27,94 @@ class Usage(msgspec.Struct, frozen=True):
     writes: float
     """Leases and Events left out."""
     requests: float
-    """All of them, watches that were begun among them."""
+    """All of them, the starts of watches included."""
     cpu_seconds: float
     resident: float
     peak: float
 
 
-class Process(msgspec.Struct, frozen=True):
-    """A running process and the port of its metrics."""
+class Process:
+    """A running process of ours, and the port of its metrics."""
 
-    pid: int
-    port: int
+    def __init__(self, module: str, process: asyncio.subprocess.Process, port: int, log: Path) -> None:
+        self.pid = process.pid
+        self._module = module
+        self._process = process
+        self._port = port
+        self._log = log
+
+    @classmethod
+    async def start(cls, cluster: Cluster, module: str, *arguments: str, log: Path | None = None) -> Self:
+        """Start `python -m module` against the cluster, without waiting until it is ready; its output is appended to
+        the log."""
+        port = free_port()
+        log = log or cluster.folder / "logs" / f"{module}.log"
+        with log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", module, *arguments, "--status-port", str(port)),
+                env={**python_environ(), "KUBECONFIG": str(cluster.kubeconfig)},
+                stdout=output,
+                stderr=output,
+            )
+        return cls(module, process, port, log)
+
+    async def ready(self) -> None:
+        """Wait until it says that it is ready."""
+        async with aiohttp.ClientSession() as session:
+            while not await self._is_ready(session):
+                if self._process.returncode is not None:
+                    output = await asyncio.to_thread(self._log.read_text)
+                    raise RuntimeError(f"{self._module} has ended: {output[-2000:]}")
+                await asyncio.sleep(0.1)
+
+    async def stop(self) -> None:
+        if self._process.returncode is None:
+            self._process.terminate()
+        await self._process.wait()
+
+    @property
+    def metrics_url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/metrics"
 
     async def usage(self) -> Usage:
-        requests = await self._samples("kube_api_requests_total")
-        samples = [sample for sample in requests if sample.labels["resource"] not in _UNCOUNTED]
-        stat = self._read("stat").rpartition(")")[2].split()
+        requests = await self.samples("kube_api_requests_total")
+        counted = [sample for sample in requests if sample.labels["resource"] not in _UNCOUNTED]
         status = dict(line.split(":", 1) for line in self._read("status").splitlines())
-        ticks = os.sysconf("SC_CLK_TCK")
         return Usage(
-            writes=sum(sample.value for sample in samples if sample.labels["verb"] not in _READS),
-            requests=sum(sample.value for sample in samples),
-            cpu_seconds=(int(stat[11]) + int(stat[12])) / ticks,
-            resident=_kilobytes(status["VmRSS"]),
-            peak=_kilobytes(status["VmHWM"]),
+            writes=sum(sample.value for sample in counted if sample.labels["verb"] not in _READS),
+            requests=sum(sample.value for sample in counted),
+            cpu_seconds=self.cpu_seconds(),
+            resident=_bytes(status["VmRSS"]),
+            peak=_bytes(status["VmHWM"]),
         )
 
     async def total(self, name: str, **labels: str) -> float:
         """The sum of a metric over all series that have these labels."""
-        found = await self._samples(name)
+        found = [sample for sample in await self.samples(name) if sample.name == name]
         return sum(sample.value for sample in found if labels.items() <= sample.labels.items())
 
-    async def _samples(self, name: str) -> list[Sample]:
-        url = f"http://127.0.0.1:{self.port}/metrics"
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+    async def samples(self, prefix: str = "") -> list[Sample]:
+        """Its metrics as Prometheus would read them; those whose names begin with `prefix`."""
+        async with aiohttp.ClientSession() as session, session.get(self.metrics_url) as answer:
             text = await answer.text()
-        # A fleet has thousands of series of which one is asked for.
-        lines = "\n".join(line for line in text.splitlines() if line.startswith(name))
+        # A fleet has thousands of series: only those that are asked for are parsed.
+        lines = "\n".join(line for line in text.splitlines() if line.startswith(prefix)) if prefix else text
         families = text_string_to_metric_families(lines)
-        return [sample for family in families for sample in family.samples if sample.name == name]
+        return [sample for family in families for sample in family.samples]
+
+    def cpu_seconds(self) -> float:
+        fields = self._read("stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def memory(self) -> dict[str, int]:
+        return memory(self.pid)
+
+    async def _is_ready(self, session: aiohttp.ClientSession) -> bool:
+        try:
+            async with session.get(f"http://127.0.0.1:{self._port}/readyz") as answer:
+                return answer.ok
+        except aiohttp.ClientError:
+            return False
 
     def _read(self, name: str) -> str:
         return Path(f"/proc/{self.pid}/{name}").read_text()
@@ -71,37 +122,26 @@ class Process(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def running(cluster: Cluster, module: str, *arguments: str) -> AsyncIterator[Process]:
-    """Start a process of ours; it is ready when the block begins."""
-    port = free_port()
-    with (cluster.folder / "logs" / f"{module}.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, *arguments, "--status-port", str(port), "--log-level", "warning"),
-            env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
-            stdout=log,
-            stderr=log,
-        )
+    """A process of ours, ready when the block begins and stopped at its end; it logs warnings only."""
+    process = await Process.start(cluster, module, *arguments, "--log-level", "warning")
     try:
-        async with aiohttp.ClientSession() as session:
-            while not await _ready(session, port):
-                if process.returncode is not None:
-                    said = await asyncio.to_thread(Path(log.name).read_text)
-                    raise RuntimeError(f"{module} has ended: {said[-2000:]}")
-                await asyncio.sleep(0.1)
-        yield Process(process.pid, port)
+        await process.ready()
+        yield process
     finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+        await process.stop()
 
 
-async def _ready(session: aiohttp.ClientSession, port: int) -> bool:
-    try:
-        async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
-            return answer.ok
-    except aiohttp.ClientError:
-        return False
+def python_environ() -> dict[str, str]:
+    """The environment of this process, with compiled Python kept on disk, as it is in an image."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
-def _kilobytes(text: str) -> float:
+def memory(pid: int) -> dict[str, int]:
+    """What a process has in memory, in bytes, by the kernel's names: `Rss` is all, `Private_Dirty` its own alone."""
+    lines = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    return {fields[0].rstrip(":"): int(fields[1]) * 1024 for fields in lines}
+
+
+def _bytes(text: str) -> float:
     """`  12345 kB`, as the kernel writes it, in bytes."""
     return int(text.split(maxsplit=1)[0]) * 1024

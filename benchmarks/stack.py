@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import msgspec
 import structlog
 
+from benchmarks.clusters import cluster_of, each
 from benchmarks.processes import Process, running
 from benchmarks.report import Measurement, at_least, at_most, progress
-from benchmarks.stage import cluster_of, each
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import DEPLOY, NodeLabel
@@ -40,7 +40,7 @@ _REPAIRED = 100
 # The controllers of Kubernetes hold themselves back to 20 requests a second by default: that, and not the stack,
 # would be measured.
 _FAST = ("--kube-api-qps=500", "--kube-api-burst=1000")
-# On a busy machine KWOK renews leases late, and it does not mend the pods of a node that was given up and is back.
+# On a busy machine KWOK renews leases late, and does not restart the pods of a node that was NotReady meanwhile.
 _PATIENT = ("--node-monitor-grace-period=10m",)
 _NAME = "cluster-policy"
 _EVERYWHERE = 6
@@ -128,7 +128,7 @@ async def _quiet(client: Client, process: Process, idle: float) -> list[Measurem
 
 @asynccontextmanager
 async def _cluster(nodes: int) -> AsyncIterator[tuple[Cluster, Client]]:
-    """Every component, with GPU nodes that nobody has labelled yet."""
+    """Every component, with GPU nodes that have no labels yet."""
     flags = {Component.CONTROLLER_MANAGER: (*_FAST, *_PATIENT), Component.SCHEDULER: _FAST}
     async with cluster_of([*Component], flags) as (cluster, client):
         await client.create(Namespace, {"metadata": {"name": NAMESPACE}})

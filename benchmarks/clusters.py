@@ -1,7 +1,7 @@
-"""What benchmarks of a fleet stand on: a cluster of its own with our CRDs in it, and a client with many hands."""
+"""Clusters for benchmarks, each of its own and with our CRDs in it, and a client that sends many requests at a time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,22 +9,25 @@ from tempfile import TemporaryDirectory
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
+from gpu_control_plane.local.versions import NODE_PROGRAMS
 
 API_SERVER = (Component.ETCD, Component.APISERVER)
 WORKERS = 32
-"""Requests at a time, about as many as the API server likes."""
-
-_NO_FLAGS: Mapping[Component, tuple[str, ...]] = {}
+"""Requests at a time; more do not make the API server faster."""
 
 
 @asynccontextmanager
 async def cluster_of(
-    components: Sequence[Component], flags: Mapping[Component, tuple[str, ...]] = _NO_FLAGS
+    components: Sequence[Component],
+    flags: dict[Component, tuple[str, ...]] | None = None,
+    *,
+    nodes: tuple[str, ...] = (),
 ) -> AsyncIterator[tuple[Cluster, Client]]:
-    """A cluster that holds nothing but our CRDs, and goes with the block."""
-    with TemporaryDirectory(prefix="bench-") as folder:
-        settings = Settings(components=tuple(components), flags=dict(flags))
-        cluster = Cluster(Path(folder), ensure_binaries(components), settings)
+    """A cluster that holds nothing but our CRDs, with these real nodes; it is removed at the end of the block."""
+    with TemporaryDirectory(prefix="gpu-") as folder:  # short: the kubelet's sockets are in it
+        settings = Settings(components=tuple(components), flags=flags or {}, nodes=nodes)
+        binaries = ensure_binaries([*components, *(NODE_PROGRAMS if nodes else ())])
+        cluster = Cluster(Path(folder), binaries, settings)
         await asyncio.to_thread(cluster.start)
         try:
             async with Client(load_config(cluster.kubeconfig)) as client:
