@@ -79,10 +79,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-def explore(scenario: Callable[[SimulatedLoop], Awaitable[None]], seeds: range) -> None:
+def explore(scenario: Callable[[SimulatedLoop], Awaitable[None]], seeds: range, *, step_limit: int = 200_000) -> None:
     """Run `scenario` once for each seed; a failure names its seed and how to replay it."""
     for seed in seeds:
-        loop = SimulatedLoop(seed)
+        loop = SimulatedLoop(seed, step_limit=step_limit)
         try:
             loop.run(scenario(loop))
         except BaseException as error:

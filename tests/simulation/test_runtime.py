@@ -274,4 +274,4 @@ def test_waiting_for_ever_and_spinning_are_distinguished() -> None:
     with pytest.raises(WaitsForEver):
         explore(wait, range(1))
     with pytest.raises(StepsExceeded):
-        explore(spin, range(1))
+        explore(spin, range(1), step_limit=1000)

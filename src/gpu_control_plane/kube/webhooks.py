@@ -38,9 +38,6 @@ LARGEST_BODY = 8 * 1024 * 1024
 _KEEPALIVE_SECONDS = 180.0
 """Longer than the 90 s after which the API server drops idle connections: it must never write into one we close."""
 
-_LINGERING_SECONDS = 1.0
-"""Seconds to read on in a body that was answered before it ended, so that the caller gets to see the answer."""
-
 _HANDLER_SHARE = 0.9
 """The part of the API server's timeout that a handler may use."""
 
@@ -91,7 +88,8 @@ class WebhookServer:
 
     On the way out it goes on answering for `linger` seconds (until the Service has dropped its endpoint), telling each
     caller to connect anew, then stops listening and lets reviews in flight finish within `drain` seconds.
-    `keep_connections=False` makes callers connect anew for each review, which spreads them over replicas.
+    `keep_connections=False` makes callers connect anew for each review, which spreads them over replicas. `read_on` are
+    the seconds to go on reading a body that was answered before it ended, so that the caller gets to see the answer.
     """
 
     def __init__(
@@ -103,6 +101,7 @@ class WebhookServer:
         metrics: WebhookMetrics | None = None,
         time_limit: float = 9.0,
         largest_body: int = LARGEST_BODY,
+        read_on: float = 1.0,
         keep_connections: bool = True,
         linger: float = 0.0,
         drain: float = 15.0,
@@ -119,7 +118,7 @@ class WebhookServer:
             self._app,
             access_log=None,
             keepalive_timeout=_KEEPALIVE_SECONDS,
-            lingering_time=_LINGERING_SECONDS,
+            lingering_time=read_on,
             shutdown_timeout=drain,
         )
 

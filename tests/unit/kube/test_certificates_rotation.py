@@ -1,5 +1,6 @@
 """No call ever fails: whatever the timing, a caller with any published bundle trusts the certificate of any replica."""
 
+import functools
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -120,6 +121,12 @@ def test_a_state_that_does_not_fit_together_is_found() -> None:
     assert not is_consistent(CertificateSet(authorities=held.authorities, serving=mixed))
 
 
+@functools.cache
+def _signed_by(certificate: bytes, authority: bytes) -> bool:
+    """Checked once for each pair: a year has many days with the same certificates."""
+    return signed_by(certificate, authority)
+
+
 class RotationModel:
     """Replicas that serve any certificate ever stored and not expired; callers whose bundle lags by `propagation`."""
 
@@ -150,7 +157,7 @@ class RotationModel:
         self.served = [certificate for certificate in self.served if read(certificate).expires_at > self.now]
         for bundle in self._held_by_callers():
             for certificate in self.served:
-                assert any(signed_by(certificate, authority) for authority in split_pem(bundle)), self.now
+                assert any(_signed_by(certificate, authority) for authority in split_pem(bundle)), self.now
 
     def _held_by_callers(self) -> list[bytes]:
         older = self.current.authorities[:-1]

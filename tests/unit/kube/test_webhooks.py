@@ -190,7 +190,7 @@ async def test_a_body_that_never_ends_is_given_up() -> None:
         yield b"{"
         await asyncio.sleep(60)
 
-    async with running(time_limit=0.3) as caller:
+    async with running(time_limit=0.3, read_on=0.05) as caller:
         status, _ = await caller.ask(dripping())  # type: ignore[arg-type]
         assert status == 504
 
