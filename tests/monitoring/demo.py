@@ -24,7 +24,7 @@ from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.logs import tail
 from gpu_control_plane.local.progress import Quiet
-from monitoring.play import NODES, play
+from monitoring.demo_scenario import NODES, play_scenario
 
 AGENT_POD: Final = "gpu-control-plane-agent-x7k2p"
 
@@ -163,7 +163,7 @@ def _start_ours(processes: _Processes, folder: Path, kubeconfig: Path, ports: Ma
 
 async def _played(kubeconfig: Path) -> None:
     async with Client(load_config(kubeconfig)) as client:
-        await play(client)
+        await play_scenario(client)
 
 
 def _configuration(ports: Mapping[str, int], relabelings: Relabelings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ type Series = Mapping[str, str]
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """An alert as it reaches people."""
+    """An alert that fires."""
 
     labels: Mapping[str, str]
     shown: str = ""
@@ -30,7 +30,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
     """A minute at which it fires still; ten minutes later its expression has ended."""
     after: int = 0
-    """The minute until which it has to stay quiet, from the beginning or from its end on."""
+    """The minute until which it must not fire, from the beginning or from its end on."""
 
 
 LEADER: Final = {

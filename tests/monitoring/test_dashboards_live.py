@@ -14,8 +14,8 @@ from monitoring.reference import chapters
 
 from helm.chart import Helm
 from monitoring.demo import AGENT_POD, Demo, Sample, eventually, running
+from monitoring.demo_scenario import NAMESPACES, NODES, POOLS
 from monitoring.expressions import OF_KUBERNETES
-from monitoring.play import NAMESPACES, NODES, POOLS
 
 pytestmark = pytest.mark.timeout(600)
 

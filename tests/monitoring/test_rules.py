@@ -18,7 +18,7 @@ from gpu_control_plane.inventory.snapshot import Settings
 from monitoring.situations import Fired, Situation
 from monitoring.situations_of_cards import CARDS
 from monitoring.situations_of_nodes import NODES, POOLS
-from monitoring.situations_of_ourselves import PROCESSES, STACK
+from monitoring.situations_of_processes import PROCESSES, STACK
 
 SITUATIONS = {"cards": CARDS, "nodes": NODES, "pools": POOLS, "stack": STACK, "processes": PROCESSES}
 BY_NAME = {alert.name: alert for alert in ALERTS}

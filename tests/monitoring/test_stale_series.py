@@ -17,7 +17,7 @@ from gpu_control_plane.inventory.metrics import InventoryMetrics
 from gpu_control_plane.kube import Condition, Object
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
-from monitoring.followed import Objects, series
+from monitoring.fake_cache import FakeCache, series
 
 REASONS: Final = ("Told", "Otherwise")
 
@@ -67,7 +67,7 @@ class World:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.devices, self.states, self.pools = Objects[GPUDevice](), Objects[GPUNodeState](), Objects[GPUPool]()
+        self.devices, self.states, self.pools = FakeCache[GPUDevice](), FakeCache[GPUNodeState](), FakeCache[GPUPool]()
         InventoryMetrics(self.registry).follow(self.devices.cache, self.states.cache)
         BootstrapMetrics(self.registry).follow(self.states.cache)
         TroubleMetrics(self.registry).follow(self.devices.cache, self.pools.cache)

@@ -11,7 +11,7 @@ import aiohttp
 from examples.namespace_quotas import ResourceQuota, build
 
 from fault_proxy import FaultProxy
-from gpu_control_plane.kube import Client, Runtime, Selection
+from gpu_control_plane.kube import Client, Runtime, Selection, Timing
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.leader import Lease
@@ -23,9 +23,14 @@ ROOT = Path(__file__).parents[3]
 
 
 @asynccontextmanager
-async def example(proxy: FaultProxy, namespace: str) -> AsyncIterator[Runtime]:
+async def example(proxy: FaultProxy, namespace: str, timing: Timing | None = None) -> AsyncIterator[Runtime]:
     runtime = Runtime(
-        "namespace-quotas", config=proxy.config, namespace=namespace, status_port=0, status_host="127.0.0.1"
+        "namespace-quotas",
+        config=proxy.config,
+        namespace=namespace,
+        timing=timing,
+        status_port=0,
+        status_host="127.0.0.1",
     )
     build(runtime)
     task = asyncio.create_task(runtime.run())
@@ -61,11 +66,12 @@ async def test_the_example_keeps_quotas_and_repairs_them(client: Client, namespa
 
 
 async def test_an_idle_process_writes_nothing_but_its_lease(client: Client, namespace: str) -> None:
-    async with FaultProxy.before(client.config) as proxy, example(proxy, namespace):
+    timing = Timing(renewal=1.0)
+    async with FaultProxy.before(client.config) as proxy, example(proxy, namespace, timing):
         await client.patch(Namespace, namespace, {"metadata": {"labels": {"example.com/cpus": "4"}}})
         await until(lambda: any("events" in request.path and code < 300 for request, code in proxy.answers))
         before = len(proxy.requests)
-        await asyncio.sleep(9)  # the idleness itself
+        await asyncio.sleep(2.5 * timing.renewal)  # the idleness itself
         since = proxy.requests[before:]
         assert since, "the lease must have been renewed"
         assert {(request.method, request.path.split("/")[-2]) for request in since} == {("PATCH", "leases")}

@@ -1,4 +1,4 @@
-"""What happens in the demo that dashboards are tried on: a bit of everything, troubles among it."""
+"""What happens in the cluster on which dashboards are tried: a bit of everything, failures included."""
 
 from typing import Any, ClassVar, Final
 
@@ -70,7 +70,7 @@ class ServiceAccount(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
-async def play(client: Client) -> None:
+async def play_scenario(client: Client) -> None:
     """All of it, in order; returns when it has happened."""
     for name, (profile, cards) in NODES.items():
         await add_nodes(client, [name], new_machine(profile, cards))

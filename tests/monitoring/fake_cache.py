@@ -10,8 +10,8 @@ from gpu_control_plane.kube import Cache, Object
 type OnChange[T] = Callable[[T | None, T | None], None]
 
 
-class Objects[T: Object]:
-    """Objects by name, and those who want to hear of changes."""
+class FakeCache[T: Object]:
+    """Objects by name, and handlers of their changes."""
 
     def __init__(self) -> None:
         self.held: dict[str, T] = {}

@@ -12,7 +12,7 @@ from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
-from monitoring.followed import Objects, series
+from monitoring.fake_cache import FakeCache, series
 
 UNITS = Units(total=8, used=3, reserved=0, available=5, faulted=0)
 
@@ -22,8 +22,8 @@ class Scene:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.devices = Objects[GPUDevice]()
-        self.pools = Objects[GPUPool]()
+        self.devices = FakeCache[GPUDevice]()
+        self.pools = FakeCache[GPUPool]()
         self.capacity = PoolMetrics(self.registry, self.pools.cache)
         TroubleMetrics(self.registry).follow(self.devices.cache, self.pools.cache)
 
