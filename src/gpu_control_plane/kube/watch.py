@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import structlog
 
-from gpu_control_plane.kube.client import EVERYTHING, Client, Selection, decoder
+from gpu_control_plane.kube.client import EVERYTHING, PAGE, Client, Selection, decoder
 from gpu_control_plane.kube.errors import BadRequest, Invalid, WatchBroken, from_status
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.transport import Call
@@ -55,12 +55,14 @@ class ApiSource[T: Object]:
         selection: Selection = EVERYTHING,
         *,
         silence: float = 130.0,
+        page_size: int = PAGE,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
         self._kind = kind
         self._selection = selection
         self._silence = silence
+        self._page_size = page_size
         self._rng = rng or random.Random()
         self._streaming = True
 
@@ -87,7 +89,7 @@ class ApiSource[T: Object]:
                 yield batch
 
     async def _list(self) -> AsyncGenerator[Batch[T]]:
-        async with aclosing(self._client.pages(self._kind, self._selection)) as pages:
+        async with aclosing(self._client.pages(self._kind, self._selection, limit=self._page_size)) as pages:
             async for page in pages:
                 for start in range(0, len(page.items), SLICE):
                     yield Batch([(item, False) for item in page.items[start : start + SLICE]])

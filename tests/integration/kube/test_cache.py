@@ -81,12 +81,13 @@ async def test_without_streaming_lists_the_cache_pages(own_api_server: Callable[
         FaultProxy.before(client.config) as proxy,
         Client(proxy.config) as counted,
     ):
-        makers = [client.create(ConfigMap, configmap(f"item-{n}"), "default") for n in range(1100)]
+        makers = [client.create(ConfigMap, configmap(f"item-{n}"), "default") for n in range(25)]
         await asyncio.gather(*makers)
-        cache = watching(counted, "default")
+        source = ApiSource(counted, ConfigMap, Selection("default"), page_size=10)
+        cache = Cache(ConfigMap, source, metrics=counted.metrics)
         async with running(cache):
-            assert len(names(cache)) == 1100
-            assert [request.query.get("limit") for request in proxy.requests[1:4]] == ["500", "500", "500"]
+            assert len(names(cache)) == 25
+            assert [request.query.get("limit") for request in proxy.requests[1:4]] == ["10", "10", "10"]
             await client.create(ConfigMap, configmap("late"), "default")
             await until(lambda: cache.get("late", "default"))
             # A later list asks for pages at once instead of trying what this server has refused before.

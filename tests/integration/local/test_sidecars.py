@@ -35,7 +35,7 @@ def shown() -> ComponentStatus | None:
     return next((each for each in cluster_status("gpu").components if each.name == "waiter"), None)
 
 
-def test_a_companion_is_owned_restarted_replaced_and_ended_with_the_cluster(cluster: Path) -> None:
+def test_a_sidecar_is_owned_restarted_replaced_and_ended_with_the_cluster(cluster: Path) -> None:
     log = start_sidecar("gpu", waiter("one"))
     until(lambda: f"{cluster}/kubeconfig one" in log.read_text())
     first = shown()
