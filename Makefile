@@ -24,7 +24,7 @@ test: lint service-binaries chart-binaries monitoring-binaries ## Run every chec
 	@$(PYTEST) $(PARALLEL) tests
 
 test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavings than `make test` tries
-	@$(PYTEST) -n 2 --dist worksteal --interleavings 120 --histories 300 --hypothesis-profile quick tests/unit tests/simulation
+	@$(PYTEST) -n 2 --dist worksteal --interleavings 120 --histories 300 --hypothesis-profile quick tests/unit tests/simulation tests/monitoring/test_alerts.py
 
 test-integration: setup binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
