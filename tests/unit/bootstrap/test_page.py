@@ -9,12 +9,12 @@ from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.snapshot import Snapshot
-from gpu_control_plane.inventory.verdicts import Missing, cards_missing
+from gpu_control_plane.inventory.completeness import MissingCard, cards_missing
 from gpu_control_plane.kube import Condition
 from unit.bootstrap.scene import AGENT, NODE, condition, node, pod, seen, state, without
 
 PAGE = " ".join((Path(__file__).parents[3] / "docs/inventory.md").read_text().split())
-MISSING = cards_missing(NODE, 2, 1, [Missing(pci_address(1), "NVIDIA H200", f"{NODE}-0000-2a-00-0")]).message
+MISSING = cards_missing(NODE, 2, 1, [MissingCard(pci_address(1), "NVIDIA H200", f"{NODE}-0000-2a-00-0")]).message
 
 
 def no_driver() -> Snapshot:
