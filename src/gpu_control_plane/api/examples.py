@@ -39,6 +39,7 @@ from gpu_control_plane.api.gpunodestate import (
     NodePools,
     NodeStateSpec,
     NodeStateStatus,
+    ObservedReport,
     OfferedResource,
     Plugin,
     PluginResource,
@@ -168,6 +169,7 @@ def node_state(node: str = "worker-3", cards: int = 8, *, pool: str | None = "tr
                 )
                 for index, card in enumerate(ids)
             ),
+            observed_report=ObservedReport(uid=str(uuid.uuid5(uuid.NAMESPACE_DNS, node)), generation=3),
             driver=Driver(version="580.159.04", cuda_version="13.0", source=DriverSource.HOST),
             toolkit=Toolkit(injection=Injection.CDI, runtime="containerd://2.4.2"),
             monitoring=Monitoring(source=MonitoringSource.AGENT),

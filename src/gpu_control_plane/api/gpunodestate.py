@@ -12,7 +12,7 @@ from gpu_control_plane.api.names import GROUP, VERSION, NodeCondition
 from gpu_control_plane.api.shapes import InventoryID, Part, PCIAddress, PoolName, ResourceName
 from gpu_control_plane.kube.crd import AGE, Column, Definition
 from gpu_control_plane.kube.fields import OpenEnum, Rule, about
-from gpu_control_plane.kube.objects import Condition, Object, Resource
+from gpu_control_plane.kube.objects import Condition, Object, ObjectMeta, Resource
 
 MAX_CARDS: Final = 64
 
@@ -55,6 +55,22 @@ class NodeDevice(Part, frozen=True, kw_only=True):
     pci_address: Annotated[PCIAddress, about("Address of the card.")]
     uuid: Annotated[str | None, about("The card's own identity.", maxLength=96)] = None
     product: Annotated[str | None, about("Model of the card.", maxLength=128)] = None
+    ignored: Annotated[bool | None, about("True where the label ignore has taken the card out of service.")] = None
+
+
+class ObservedReport(Part, frozen=True, kw_only=True):
+    """A version of the agent's report. Who acts on the status compares it with the NodeFeature that is there now."""
+
+    uid: Annotated[str, about("metadata.uid of the NodeFeature.", minLength=1, maxLength=64)]
+    generation: Annotated[int, about("metadata.generation of the NodeFeature.", minimum=0)]
+
+    @classmethod
+    def of(cls, report: ObjectMeta) -> "ObservedReport":
+        return cls(uid=report.uid, generation=report.generation)
+
+    def covers(self, report: ObjectMeta) -> bool:
+        """Whether this is that version of the report, or a later one that our cache does not show yet."""
+        return self.uid == report.uid and self.generation >= report.generation
 
 
 class DriverSource(OpenEnum):
@@ -211,6 +227,10 @@ class NodeStateStatus(Part, frozen=True, kw_only=True):
 
     device_count: Annotated[int | None, about("Number of cards.", minimum=0, maximum=MAX_CARDS)] = None
     devices: Annotated[tuple[NodeDevice, ...], about("Cards of the node.", maxItems=MAX_CARDS)] = ()
+    observed_report: Annotated[
+        ObservedReport | None,
+        about("Report of the agent (NodeFeature) that inventory has taken into this status.", atomic=True),
+    ] = None
     driver: Annotated[Driver | None, about("GPU driver of the node.", atomic=True)] = None
     toolkit: Annotated[Toolkit | None, about("What gives cards to containers.", atomic=True)] = None
     monitoring: Annotated[Monitoring | None, about("What exports metrics of the cards.", atomic=True)] = None

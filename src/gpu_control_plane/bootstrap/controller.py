@@ -18,7 +18,7 @@ from gpu_control_plane.bootstrap.snapshot import NOTHING, Remembered, Settings, 
 from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
-from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
+from gpu_control_plane.rules.node_readiness import is_report_observed
 
 MANAGER: Final = "gpu-bootstrap"
 
@@ -64,7 +64,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
             node=nodes.get(state.name),
             pods=tuple(pod for pods in all_pods for pod in pods.by_index(BY_NODE, state.name)),
             expected=expected(),
-            taken_in=is_taken_in(report, state.status, out_of_service(state, devices.get)),
+            report_observed=is_report_observed(state.status, report, devices.get),
             remembered=remembered.get(state.name, NOTHING),
             now=now(),
         )
@@ -127,8 +127,8 @@ def _state_matters(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
 def _read(state: GPUNodeState) -> tuple[object, ...]:
     status = state.status
     plugin = (status.plugin.conflicts, True) if status.plugin is not None else ((), False)
-    software = status.driver, status.toolkit, status.monitoring, status.validation, status.devices
-    return *software, status.conditions, status.quiesced, plugin
+    software = status.driver, status.toolkit, status.monitoring, status.validation
+    return status.observed_report, status.devices, *software, status.conditions, status.quiesced, plugin
 
 
 def _node_matters(managed: ManagedNodes) -> Callable[[Node | None, Node | None], bool]:

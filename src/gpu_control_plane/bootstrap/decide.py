@@ -24,7 +24,7 @@ from gpu_control_plane.bootstrap.software import driver, stuck_validator, toolki
 from gpu_control_plane.bootstrap.standing import Standings, standings
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.conditions import TRUE, condition, find, is_true
-from gpu_control_plane.rules.node_readiness import CUDA, failed_step
+from gpu_control_plane.rules.node_readiness import CUDA, failed_check
 
 _DEFAULTS: Final = Settings()
 _LONGEST: Final = 2048
@@ -88,7 +88,7 @@ def _unmanaged(seen: Snapshot, why: str) -> Decision:
 
 def _awaited(seen: Snapshot, complete: Condition) -> str | None:
     """What is about to happen, so that nothing is said for a while: all would be taken back, or issued on credit."""
-    if complete.status == TRUE and not seen.taken_in:
+    if complete.status == TRUE and not seen.report_observed:
         return BEHIND
     held = find(seen.held, NodeCondition.READY_FOR_POOLING)
     was_out = held is not None and held.reason == Reason.NOT_MANAGED
@@ -138,7 +138,7 @@ def _obstacles(
     for found, reason in zip(software, (Reason.DRIVER_NOT_READY, Reason.TOOLKIT_NOT_READY), strict=True):
         if found.status:
             yield reason, found.message
-    if failed := failed_step(seen.state.status, CUDA):
+    if failed := failed_check(seen.state.status, CUDA):
         yield Reason.VALIDATION_FAILED, about_step(failed)
     if stuck := stuck_validator(programs, CUDA):
         yield Reason.VALIDATOR_NOT_PASSED, stuck

@@ -14,9 +14,9 @@ from gpu_control_plane.bootstrap.operands import NO_CHECKS_OPTION, VALIDATORS, O
 from gpu_control_plane.bootstrap.snapshot import Settings, Snapshot
 from gpu_control_plane.bootstrap.software import step_of
 from gpu_control_plane.bootstrap.standing import Standing, Standings, is_reachable
-from gpu_control_plane.rules.node_readiness import PROVING
+from gpu_control_plane.rules.node_readiness import REQUIRED_CHECKS
 
-_PROVING: Final = (*PROVING, "")
+_PROVING: Final = (*REQUIRED_CHECKS, "")
 """The steps that a validator has to pass; the empty one is before the first."""
 
 

@@ -45,8 +45,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Programs of this node."""
     expected: frozenset[Operand] = frozenset()
     """Programs of ours that run anywhere, so that a GPU node without one lacks it."""
-    taken_in: bool = True
-    """Whether the status of the node says what the node reports."""
+    report_observed: bool = True
+    """Whether inventory has taken the latest report of the node into its status."""
     remembered: Remembered = NOTHING
     now: datetime
 

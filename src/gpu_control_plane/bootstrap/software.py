@@ -7,7 +7,7 @@ from gpu_control_plane.bootstrap.findings import Finding, about_step
 from gpu_control_plane.bootstrap.operands import VALIDATORS, Operand
 from gpu_control_plane.bootstrap.snapshot import Snapshot
 from gpu_control_plane.bootstrap.standing import Standing, Standings
-from gpu_control_plane.rules.node_readiness import DRIVER, TOOLKIT, failed_step
+from gpu_control_plane.rules.node_readiness import DRIVER, TOOLKIT, failed_check
 
 _STEP_SUFFIX: Final = "-validation"
 
@@ -16,7 +16,7 @@ def driver(seen: Snapshot, programs: Standings) -> Finding:
     kind, status = NodeCondition.DRIVER_MISSING, seen.state.status
     if status.driver is None:
         return Finding(kind, True, Reason.DRIVER_NOT_FOUND, _no_driver(seen, programs))
-    if failed := failed_step(status, DRIVER):
+    if failed := failed_check(status, DRIVER):
         return Finding(kind, True, Reason.VALIDATION_FAILED, about_step(failed))
     if stuck := stuck_validator(programs, DRIVER):
         return Finding(kind, True, Reason.VALIDATOR_NOT_PASSED, stuck)
@@ -27,7 +27,7 @@ def toolkit(seen: Snapshot, programs: Standings) -> Finding:
     kind, status = NodeCondition.TOOLKIT_MISSING, seen.state.status
     if status.toolkit is None:
         return Finding(kind, True, Reason.TOOLKIT_NOT_FOUND, _no_toolkit(seen, programs))
-    if failed := failed_step(status, TOOLKIT):
+    if failed := failed_check(status, TOOLKIT):
         return Finding(kind, True, Reason.VALIDATION_FAILED, about_step(failed))
     if stuck := stuck_validator(programs, TOOLKIT):
         return Finding(kind, True, Reason.VALIDATOR_NOT_PASSED, stuck)

@@ -41,6 +41,8 @@ class Cards(msgspec.Struct, frozen=True):
 
     work: tuple[CardWork, ...]
     after: Mapping[str, Hardware | None]
+    ignored: frozenset[str]
+    """The addresses of those of them that carry the label ignore."""
 
 
 def plan_cards(snapshot: Snapshot, report: Report) -> Cards:
@@ -58,7 +60,12 @@ def plan_cards(snapshot: Snapshot, report: Report) -> Cards:
     after = dict.fromkeys(bus_only)
     after |= {address: device.status.hardware for address, device in known.items() if address not in leaving}
     after |= {address: _hardware(known.get(address), card) for address, card in reported.items()}
-    return Cards(in_order(works, came_from), after)
+    ignored = ignored_cards(known) | {address for address, origin in came_from.items() if origin.ignored}
+    return Cards(in_order(works, came_from), after, ignored & after.keys())
+
+
+def ignored_cards(known: Mapping[str, GPUDevice]) -> frozenset[str]:
+    return frozenset(address for address, device in known.items() if device.ignored)
 
 
 def removal(snapshot: Snapshot, device: GPUDevice, here: Collection[str] = ()) -> CardWork:

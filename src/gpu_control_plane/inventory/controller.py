@@ -81,7 +81,8 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
                 if not isinstance(snapshot.report, Report):
                     raise
                 # The API refused values that came from the report: that is what the condition says.
-                snapshot = msgspec.structs.replace(take_snapshot(key.name), report=Unreadable(str(refused)))
+                unreadable = Unreadable(str(refused))
+                snapshot = msgspec.structs.replace(take_snapshot(key.name), feature=snapshot.feature, report=unreadable)
                 plan = decide(snapshot, settings)
                 await executor.execute(plan)
         if plan.bus_disagrees:

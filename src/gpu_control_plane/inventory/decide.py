@@ -5,19 +5,19 @@ card is not among it. An empty bus is more often a broken report than an emptied
 come back: both count as proof only when they have lasted for the grace period.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime, timedelta
 
 import msgspec
 
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.gpudevice import Hardware
-from gpu_control_plane.api.gpunodestate import NodeStateStatus
+from gpu_control_plane.api.gpunodestate import NodeStateStatus, ObservedReport
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature
 from gpu_control_plane.inventory import completeness, events, node_status
 from gpu_control_plane.inventory.bus import Comparison, compare, with_discovered_bus
-from gpu_control_plane.inventory.cards import plan_cards, removal
+from gpu_control_plane.inventory.cards import ignored_cards, plan_cards, removal
 from gpu_control_plane.inventory.completeness import Completeness
 from gpu_control_plane.inventory.identity import uuid_of
 from gpu_control_plane.inventory.plan import (
@@ -64,7 +64,7 @@ def _with_cards(snapshot: Snapshot, report: Report, settings: Settings) -> Plan:
     answer = _answer(snapshot, report, settings)
     return Plan(
         cards=cards.work,
-        node=_node(snapshot, cards.after, report.facts, answer.completeness),
+        node=_node(snapshot, cards.after, report.facts, answer.completeness, ignored=cards.ignored),
         again_in=answer.left,
         bus_disagrees=answer.left is not None,
     )
@@ -185,7 +185,8 @@ def _keep(
 ) -> Plan:
     """Leave every card as it is and write why."""
     cards = {address: device.status.hardware for address, device in snapshot.known.items()}
-    return Plan(node=_node(snapshot, cards, facts, answer), again_in=again_in)
+    node = _node(snapshot, cards, facts, answer, ignored=ignored_cards(snapshot.known))
+    return Plan(node=node, again_in=again_in)
 
 
 def _grace_left(snapshot: Snapshot, settings: Settings) -> timedelta:
@@ -208,14 +209,28 @@ def _was_complete(snapshot: Snapshot) -> bool:
 
 
 def _node(
-    snapshot: Snapshot, cards: Mapping[str, Hardware | None], facts: NodeFacts | None, answer: Completeness
+    snapshot: Snapshot,
+    cards: Mapping[str, Hardware | None],
+    facts: NodeFacts | None,
+    answer: Completeness,
+    *,
+    ignored: Set[str] = frozenset(),
 ) -> tuple[NodeAction, ...]:
     """The writes for the GPUNodeState. One that is being deleted is created again once it is gone."""
     state = snapshot.state
     if state is not None and state.deleting:
         return ()
     held = state.status if state is not None else NodeStateStatus()
-    status = node_status.node_status(snapshot.node, cards, facts, answer, held=held, now=snapshot.now)
+    status = node_status.node_status(
+        snapshot.node,
+        cards,
+        facts,
+        answer,
+        ignored=ignored,
+        observed=_observed_report(snapshot, held),
+        held=held,
+        now=snapshot.now,
+    )
     creation = (CreateNodeState(snapshot.node),) if state is None else ()
     if status == node_status.owned_fields(held):
         return creation
@@ -225,3 +240,11 @@ def _node(
     if before is None and answer.complete:
         event = events.first_cards((card.product or card.pci_address for card in status.devices), snapshot.node)
     return (*creation, WriteNodeStatus(snapshot.node, status, event))
+
+
+def _observed_report(snapshot: Snapshot, held: NodeStateStatus) -> ObservedReport | None:
+    """The report that the status rests on, also if it makes no sense: then the condition says so. While the Node is
+    gone no report is read."""
+    if not snapshot.node_exists:
+        return held.observed_report
+    return ObservedReport.of(snapshot.feature.metadata) if snapshot.feature is not None else None

@@ -4,13 +4,13 @@
 may have become False long before, for another reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime
 from typing import Final
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.gpudevice import Hardware
-from gpu_control_plane.api.gpunodestate import MAX_CARDS, NodeDevice, NodeStateStatus
+from gpu_control_plane.api.gpunodestate import MAX_CARDS, NodeDevice, NodeStateStatus, ObservedReport
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.api.names import NodeCondition
 from gpu_control_plane.api.nodefeature import NodeFacts
@@ -27,18 +27,24 @@ def node_status(
     facts: NodeFacts | None,
     answer: Completeness,
     *,
+    ignored: Set[str],
+    observed: ObservedReport | None,
     held: NodeStateStatus,
     now: datetime,
 ) -> NodeStateStatus:
-    """The status of a node with these cards; without `facts` the last known ones stay."""
+    """The status of a node with these cards, of which those at the addresses `ignored` are out of service. `observed`
+    is the report that it rests on; without `facts` the last known ones stay."""
     software = facts or held
     conditions = [_condition(held, NodeCondition.INVENTORY_COMPLETE, answer, now, status=answer.complete)]
     if answer.vanished:
         conditions.append(_condition(held, NodeCondition.VANISHED, answer, now, status=True))
-    devices = tuple(_device(node, address, cards[address]) for address in sorted(cards)[:MAX_CARDS])
+    devices = tuple(
+        _device(node, address, cards[address], ignored=address in ignored) for address in sorted(cards)[:MAX_CARDS]
+    )
     return NodeStateStatus(
         device_count=len(devices),
         devices=devices,
+        observed_report=observed,
         driver=software.driver,
         toolkit=software.toolkit,
         monitoring=software.monitoring,
@@ -51,6 +57,7 @@ def owned_fields(status: NodeStateStatus) -> NodeStateStatus:
     return NodeStateStatus(
         device_count=status.device_count,
         devices=status.devices,
+        observed_report=status.observed_report,
         driver=status.driver,
         toolkit=status.toolkit,
         monitoring=status.monitoring,
@@ -70,10 +77,11 @@ def _condition(
     return condition(held.conditions, kind.value, status, answer.reason.value, answer.message, now=now)
 
 
-def _device(node: str, address: str, card: Hardware | None) -> NodeDevice:
+def _device(node: str, address: str, card: Hardware | None, *, ignored: bool) -> NodeDevice:
     return NodeDevice(
         inventory_id=inventory_id(node, address),
         pci_address=address,
         uuid=card.uuid if card else None,
         product=card.product if card else None,
+        ignored=ignored or None,
     )

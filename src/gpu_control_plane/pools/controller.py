@@ -38,7 +38,7 @@ from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.pools.tally import Tally, standing
 from gpu_control_plane.pools.waiting import explain
 from gpu_control_plane.pools.words import Waits
-from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
+from gpu_control_plane.rules.node_readiness import is_report_observed
 from gpu_control_plane.rules.pool_validation import faults
 
 FINALIZER = f"{GROUP}/pool"
@@ -94,8 +94,6 @@ class Pools:
         nodes.watch(devices, lambda device: (Key(device.spec.node_name),))
         nodes.watch(self._states)
         nodes.watch(self._nodes, when=labels_changed)
-        # A report that is taken back before inventory has seen it changes nothing else that is watched.
-        nodes.watch(self._features, _reporting, when=spec_changed)
         nodes.watch(pools, lambda _pool: [state.key for state in self._states], when=spec_changed)
         status = self._runtime.controller("pools-status", self._reconcile_pool)
         status.watch(pools)
@@ -129,7 +127,7 @@ class Pools:
             devices=tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting),
             pools=pools,
             faults=faults(pools.values()),
-            taken_in=state is None or is_taken_in(report, state.status, out_of_service(state, self._devices.get)),
+            report_observed=state is None or is_report_observed(state.status, report, self._devices.get),
             now=self._clock().replace(microsecond=0),
         )
 
@@ -252,12 +250,6 @@ class Pools:
             if len(found) >= _PENDING_NAMED:
                 break
         return sorted(found)
-
-
-def _reporting(feature: NodeFeature) -> Iterable[Key]:
-    """The node whose agent reports by this object; nobody's where it is another's."""
-    prefix = feature_name("")
-    return (Key(feature.name.removeprefix(prefix)),) if feature.name.startswith(prefix) else ()
 
 
 def _claimed_by(device: GPUDevice) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from gpu_control_plane.pools.burnin import remembered, unrecorded, untested
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
 from gpu_control_plane.pools.wishes import Wish, wishes, withdrawn
 from gpu_control_plane.pools.words import Waits
-from gpu_control_plane.rules.node_readiness import speaks_against
+from gpu_control_plane.rules.node_readiness import contradicts_readiness
 
 WHO = "gpu-pools"
 
@@ -209,7 +209,7 @@ def _overtaken(snapshot: Snapshot) -> bool:
     state = snapshot.state
     if state is None or not _called_ready(state):
         return False
-    return not snapshot.taken_in or speaks_against(state.status)
+    return not snapshot.report_observed or contradicts_readiness(state.status)
 
 
 def _called_ready(state: GPUNodeState | None) -> bool:

@@ -21,8 +21,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[GPUDevice, ...]
     pools: Mapping[str, GPUPool]
     faults: Mapping[str, Fault]
-    taken_in: bool = True
-    """Whether the status of the node says what the node reports."""
+    report_observed: bool = True
+    """Whether inventory has taken the latest report of the node into its status."""
     now: datetime
 
 

@@ -3,22 +3,26 @@ few writes as the API allows; so does a whole rack that joins at once.
 """
 
 import asyncio
+import math
 from collections import Counter
 from datetime import timedelta
 
 import msgspec
+import pytest
 
-from fault_proxy import Fault, FaultProxy
+from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane import bootstrap
 from gpu_control_plane.api.examples import h200, pci_address
 from gpu_control_plane.api.names import Annotation, NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFacts
 from gpu_control_plane.kube import Client, Runtime
+from gpu_control_plane.kube.conditions import TRUE, find
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.pools import controller as pools
 from gpu_control_plane.pools.words import Waits
 from integration.bootstrap.operands import Operands
 from integration.inventory.machines import DEFAULTS, Machine, controllers, reconciles
+from integration.running import running
 from waiting import until, until_async, until_still
 
 COMPLETE = NodeCondition.INVENTORY_COMPLETE
@@ -135,10 +139,7 @@ async def test_no_card_is_issued_by_what_was_written_before_the_restart(client: 
     pool = await machine.add_pool(2)
     async with FaultProxy.before(client.config) as proxy:
         async with controllers(proxy, beside=pools.build):
-            await machine.report(machine.cards(2))
-            await machine.until_said(READY, Reason.READY)
-            await machine.are_healthy()
-            await machine.until_pending(Waits.APPROVAL, Waits.APPROVAL)
+            await _until_approvals_are_awaited(machine)
         before = len(machine.writes(proxy))
 
         # The controller is down.
@@ -157,31 +158,85 @@ async def test_no_card_is_issued_by_what_was_written_before_the_restart(client: 
     assert await machine.orders() == [pci_address(0)]
 
 
-async def test_a_report_that_is_taken_back_before_inventory_saw_it_holds_nothing_up(
+async def test_a_report_that_is_taken_back_is_observed_before_a_card_is_issued(
     client: Client, machine: Machine
 ) -> None:
-    """Pools alone are at work: nobody writes a status that would wake them."""
+    """While the controllers are down the agent reports a lost card, and then the card is back: the report says what it
+    said before, under a higher number. Pools alone wait, and go on as soon as inventory has read it."""
     pool = await machine.add_pool(2)
-    async with FaultProxy.before(client.config) as proxy, controllers(proxy, beside=pools.build):
+    async with FaultProxy.before(client.config) as proxy:
+        async with controllers(proxy, beside=pools.build):
+            await _until_approvals_are_awaited(machine)
+        before = len(machine.writes(proxy))
+        await machine.report(machine.cards(2)[:1], bus=2)
         await machine.report(machine.cards(2))
-        await machine.until_said(READY, Reason.READY)
-        await machine.are_healthy()
-        await machine.until_pending(Waits.APPROVAL, Waits.APPROVAL)
-    await machine.report(machine.cards(2)[:1], bus=2)
-    await machine.approve(0, pool)
-    runtime = Runtime("test-pools", config=client.config, elect=False, status_port=None)
-    pools.build(runtime)
-    task = asyncio.create_task(runtime.run())
-    try:
-        looks = reconciles(runtime, "pools-nodes")
-        await until(looks, saying="pools have looked")
-        await until_still(lambda: int(looks()))
+        await machine.approve(0, pool)
+        alone = Runtime("test-pools", config=client.config, elect=False, status_port=None)
+        pools.build(alone)
+        async with running(alone):
+            await _pools_have_looked(alone)
+            assert await machine.orders() == []
+        async with controllers(proxy, beside=pools.build):
+            await until_async(machine.orders, saying="the card is issued")
+            await _at_rest(proxy, machine)
+    # The number of the report; the claim; the order, and the card among the assigned ones.
+    assert tally(machine, proxy, before) == {"gpunodestates": 1, "gpunodestates/status": 2, "gpudevices/status": 1}
+
+
+@pytest.mark.parametrize("late", ["gpu-inventory", "gpu-bootstrap"])
+async def test_no_card_is_issued_while_a_writer_of_the_status_is_late(
+    client: Client, machine: Machine, late: str
+) -> None:
+    """The driver goes. Inventory has not written that, or it has and bootstrap has not withdrawn ReadyForPooling: in
+    both windows the node is still called ready, and a card that is approved now must not be ordered."""
+    pool = await machine.add_pool(2)
+    async with (
+        FaultProxy.before(client.config) as proxy,
+        controllers(proxy, beside=pools.build) as runtime,
+    ):
+        await _until_approvals_are_awaited(machine)
+        await _at_rest(proxy, machine)
+        before = len(proxy.requests)
+
+        def is_held_up(request: Request) -> bool:
+            return _writes_status(request, machine, late)
+
+        held_up = proxy.plant(Fault(when=is_held_up, status=503, times=math.inf))
+        await machine.report(machine.cards(2), facts=NodeFacts(bus_cards=2))
+        await until(lambda: any(map(is_held_up, proxy.requests[before:])), saying=f"{late} has tried to write")
+        await machine.approve(0, pool)
+        await _pools_have_looked(runtime)
+        state = await machine.state()
+        assert state is not None
+        assert (state.status.driver is None) == (late == "gpu-bootstrap")
+        held = find(state.status.conditions, READY)
+        assert held is not None
+        assert held.status == TRUE
+        assert (await machine.orders(), (await machine.device(0)).status.pool_ref) == ([], None)
+        held_up.times = 0
+        await machine.until_said(READY, Reason.DRIVER_NOT_READY)
         assert await machine.orders() == []
         await machine.report(machine.cards(2))
-        await until_async(machine.orders, saying="the card is issued")
-    finally:
-        runtime.stop()
-        await asyncio.wait((task,))
+        await until_async(machine.orders, saying="the card is issued once the driver is back")
+
+
+def _writes_status(request: Request, machine: Machine, manager: str) -> bool:
+    about = request.path.endswith(f"/gpunodestates/{machine.name}/status")
+    return request.is_write and about and request.query.get("fieldManager") == manager
+
+
+async def _until_approvals_are_awaited(machine: Machine) -> None:
+    """A node with two cards that are ready to join a pool."""
+    await machine.report(machine.cards(2))
+    await machine.until_said(READY, Reason.READY)
+    await machine.are_healthy()
+    await machine.until_pending(Waits.APPROVAL, Waits.APPROVAL)
+
+
+async def _pools_have_looked(runtime: Runtime) -> None:
+    looks = reconciles(runtime, "pools-nodes")
+    await until(looks, saying="pools have looked")
+    await until_still(lambda: int(looks()))
 
 
 async def test_a_rack_that_joins_at_once_costs_each_node_no_more_than_one_alone(

@@ -47,7 +47,7 @@ ONE_BY_ONE = ManagedNodes(label="example.com/gpu", by_default=False)
         seen(node=OUT, state=state(validation=checked("cuda"))),
         seen(node=OUT, state=state(conditions=(INCOMPLETE,))),
         seen(node=OUT, pods=(LABELLING_AGENT, pod(Operand.NVIDIA_PLUGIN))),
-        seen(node=OUT, taken_in=False),
+        seen(node=OUT, report_observed=False),
     ],
     ids=[
         "its agent still there",

@@ -16,7 +16,7 @@ from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import GOOD
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.snapshot import Remembered, Snapshot
-from gpu_control_plane.rules.node_readiness import speaks_against
+from gpu_control_plane.rules.node_readiness import contradicts_readiness
 from unit.bootstrap.scene import (
     AGENT,
     COMPLETE,
@@ -364,10 +364,10 @@ def test_deciding_again_on_what_was_written_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_nothing_in_its_status_speaks_against_a_node_that_is_ready(name: str) -> None:
+def test_nothing_in_its_status_contradicts_readiness_a_node_that_is_ready(name: str) -> None:
     """Cards of one that contradicted itself for good would never be issued."""
     snapshot, expected = SITUATIONS[name]
-    assert R in expected or not speaks_against(snapshot.state.status)
+    assert R in expected or not contradicts_readiness(snapshot.state.status)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

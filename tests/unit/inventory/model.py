@@ -10,7 +10,7 @@ from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import Driver, Injection, Toolkit
 from gpu_control_plane.api.names import Annotation, Label
-from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, feature_name, node_feature
+from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, NodeFeatureSpec, feature_name, node_feature
 from gpu_control_plane.inventory.bus import BusSources
 from gpu_control_plane.inventory.decide import decide
 from gpu_control_plane.inventory.plan import (
@@ -60,6 +60,7 @@ class NodeModel:
         self.duplicates: dict[str, DuplicateUUID] = {}
         self.disagreement_since: datetime | None = None
         self.feature: NodeFeature | None = None
+        self.features_made = 0
         self.devices: dict[str, GPUDevice] = {}
         self.state: GPUNodeState | None = None
         self.events: list[str] = []
@@ -78,16 +79,25 @@ class NodeModel:
             places = tuple(one.pci for one in cards)
         count = len(cards) if bus is None else bus
         facts = msgspec.structs.replace(facts, bus_cards=max(count, len(places or ())), bus=places)
-        created = self.feature.metadata.creation_timestamp if self.feature else self.time
-        meta = ObjectMeta(name=feature_name(NODE), creation_timestamp=created)
-        self.feature = NodeFeature(metadata=meta, spec=node_feature(NODE, facts, cards))
+        self.publish(node_feature(NODE, facts, cards))
+
+    def publish(self, spec: NodeFeatureSpec) -> None:
+        """Write the NodeFeature as the API server would: a change of the spec is a new generation."""
+        if self.feature is None:
+            self.features_made += 1
+            uid = f"report-{self.features_made}"
+            meta = ObjectMeta(name=feature_name(NODE), uid=uid, generation=1, creation_timestamp=self.time)
+            self.feature = NodeFeature(metadata=meta, spec=spec)
+        elif spec != self.feature.spec:
+            meta = msgspec.structs.replace(self.feature.metadata, generation=self.feature.metadata.generation + 1)
+            self.feature = NodeFeature(metadata=meta, spec=spec)
 
     def approve(self, address: str, pool: str = "training") -> None:
         device = self.at(address)
         self._annotate(device.name, {**device.metadata.annotations, Annotation.ASSIGNMENT.value: pool})
 
-    def ignore(self, address: str) -> None:
-        self._label(self.at(address).name, {Label.IGNORE.value: "true"})
+    def ignore(self, address: str, value: str = "true") -> None:
+        self._label(self.at(address).name, {Label.IGNORE.value: value})
 
     def approval(self, address: str) -> str | None:
         return self.at(address).metadata.annotations.get(Annotation.ASSIGNMENT)

@@ -22,6 +22,7 @@ from gpu_control_plane.inventory.nfd import (
 )
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.rules.node_readiness import is_report_observed
 from unit.inventory.model import FACTS, NODE, SETTINGS, NodeModel, card
 
 FIRST, SECOND, THIRD = (pci_address(index) for index in range(3))
@@ -189,6 +190,31 @@ def test_completeness_when_bus_and_driver_disagree(
     assert (held.reason, held.status) == (reason, str(reason is Reason.INVENTORY_SYNCED))
     assert words in held.message
     assert model.addresses == cards
+
+
+def observed(model: NodeModel) -> bool:
+    """Whether bootstrap and pools may act on the status."""
+    assert model.state is not None
+    return is_report_observed(model.state.status, model.feature, model.devices.get)
+
+
+@pytest.mark.parametrize("places", [None, on_bus(0, 1, 2)], ids=["no addresses", "with addresses"])
+def test_a_status_that_leaves_a_card_out_is_out_of_date_once_the_card_is_no_longer_ignored(
+    model: NodeModel, places: tuple[PCI, ...] | None
+) -> None:
+    """It needs no new report: until inventory has looked, nothing is issued by a status that excuses the card."""
+    model.ignore(THIRD)
+    two(model, bus=3, places=places)
+    assert not observed(model)
+    model.settle()
+    assert (complete(model).reason, observed(model)) == (Reason.INVENTORY_SYNCED, True)
+    model.ignore(THIRD, "false")
+    assert not observed(model)
+    model.settle()
+    assert (complete(model).reason, observed(model)) == (Reason.CARDS_MISSING, True)
+    model.ignore(THIRD)
+    model.settle()
+    assert (complete(model).reason, observed(model)) == (Reason.INVENTORY_SYNCED, True)
 
 
 def test_an_ignored_card_that_is_pulled_is_forgotten_like_any_other(model: NodeModel) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from gpu_control_plane.api.examples import pci_address
 from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpunodestate import ObservedReport
 from gpu_control_plane.api.names import EventReason, NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFacts
 from gpu_control_plane.inventory.plan import DeleteDevice, DropApproval, WriteDevice, WriteHardware
@@ -170,6 +171,9 @@ def test_a_report_that_makes_no_sense_changes_no_card(
     assert complete(model).reason == Reason.NODE_FEATURE_INVALID
     assert why in complete(model).message
     assert model.events == [Reason.NODE_FEATURE_INVALID]
+    assert model.state is not None
+    assert model.feature is not None
+    assert model.state.status.observed_report == ObservedReport.of(model.feature.metadata), "it was read, and refused"
 
 
 def test_a_node_that_does_not_report_keeps_its_cards_for_ever(model: NodeModel) -> None:

@@ -14,8 +14,8 @@ from gpu_control_plane.api.names import Annotation, NodeCondition
 from gpu_control_plane.api.nodefeature import CARDS, Element, Features, Instances, NodeFeatureSpec
 from gpu_control_plane.inventory.report import Report
 from gpu_control_plane.kube.conditions import is_true
-from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
-from unit.inventory.model import SETTINGS, NodeModel, actions, bare, card
+from gpu_control_plane.rules.node_readiness import is_report_observed
+from unit.inventory.model import FACTS, SETTINGS, NodeModel, actions, bare, card
 
 SLOTS = 3
 MODELS = ("2335", "2330")
@@ -67,14 +67,14 @@ class MachineHistory(RuleBasedStateMachine):
         addresses on the bus."""
         seen = [self._card(slot) for slot in self.slots if slot not in overlooked]
         places = tuple(self._card(slot).pci for slot in self.slots) if placed else None
-        self.model.report(*seen, bus=len(self.slots), places=places)
+        facts = FACTS if self.driver else msgspec.structs.replace(FACTS, driver=None, toolkit=None)
+        self.model.report(*seen, bus=len(self.slots), places=places, facts=facts)
 
     @precondition(lambda self: self.model.feature is not None)
     @rule()
     def report_nonsense(self) -> None:
-        assert self.model.feature is not None
         nonsense = Features(instances={CARDS: Instances(elements=(Element(attributes={"vendor": "x"}),))})
-        self.model.feature = msgspec.structs.replace(self.model.feature, spec=NodeFeatureSpec(features=nonsense))
+        self.model.publish(NodeFeatureSpec(features=nonsense))
 
     @rule()
     def stop_reporting(self) -> None:
@@ -91,7 +91,8 @@ class MachineHistory(RuleBasedStateMachine):
     @precondition(lambda self: self.model.devices)
     @rule(data=st.data())
     def ignore(self, data: st.DataObject) -> None:
-        self.model.ignore(data.draw(st.sampled_from(sorted(self.model.addresses))))
+        address = data.draw(st.sampled_from(sorted(self.model.addresses)))
+        self.model.ignore(address, data.draw(st.sampled_from(("true", "false"))))
 
     @precondition(lambda self: self.model.devices)
     @rule(data=st.data())
@@ -107,6 +108,7 @@ class MachineHistory(RuleBasedStateMachine):
         whole.settle()
         for action in list(actions(broken.plan()))[:crash_after]:
             broken.execute(action)
+            _check_promise(broken)
         broken.settle()
         assert broken.objects == whole.objects
         self.model = broken
@@ -120,12 +122,16 @@ class MachineHistory(RuleBasedStateMachine):
         assert settled.plan().settled
 
     @invariant()
-    def nobody_waits_for_ever_until_a_report_is_taken_in(self) -> None:
+    def every_report_is_observed_in_the_end(self) -> None:
+        """Else bootstrap and pools would wait for ever. While the Node is gone they do not ask."""
         settled = self.model.copy()
         settled.settle()
-        state = settled.state
-        if state is not None and is_true(state.status.conditions, NodeCondition.INVENTORY_COMPLETE):
-            assert is_taken_in(settled.feature, state.status, out_of_service(state, settled.devices.get))
+        if settled.state is not None and settled.node_exists:
+            assert is_report_observed(settled.state.status, settled.feature, settled.devices.get)
+
+    @invariant()
+    def a_status_promises_no_more_than_the_report_that_it_rests_on(self) -> None:
+        _check_promise(self.model)
 
     def _check(self, device: GPUDevice, before: dict[str, GPUDevice]) -> None:
         """Check what became of a card against the evidence that the report gave."""
@@ -190,6 +196,27 @@ class MachineHistory(RuleBasedStateMachine):
         if self.slots:
             known = {device.spec.pci_address: device.status.hardware for device in self.model.devices.values()}
             assert known == {pci_address(slot): self._card(slot) for slot in self.slots}
+
+
+def _check_promise(model: NodeModel) -> None:
+    """A status that calls the inventory complete, and that counts as resting on the latest report, names the software
+    and the cards of that report. Bootstrap and pools act on it without reading the report."""
+    state, report = model.state, model.snapshot().report
+    if state is None or not is_true(state.status.conditions, NodeCondition.INVENTORY_COMPLETE):
+        return
+    if not is_report_observed(state.status, model.feature, model.devices.get):
+        return
+    assert isinstance(report, Report), "the inventory is called complete by a report that makes no sense, or by none"
+    status, facts = state.status, report.facts
+    assert (status.driver, status.toolkit, status.monitoring) == (facts.driver, facts.toolkit, facts.monitoring)
+    known = {card.pci_address: card.uuid for card in status.devices}
+    reported = {card.pci.address: card.uuid for card in report.cards}
+    assert all(uuid is None or known.get(address) == uuid for address, uuid in reported.items())
+    excused = {device.spec.pci_address for device in model.devices.values() if device.ignored} - reported.keys()
+    if report.bus is not None:
+        assert {card.address for card in report.bus} <= reported.keys() | excused
+    else:
+        assert facts.bus_cards - len(reported) <= len(excused)
 
 
 def _uuid(device: GPUDevice) -> str | None:

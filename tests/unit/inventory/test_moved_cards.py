@@ -104,6 +104,9 @@ def test_the_label_ignore_follows_its_card(model: NodeModel) -> None:
     model.settle()
     assert model.at(C).metadata.labels[Label.IGNORE] == "true"
     assert Label.IGNORE not in model.at(B).metadata.labels
+    assert model.state is not None
+    assert {card.pci_address: card.ignored for card in model.state.status.devices} == {B: None, C: True}
+    assert model.plan().settled
 
 
 def test_a_card_at_a_new_address_proves_that_the_old_one_is_empty(model: NodeModel) -> None:

@@ -48,7 +48,7 @@ class World:
         software = node_state(NODE).status
         status = NodeStateStatus(driver=software.driver, toolkit=software.toolkit)
         self.state = GPUNodeState(metadata=ObjectMeta(name=NODE, generation=1), status=status)
-        self.taken_in = True
+        self.report_observed = True
         """Whether inventory has seen what the node reports."""
         self.holders: dict[str, str] = {}
         """Cards that pods hold, and the resource under which they got them."""
@@ -146,7 +146,7 @@ class World:
                 devices=tuple(self.devices.values()),
                 pools=self.pools,
                 faults=faults(self.pools.values()),
-                taken_in=self.taken_in,
+                report_observed=self.report_observed,
                 now=NOW,
             )
         )

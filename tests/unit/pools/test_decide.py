@@ -283,7 +283,7 @@ OVERTAKEN = {
 
 def overtaken(made: World, news: dict[str, object]) -> World:
     """The node with all its cards, after these news."""
-    made.taken_in = bool(news)
+    made.report_observed = bool(news)
     made.state = replace(made.state, status=replace(made.state.status, device_count=len(made.devices), **news))
     return made
 
@@ -316,10 +316,10 @@ def test_a_claim_is_not_ordered_while_the_word_that_its_node_is_ready_is_overtak
     made = world(pool(), approved="a")
     made.controller_acts(dies_after=1)
     assert made.claim(only(made)) == "a"
-    made.taken_in = False
+    made.report_observed = False
     made.settle()
     assert orders(made) == []
-    made.taken_in = True
+    made.report_observed = True
     made.settle()
     assert orders(made) == ["a"]
 
@@ -327,7 +327,7 @@ def test_a_claim_is_not_ordered_while_the_word_that_its_node_is_ready_is_overtak
 def test_a_card_leaves_its_pool_also_while_the_word_that_its_node_is_ready_is_overtaken() -> None:
     made = world(pool(), approved="a")
     made.settle()
-    made.taken_in = False
+    made.report_observed = False
     made.annotate(only(made), assignment=None)
     made.settle()
     assert made.claim(only(made)) is None
