@@ -27,6 +27,7 @@ from gpu_control_plane.api.gpudevice import (
     Vendor,
 )
 from gpu_control_plane.api.gpunodestate import (
+    AgentFunctions,
     AssignedCard,
     Assignment,
     Driver,
@@ -173,6 +174,7 @@ def node_state(node: str = "worker-3", cards: int = 8, *, pool: str | None = "tr
             driver=Driver(version="580.159.04", cuda_version="13.0", source=DriverSource.HOST),
             toolkit=Toolkit(injection=Injection.CDI, runtime="containerd://2.4.2"),
             monitoring=Monitoring(source=MonitoringSource.AGENT),
+            agent=AgentFunctions(labels=True, checks=True, burn_in=False, exporter=True),
             pools=NodePools(assigned=tuple(AssignedCard(inventory_id=card, pool=pool) for card in ids if pool)),
             validation=Validation(
                 driver_version="580.159.04",

@@ -120,6 +120,15 @@ class Monitoring(Part, frozen=True, kw_only=True):
     version: Annotated[_Version | None, about("Version of it.")] = None
 
 
+class AgentFunctions(Part, frozen=True, kw_only=True):
+    """What the agent does on its node, as it publishes it. An agent of an older release does not say."""
+
+    labels: Annotated[bool | None, about("Whether it writes the labels of feature discovery to the Node.")] = None
+    checks: Annotated[bool | None, about("Whether it checks the driver, the toolkit and the cards.")] = None
+    burn_in: Annotated[bool | None, about("Whether it tests new cards before they may join a pool.")] = None
+    exporter: Annotated[bool | None, about("Whether it exports metrics of the cards.")] = None
+
+
 class PendingCard(Part, frozen=True, kw_only=True):
     """A card that could join a pool."""
 
@@ -234,6 +243,9 @@ class NodeStateStatus(Part, frozen=True, kw_only=True):
     driver: Annotated[Driver | None, about("GPU driver of the node.", atomic=True)] = None
     toolkit: Annotated[Toolkit | None, about("What gives cards to containers.", atomic=True)] = None
     monitoring: Annotated[Monitoring | None, about("What exports metrics of the cards.", atomic=True)] = None
+    agent: Annotated[
+        AgentFunctions | None, about("What the agent does on the node; absent where it does not say.", atomic=True)
+    ] = None
     pools: Annotated[NodePools | None, about("The node's cards as the pools see them.", atomic=True)] = None
     validation: Annotated[Validation | None, about("Whether the software on the node really works.", atomic=True)] = (
         None

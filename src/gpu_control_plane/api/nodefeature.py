@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from gpu_control_plane.api.gpudevice import PCI, Hardware
-from gpu_control_plane.api.gpunodestate import Driver, Monitoring, Toolkit
+from gpu_control_plane.api.gpunodestate import AgentFunctions, Driver, Monitoring, Toolkit
 from gpu_control_plane.api.shapes import Part
 from gpu_control_plane.kube.objects import Object, Resource
 
@@ -74,6 +74,8 @@ class NodeFacts(Part, frozen=True, kw_only=True):
     driver: Driver | None = None
     toolkit: Toolkit | None = None
     monitoring: Monitoring | None = None
+    agent: AgentFunctions | None = None
+    """What the agent does on the node; None from an agent of an older release."""
 
 
 def node_feature(node: str, facts: NodeFacts, cards: tuple[Hardware, ...]) -> NodeFeatureSpec:

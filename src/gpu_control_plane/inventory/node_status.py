@@ -48,6 +48,7 @@ def node_status(
         driver=software.driver,
         toolkit=software.toolkit,
         monitoring=software.monitoring,
+        agent=software.agent,
         conditions=tuple(conditions),
     )
 
@@ -61,6 +62,7 @@ def owned_fields(status: NodeStateStatus) -> NodeStateStatus:
         driver=status.driver,
         toolkit=status.toolkit,
         monitoring=status.monitoring,
+        agent=status.agent,
         conditions=tuple(held for held in status.conditions if held.type in OWN_CONDITIONS),
     )
 

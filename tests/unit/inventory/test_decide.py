@@ -8,7 +8,7 @@ import pytest
 
 from gpu_control_plane.api.examples import pci_address
 from gpu_control_plane.api.gpudevice import Hardware
-from gpu_control_plane.api.gpunodestate import ObservedReport
+from gpu_control_plane.api.gpunodestate import AgentFunctions, ObservedReport
 from gpu_control_plane.api.names import EventReason, NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFacts
 from gpu_control_plane.inventory.plan import DeleteDevice, DropApproval, WriteDevice, WriteHardware
@@ -246,6 +246,14 @@ def test_objects_that_are_being_deleted_are_not_written(model: NodeModel) -> Non
     assert not model.plan().cards
     model.report(card(1, "GPU-1"))
     assert not any(isinstance(action, DeleteDevice) for action in actions(model.plan()))
+
+
+def test_what_the_agent_does_comes_from_the_report(model: NodeModel) -> None:
+    functions = AgentFunctions(labels=True, checks=False)
+    model.report(card(0, "GPU-0"), facts=NodeFacts(bus_cards=1, agent=functions))
+    model.settle()
+    assert model.state is not None
+    assert model.state.status.agent == functions
 
 
 def test_software_comes_from_the_report_and_stays_when_reports_end(model: NodeModel) -> None:
