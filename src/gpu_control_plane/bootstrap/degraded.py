@@ -1,49 +1,47 @@
-"""What disturbs a node although its software is there: two programs for one purpose, an agent that is away."""
+"""What makes a node Degraded although its software is there: an agent that is away, two operands for one purpose."""
 
 import msgspec
 
 from gpu_control_plane.api.names import GPU_LABELS, Label, Reason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE
-from gpu_control_plane.bootstrap.functions import exporters, labellers, validators
+from gpu_control_plane.bootstrap.operand_status import OperandStatus, OperandStatuses
 from gpu_control_plane.bootstrap.operands import Operand
+from gpu_control_plane.bootstrap.providers import exporters, labellers, validators
 from gpu_control_plane.bootstrap.snapshot import Snapshot
-from gpu_control_plane.bootstrap.standing import Standing, Standings
 
 
-class Disturbance(msgspec.Struct, frozen=True):
-    """Something that is wrong, and whether cards may join pools nevertheless."""
+class Degradation(msgspec.Struct, frozen=True):
+    """Something that is wrong, and whether it keeps cards from joining pools."""
 
     reason: Reason
     message: str
     blocks: bool = False
 
 
-def disturbances(seen: Snapshot, programs: Standings) -> list[Disturbance]:
-    """What is wrong, the gravest first."""
+def degradations(snapshot: Snapshot, operands: OperandStatuses) -> list[Degradation]:
+    """All that is wrong, the gravest first."""
     found = (
-        _agent(seen, programs),
-        _second_agent(programs),
-        *_rivals(seen, programs),
-        _released(seen),
-        *_duplicates(seen, programs),
+        _agent_lost(snapshot, operands),
+        _second_agent(operands),
+        _other_plugin(snapshot, operands),
+        _driver_released(snapshot),
+        *_duplicate_sources(snapshot, operands),
     )
     return [one for one in found if one is not None]
 
 
-def _agent(seen: Snapshot, programs: Standings) -> Disturbance | None:
-    """Without its agent nobody gets a card of the node, and what the node reports may be old."""
-    agent = programs.get(Operand.AGENT)
+def _agent_lost(snapshot: Snapshot, operands: OperandStatuses) -> Degradation | None:
+    """Without its agent no pod gets a card of the node, and the last report may be old."""
+    agent = operands.get(Operand.AGENT)
     if agent is None or not agent.lost:
         return None
-    hint = ""
-    if agent.pod is None:
-        hint = " " + (_where_it_runs(seen.node) if seen.node is not None else "")
-    message = f"The agent of the node has been away for a while; pods keep their cards. {agent.trouble}{hint}"
-    return Disturbance(Reason.AGENT_NOT_READY, message.strip(), blocks=True)
+    hint = _why_no_pod(snapshot.node) if agent.pod is None and snapshot.node is not None else ""
+    message = f"The agent of the node has been away for a while; pods keep their cards. {agent.trouble} {hint}"
+    return Degradation(Reason.AGENT_NOT_READY, message.strip(), blocks=True)
 
 
-def _where_it_runs(node: Node) -> str:
+def _why_no_pod(node: Node) -> str:
     if any(node.metadata.labels.get(label) == "true" for label in GPU_LABELS):
         return f"See why: `kubectl -n {NAMESPACE} describe daemonset gpu-control-plane-agent`."
     return (
@@ -52,70 +50,70 @@ def _where_it_runs(node: Node) -> str:
     )
 
 
-def _second_agent(programs: Standings) -> Disturbance | None:
-    """Of two agents the kubelet hears the one that spoke last, and each undoes what the other says."""
-    agent = programs.get(Operand.AGENT)
-    if agent is None or agent.pod is None or agent.twin is None:
+def _second_agent(operands: OperandStatuses) -> Degradation | None:
+    """Of two agents the kubelet knows the one that registered last, and each reverts what the other writes."""
+    agent = operands.get(Operand.AGENT)
+    if agent is None or agent.pod is None or agent.second_pod is None:
         return None
-    where = agent.pod.metadata.namespace
+    where, pods = agent.pod.metadata.namespace, f"{agent.pod.name} {agent.second_pod.name}"
     message = (
-        f"Two agents serve this node: {agent.pod.name} and {agent.twin.name}. See who made them: `kubectl -n {where} "
-        f"get pods {agent.pod.name} {agent.twin.name} -o custom-columns=POD:.metadata.name,"
+        f"Two agents serve this node: {agent.pod.name} and {agent.second_pod.name}. See who made them: `kubectl -n "
+        f"{where} get pods {pods} -o custom-columns=POD:.metadata.name,"
         "OWNER:.metadata.ownerReferences[*].name`; keep one."
     )
-    return Disturbance(Reason.CONFLICTING_DEVICE_PLUGIN, message, blocks=True)
+    return Degradation(Reason.CONFLICTING_DEVICE_PLUGIN, message, blocks=True)
 
 
-def _rivals(seen: Snapshot, programs: Standings) -> list[Disturbance]:
-    """Another device plugin, as the Node's resources show it, or its pod."""
-    plugin, reason = seen.state.status.plugin, Reason.CONFLICTING_DEVICE_PLUGIN
+def _other_plugin(snapshot: Snapshot, operands: OperandStatuses) -> Degradation | None:
+    """Another device plugin beside the agent's, known by the Node's resources or by its Pod."""
+    plugin, reason = snapshot.state.status.plugin, Reason.CONFLICTING_DEVICE_PLUGIN
     if plugin is None:
-        return []
+        return None
     if plugin.conflicts:
         names = ", ".join(plugin.conflicts)
         message = f"Another device plugin serves cards of this node: {names}. Remove it from the node."
-        return [Disturbance(reason, message, blocks=True)]
-    pod = programs.get(Operand.NVIDIA_PLUGIN)
-    if pod is None:
-        return []
+        return Degradation(reason, message, blocks=True)
+    other = operands.get(Operand.NVIDIA_PLUGIN)
+    if other is None:
+        return None
     message = (
-        f"Two device plugins serve this node: the agent and {_pod(pod)}. Keep one of them away from it: "
-        f"`kubectl label node {seen.name} nvidia.com/gpu.deploy.device-plugin=false --overwrite` removes NVIDIA's."
+        f"Two device plugins serve this node: the agent and {_name(other)}. Keep one of them away from it: "
+        f"`kubectl label node {snapshot.name} nvidia.com/gpu.deploy.device-plugin=false --overwrite` removes NVIDIA's."
     )
-    return [Disturbance(reason, message, blocks=True)]
+    return Degradation(reason, message, blocks=True)
 
 
-def _released(seen: Snapshot) -> Disturbance | None:
-    quiesced = seen.state.status.quiesced
+def _driver_released(snapshot: Snapshot) -> Degradation | None:
+    quiesced = snapshot.state.status.quiesced
     if quiesced is None:
         return None
     message = (
         f"The agent has let go of the driver ({quiesced.reason}); nothing is handed out until that is over. "
-        f"Which label asks for it: `kubectl get node {seen.name} --show-labels`."
+        f"Which label asks for it: `kubectl get node {snapshot.name} --show-labels`."
     )
-    return Disturbance(Reason.DRIVER_RELEASED, message, blocks=True)
+    return Degradation(Reason.DRIVER_RELEASED, message, blocks=True)
 
 
-def _duplicates(seen: Snapshot, programs: Standings) -> list[Disturbance]:
-    """Two sources of metrics, labels or checks. Cards work; but numbers are counted twice, labels may change to and
-    fro, and so may the files that tell other programs of a check."""
-    both = (
-        ("metrics of the node", exporters(seen, programs)),
-        ("labels of the Node", labellers(programs)),
-        ("checks of the node", validators(seen, programs)),
+def _duplicate_sources(snapshot: Snapshot, operands: OperandStatuses) -> list[Degradation]:
+    """Two sources of metrics, labels or checks. Cards work; but numbers are counted twice, and labels, or the files in
+    which a validator leaves its results, may change to and fro."""
+    provided = (
+        ("metrics of the node", exporters(snapshot, operands)),
+        ("labels of the Node", labellers(snapshot, operands)),
+        ("checks of the node", validators(snapshot, operands)),
     )
     return [
-        Disturbance(
+        Degradation(
             Reason.DUPLICATE_SOURCE,
-            f"Two programs provide the {what}: {' and '.join(_pod(source) for source in sources)}. Switch one off.",
+            f"Two programs provide the {what}: {' and '.join(_name(source) for source in sources)}. Switch one off.",
         )
-        for what, sources in ((what, [one for one in sources if not one.lost]) for what, sources in both)
+        for what, sources in ((what, [one for one in sources if not one.lost]) for what, sources in provided)
         if len(sources) > 1
     ]
 
 
-def _pod(standing: Standing) -> str:
-    if standing.operand is Operand.AGENT:
+def _name(status: OperandStatus) -> str:
+    if status.operand is Operand.AGENT:
         return "the agent"
-    place = f" in {standing.pod.metadata.namespace}" if standing.pod is not None else ""
-    return f"{standing.operand}{place}"
+    place = f" in {status.pod.metadata.namespace}" if status.pod is not None else ""
+    return f"{status.operand}{place}"

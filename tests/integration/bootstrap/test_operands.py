@@ -11,7 +11,7 @@ from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.times import utc_now
 from integration.bootstrap.operands import Operands
 from integration.bootstrap.test_down import settled, tally
-from integration.inventory.machines import DEFAULTS, Machine, controllers
+from integration.inventory.machines import CHECKING, DEFAULTS, LABELLING, Machine, controllers
 from waiting import until, until_still
 
 READY = NodeCondition.READY_FOR_POOLING
@@ -92,18 +92,18 @@ async def test_a_new_node_is_ready_when_its_agent_has_checked_it_and_not_before(
     late = Machine(client, f"late-{machine.name}")
     await late.register(ready=True)
     its_agent = Operands(client, late.name)
-    await its_agent.start("agent", "--validator")
-    await operands.start("agent", "--validator")
+    await its_agent.start("agent")
+    await operands.start("agent")
     async with FaultProxy.before(client.config) as proxy:
         async with controllers(proxy, DEFAULTS, PATIENT):
-            await machine.report(machine.cards(2))
+            await machine.report(machine.cards(2), facts=CHECKING)
             await machine.until_said(NodeCondition.INVENTORY_COMPLETE, Reason.INVENTORY_SYNCED)
             await machine.check()
             await machine.until_said(READY, Reason.READY)
             # One answer, after the check: had it been ready before, or not ready, that would have been another.
             assert tally(machine, proxy) == settled(machine)
         async with controllers(proxy, DEFAULTS, QUICK):
-            await late.report(late.cards(2))
+            await late.report(late.cards(2), facts=CHECKING)
             await late.until_said(READY, Reason.CHECKS_PENDING)
             # Checks with another driver than the one that is loaded now prove nothing.
             await late.check(driver="535.1")
@@ -117,8 +117,8 @@ async def test_a_new_node_is_ready_when_its_agent_has_checked_it_and_not_before(
 async def test_labels_and_duplicates_are_seen_on_the_node(client: Client, machine: Machine, operands: Operands) -> None:
     labels = {"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.count": "1"}
     async with FaultProxy.before(client.config) as proxy, controllers(proxy, DEFAULTS, QUICK) as runtime:
-        await machine.report(machine.cards(1))
-        await operands.start("agent", "--labels")
+        await machine.report(machine.cards(1), facts=LABELLING)
+        await operands.start("agent")
         await machine.until_said(NodeCondition.GFD_READY, Reason.FEATURE_LABELS_MISSING)
         await client.patch(Node, machine.name, {"metadata": {"labels": labels}})
         await machine.until_said(NodeCondition.GFD_READY, Reason.FEATURE_LABELS_FOUND)

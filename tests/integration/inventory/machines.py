@@ -12,6 +12,7 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.examples import h200, pci_address
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import (
+    AgentFunctions,
     Driver,
     Injection,
     Monitoring,
@@ -42,12 +43,17 @@ from waiting import until, until_async
 AGENT = FieldManager("test-agent")
 DEFAULTS = inventory.Settings()
 PATIENCE = bootstrap.Settings()
+NO_CHECKS = AgentFunctions(labels=False, checks=False, burn_in=False, exporter=True)
 FACTS = NodeFacts(
     bus_cards=0,
     driver=Driver(version="580.159.04"),
     toolkit=Toolkit(injection=Injection.CDI),
     monitoring=Monitoring(source=MonitoringSource.AGENT),
+    agent=NO_CHECKS,
 )
+"""What the agent of a test reports, by default: it checks nothing, so that its Pod need not have results."""
+CHECKING = msgspec.structs.replace(FACTS, agent=msgspec.structs.replace(NO_CHECKS, checks=True))
+LABELLING = msgspec.structs.replace(FACTS, agent=msgspec.structs.replace(NO_CHECKS, labels=True))
 
 
 class Machine:
