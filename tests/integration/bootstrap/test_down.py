@@ -19,7 +19,7 @@ from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.conditions import TRUE, find
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.pools import controller as pools
-from gpu_control_plane.pools.words import Waits
+from gpu_control_plane.pools.pending_reasons import PendingReason
 from integration.bootstrap.operands import Operands
 from integration.inventory.machines import DEFAULTS, Machine, controllers, reconciles
 from integration.running import running
@@ -149,7 +149,7 @@ async def test_no_card_is_issued_by_what_was_written_before_the_restart(client: 
         proxy.plant(Fault(when=lambda request: request.path == NFD, status=503, times=10_000))
         async with controllers(proxy, beside=pools.build):
             await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
-            await machine.until_pending(Waits.NODE_NOT_READY, Waits.APPROVAL)
+            await machine.until_pending(PendingReason.NODE_NOT_READY, PendingReason.APPROVAL)
             await _at_rest(proxy, machine)
             # Inventory, bootstrap and pools say their part, and nobody gives an order.
             assert tally(machine, proxy, before) == {"gpunodestates/status": 3}
@@ -230,7 +230,7 @@ async def _until_approvals_are_awaited(machine: Machine) -> None:
     await machine.report(machine.cards(2))
     await machine.until_said(READY, Reason.READY)
     await machine.are_healthy()
-    await machine.until_pending(Waits.APPROVAL, Waits.APPROVAL)
+    await machine.until_pending(PendingReason.APPROVAL, PendingReason.APPROVAL)
 
 
 async def _pools_have_looked(runtime: Runtime) -> None:

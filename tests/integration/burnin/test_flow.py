@@ -26,7 +26,7 @@ from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.pools import controller as pools
 from gpu_control_plane.pools.burnin import FAILED, PASSED, WHO
-from gpu_control_plane.pools.words import Waits
+from gpu_control_plane.pools.pending_reasons import PendingReason
 from unit.agent.kubelet.test_podresources import Kubelet
 from waiting import until_async
 
@@ -102,7 +102,7 @@ class Place:
 
         await until_async(pooled, saying="in its pool")
 
-    async def until_waits(self, reason: Waits) -> None:
+    async def until_waits(self, reason: PendingReason) -> None:
         async def waits() -> bool:
             state = await self.client.get(GPUNodeState, self.name)
             return state.status.pools is not None and [c.reason for c in state.status.pools.pending] == [reason]
@@ -159,7 +159,7 @@ async def _running(runtime: Runtime) -> AsyncIterator[None]:
 async def test_a_new_card_is_tested_then_pooled_and_another_in_its_place_too(place: Place) -> None:
     async with place.agent(LONG):
         device = await place.until_says(Reason.BURNING_IN)
-        await place.until_waits(Waits.BURN_IN)
+        await place.until_waits(PendingReason.BURN_IN)
         assert device.status.pool_ref is None
     async with place.agent(SHORT):
         device = await place.until_says(Reason.BURN_IN_PASSED)
