@@ -104,7 +104,7 @@ def command(
         if webhooks is not None:
             from gpu_control_plane.admission import controller as admission  # noqa: PLC0415
 
-            admission.build(runtime, admission.Options(service=webhooks, namespace=namespace, port=webhook_port))
+            admission.build(runtime, admission.Settings(service=webhooks, namespace=namespace, port=webhook_port))
 
     return main(
         "gpu-control-plane",

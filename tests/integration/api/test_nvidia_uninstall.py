@@ -35,5 +35,5 @@ async def test_policies_and_the_crds_of_others_stay(own_api_server: Callable[...
 
 async def _clean_up(client: Client) -> list[str]:
     said: list[str] = []
-    await clean_up(client, feature_labels=False, crds=True, patience=0, tell=said.append)
+    await clean_up(client, feature_labels=False, crds=True, patience=0, report=said.append)
     return said
