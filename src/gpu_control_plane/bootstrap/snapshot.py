@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -12,16 +12,21 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.kube import Condition
+from gpu_control_plane.kube.fields import about
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How long bootstrap waits. A restart of a Pod must not change a condition; a loss must."""
+    """What bootstrap is given. Its waiting times are in docs/settings.md."""
 
-    loss_after: timedelta = timedelta(seconds=60)
-    """How long an operand may be away before it counts as lost."""
-    return_after: timedelta = timedelta(seconds=30)
-    """How long it has to work before a loss is taken back: something that crashes again and again is lost."""
+    loss_after: Annotated[
+        timedelta,
+        about("How long an operand may be away, or a report not taken in, before conditions say that it is lost."),
+    ] = timedelta(seconds=60)
+    return_after: Annotated[
+        timedelta,
+        about("How long a lost operand must be ready before the loss is withdrawn: one that crashes again stays lost."),
+    ] = timedelta(seconds=30)
     managed: ManagedNodes = ManagedNodes()
 
 

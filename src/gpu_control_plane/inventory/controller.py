@@ -92,7 +92,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         return Requeue(after=plan.again_in.total_seconds()) if plan.again_in is not None else None
 
     controller = runtime.controller("inventory", reconcile)
-    nfd = NFDInventory(runtime, settings.nfd_namespaces, controller.enqueue)
+    nfd = NFDInventory(runtime, settings.nfd_namespaces, controller.enqueue, sync_timeout=settings.nfd_sync_timeout)
     context = NodeContext(features, nodes, devices, pods, nfd)
     controller.watch(features, _node_of_feature, _feature_changed)
     controller.watch(nodes, context.nodes_with_its_cards, _node_changed(settings.managed))

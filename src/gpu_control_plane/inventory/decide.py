@@ -80,7 +80,7 @@ def _answer(snapshot: Snapshot, report: Report, settings: Settings) -> _Answer:
     if (claimed := _claimed_by_another(snapshot, report)) is not None:
         return _Answer(claimed)
     complete = completeness.complete(len(report.cards) + len(compared.ignored), compared.ignored)
-    left = (snapshot.disagreement_since or snapshot.now) + settings.bus_patience - snapshot.now
+    left = (snapshot.disagreement_since or snapshot.now) + settings.bus_disagreement_timeout - snapshot.now
     recent = left > timedelta()
     if compared.off_bus or compared.differences:
         disagrees = _disagreement(snapshot.node, compared)
@@ -144,7 +144,7 @@ def _without_report(snapshot: Snapshot, settings: Settings) -> Plan:
         return Plan() if snapshot.state.deleting else Plan(node=(DeleteNodeState(snapshot.state),))
     if snapshot.agent_pod_since is None or not snapshot.agent_expected:
         return Plan()
-    left = snapshot.agent_pod_since + settings.report_patience - snapshot.now
+    left = snapshot.agent_pod_since + settings.first_report_timeout - snapshot.now
     return Plan(again_in=left) if left > timedelta() else _keep(snapshot, answer)
 
 

@@ -12,6 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
+from datetime import timedelta
 from typing import ClassVar, Final
 
 import msgspec
@@ -28,8 +29,6 @@ USUAL_NAMESPACES: Final = frozenset(
 """Where NFD's chart, and charts that contain it, install it."""
 _SYSTEM_PREFIXES: Final = ("kube-", "d8-", "openshift-")
 _CLASSES: Final = frozenset({"0300", "0302"})
-_FIRST_SYNC_SECONDS: Final = 10.0
-"""How long to wait for NFD's objects at the start: deciding without them and then with them would be two writes."""
 _NAME: Final = "nfd"
 _ANY: Final = "any"
 
@@ -106,7 +105,9 @@ def is_trusted(namespace: str, others: Set[str] = frozenset()) -> bool:
 class NFDInventory:
     """Watches NFD's NodeFeatures for as long as the process lives."""
 
-    def __init__(self, runtime: Runtime, trusted: Set[str], on_change: Callable[[Key], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, trusted: Set[str], on_change: Callable[[Key], None], *, sync_timeout: timedelta
+    ) -> None:
         self._caches = DynamicCaches(runtime.unfenced_client, DiscoveredNode)
         self._trusted = trusted
         self._on_change = on_change
@@ -114,15 +115,19 @@ class NFDInventory:
         self._cache.index(_NAME, self._nodes_of)
         self._cache.index(_ANY, lambda feature: (_ANY,) if any(self._nodes_of(feature)) else ())
         self._cache.on_change(self._changed)
+        self._sync_timeout = sync_timeout
         self._waited = False
         runtime.service(self._caches.run)
 
     async def ready(self) -> None:
-        """Wait until NFD's objects have been read once, for a limited time; where they may not be read, not at all."""
+        """Wait until NFD's objects have been read once, for a limited time; where they may not be read, not at all.
+
+        Deciding without them and then with them would be two writes for each node.
+        """
         if self._waited or self._cache.is_synced:
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_SYNC_SECONDS):
+            async with asyncio.timeout(self._sync_timeout.total_seconds()):
                 await self._cache.synced_or_unavailable()
         self._go_on()
 

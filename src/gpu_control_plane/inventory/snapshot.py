@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
 
@@ -10,16 +11,30 @@ from gpu_control_plane.api.nodefeature import NodeFeature
 from gpu_control_plane.inventory.bus import BusSources
 from gpu_control_plane.inventory.report import Report, Unreadable
 from gpu_control_plane.kube import ObjectMeta
+from gpu_control_plane.kube.fields import about
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    node_grace_period: timedelta = timedelta(minutes=10)
-    """How long a Node may be gone before its cards, and with them their approvals, are forgotten."""
-    report_patience: timedelta = timedelta(minutes=2)
-    """How long an agent may take to report for the first time before that is told."""
-    bus_patience: timedelta = timedelta(minutes=3)
-    """How long Node Feature Discovery may disagree with the agent: it looks once a minute, and later than the agent."""
+    """What inventory is given. Its waiting times are in docs/settings.md."""
+
+    node_grace_period: Annotated[
+        timedelta,
+        about("How long a Node, or every card of it, may be gone before its cards and their approvals are forgotten."),
+    ] = timedelta(minutes=10)
+    first_report_timeout: Annotated[
+        timedelta, about("How long the Pod of an agent may be on a node before a missing report is a condition.")
+    ] = timedelta(minutes=2)
+    bus_disagreement_timeout: Annotated[
+        timedelta,
+        about(
+            "How long the PCI bus may disagree with a node that was complete. Node Feature Discovery looks at the bus "
+            "once a minute, and later than the agent."
+        ),
+    ] = timedelta(minutes=3)
+    nfd_sync_timeout: Annotated[
+        timedelta, about("How long a controller that starts waits for the NodeFeatures of Node Feature Discovery.")
+    ] = timedelta(seconds=10)
     writes_at_once: int = 32
     """Writes under way at the same time, over all nodes."""
     nfd_namespaces: frozenset[str] = frozenset()

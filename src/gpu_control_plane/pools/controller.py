@@ -6,7 +6,7 @@ allows, so the process may die between any two writes and the next one goes on f
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -41,7 +41,7 @@ from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.pending_pods import pending_message
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.selection import selects
-from gpu_control_plane.pools.snapshot import Snapshot
+from gpu_control_plane.pools.snapshot import Settings, Snapshot
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.rules.node_readiness import is_report_observed
 from gpu_control_plane.rules.pool_validation import faults
@@ -53,15 +53,13 @@ UNSCHEDULED = Selection(fields="status.phase=Pending,spec.nodeName=")
 """Pods without a node, in every namespace: the only ones that can wait for a card."""
 
 _NODE, _POOL, _APPROVED, _STATE = "node", "pool", "approved", "state"
-_STATUS_INTERVAL = 1.0
-_PENDING_NAMED = 50
-_PATIENCE = 3.0
-"""Seconds a pod waits before it is told why: by then the pool's numbers show who took the cards."""
+_MAX_APPROVABLE = 50
+_DEFAULTS = Settings()
 
 
-def build(runtime: Runtime, now: Callable[[], datetime] = utc_now) -> None:
+def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[], datetime] = utc_now) -> None:
     """Add the controllers for pools to a process."""
-    Pools(runtime, now).start()
+    Pools(runtime, settings, now).start()
 
 
 class _CountedPool(msgspec.Struct):
@@ -75,8 +73,9 @@ class _CountedPool(msgspec.Struct):
 class Pools:
     """The controllers for pools, on the caches they share."""
 
-    def __init__(self, runtime: Runtime, now: Callable[[], datetime]) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, now: Callable[[], datetime]) -> None:
         self._runtime = runtime
+        self._settings = settings
         self._clock = now
         self._applier = runtime.applier(MANAGER)
         self._devices = runtime.cache(GPUDevice)
@@ -86,7 +85,7 @@ class Pools:
         self._nodes = runtime.cache(Node)
         self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
         self._unscheduled = runtime.cache(Pod, UNSCHEDULED)
-        self._status_rate = RateLimit(_STATUS_INTERVAL)
+        self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
 
     def start(self) -> None:
@@ -234,18 +233,16 @@ class Pools:
         pod = self._unscheduled.at(key)
         if pod is None or not pod.unschedulable:
             return None
-        if (wait := _PATIENCE - self._age(pod)) > 0:
-            return Requeue(after=wait)
+        created = pod.metadata.creation_timestamp
+        left = created + self._settings.pending_pod_hint_after - self._clock() if created else timedelta()
+        if left > timedelta():
+            return Requeue(after=left.total_seconds())
         pools = {name: pool for pool in self._pools for name in pool.resource_names}
         pools_asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
         sentence = pending_message(pod, pools, {pool.name: self._approvable(pool) for pool in pools_asked})
         if sentence is not None:
             self._runtime.events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
         return None
-
-    def _age(self, pod: Pod) -> float:
-        created = pod.metadata.creation_timestamp
-        return (self._clock() - created).total_seconds() if created else _PATIENCE
 
     def _approvable(self, pool: GPUPool) -> list[str]:
         """Cards that would join the pool if a person approved them; the first few are enough for an advice."""
@@ -261,7 +258,7 @@ class Pools:
                     and selects(pool, device, node.metadata.labels)
                 ):
                     found.append(device.name)
-            if len(found) >= _PENDING_NAMED:
+            if len(found) >= _MAX_APPROVABLE:
                 break
         return sorted(found)
 

@@ -59,7 +59,7 @@ async def test_taking_a_node_out_is_one_write_and_it_keeps_its_cards(
 async def test_a_node_that_never_reported_is_forgotten_when_it_is_taken_out(
     client: Client, machine: Machine, operands: Operands
 ) -> None:
-    settings = inventory.Settings(report_patience=timedelta(0), managed=OPTED_IN)
+    settings = inventory.Settings(first_report_timeout=timedelta(0), managed=OPTED_IN)
     rule = bootstrap.Settings(managed=OPTED_IN)
     async with FaultProxy.before(client.config) as proxy, controllers(proxy, settings, rule):
         await operands.create("agent")

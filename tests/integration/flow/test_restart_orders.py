@@ -60,7 +60,7 @@ class ControllerProcess:
             "gpu-control-plane", config=config, namespace="default", identity=identity, status_port=None,
             elect=timing is not None, timing=timing,
         )  # fmt: skip
-        inventory.build(self.runtime, InventorySettings(report_patience=AT_ONCE, bus_patience=AT_ONCE))
+        inventory.build(self.runtime, InventorySettings(first_report_timeout=AT_ONCE, bus_disagreement_timeout=AT_ONCE))
         bootstrap.build(self.runtime, BootstrapSettings(loss_after=AT_ONCE, return_after=AT_ONCE))
         pools.build(self.runtime)
         operator.build(self.runtime, operator.Options(namespace=NAMESPACE, images=IMAGES))

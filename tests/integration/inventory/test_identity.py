@@ -27,7 +27,7 @@ from waiting import until_async
 
 COMPLETE = NodeCondition.INVENTORY_COMPLETE
 READY = NodeCondition.READY_FOR_POOLING
-QUICK = Settings(bus_patience=timedelta(seconds=0.5), report_patience=timedelta(seconds=0))
+QUICK = Settings(bus_disagreement_timeout=timedelta(seconds=0.5), first_report_timeout=timedelta(seconds=0))
 
 
 def moved(card: Hardware, index: int) -> Hardware:
@@ -72,7 +72,7 @@ async def test_a_worker_of_node_feature_discovery_that_restarts_withdraws_no_dis
 ) -> None:
     """Its NodeFeature goes with its pod and comes back with the next; those of other nodes stay."""
     quick = msgspec.structs.replace(QUICK, nfd_namespaces=frozenset({namespace}))
-    patient = msgspec.structs.replace(quick, bus_patience=timedelta(hours=1))
+    patient = msgspec.structs.replace(quick, bus_disagreement_timeout=timedelta(hours=1))
     other = Machine(client, f"other-{machine.name}")
     await other.counted_by_nfd(namespace, 1)
     await machine.counted_by_nfd(namespace, 3)

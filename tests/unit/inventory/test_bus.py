@@ -65,7 +65,7 @@ def counted(counts: Mapping[str, int], reported: int = 3) -> Callable[[NodeModel
         model.bus_sources = BusSources(nfd_counts=counts)
         model.report(*(card(index, f"GPU-{index}") for index in range(reported)))
         model.settle()
-        model.time += SETTINGS.bus_patience
+        model.time += SETTINGS.bus_disagreement_timeout
 
     return change
 
@@ -74,7 +74,7 @@ def off_bus(model: NodeModel) -> None:
     """The third card was pulled, and the driver has gone on showing it for longer than it may disagree."""
     model.report(*(card(index, f"GPU-{index}") for index in range(3)), places=on_bus(0, 1))
     model.settle()
-    model.time += SETTINGS.bus_patience
+    model.time += SETTINGS.bus_disagreement_timeout
 
 
 def fresh(places: tuple[PCI, ...]) -> Callable[[NodeModel], None]:
@@ -267,9 +267,9 @@ def test_node_feature_discovery_may_be_late(model: NodeModel) -> None:
     model.settle()
     two(model)
     left = model.settle().again_in
-    assert left == SETTINGS.bus_patience
+    assert left == SETTINGS.bus_disagreement_timeout
     model.time += timedelta(minutes=1)
-    assert model.settle().again_in == SETTINGS.bus_patience - timedelta(minutes=1)
+    assert model.settle().again_in == SETTINGS.bus_disagreement_timeout - timedelta(minutes=1)
     model.bus_sources = BusSources(nfd_counts={MODEL: 2})
     assert model.settle().again_in is None
     assert complete(model).reason == Reason.INVENTORY_SYNCED
@@ -279,7 +279,7 @@ def test_node_feature_discovery_may_be_late(model: NodeModel) -> None:
 def test_the_driver_may_be_late(model: NodeModel) -> None:
     """A card is pulled while the agent reads the driver: the condition does not change if the next report agrees."""
     model.report(*(card(index, f"GPU-{index}") for index in range(3)), places=on_bus(0, 1))
-    assert model.settle().again_in == SETTINGS.bus_patience
+    assert model.settle().again_in == SETTINGS.bus_disagreement_timeout
     two(model)
     assert model.settle().again_in is None
     assert Reason.BUS_DISAGREES not in model.events
@@ -318,9 +318,9 @@ def test_a_disagreement_stays_while_node_feature_discovery_publishes_nothing(mod
     model.settle()
     model.bus_sources = BusSources(nfd_awaited=True)
     plan = model.settle()
-    assert (plan.again_in, complete(model).reason) == (SETTINGS.bus_patience, Reason.BUS_DISAGREES)
+    assert (plan.again_in, complete(model).reason) == (SETTINGS.bus_disagreement_timeout, Reason.BUS_DISAGREES)
     model.time += timedelta(minutes=1)
-    assert model.settle().again_in == SETTINGS.bus_patience - timedelta(minutes=1)
+    assert model.settle().again_in == SETTINGS.bus_disagreement_timeout - timedelta(minutes=1)
     assert model.events == [Reason.BUS_DISAGREES]
     model.bus_sources = BusSources(nfd_counts={MODEL: again})
     assert model.settle().again_in is None
@@ -336,7 +336,7 @@ def test_a_disagreement_ends_when_node_feature_discovery_is_gone(model: NodeMode
     model.settle()
     model.bus_sources = bus_sources
     if model.settle().again_in is not None:
-        model.time += SETTINGS.bus_patience
+        model.time += SETTINGS.bus_disagreement_timeout
         model.settle()
     assert complete(model).reason == Reason.INVENTORY_SYNCED
 
