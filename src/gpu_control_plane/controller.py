@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from gpu_control_plane import NAMESPACE
+
 if TYPE_CHECKING:
     import msgspec
 
@@ -39,7 +41,7 @@ Examples:
 @click.command("controller", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--without", multiple=True, type=click.Choice(list(_CONTROLLERS)), help="A controller to switch off.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
-@click.option("--namespace", default="d8-gpu-operator", show_default=True, help="Where the leader's lease is kept.")
+@click.option("--namespace", default=NAMESPACE, show_default=True, help="Where the leader's lease is kept.")
 @click.option("--operand-namespace", help="Where drivers and other operands run.  [default: that of --namespace]")
 @click.option(
     "--nfd-namespace",

@@ -10,12 +10,12 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE as NAMESPACE  # noqa: PLC0414 - where reports are
 from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import AgentFunctions, Driver, Monitoring, Toolkit
 from gpu_control_plane.api.shapes import Part
 from gpu_control_plane.kube.objects import Object, Resource
 
-NAMESPACE: Final = "d8-gpu-operator"
 NODE_LABEL: Final = "nfd.node.kubernetes.io/node-name"
 CARDS: Final = "gpu.card"
 """The instance feature: one element for each card."""

@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
 from gpu_control_plane.api.pod import BY_NODE, Pod, node_of
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import record_changes

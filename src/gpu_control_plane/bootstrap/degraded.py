@@ -2,9 +2,9 @@
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import GPU_LABELS, Label, Reason
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.bootstrap.operand_status import OperandStatus, OperandStatuses
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.providers import exporters, labellers, validators

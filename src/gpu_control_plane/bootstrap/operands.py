@@ -7,7 +7,7 @@ configuration. Two that provide the same make a node Degraded.
 import enum
 from typing import Final
 
-from gpu_control_plane.api.nodefeature import NAMESPACE
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.pod import NAME_LABEL, Pod
 from gpu_control_plane.kube import Selection
 

@@ -15,10 +15,9 @@ from typing import ClassVar, Final
 
 import click
 
-from gpu_control_plane import __version__
+from gpu_control_plane import NAMESPACE, __version__
 from gpu_control_plane.api import DEFINITIONS, crd_manifest, nodefeature_definition, nvidia
 from gpu_control_plane.api.names import Annotation
-from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.crd import NAMES_ACCEPTED, CustomResourceDefinition, Definition

@@ -15,11 +15,12 @@ from typing import Final
 
 import click
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.agent.node.labelling import feature_labels as labels_of_features
 from gpu_control_plane.api import GPUPool, nvidia
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
+from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
 from gpu_control_plane.api.pod import COMPONENT_LABEL, NAME_LABEL, PRODUCT, Pod
 from gpu_control_plane.installation.crds import INSTALLED, ours
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import Label, Reason
-from gpu_control_plane.api.nodefeature import NAMESPACE
 
 _MAX_MESSAGE: Final = 1024
 _MAX_NAMED: Final = 4

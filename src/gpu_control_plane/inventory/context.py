@@ -7,9 +7,10 @@ from typing import Final
 
 import structlog
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name
+from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name
 from gpu_control_plane.api.pod import AGENT, BY_NODE, Pod
 from gpu_control_plane.inventory.bus import BusSources
 from gpu_control_plane.inventory.identity import uuid_of

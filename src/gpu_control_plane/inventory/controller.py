@@ -10,10 +10,11 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.names import GPU_LABELS
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
+from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
 from gpu_control_plane.api.pod import AGENT, BY_NODE, Pod, node_of
 from gpu_control_plane.inventory import node_label
 from gpu_control_plane.inventory.context import BY_UUID, NodeContext, uuid_index

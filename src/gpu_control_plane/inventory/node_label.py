@@ -11,9 +11,10 @@ from typing import Final
 
 import structlog
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NODE_LABEL, NodeFeature, discovery_name, read_bus
+from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature, discovery_name, read_bus
 from gpu_control_plane.inventory.metrics import NODE_LABEL as HANDLER
 from gpu_control_plane.inventory.metrics import InventoryMetrics
 from gpu_control_plane.kube import Key, Runtime, Selection

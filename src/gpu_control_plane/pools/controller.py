@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import GROUP, Annotation, EventReason
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
