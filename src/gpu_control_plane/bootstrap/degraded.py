@@ -3,12 +3,13 @@
 import msgspec
 
 from gpu_control_plane import NAMESPACE
-from gpu_control_plane.api.names import GPU_LABELS, Label, Reason
+from gpu_control_plane.api.names import Label, Reason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.bootstrap.operand_status import OperandStatus, OperandStatuses
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.bootstrap.providers import exporters, labellers, validators
 from gpu_control_plane.bootstrap.snapshot import Snapshot
+from gpu_control_plane.rules.managed_nodes import has_gpu_label
 
 
 class Degradation(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ def _agent_lost(snapshot: Snapshot, operands: OperandStatuses) -> Degradation | 
 
 
 def _why_no_pod(node: Node) -> str:
-    if any(node.metadata.labels.get(label) == "true" for label in GPU_LABELS):
+    if has_gpu_label(node.metadata.labels):
         return f"See why: `kubectl -n {NAMESPACE} describe daemonset gpu-control-plane-agent`."
     return (
         "The Node has none of the labels that bring the agent to it. If it has cards: "

@@ -16,6 +16,7 @@ from gpu_control_plane.api import GPUDevice, inventory_id
 from gpu_control_plane.api.gpudevice import DeviceSpec, Hardware
 from gpu_control_plane.api.gpunodestate import MAX_CARDS
 from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.api.selectors import matches_labels
 from gpu_control_plane.inventory import events
 from gpu_control_plane.inventory.identity import carry_over, is_replaced, merged_hardware, origins, uuid_of
 from gpu_control_plane.inventory.plan import (
@@ -125,13 +126,11 @@ def _card_without_driver(snapshot: Snapshot, address: str) -> CardWork:
     name = inventory_id(snapshot.node, address)
     device = next((held for held in snapshot.devices if held.name == name), None)
     labels = device_labels(snapshot.node, None)
-    if device is not None and (device.deleting or device.status.hardware is not None or _carries(device, labels)):
+    if device is not None and (
+        device.deleting or device.status.hardware is not None or matches_labels(labels, device.metadata.labels)
+    ):
         return CardWork(actions=())
     return CardWork(actions=(WriteDevice(name, DeviceSpec(node_name=snapshot.node, pci_address=address), labels),))
-
-
-def _carries(device: GPUDevice, labels: Mapping[str, str]) -> bool:
-    return all(device.metadata.labels.get(label) == value for label, value in labels.items())
 
 
 def _card(snapshot: Snapshot, card: Hardware, origin: GPUDevice | None) -> CardWork:
@@ -156,7 +155,7 @@ def _card(snapshot: Snapshot, card: Hardware, origin: GPUDevice | None) -> CardW
         actions.append(carried)
     elif replaced and device is not None and approval is not None and origin is None:
         actions.append(DropApproval(device))
-    if device is None or not _carries(device, labels):
+    if device is None or not matches_labels(labels, device.metadata.labels):
         actions.append(WriteDevice(name, DeviceSpec(node_name=snapshot.node, pci_address=card.pci.address), labels))
     if carried is not None and device is None:
         actions.append(carried)

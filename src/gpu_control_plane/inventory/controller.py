@@ -12,7 +12,6 @@ import msgspec
 
 from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState
-from gpu_control_plane.api.names import GPU_LABELS
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
 from gpu_control_plane.api.pod import AGENT, BY_NODE, Pod, node_of
@@ -28,7 +27,7 @@ from gpu_control_plane.inventory.snapshot import Settings, Snapshot
 from gpu_control_plane.kube import Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.errors import Invalid
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.rules.managed_nodes import ManagedNodes
+from gpu_control_plane.rules.managed_nodes import ManagedNodes, has_gpu_label
 
 _PREFIXES: Final = (feature_name(""), discovery_name(""))
 _DEFAULTS: Final = Settings()
@@ -125,7 +124,7 @@ def _node_changed(managed: ManagedNodes) -> Callable[[Node | None, Node | None],
 
 def _expects_agent(node: Node, managed: ManagedNodes) -> bool:
     labels = node.metadata.labels
-    return managed.include(labels) and any(labels.get(label) == "true" for label in GPU_LABELS)
+    return managed.include(labels) and has_gpu_label(labels)
 
 
 def _node_of_agent(pod: Pod) -> Iterable[Key]:

@@ -7,8 +7,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpu_control_plane.api.names import Label
+from gpu_control_plane.api.names import GPU_LABELS, Label
 from gpu_control_plane.api.node import Node
+
+
+def has_gpu_label(labels: Mapping[str, str]) -> bool:
+    """Whether a Node carries one of the labels that bring the agent to it."""
+    return any(labels.get(label) == "true" for label in GPU_LABELS)
 
 
 class ManagedNodes(msgspec.Struct, frozen=True, kw_only=True):
