@@ -118,7 +118,7 @@ def device(
 
 
 def h200(node: str, index: int, cards: int = 8) -> Hardware:
-    """What an H200 says of itself."""
+    """The hardware of an H200."""
     address = pci_address(index)
     return Hardware(
         vendor=Vendor.NVIDIA,

@@ -133,7 +133,7 @@ class PendingCard(Part, frozen=True, kw_only=True):
     """A card that could join a pool."""
 
     inventory_id: Annotated[InventoryID, about("Name of its GPUDevice.")]
-    reason: Annotated[str | None, about("One word for what it waits for.", maxLength=64)] = None
+    reason: Annotated[str | None, about("Why it is in no pool, in one word.", maxLength=64)] = None
 
 
 class AssignedCard(Part, frozen=True, kw_only=True):
@@ -185,7 +185,7 @@ class ProblemReason(OpenEnum):
     """Why an order is not carried out as it stands."""
 
     MISCONFIGURED = "Misconfigured", "this card can never be what the order asks for."
-    WAITING = "Waiting", "somebody has to let go of the card, or of a part of it, first."
+    WAITING = "Waiting", "a pod or a program still holds the card, or a part of it."
     FAILED = "Failed", "the driver refused; it is tried again."
 
 
@@ -197,7 +197,7 @@ class PluginResource(Part, frozen=True, kw_only=True):
     healthy: Annotated[int, about("Units of them that can be handed out.", minimum=0)]
     inventory_ids: Annotated[
         tuple[InventoryID, ...],
-        about("Cards behind the units; not told of cards in no pool.", unique=True, maxItems=MAX_CARDS),
+        about("Cards behind the units; left out for cards in no pool.", unique=True, maxItems=MAX_CARDS),
     ] = ()
 
 
@@ -210,7 +210,7 @@ class OrderProblem(Part, frozen=True, kw_only=True):
 
 
 class Plugin(Part, frozen=True, kw_only=True):
-    """What the kubelet has been told."""
+    """What the agent has announced to the kubelet."""
 
     observed_generation: Annotated[int, about("Generation of the orders that this answers.", minimum=0)]
     resources: Annotated[tuple[PluginResource, ...], about("Resources announced.", maxItems=128)] = ()
@@ -250,7 +250,7 @@ class NodeStateStatus(Part, frozen=True, kw_only=True):
     validation: Annotated[Validation | None, about("Whether the software on the node really works.", atomic=True)] = (
         None
     )
-    plugin: Annotated[Plugin | None, about("What the kubelet has been told.", atomic=True)] = None
+    plugin: Annotated[Plugin | None, about("What the agent has announced to the kubelet.", atomic=True)] = None
     quiesced: Annotated[
         Quiesced | None,
         about("Present while the agent has released the driver, so that it can be reloaded.", atomic=True),
