@@ -156,7 +156,7 @@ async def _delete_crds(client: Client, report: Callable[[str], None]) -> int:
         if not ours(found):
             continue
         if left := await _stack(client, definition.resource):
-            report(f"{definition.name} stays: {', '.join(left)} would go with it. Delete what nobody needs first.")
+            report(f"{definition.name} stays: {', '.join(left)} would go with it. Delete it first if it is not needed.")
             continue
         await _delete(client, found)
         count += 1
