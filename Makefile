@@ -71,11 +71,13 @@ lint: setup ## Check style, types, imports and generated files
 	@$(RUN) python -m gpu_control_plane.api.generate --check
 	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate --check
 	@$(RUN) python -m monitoring.generate --check
+	@$(RUN) python tools/settings_page.py --check
 
 generate: setup ## Write CRDs, references, gRPC messages, rules and dashboards anew from their sources
 	@$(RUN) python -m gpu_control_plane.api.generate
 	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate
 	@$(RUN) python -m monitoring.generate
+	@$(RUN) python tools/settings_page.py
 
 docs: generate ## Write the generated pages of the documentation anew
 

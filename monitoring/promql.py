@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-NAMESPACE: Final = "d8-gpu-operator"
+from gpu_control_plane import NAMESPACE as NAMESPACE  # noqa: PLC0414 - alerts take it from here
+
 LEASE: Final = "gpu-control-plane"
 CONTROLLER: Final = "gpu-control-plane-controller"
 """The job of the controllers, as the chart's ServiceMonitor names it; also their Deployment."""

@@ -43,7 +43,7 @@ _CHAPTERS: Final[Mapping[str, tuple[str, Callable[[Runtime], None]]]] = {
     "Operator": ("The software stack and driver upgrades. Leader alone.", operator.build),
     "Admission": (
         "Webhooks.",
-        lambda runtime: admission.build(runtime, admission.Options(service="webhook", namespace="default")),
+        lambda runtime: admission.build(runtime, admission.Settings(service="webhook", namespace="default")),
     ),
     "Agent": (
         "The agent of a node. Simulated nodes share one agent, without what concerns the kubelet.",

@@ -5,11 +5,11 @@ from typing import Final
 from monitoring.grafana import Dashboard, Panel, PanelType, Query, Row, Unit, Variable
 from monitoring.promql import CONTROLLER, WITHOUT_POOL, led, one_of, pool
 
-from gpu_control_plane.bootstrap.events import GOOD
+from gpu_control_plane.bootstrap.conditions import GOOD_STATUS
 from gpu_control_plane.kube.conditions import FALSE
 
 _POOL: Final = 'pool=~"$pool"'
-_TROUBLE: Final = f'condition=~"{one_of(kind for kind, good in GOOD.items() if good == FALSE)}"'
+_TROUBLE: Final = f'condition=~"{one_of(kind for kind, good in GOOD_STATUS.items() if good == FALSE)}"'
 """The conditions that are trouble when they are true."""
 
 

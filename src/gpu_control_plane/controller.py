@@ -6,42 +6,48 @@ Run as `python -m gpu_control_plane.controller`.
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from gpu_control_plane import NAMESPACE
+
 if TYPE_CHECKING:
+    import msgspec
+
     from gpu_control_plane.kube import Runtime
 
-_INVENTORY: Final = "inventory"
-_BOOTSTRAP: Final = "bootstrap"
 _OPERATOR: Final = "operator"
 _CONTROLLERS: Final = {
-    _INVENTORY: "gpu_control_plane.inventory.controller",
-    _BOOTSTRAP: "gpu_control_plane.bootstrap.controller",
+    "inventory": "gpu_control_plane.inventory.controller",
+    "bootstrap": "gpu_control_plane.bootstrap.controller",
     "pools": "gpu_control_plane.pools.controller",
     _OPERATOR: "gpu_control_plane.operator.controller",
 }
+TIMING_GROUPS: Final = ("inventory", "bootstrap", "pools")
+"""Controllers whose `Settings` have waiting times: these are listed in docs/settings.md and can be set in the chart."""
 _EXAMPLES = """\b
 Examples:
   python -m gpu_control_plane.controller                       all controllers, in a pod or with $KUBECONFIG
   python -m gpu_control_plane.controller --without operator    all but one
   python -m gpu_control_plane.controller --status-port 0       health and metrics on any free port
   python -m gpu_control_plane.controller --webhooks gpu-hooks  webhooks, too, behind the Service gpu-hooks
+  python -m gpu_control_plane.controller --timing inventory.nodeGracePeriod=5m
 """
 
 
 @click.command("controller", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--without", multiple=True, type=click.Choice(list(_CONTROLLERS)), help="A controller to switch off.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
-@click.option("--namespace", default="d8-gpu-operator", show_default=True, help="Where the leader's lease is kept.")
+@click.option("--namespace", default=NAMESPACE, show_default=True, help="Where the leader's lease is kept.")
 @click.option("--operand-namespace", help="Where drivers and other operands run.  [default: that of --namespace]")
 @click.option(
     "--nfd-namespace",
     "nfd_namespaces",
     multiple=True,
-    help="A namespace of Node Feature Discovery to believe, beside the usual ones.",
+    help="A namespace in which Node Feature Discovery is trusted, beside the usual ones.",
 )
 @click.option(
     "--managed-label",
@@ -54,6 +60,13 @@ Examples:
     default=True,
     show_default=True,
     help="Whether they run on GPU nodes without that label.",
+)
+@click.option(
+    "--timing",
+    "timings",
+    metavar="NAME=DURATION",
+    multiple=True,
+    help="A waiting time, such as inventory.nodeGracePeriod=5m; docs/settings.md lists them.",
 )
 @click.option("--identity", help="Name of this replica in the lease.  [default: host name and process]")
 @click.option("--status-host", default="0.0.0.0", show_default=True, help="Address of /healthz, /readyz and /metrics.")  # noqa: S104 - the kubelet and Prometheus call from outside the pod
@@ -72,6 +85,7 @@ def command(
     nfd_namespaces: tuple[str, ...],
     managed_label: str,
     managed_by_default: bool,
+    timings: tuple[str, ...],
     identity: str | None,
     status_host: str,
     status_port: int,
@@ -84,10 +98,19 @@ def command(
     Environment variables that end in _IMAGE, such as DRIVER_IMAGE, name images of operands that a ClusterPolicy does
     not name.
     """
-    from gpu_control_plane.kube import main  # noqa: PLC0415
-    from gpu_control_plane.rules.managed_nodes import ManagedNodes  # noqa: PLC0415 - `--help` answers without it
+    from gpu_control_plane.kube import main  # noqa: PLC0415 - `--help` answers without these
+    from gpu_control_plane.rules.managed_nodes import ManagedNodes  # noqa: PLC0415
+    from gpu_control_plane.settings import UnknownTiming  # noqa: PLC0415
 
     managed = ManagedNodes(label=managed_label, by_default=managed_by_default)
+    others: dict[str, dict[str, Any]] = {
+        "inventory": {"managed": managed, "nfd_namespaces": frozenset(nfd_namespaces)},
+        "bootstrap": {"managed": managed},
+    }
+    try:
+        settings = _settings(others, timings)
+    except UnknownTiming as error:
+        raise click.BadParameter(f"{error}.", param_hint="--timing") from error
 
     def build(runtime: "Runtime") -> None:
         for name, module in _CONTROLLERS.items():
@@ -95,16 +118,12 @@ def command(
                 continue
             if name == _OPERATOR:
                 _build_operator(runtime, module, operand_namespace or namespace)
-            elif name == _INVENTORY:
-                _build(runtime, module, managed=managed, nfd_namespaces=frozenset(nfd_namespaces))
-            elif name == _BOOTSTRAP:
-                _build(runtime, module, managed=managed)
             else:
-                importlib.import_module(module).build(runtime)
+                importlib.import_module(module).build(runtime, settings[name])
         if webhooks is not None:
             from gpu_control_plane.admission import controller as admission  # noqa: PLC0415
 
-            admission.build(runtime, admission.Options(service=webhooks, namespace=namespace, port=webhook_port))
+            admission.build(runtime, admission.Settings(service=webhooks, namespace=namespace, port=webhook_port))
 
     return main(
         "gpu-control-plane",
@@ -118,9 +137,18 @@ def command(
     )
 
 
-def _build(runtime: "Runtime", module: str, **settings: object) -> None:
-    controller = importlib.import_module(module)
-    controller.build(runtime, controller.Settings(**settings))
+def settings_type(group: str) -> "type[msgspec.Struct]":
+    """The struct of settings of a controller in `TIMING_GROUPS`."""
+    found: type[msgspec.Struct] = importlib.import_module(_CONTROLLERS[group]).Settings
+    return found
+
+
+def _settings(others: Mapping[str, Mapping[str, Any]], timings: tuple[str, ...]) -> dict[str, Any]:
+    """What each controller is given: its waiting times as they were set, and `others`."""
+    from gpu_control_plane.settings import parse_timings, with_timings  # noqa: PLC0415
+
+    given = parse_timings(timings, TIMING_GROUPS)
+    return {group: with_timings(settings_type(group)(**others.get(group, {})), given[group]) for group in TIMING_GROUPS}
 
 
 def _build_operator(runtime: "Runtime", module: str, namespace: str) -> None:

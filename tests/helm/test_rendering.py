@@ -2,6 +2,7 @@
 
 import itertools
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from images.recipe import NAME
 
 import gpu_control_plane
 from gpu_control_plane.agent.__main__ import agent
+from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.controller import command as controller
 from gpu_control_plane.installation import crds, declare, uninstall
 from gpu_control_plane.local.errors import BuildFailed
+from gpu_control_plane.settings import parse_timings, waiting_times, with_timings
 from helm.chart import CHART, NAMESPACE, VALUE_SETS, Helm, Refused, command_of, container
 from helm.conftest import cannot
 from helm.schemas import CRDS, PATTERN, VERSIONS, kubernetes_schemas, our_schemas
@@ -162,10 +165,21 @@ def test_drivers_are_looked_for_on_the_host_and_where_the_policy_puts_containers
 def test_the_controller_gets_the_namespaces_of_node_feature_discovery(helm: Helm) -> None:
     def arguments(values: dict[str, Any]) -> list[str]:
         arguments = container(helm.objects(values).pod("controller"))["args"]
-        return [each for each in arguments if "nfd" in each]
+        return [each for each in arguments if each.startswith("--nfd")]
 
     assert arguments({}) == []
     assert arguments(VALUE_SETS["one-replica"]) == ["--nfd-namespace=hardware", "--nfd-namespace=nfd"]
+
+
+def test_waiting_times_reach_the_controller_as_it_reads_them(helm: Helm) -> None:
+    values = {"controller": {"timings": {"inventory": {"nodeGracePeriod": "30m"}}}}
+    arguments = container(helm.objects(values).pod("controller"))["args"]
+    given = [each.removeprefix("--timing=") for each in arguments if each.startswith("--timing=")]
+    found = parse_timings(given, TIMING_GROUPS)
+    settings = with_timings(settings_type("inventory")(), found["inventory"])
+    assert settings == settings_type("inventory")(node_grace_period=timedelta(minutes=30))
+    for group in TIMING_GROUPS:
+        assert found[group].keys() == {one.name for one in waiting_times(settings_type(group))}
 
 
 def test_the_controller_gets_the_label_of_managed_nodes(helm: Helm) -> None:

@@ -19,7 +19,7 @@ from gpu_control_plane.kube.events import Event
 from helm.chart import NAMESPACE, Helm, command_of
 from helm.installed import Installed, Program
 from integration.agent.kubelet_and_books import kubelet_and_books
-from integration.flow.stage import pool_of, stage
+from integration.flow.env import flow_env, pool_of
 from unit.agent.backends.machine_room import MachineRoom
 from waiting import until_async
 
@@ -47,7 +47,7 @@ async def test_the_controller_needs_no_more_rights(
     command = [each.replace("$(POD_NAME)", "test") for each in arguments(helm, "controller")]
     ports = ["--status-port=0", "--webhook-port=0"]
     kubeconfig = installed.account("gpu-control-plane-controller")
-    async with stage(installed.cluster, tmp_path / "stage") as scene:
+    async with flow_env(installed.cluster, tmp_path / "flow") as scene:
         with Program([*command, *ports], kubeconfig, tmp_path / "controller.log"):
             await scene.device_is(FIRST, lambda device: device.status.state)
             await scene.add_pool("training")

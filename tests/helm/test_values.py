@@ -38,6 +38,14 @@ def test_every_value_is_explained() -> None:
         ({"controller": {"without": ["operator"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
         ({"controller": {"nfdNamespaces": ["Hardware"]}}, r"'/controller/nfdNamespaces/0': 'Hardware' does not match"),
         (
+            {"controller": {"timings": {"inventory": {"nodeGracePeriod": "10 minutes"}}}},
+            r"at '/controller/timings/inventory/nodeGracePeriod': '10 minutes' does not match pattern",
+        ),
+        (
+            {"controller": {"timings": {"inventory": {"patience": "10m"}}}},
+            r"at '/controller/timings/inventory': additional properties 'patience' not allowed",
+        ),
+        (
             {"operator": {"images": {"DRIVER": "x"}}},
             r"at '/operator/images': additional properties 'DRIVER' not allowed",
         ),

@@ -1,8 +1,10 @@
-"""What the options of the controller process come to."""
+"""What the options of the controller process mean for its controllers."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, cast
 
+import click
 import pytest
 
 from gpu_control_plane import bootstrap, controller, inventory
@@ -37,8 +39,22 @@ def test_which_nodes_are_managed_reaches_all_who_ask(
     assert {settings.managed for settings in _settings(monkeypatch, options)} == {rule}
 
 
+def test_waiting_times_reach_their_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ["--timing=inventory.nodeGracePeriod=5m", "--timing=bootstrap.lossAfter=90s"]
+    first, second = _settings(monkeypatch, options)
+    assert (first.node_grace_period, second.loss_after) == (timedelta(minutes=5), timedelta(seconds=90))
+    assert second.return_after == bootstrap.Settings().return_after
+
+
+def test_a_waiting_time_that_does_not_exist_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(click.BadParameter, match="there is no waiting time patience: there are busDisagreementTimeout"):
+        _settings(monkeypatch, ["--timing=inventory.patience=5m"])
+
+
 def _settings(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> tuple[inventory.Settings, bootstrap.Settings]:
-    """What the two controllers are given."""
+    """What inventory and bootstrap are given."""
     given: list[Any] = []
 
     def process(_name: str, build: Callable[[Runtime], None], **_options: object) -> int:

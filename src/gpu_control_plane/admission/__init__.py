@@ -1,1 +1,1 @@
-"""The webhooks: they explain at once what a controller could only say later."""
+"""The webhooks: they refuse or warn at once where a controller could only write a condition later."""

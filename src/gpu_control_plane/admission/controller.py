@@ -16,30 +16,32 @@ from gpu_control_plane.kube.webhooks import WebhookMetrics, WebhookServer, serve
 POOLS: Final = "/validate-gpupool"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How the API server reaches the webhooks."""
 
     service: str
-    """Name of the Service. The Secret with the certificates and the configuration of the webhooks have it, too."""
+    """Name of the Service, of the Secret with the certificates, and of the webhook configuration."""
     namespace: str
     port: int = 9443
 
 
-def build(runtime: Runtime, options: Options) -> None:
-    """Declare the webhook server: it answers from the shared cache, and is ready when it has a certificate."""
+def build(runtime: Runtime, settings: Settings) -> None:
+    """Add the webhook server to a process. It answers from the shared cache, and is ready when it has a certificate."""
     pools = runtime.cache(GPUPool)
-    secret = Key(options.service, options.namespace)
-    secrets = runtime.cache(Secret, Selection(options.namespace, fields=f"metadata.name={options.service}"))
-    configurations = runtime.cache(ValidatingWebhookConfiguration, Selection(fields=f"metadata.name={options.service}"))
+    secret = Key(settings.service, settings.namespace)
+    secrets = runtime.cache(Secret, Selection(settings.namespace, fields=f"metadata.name={settings.service}"))
+    configurations = runtime.cache(
+        ValidatingWebhookConfiguration, Selection(fields=f"metadata.name={settings.service}")
+    )
     registry = runtime.metrics.registry
     certificates = ServingCertificates(
         runtime.unfenced_client,
         secret,
-        Subject(options.service, (f"{options.service}.{options.namespace}.svc",)),
-        publisher(runtime.unfenced_client, [(ValidatingWebhookConfiguration, options.service)]),
+        Subject(settings.service, (f"{settings.service}.{settings.namespace}.svc",)),
+        publisher(runtime.unfenced_client, [(ValidatingWebhookConfiguration, settings.service)]),
         registry=registry,
     )
-    server = WebhookServer(certificates.tls, port=options.port, metrics=WebhookMetrics(registry))
+    server = WebhookServer(certificates.tls, port=settings.port, metrics=WebhookMetrics(registry))
 
     async def validate(request: AdmissionRequest[GPUPool]) -> AdmissionResponse:
         if request.object is None:

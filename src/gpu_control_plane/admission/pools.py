@@ -1,4 +1,4 @@
-"""What is said to somebody who writes a GPUPool. Pure."""
+"""The review of a GPUPool that is about to be written. Pure."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -12,9 +12,9 @@ from gpu_control_plane.rules.pool_validation import faults
 
 
 def review(pool: GPUPool, before: GPUPool | None, others: Iterable[GPUPool]) -> AdmissionResponse:
-    """Refuse what waiting cannot cure and nobody relies on yet; warn about the rest.
+    """Refuse a new pool whose fault does not go away by itself; warn about the rest.
 
-    A pool that already has the fault may be changed all the same: refusing would stand in the way of mending it.
+    A pool that already has the fault may be changed all the same: refusing would keep people from correcting it.
     """
     rest = [other for other in others if other.name != pool.name]
     found = faults([*rest, pool if before else _youngest(pool, rest)]).get(pool.name)
@@ -27,7 +27,7 @@ def review(pool: GPUPool, before: GPUPool | None, others: Iterable[GPUPool]) -> 
 
 
 def _youngest(pool: GPUPool, others: Iterable[GPUPool]) -> GPUPool:
-    """A pool that is being created comes after all others, whatever the clock's full seconds say."""
+    """A pool that is being created is the youngest. Its timestamp, in whole seconds, may be that of another."""
     ages = [other.metadata.creation_timestamp for other in others if other.metadata.creation_timestamp is not None]
     if not ages:
         return pool

@@ -1,4 +1,4 @@
-"""The resources of the group `gpu.deckhouse.io`: types to read and apply them, and what the API server is told.
+"""The resources of the group `gpu.deckhouse.io`: types to read and apply them, and their CRDs.
 
 Everything a controller needs of the API is here; the modules behind it hold one kind or one part each.
 """

@@ -101,7 +101,7 @@ class Allocation(Part, frozen=True, kw_only=True):
 
 
 class PoolAllocation(Allocation, frozen=True, kw_only=True):
-    """How the cards of a pool are divided among pods: whole, unless the pool says otherwise."""
+    """How the cards of a pool are divided among pods: whole by default."""
 
     mode: Annotated[Mode, about("How a card is shared.", default=True)] = Mode.EXCLUSIVE
 

@@ -27,6 +27,7 @@ from gpu_control_plane.api.gpudevice import (
     Vendor,
 )
 from gpu_control_plane.api.gpunodestate import (
+    AgentFunctions,
     AssignedCard,
     Assignment,
     Driver,
@@ -39,6 +40,7 @@ from gpu_control_plane.api.gpunodestate import (
     NodePools,
     NodeStateSpec,
     NodeStateStatus,
+    ObservedReport,
     OfferedResource,
     Plugin,
     PluginResource,
@@ -116,7 +118,7 @@ def device(
 
 
 def h200(node: str, index: int, cards: int = 8) -> Hardware:
-    """What an H200 says of itself."""
+    """The hardware of an H200."""
     address = pci_address(index)
     return Hardware(
         vendor=Vendor.NVIDIA,
@@ -168,9 +170,11 @@ def node_state(node: str = "worker-3", cards: int = 8, *, pool: str | None = "tr
                 )
                 for index, card in enumerate(ids)
             ),
+            observed_report=ObservedReport(uid=str(uuid.uuid5(uuid.NAMESPACE_DNS, node)), generation=3),
             driver=Driver(version="580.159.04", cuda_version="13.0", source=DriverSource.HOST),
             toolkit=Toolkit(injection=Injection.CDI, runtime="containerd://2.4.2"),
             monitoring=Monitoring(source=MonitoringSource.AGENT),
+            agent=AgentFunctions(labels=True, checks=True, burn_in=False, exporter=True),
             pools=NodePools(assigned=tuple(AssignedCard(inventory_id=card, pool=pool) for card in ids if pool)),
             validation=Validation(
                 driver_version="580.159.04",

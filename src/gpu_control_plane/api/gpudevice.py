@@ -69,7 +69,7 @@ class DeviceSpec(Part, frozen=True, kw_only=True):
 
 
 class PCI(Part, frozen=True, kw_only=True):
-    """What the PCI bus says about the card."""
+    """The card on the PCI bus."""
 
     vendor: Annotated[str, about("Vendor id, four hex digits (10de is NVIDIA).", pattern=_PCI_ID)]
     device: Annotated[str, about("Device id, four hex digits (2335 is an H200).", pattern=_PCI_ID)]
@@ -204,7 +204,7 @@ class Telemetry(Part, frozen=True, kw_only=True):
 class BurnIn(Part, frozen=True, kw_only=True):
     """Which card the condition BurnedIn is about."""
 
-    uuid: Annotated[str, about("The card it is about: another one in its place is tested anew.", maxLength=96)]
+    uuid: Annotated[str, about("The card that was tested: another one at its address is tested again.", maxLength=96)]
     ended_at: Annotated[datetime | None, about("When the test ended; absent while there was none.")] = None
 
 

@@ -12,7 +12,7 @@ from gpu_control_plane.api.names import GROUP, VERSION, NodeCondition
 from gpu_control_plane.api.shapes import InventoryID, Part, PCIAddress, PoolName, ResourceName
 from gpu_control_plane.kube.crd import AGE, Column, Definition
 from gpu_control_plane.kube.fields import OpenEnum, Rule, about
-from gpu_control_plane.kube.objects import Condition, Object, Resource
+from gpu_control_plane.kube.objects import Condition, Object, ObjectMeta, Resource
 
 MAX_CARDS: Final = 64
 
@@ -55,6 +55,22 @@ class NodeDevice(Part, frozen=True, kw_only=True):
     pci_address: Annotated[PCIAddress, about("Address of the card.")]
     uuid: Annotated[str | None, about("The card's own identity.", maxLength=96)] = None
     product: Annotated[str | None, about("Model of the card.", maxLength=128)] = None
+    ignored: Annotated[bool | None, about("True where the label ignore has taken the card out of service.")] = None
+
+
+class ObservedReport(Part, frozen=True, kw_only=True):
+    """A version of the agent's report. Who acts on the status compares it with the NodeFeature that is there now."""
+
+    uid: Annotated[str, about("metadata.uid of the NodeFeature.", minLength=1, maxLength=64)]
+    generation: Annotated[int, about("metadata.generation of the NodeFeature.", minimum=0)]
+
+    @classmethod
+    def of(cls, report: ObjectMeta) -> "ObservedReport":
+        return cls(uid=report.uid, generation=report.generation)
+
+    def covers(self, report: ObjectMeta) -> bool:
+        """Whether this is that version of the report, or a later one that our cache does not show yet."""
+        return self.uid == report.uid and self.generation >= report.generation
 
 
 class DriverSource(OpenEnum):
@@ -104,11 +120,20 @@ class Monitoring(Part, frozen=True, kw_only=True):
     version: Annotated[_Version | None, about("Version of it.")] = None
 
 
+class AgentFunctions(Part, frozen=True, kw_only=True):
+    """What the agent does on its node, as it publishes it. An agent of an older release does not say."""
+
+    labels: Annotated[bool | None, about("Whether it writes the labels of feature discovery to the Node.")] = None
+    checks: Annotated[bool | None, about("Whether it checks the driver, the toolkit and the cards.")] = None
+    burn_in: Annotated[bool | None, about("Whether it tests new cards before they may join a pool.")] = None
+    exporter: Annotated[bool | None, about("Whether it exports metrics of the cards.")] = None
+
+
 class PendingCard(Part, frozen=True, kw_only=True):
     """A card that could join a pool."""
 
     inventory_id: Annotated[InventoryID, about("Name of its GPUDevice.")]
-    reason: Annotated[str | None, about("One word for what it waits for.", maxLength=64)] = None
+    reason: Annotated[str | None, about("Why it is in no pool, in one word.", maxLength=64)] = None
 
 
 class AssignedCard(Part, frozen=True, kw_only=True):
@@ -160,7 +185,7 @@ class ProblemReason(OpenEnum):
     """Why an order is not carried out as it stands."""
 
     MISCONFIGURED = "Misconfigured", "this card can never be what the order asks for."
-    WAITING = "Waiting", "somebody has to let go of the card, or of a part of it, first."
+    WAITING = "Waiting", "a pod or a program still holds the card, or a part of it."
     FAILED = "Failed", "the driver refused; it is tried again."
 
 
@@ -172,7 +197,7 @@ class PluginResource(Part, frozen=True, kw_only=True):
     healthy: Annotated[int, about("Units of them that can be handed out.", minimum=0)]
     inventory_ids: Annotated[
         tuple[InventoryID, ...],
-        about("Cards behind the units; not told of cards in no pool.", unique=True, maxItems=MAX_CARDS),
+        about("Cards behind the units; left out for cards in no pool.", unique=True, maxItems=MAX_CARDS),
     ] = ()
 
 
@@ -185,7 +210,7 @@ class OrderProblem(Part, frozen=True, kw_only=True):
 
 
 class Plugin(Part, frozen=True, kw_only=True):
-    """What the kubelet has been told."""
+    """What the agent has announced to the kubelet."""
 
     observed_generation: Annotated[int, about("Generation of the orders that this answers.", minimum=0)]
     resources: Annotated[tuple[PluginResource, ...], about("Resources announced.", maxItems=128)] = ()
@@ -211,14 +236,21 @@ class NodeStateStatus(Part, frozen=True, kw_only=True):
 
     device_count: Annotated[int | None, about("Number of cards.", minimum=0, maximum=MAX_CARDS)] = None
     devices: Annotated[tuple[NodeDevice, ...], about("Cards of the node.", maxItems=MAX_CARDS)] = ()
+    observed_report: Annotated[
+        ObservedReport | None,
+        about("Report of the agent (NodeFeature) that inventory has taken into this status.", atomic=True),
+    ] = None
     driver: Annotated[Driver | None, about("GPU driver of the node.", atomic=True)] = None
     toolkit: Annotated[Toolkit | None, about("What gives cards to containers.", atomic=True)] = None
     monitoring: Annotated[Monitoring | None, about("What exports metrics of the cards.", atomic=True)] = None
+    agent: Annotated[
+        AgentFunctions | None, about("What the agent does on the node; absent where it does not say.", atomic=True)
+    ] = None
     pools: Annotated[NodePools | None, about("The node's cards as the pools see them.", atomic=True)] = None
     validation: Annotated[Validation | None, about("Whether the software on the node really works.", atomic=True)] = (
         None
     )
-    plugin: Annotated[Plugin | None, about("What the kubelet has been told.", atomic=True)] = None
+    plugin: Annotated[Plugin | None, about("What the agent has announced to the kubelet.", atomic=True)] = None
     quiesced: Annotated[
         Quiesced | None,
         about("Present while the agent has released the driver, so that it can be reloaded.", atomic=True),

@@ -34,7 +34,7 @@ class PoolPhase(OpenEnum):
 
     PENDING = "Pending", "no card is on offer yet."
     READY = "Ready", "pods can ask for its resources."
-    MAINTENANCE = "Maintenance", "new pods are refused while cards are divided anew."
+    MAINTENANCE = "Maintenance", "new pods are refused while cards are divided again."
     MISCONFIGURED = "Misconfigured", "the spec cannot be carried out; the conditions say why."
 
 
@@ -186,7 +186,7 @@ class PoolStatus(Part, frozen=True, kw_only=True):
     """What the pool has and how it fares."""
 
     observed_generation: Annotated[
-        int | None, about("Generation of the spec that this status speaks of.", minimum=0)
+        int | None, about("Generation of the spec that this status is about.", minimum=0)
     ] = None
     phase: Annotated[PoolPhase | None, about("Where the pool stands.")] = None
     units: Annotated[Units | None, about("Units of all the pool's resources together.")] = None

@@ -24,7 +24,7 @@ class Annotation(OpenEnum):
     HOLD = f"{GROUP}/hold", "On a GPUDevice: keeps automatic approval away from the card. The value says why."
     CLEAR_FAULT = (
         f"{GROUP}/clear-fault",
-        "On a GPUDevice: a person's word that a faulted card, or one that failed burn-in, has been mended.",
+        "On a GPUDevice: set by a person when a faulted card, or one that failed burn-in, has been mended.",
     )
     RESERVATION = f"{GROUP}/reservation", "On a Pod: the token under which units were reserved for it."
     CRD_VERSION = f"{GROUP}/crd-version", "On a CRD: the release that installed it; an older one leaves it alone."
@@ -63,7 +63,7 @@ class DeviceCondition(OpenEnum):
 class NodeCondition(OpenEnum):
     """Conditions of a GPUNodeState."""
 
-    INVENTORY_COMPLETE = "InventoryComplete", "Every card on the PCI bus is known; otherwise nothing is handed out."
+    INVENTORY_COMPLETE = "InventoryComplete", "Every card on the PCI bus is known; otherwise no card is issued."
     VANISHED = (
         "Vanished",
         "The Node, or every card in it, is gone; present only then. When it lasts, the cards are forgotten.",

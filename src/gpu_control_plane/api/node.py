@@ -1,7 +1,7 @@
 """A Node as our controllers look at it: its labels, whether pods may come to it, and what runs containers there.
 
 One view for all of them, so that one process watches Nodes once. Of the status, which changes all the time, only what
-somebody decides on is kept.
+a controller decides by is kept.
 """
 
 from typing import ClassVar
@@ -47,5 +47,5 @@ class Node(Object, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """Whether its kubelet answers and says that all is well."""
+        """Whether its condition Ready is true."""
         return any(flag.type == "Ready" and flag.status == "True" for flag in self.status.conditions)

@@ -1,7 +1,7 @@
 """What an agent publishes about its node, in the form of Node Feature Discovery's NodeFeature.
 
 The agent writes one for each node under feature names of our own, with NFD or without it; `inventory` reads it. In
-clusters without NFD a discovery of our own writes another, which says no more than which nodes have cards at all.
+clusters without NFD a discovery of our own writes another, which only has the cards on the PCI bus.
 All values are strings, as NFD wants them; `Hardware` and `NodeFacts` are their typed form, and this module is the
 only place that knows how one becomes the other.
 """
@@ -10,12 +10,12 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE as NAMESPACE  # noqa: PLC0414 - where reports are
 from gpu_control_plane.api.gpudevice import PCI, Hardware
-from gpu_control_plane.api.gpunodestate import Driver, Monitoring, Toolkit
+from gpu_control_plane.api.gpunodestate import AgentFunctions, Driver, Monitoring, Toolkit
 from gpu_control_plane.api.shapes import Part
 from gpu_control_plane.kube.objects import Object, Resource
 
-NAMESPACE: Final = "d8-gpu-operator"
 NODE_LABEL: Final = "nfd.node.kubernetes.io/node-name"
 CARDS: Final = "gpu.card"
 """The instance feature: one element for each card."""
@@ -74,6 +74,8 @@ class NodeFacts(Part, frozen=True, kw_only=True):
     driver: Driver | None = None
     toolkit: Toolkit | None = None
     monitoring: Monitoring | None = None
+    agent: AgentFunctions | None = None
+    """What the agent does on the node; None from an agent of an older release."""
 
 
 def node_feature(node: str, facts: NodeFacts, cards: tuple[Hardware, ...]) -> NodeFeatureSpec:
@@ -94,7 +96,7 @@ def bus_feature(cards: tuple[PCI, ...]) -> NodeFeatureSpec:
 
 
 def read_bus(feature: NodeFeature) -> tuple[PCI, ...]:
-    """The cards on the PCI bus; `ValueError` with the reason when it does not say, or in words of nonsense."""
+    """The cards on the PCI bus; `ValueError` with the reason when they are missing or make no sense."""
     found = feature.spec.features.instances.get(BUS)
     if found is None:
         raise ValueError(f"there is no feature {BUS} in it")
@@ -102,7 +104,7 @@ def read_bus(feature: NodeFeature) -> tuple[PCI, ...]:
 
 
 def read_facts(feature: NodeFeature) -> NodeFacts:
-    """The facts of a NodeFeature; `ValueError` with the reason when somebody wrote nonsense into it."""
+    """The facts of a NodeFeature; `ValueError` with the reason when they make no sense."""
     elements = feature.spec.features.attributes.get(NODE, Attributes()).elements
     facts = _convert(_deep(elements), NodeFacts)
     bus = read_bus(feature) if BUS in feature.spec.features.instances else None
@@ -110,7 +112,7 @@ def read_facts(feature: NodeFeature) -> NodeFacts:
 
 
 def read_cards(feature: NodeFeature) -> tuple[Hardware, ...]:
-    """The cards of a NodeFeature; `ValueError` with the reason when somebody wrote nonsense into it."""
+    """The cards of a NodeFeature; `ValueError` with the reason when they make no sense."""
     elements = feature.spec.features.instances.get(CARDS, Instances()).elements
     return tuple(_hardware(element.attributes) for element in elements)
 

@@ -51,18 +51,18 @@ class Features(msgspec.Struct, frozen=True, gc=False):
 
 
 class Spec(msgspec.Struct, frozen=True, gc=False):
-    """What was found on the node, and labels wished for it."""
+    """What was found on the node, and labels for it."""
 
     features: Annotated[Features, about("What was found on the node.")] = Features()
     labels: Annotated[dict[str, str], about("Labels that Node Feature Discovery puts on the Node.")] = {}
 
 
 class CompleteNodeFeature(Object, frozen=True, kw_only=True):
-    """What somebody found out about a node."""
+    """What a program found on a node."""
 
     resource: ClassVar[Resource] = nodefeature.NodeFeature.resource
 
-    spec: Annotated[Spec, about("What was found on the node, and labels wished for it.")] = Spec()
+    spec: Annotated[Spec, about("What was found on the node, and labels for it.")] = Spec()
 
 
 DEFINITION: Final = Definition(kind=CompleteNodeFeature, status=False)

@@ -60,7 +60,6 @@ _NO_RESOURCES: Final = ContainerResources()
 class Container(_View, frozen=True, kw_only=True):
     name: str = ""
     image: str = ""
-    args: tuple[str, ...] = ()
     env: tuple[EnvVar, ...] = ()
     """Only the variables in `KEPT_VARIABLES`."""
     resources: ContainerResources = _NO_RESOURCES

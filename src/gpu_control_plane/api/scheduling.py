@@ -26,7 +26,7 @@ class Strategy(OpenEnum):
 class NUMA(OpenEnum):
     """Whether the cards of one container lie together."""
 
-    PREFERRED = "Preferred", "cards of one NUMA node are chosen where possible, and the kubelet is told where they are."
+    PREFERRED = "Preferred", "cards of one NUMA node are chosen where possible, and the kubelet gets their NUMA nodes."
     IGNORED = "Ignored", "NUMA plays no part."
 
 
@@ -38,7 +38,7 @@ class TaintEffect(OpenEnum):
 
 
 class Taint(Part, frozen=True, kw_only=True):
-    """A taint on the pool's nodes. Pods that ask for the pool tolerate it without further ado."""
+    """A taint on the pool's nodes. Pods that ask for the pool tolerate it."""
 
     key: Annotated[
         str,

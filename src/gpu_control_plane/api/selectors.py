@@ -1,4 +1,4 @@
-"""Label selectors as Kubernetes writes them, and what they match."""
+"""Label selectors as Kubernetes writes them, and what they match: the only place that compares labels."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
@@ -48,6 +48,11 @@ class Requirement(Part, frozen=True, kw_only=True):
         return answers.get(self.operator, False)
 
 
+def matches_labels(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Whether the labels have all of these pairs, as a `nodeSelector` or `matchLabels` asks; none match all labels."""
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
 class LabelSelector(Part, frozen=True, kw_only=True):
     """Selects by labels; all parts must agree, and an empty selector selects everything."""
 
@@ -58,7 +63,7 @@ class LabelSelector(Part, frozen=True, kw_only=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels is selected. An operator that is not known here selects nothing."""
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+        return matches_labels(self.match_labels, labels) and all(
             requirement.matches(labels) for requirement in self.match_expressions
         )
 

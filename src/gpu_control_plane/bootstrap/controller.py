@@ -1,4 +1,4 @@
-"""Bootstrap as a controller: a GPUNodeState, its Node and its pods in, conditions out. One write for each change."""
+"""Bootstrap as a controller: it reads GPUNodeStates, Nodes and Pods, and writes conditions, all of a node at once."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -6,19 +6,20 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
 from gpu_control_plane.api.pod import BY_NODE, Pod, node_of
 from gpu_control_plane.bootstrap.decide import decide
-from gpu_control_plane.bootstrap.events import tell_changes
+from gpu_control_plane.bootstrap.events import record_changes
 from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics
 from gpu_control_plane.bootstrap.operands import OURS, POD_SELECTIONS, Operand, operand_of
-from gpu_control_plane.bootstrap.snapshot import NOTHING, Remembered, Settings, Snapshot
+from gpu_control_plane.bootstrap.snapshot import NO_TIMERS, Settings, Snapshot, Timers
 from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
-from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
+from gpu_control_plane.rules.node_readiness import is_report_observed
 
 MANAGER: Final = "gpu-bootstrap"
 
@@ -27,14 +28,14 @@ _BY_OPERAND: Final = "bootstrap/operand"
 _LABEL_PREFIX: Final = "nvidia.com/"
 
 
-class _Conditions(msgspec.Struct):
+class _ConditionsStatus(msgspec.Struct):
     conditions: tuple[Condition, ...]
 
 
-class _Body(msgspec.Struct):
+class _ConditionsApplyConfiguration(msgspec.Struct):
     """The fields of a GPUNodeState that bootstrap owns."""
 
-    status: _Conditions
+    status: _ConditionsStatus
 
 
 def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[], datetime] = utc_now) -> None:
@@ -51,94 +52,95 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     metrics = BootstrapMetrics(runtime.metrics.registry)
     metrics.follow(states)
     applier = runtime.applier(MANAGER)
-    remembered: dict[str, Remembered] = {}
-    runtime.on_lead(remembered.clear)
+    timers: dict[str, Timers] = {}
+    runtime.on_lead(timers.clear)
 
     def expected() -> frozenset[Operand]:
         return frozenset(operand for operand in OURS.values() if ours.count(_BY_OPERAND, operand))
 
-    def look(state: GPUNodeState) -> Snapshot:
+    def take_snapshot(state: GPUNodeState) -> Snapshot:
         report = features.get(feature_name(state.name), NAMESPACE)
         return Snapshot(
             state=state,
             node=nodes.get(state.name),
             pods=tuple(pod for pods in all_pods for pod in pods.by_index(BY_NODE, state.name)),
             expected=expected(),
-            taken_in=is_taken_in(report, state.status, out_of_service(state, devices.get)),
-            remembered=remembered.get(state.name, NOTHING),
+            report_observed=is_report_observed(state.status, report, devices.get),
+            timers=timers.get(state.name, NO_TIMERS),
             now=now(),
         )
 
     async def reconcile(key: Key) -> Requeue | None:
         state = states.at(key)
         if state is None or state.deleting:
-            remembered.pop(key.name, None)
+            timers.pop(key.name, None)
             return None
-        decision = decide(look(state), settings)
-        remembered[state.name] = decision.remember
+        decision = decide(take_snapshot(state), settings)
+        timers[state.name] = decision.timers
         again = Requeue(after=decision.again_in.total_seconds()) if decision.again_in is not None else None
         if not decision.conditions:
             return again
         with metrics.handling(CONDITIONS):
-            body = _Body(_Conditions(decision.conditions))
+            body = _ConditionsApplyConfiguration(_ConditionsStatus(decision.conditions))
             written = await applier.apply(GPUNodeState, state.name, body, state, subresource="status")
         if written is not state:
-            tell_changes(runtime.events, state, written)
+            record_changes(runtime.events, state, written)
         return again
 
     def gpu_node_of(pod: Pod) -> Iterable[Key]:
-        """The node of an operand, if the node has cards."""
+        """The node of an operand, if it is a GPU node."""
         node = pod.spec.node_name
         return (Key(node),) if operand_of(pod) is not None and states.get(node) is not None else ()
 
     controller = runtime.controller("bootstrap", reconcile)
-    controller.watch(states, when=_state_matters)
-    controller.watch(nodes, when=_node_matters(settings.managed))
+    controller.watch(states, when=_state_changed)
+    controller.watch(nodes, when=_node_changed(settings.managed))
     for pods in all_pods:
-        controller.watch(pods, gpu_node_of, _pod_matters)
+        controller.watch(pods, gpu_node_of, _pod_changed)
 
-    def all_of_them() -> None:
+    def enqueue_all() -> None:
         for state in states:
             controller.enqueue(state.key)
 
-    _on_other(ours, expected, all_of_them)
+    _on_expected_change(ours, expected, enqueue_all)
 
 
-def _on_other(pods: Cache[Pod], look: Callable[[], frozenset[Operand]], call: Callable[[], None]) -> None:
-    """Call when the first pod of a program has come, or the last has gone: that concerns nodes without one."""
-    held = look()
+def _on_expected_change(pods: Cache[Pod], expected: Callable[[], frozenset[Operand]], call: Callable[[], None]) -> None:
+    """Call when the first Pod of an operand has come, or the last has gone: that concerns nodes without one."""
+    held = expected()
 
     def changed(_old: Pod | None, _new: Pod | None) -> None:
         nonlocal held
-        before, held = held, look()
+        before, held = held, expected()
         if before != held:
             call()
 
     pods.on_change(changed)
 
 
-def _state_matters(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
-    """Everything but the orders and most of the plugin's answers, which are most of the traffic."""
+def _state_changed(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
+    """Whether a field that bootstrap reads has changed; assignments and most of the plugin's status have not to do with
+    it, and are most of the traffic."""
     if old is None or new is None:
         return True
-    return _read(old) != _read(new)
+    return _fields_read(old) != _fields_read(new)
 
 
-def _read(state: GPUNodeState) -> tuple[object, ...]:
+def _fields_read(state: GPUNodeState) -> tuple[object, ...]:
     status = state.status
     plugin = (status.plugin.conflicts, True) if status.plugin is not None else ((), False)
-    software = status.driver, status.toolkit, status.monitoring, status.validation, status.devices
-    return *software, status.conditions, status.quiesced, plugin
+    software = status.driver, status.toolkit, status.monitoring, status.agent, status.validation
+    return status.observed_report, status.devices, *software, status.conditions, status.quiesced, plugin
 
 
-def _node_matters(managed: ManagedNodes) -> Callable[[Node | None, Node | None], bool]:
-    """Nodes report all the time; their labels about cards, their kernel, whether they are ready and whether they are
-    managed change rarely."""
+def _node_changed(managed: ManagedNodes) -> Callable[[Node | None, Node | None], bool]:
+    """A Node's status changes all the time; its labels about cards, its kernel, and whether it is ready and managed
+    change rarely."""
 
-    def seen_of(node: Node) -> tuple[object, ...]:
+    def fields_read(node: Node) -> tuple[object, ...]:
         return node.ready, node.status.node_info, _labels(node), managed.include(node.metadata.labels)
 
-    return lambda old, new: new is not None and (old is None or seen_of(old) != seen_of(new))
+    return lambda old, new: new is not None and (old is None or fields_read(old) != fields_read(new))
 
 
 def _labels(node: Node) -> dict[str, str]:
@@ -150,7 +152,7 @@ def _running_operand(pod: Pod) -> Iterable[str]:
     return (operand,) if operand is not None and pod.active else ()
 
 
-def _pod_matters(old: Pod | None, new: Pod | None) -> bool:
+def _pod_changed(old: Pod | None, new: Pod | None) -> bool:
     if old is None or new is None:
         return True
     return (old.spec, old.status, old.deleting) != (new.spec, new.status, new.deleting)

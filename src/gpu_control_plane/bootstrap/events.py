@@ -1,43 +1,36 @@
-"""What people are told when a condition of a node changes: one Event for each change of a status."""
+"""Events about the conditions of a node: one for each change of a status."""
 
 from typing import Final
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.names import EventReason, NodeCondition
+from gpu_control_plane.bootstrap.conditions import GOOD_STATUS
 from gpu_control_plane.kube import Condition, EventRecorder
-from gpu_control_plane.kube.conditions import FALSE, TRUE, UNKNOWN, find
+from gpu_control_plane.kube.conditions import TRUE, UNKNOWN, find
 
-GOOD: Final = {
-    NodeCondition.DRIVER_MISSING: FALSE,
-    NodeCondition.TOOLKIT_MISSING: FALSE,
-    NodeCondition.MONITORING_MISSING: FALSE,
-    NodeCondition.GFD_READY: TRUE,
-    NodeCondition.DEGRADED: FALSE,
-    NodeCondition.READY_FOR_POOLING: TRUE,
-}
-"""Bootstrap's conditions, and the status of each with which all is well."""
-_FROM_THE_START: Final = frozenset({NodeCondition.MONITORING_MISSING, NodeCondition.DEGRADED})
-"""Trouble that the word about readiness does not include, and that an alert is about."""
+_ALSO_OF_A_NEW_NODE: Final = frozenset({NodeCondition.MONITORING_MISSING, NodeCondition.DEGRADED})
+"""Conditions that ReadyForPooling does not include, and that alerts are about."""
 
 
-def tell_changes(recorder: EventRecorder, old: GPUNodeState, new: GPUNodeState) -> None:
-    """Tell what changed between two versions of a node's object.
+def record_changes(recorder: EventRecorder, old: GPUNodeState, new: GPUNodeState) -> None:
+    """Write an Event for each condition whose status differs between two versions of a node's object.
 
-    A new node tells whether it is ready, and the message names what is missing. Beside that it tells trouble only, so
-    that one on which all is well costs one Event. So does one that is managed again; that nobody looks is no trouble.
+    A new node has one about its readiness, whose note names what is missing, and beside that only those about what is
+    wrong: a node on which nothing is wrong costs one Event. The same goes for a node that is managed again.
     """
-    for kind, good in GOOD.items():
+    for kind, good in GOOD_STATUS.items():
         was, now = find(old.status.conditions, kind), find(new.status.conditions, kind)
         if now is None or now.status == UNKNOWN or (was is not None and was.status == now.status):
             continue
-        if (was is None or was.status == UNKNOWN) and not _said_of_new(kind, now):
+        if (was is None or was.status == UNKNOWN) and not _is_recorded_when_new(kind, now):
             continue
-        say = recorder.normal if now.status == good else recorder.warning
-        say(new, _reason(kind, now), now.message)
+        write = recorder.normal if now.status == good else recorder.warning
+        write(new, _reason(kind, now), now.message)
 
 
-def _said_of_new(kind: NodeCondition, now: Condition) -> bool:
-    return kind is NodeCondition.READY_FOR_POOLING or (kind in _FROM_THE_START and now.status != GOOD[kind])
+def _is_recorded_when_new(kind: NodeCondition, now: Condition) -> bool:
+    wrong = now.status != GOOD_STATUS[kind]
+    return kind is NodeCondition.READY_FOR_POOLING or (kind in _ALSO_OF_A_NEW_NODE and wrong)
 
 
 def _reason(kind: NodeCondition, now: Condition) -> str:

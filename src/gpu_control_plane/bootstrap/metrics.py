@@ -1,4 +1,4 @@
-"""What bootstrap reports in numbers: how far each node is, and which of its conditions are true."""
+"""Metrics of bootstrap: the phase of each node, and which of its conditions are true."""
 
 import enum
 from contextlib import AbstractContextManager
@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.names import NodeCondition, Reason
-from gpu_control_plane.bootstrap.events import GOOD
+from gpu_control_plane.bootstrap.conditions import GOOD_STATUS
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.conditions import find, is_true
 from gpu_control_plane.kube.metrics import CountGauge, counting_failures
@@ -18,17 +18,17 @@ CONDITIONS: Final = "conditions"
 
 
 class Phase(enum.StrEnum):
-    """How far a node is on its way to work."""
+    """How far a node is on its way into pools."""
 
     DISCOVERING = "Discovering"
     """Not all of its cards are known."""
     VALIDATING = "Validating"
-    """Something stands between its cards and pools."""
+    """All are known, and something keeps them from joining pools."""
     MONITORING = "Monitoring"
-    """Its cards may join pools, but nobody exports their metrics."""
+    """They may join pools, but no program exports their metrics."""
     READY = "Ready"
     NOT_MANAGED = "NotManaged"
-    """Somebody took it out by a label."""
+    """A label has taken it out."""
 
 
 class BootstrapMetrics:
@@ -71,7 +71,7 @@ class BootstrapMetrics:
     def _changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         self.nodes.move(_reason(old), _reason(new))
         self._follow_phase(old, new)
-        for kind in GOOD:
+        for kind in GOOD_STATUS:
             if new is not None and is_true(new.status.conditions, kind):
                 self.condition.labels(new.name, kind).set(1)
             elif old is not None and is_true(old.status.conditions, kind):

@@ -1,8 +1,9 @@
-"""One moment of a node as bootstrap sees it, and what it remembers of the moments before."""
+"""Everything the conditions of a node rest on, and how long bootstrap waits."""
 
+import enum
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -11,49 +12,71 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.kube import Condition
+from gpu_control_plane.kube.fields import about
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient bootstrap is, and with which nodes. A restart of a pod must not move a condition; a loss must."""
+    """What bootstrap is given. Its waiting times are in docs/settings.md."""
 
-    loss_after: timedelta = timedelta(seconds=60)
-    """How long something may be away before it counts as lost."""
-    return_after: timedelta = timedelta(seconds=30)
-    """How long it has to work before a loss is taken back: something that crashes again and again is lost."""
+    loss_after: Annotated[
+        timedelta,
+        about("How long an operand may be away, or a report not taken in, before conditions say that it is lost."),
+    ] = timedelta(seconds=60)
+    return_after: Annotated[
+        timedelta,
+        about("How long a lost operand must be ready before the loss is withdrawn: one that crashes again stays lost."),
+    ] = timedelta(seconds=30)
     managed: ManagedNodes = ManagedNodes()
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API does not tell: when something was first missed. Forgetting it only delays."""
+class Awaited(enum.Enum):
+    """Something that is about to be written by another program, so that bootstrap waits before it concludes."""
 
-    had: frozenset[Operand] = frozenset()
-    """The programs that the node had when it was last looked at."""
-    noticed: Mapping[str, datetime] = {}
-    """Since when each doubt has lasted."""
+    REPORT_OBSERVED = "inventory is about to take in the latest report"
+    AGENT_POD = "the node is managed again, and its agent is about to come"
+    FEATURE_LABELS = "the labels are about to follow the report"
 
 
-NOTHING: Final = Remembered()
+class Timers(msgspec.Struct, frozen=True, kw_only=True):
+    """When something was first noticed that the API records nowhere. Kept in memory: losing it only delays."""
+
+    operands: frozenset[Operand] = frozenset()
+    """The operands that had a Pod on the node when it was last looked at."""
+    missing_since: Mapping[Operand, datetime] = {}
+    """Since when each operand has had no Pod."""
+    awaited_since: Mapping[Awaited, datetime] = {}
+
+
+NO_TIMERS: Final = Timers()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the conditions of a node rest on."""
-
     state: GPUNodeState
     node: Node | None = None
     pods: tuple[Pod, ...] = ()
-    """Programs of this node."""
+    """Pods on this node that may be operands."""
     expected: frozenset[Operand] = frozenset()
-    """Programs of ours that run anywhere, so that a GPU node without one lacks it."""
-    taken_in: bool = True
-    """Whether the status of the node says what the node reports."""
-    remembered: Remembered = NOTHING
+    """Operands of ours that run on some node, so that a GPU node without one lacks it."""
+    report_observed: bool = True
+    """Whether inventory has taken the latest report of the node into its status."""
+    timers: Timers = NO_TIMERS
     now: datetime
 
     @property
-    def held(self) -> tuple[Condition, ...]:
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions that the node has."""
         return self.state.status.conditions
 
     @property
     def name(self) -> str:
         return self.state.name
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the kubelet of the node answers. While it does not, every Pod of the node looks as if it were not
+        ready."""
+        return self.node is None or self.node.ready
+
+    def awaited_since(self, awaited: Awaited) -> datetime:
+        return self.timers.awaited_since.get(awaited, self.now)

@@ -1,7 +1,7 @@
-"""Puts the CRDs and the namespace of the reports into a cluster, and never an older CRD over a newer.
+"""Installs the CRDs and the namespace of the reports, and never an older CRD over a newer one.
 
-Each CRD carries the release that installed it. A newer release's CRD, or one that somebody else installed, is left
-as it is, and the answer says so. NodeFeature belongs to Node Feature Discovery: ours only fills the gap without it.
+Each CRD carries the release that installed it. A CRD of a newer release, or of another product, is left as it is, and
+the answer says so. NodeFeature belongs to Node Feature Discovery: ours is for clusters without it.
 ClusterPolicy and NVIDIADriver are NVIDIA's kinds: where its operator has brought them, they stay as they are.
 
 Run as `python -m gpu_control_plane.installation.crds`.
@@ -15,10 +15,9 @@ from typing import ClassVar, Final
 
 import click
 
-from gpu_control_plane import __version__
+from gpu_control_plane import NAMESPACE, __version__
 from gpu_control_plane.api import DEFINITIONS, crd_manifest, nodefeature_definition, nvidia
 from gpu_control_plane.api.names import Annotation
-from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.crd import NAMES_ACCEPTED, CustomResourceDefinition, Definition
@@ -34,7 +33,7 @@ GENERATED_MARK: Final = "controller-gen.kubebuilder.io/version"
 """Found on the CRDs that Node Feature Discovery and NVIDIA ship, also when one was put over ours."""
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-.]?(dev|a|alpha|b|beta|rc)[-.]?(\d+))?")
-_PAUSE: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 _STAGES: Final = ("dev", "a", "b", "rc")
 _EXAMPLES: Final = """\b
 Examples:
@@ -56,9 +55,9 @@ class _Namespace(Object, frozen=True):
 @click.option("--take-over", is_flag=True, help="Replace CRDs of the same name that another product installed.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
 def command(*, kubeconfig: Path | None, take_over: bool, timeout: float) -> None:
-    """Put the CRDs of this release into a cluster, and return once the API server serves them.
+    """Install the CRDs of this release, and return once the API server serves them.
 
-    Running it again is safe. What a newer release installed is left alone.
+    Running it again is safe. CRDs of a newer release are left alone.
     """
     try:
         sentences = install_crds(kubeconfig, take_over=take_over, timeout=timeout)
@@ -83,7 +82,7 @@ async def install(
 ) -> list[str]:
     """Apply the CRDs and return once they are served, with a sentence about each, and one about the namespace.
 
-    `take_over` also replaces CRDs of the same name that somebody else installed, except Node Feature Discovery's.
+    `take_over` also replaces CRDs of the same name that another product installed, except Node Feature Discovery's.
     """
     outcomes = {}
     for definition in INSTALLED:
@@ -96,7 +95,7 @@ async def install(
 
 
 async def _apply(client: Client, definition: Definition, version: str, *, take_over: bool, attempts: int = 5) -> str:
-    """Apply one CRD unless the one in the cluster must stay. Looks again when somebody changed it meanwhile."""
+    """Apply one CRD unless the one in the cluster must stay. Reads it again after a conflict with another writer."""
     observed = await _find(client, definition.name)
     foreign = _of_feature_discovery(observed) if definition is NODE_FEATURE else None
     if reason := foreign or _left_alone(observed, version, take_over=take_over):
@@ -136,7 +135,7 @@ def _left_alone(observed: CustomResourceDefinition | None, version: str, *, take
 
 
 def ours(observed: CustomResourceDefinition) -> bool:
-    """Whether we installed this CRD, and nobody has put another over it."""
+    """Whether we installed this CRD, and no other product has replaced it."""
     marks = observed.metadata.annotations
     return Annotation.CRD_VERSION in marks and GENERATED_MARK not in marks
 
@@ -147,7 +146,7 @@ def _of_feature_discovery(observed: CustomResourceDefinition | None) -> str | No
 
 
 async def _ensure_namespace(client: Client) -> str:
-    """The namespace of the agents' reports exists afterwards; what others made of it stays."""
+    """Create the namespace of the agents' reports unless it exists."""
     try:
         await client.get(_Namespace, NAMESPACE)
     except NotFound:
@@ -170,13 +169,13 @@ def _what_happened(observed: CustomResourceDefinition | None, applied: CustomRes
 async def _unserved(client: Client, definition: Definition, timeout: float) -> str:
     """Wait until the API server serves the kind in our version; why it does not, if it does not.
 
-    A matter of milliseconds that nothing announces: that a CRD is Established is said earlier, and is not taken back
-    while another version of it is brought in.
+    That takes milliseconds and nothing announces it: the condition Established is set earlier, and stays while another
+    version of the CRD is installed.
     """
     try:
         async with asyncio.timeout(timeout):
-            while not await serves(client, definition.resource):  # noqa: ASYNC110 - nobody sets an event for us
-                await asyncio.sleep(_PAUSE)
+            while not await serves(client, definition.resource):  # noqa: ASYNC110 - no event announces it
+                await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         seen = await _find(client, definition.name)
         names = seen.condition(NAMES_ACCEPTED) if seen is not None else None
@@ -190,7 +189,7 @@ def _holds(condition: Condition | None) -> bool:
 
 
 def _order(version: str) -> tuple[int, ...] | None:
-    """A release as something to compare; None for a text that names no release. A pre-release comes before it."""
+    """A release as numbers that compare; None for a text that names no release. A pre-release comes before it."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return None

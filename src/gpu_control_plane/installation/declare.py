@@ -1,8 +1,8 @@
-"""Brings the ClusterPolicy and the NVIDIADriver that somebody has described into a cluster that knows their kinds.
+"""Creates or updates the ClusterPolicy and the NVIDIADriver that the chart's values describe.
 
-Helm cannot: it looks kinds up before it runs the job that installs their CRDs, and would delete the objects, with the
-drivers that run by them, when a release goes. An object that is there keeps its metadata, whoever made it, and its spec
-becomes the one that is described. Server-side apply would not do: it turns a section that has become empty into null.
+Helm cannot do it: it looks kinds up before it runs the job that installs their CRDs, and would delete the objects, with
+the drivers that run by them, when a release is uninstalled. An object that exists keeps its metadata, and its spec
+becomes the described one. Server-side apply would not do: it turns a section that has become empty into null.
 
 Run as `python -m gpu_control_plane.installation.declare`.
 """
@@ -35,7 +35,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """An object as somebody wants it."""
+    """An object as the values describe it."""
 
     kind: Literal["ClusterPolicy", "NVIDIADriver"]
     metadata: Meta
@@ -65,7 +65,7 @@ class _Json(click.ParamType[Declared]):
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
 @click.argument("objects", metavar="OBJECT…", nargs=-1, required=True, type=_Json())
 def command(*, kubeconfig: Path | None, objects: tuple[Declared, ...]) -> None:
-    """Bring ClusterPolicies and NVIDIADrivers, each given as JSON, into a cluster. Running it again is safe."""
+    """Create or update ClusterPolicies and NVIDIADrivers, each given as JSON. Running it again is safe."""
 
     async def connect() -> list[str]:
         async with Client(load_config(kubeconfig)) as client:
@@ -80,12 +80,12 @@ def command(*, kubeconfig: Path | None, objects: tuple[Declared, ...]) -> None:
 
 
 async def declare(client: Client, objects: Sequence[Declared]) -> list[str]:
-    """Bring each of them into the cluster, with a sentence about each."""
-    return [f"{wanted.kind} {wanted.name}: {await _bring(client, wanted)}" for wanted in objects]
+    """Create or update each of them; a sentence about each."""
+    return [f"{wanted.kind} {wanted.name}: {await _create_or_update(client, wanted)}" for wanted in objects]
 
 
-async def _bring(client: Client, wanted: Declared, attempts: int = _ATTEMPTS) -> str:
-    """Make one object be as it should. Looks again when somebody else was faster."""
+async def _create_or_update(client: Client, wanted: Declared, attempts: int = _ATTEMPTS) -> str:
+    """Create or update one object. Reads it again after a conflict with another writer."""
     try:
         live = await _find(client, wanted)
         if live is None:
@@ -97,7 +97,7 @@ async def _bring(client: Client, wanted: Declared, attempts: int = _ATTEMPTS) ->
     except (AlreadyExists, Conflict):
         if attempts == 1:
             raise
-        return await _bring(client, wanted, attempts - 1)
+        return await _create_or_update(client, wanted, attempts - 1)
     return "up to date" if written.metadata.generation == live.metadata.generation else "updated"
 
 

@@ -1,7 +1,7 @@
-"""Takes away what controllers and agents have left in a cluster, once they have gone: nothing else would.
+"""Removes what controllers and agents have left in a cluster, after they have ended.
 
-GPUPools, GPUDevices and their approvals are people's data and stay, unless the CRDs are to go, too. ClusterPolicies and
-NVIDIADrivers are never deleted: drivers run by them, perhaps another operator's. Everything is safe to repeat.
+GPUPools, GPUDevices and their approvals are people's data and stay, unless the CRDs are deleted, too. ClusterPolicies
+and NVIDIADrivers are never deleted: drivers run by them, perhaps another operator's. Everything is safe to repeat.
 
 Run as `python -m gpu_control_plane.installation.uninstall`.
 """
@@ -11,15 +11,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 import click
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.agent.node.labelling import feature_labels as labels_of_features
 from gpu_control_plane.api import GPUPool, nvidia
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, discovery_name, feature_name
+from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
+from gpu_control_plane.api.pod import COMPONENT_LABEL, NAME_LABEL, PRODUCT, Pod
 from gpu_control_plane.installation.crds import INSTALLED, ours
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
@@ -29,21 +31,17 @@ from gpu_control_plane.operator.labelling.removal import clean_nodes
 from gpu_control_plane.operator.stack.standstill import finish
 from gpu_control_plane.pools.controller import FINALIZER
 
-_OURS: Final = "app.kubernetes.io/name=gpu-control-plane,app.kubernetes.io/component in (controller,agent,discovery)"
+_OURS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL} in (controller,agent,discovery)"
 _STACK: Final[Mapping[Resource, type[Object]]] = {
     stored.resource: stored for stored in (nvidia.StoredClusterPolicy, nvidia.StoredNVIDIADriver)
 }
-_PAUSE: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _EXAMPLES: Final = """\b
 Examples:
-  python -m gpu_control_plane.installation.uninstall                    what no person has made
+  python -m gpu_control_plane.installation.uninstall                    what controllers and agents have made
   python -m gpu_control_plane.installation.uninstall --feature-labels   also the nvidia.com/ labels that agents wrote
   python -m gpu_control_plane.installation.uninstall --crds             also every pool, card and approval
 """
-
-
-class _Pod(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
 
 
 @click.command("uninstall", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,7 +61,7 @@ class _Pod(Object, frozen=True):
 def command(
     *, kubeconfig: Path | None, feature_labels: bool, operand_namespace: str, crds: bool, patience: float
 ) -> None:
-    """Take away what the controllers and agents have left in a cluster. Stop them first: they would add it again."""
+    """Remove what the controllers and agents have left in a cluster. Stop them first: they would write it again."""
 
     async def connect() -> None:
         async with Client(load_config(kubeconfig)) as client:
@@ -73,7 +71,7 @@ def command(
                 crds=crds,
                 patience=patience,
                 operand_namespace=operand_namespace,
-                tell=click.echo,
+                report=click.echo,
             )
 
     try:
@@ -90,29 +88,29 @@ async def clean_up(
     crds: bool,
     patience: float,
     operand_namespace: str = NAMESPACE,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
-    """Take everything away, telling about each step."""
+    """Remove everything; `report` gets a sentence about each step."""
     left = await _await_end(client, patience)
-    tell(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
-    tell(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
+    report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
+    report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
     if operand_namespace:
-        tell(f"DaemonSets let go that were held for their pods: {await finish(client, operand_namespace)}.")
-    tell(f"Reports deleted: {await _delete_reports(client)}.")
-    tell(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
-    tell(f"Nodes from which the software stack was taken off: {await clean_nodes(client)}.")
+        report(f"DaemonSets let go that were held for their pods: {await finish(client, operand_namespace)}.")
+    report(f"Reports deleted: {await _delete_reports(client)}.")
+    report(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
+    report(f"Nodes from which the software stack was taken off: {await clean_nodes(client)}.")
     if crds:
-        tell(f"CRDs deleted: {await _delete_crds(client, tell)}.")
+        report(f"CRDs deleted: {await _delete_crds(client, report)}.")
 
 
 async def _await_end(client: Client, patience: float) -> int:
-    """Wait for our pods; how many are still there when patience ends, as on a node that is away."""
+    """Wait until our Pods have ended; how many are left after `patience` seconds, as on a node that is down."""
     deadline = time.monotonic() + patience
     while True:
-        pods = await client.list(_Pod, Selection(NAMESPACE, labels=_OURS))
+        pods = await client.list(Pod, Selection(NAMESPACE, labels=_OURS))
         if not pods or time.monotonic() >= deadline:
             return len(pods)
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _release_pools(client: Client) -> int:
@@ -142,12 +140,12 @@ async def _unlabel(client: Client, *, feature_labels: bool) -> int:
 
 
 def _written_by_us(labels: Mapping[str, str], *, feature_labels: bool) -> set[str]:
-    """The label of the gate, and, where agents write them, those of feature discovery."""
+    """The label gpu.present, and, where agents write them, those of feature discovery."""
     features = labels_of_features(labels) if feature_labels else {}
     return {*features, *(labels.keys() & {str(Label.GPU_PRESENT)})}
 
 
-async def _delete_crds(client: Client, tell: Callable[[str], None]) -> int:
+async def _delete_crds(client: Client, report: Callable[[str], None]) -> int:
     """Only those that we installed: another product's kinds of the same name are its own."""
     count = 0
     for definition in INSTALLED:
@@ -158,7 +156,7 @@ async def _delete_crds(client: Client, tell: Callable[[str], None]) -> int:
         if not ours(found):
             continue
         if left := await _stack(client, definition.resource):
-            tell(f"{definition.name} stays: {', '.join(left)} would go with it. Delete what nobody needs first.")
+            report(f"{definition.name} stays: {', '.join(left)} would go with it. Delete it first if it is not needed.")
             continue
         await _delete(client, found)
         count += 1
@@ -166,7 +164,7 @@ async def _delete_crds(client: Client, tell: Callable[[str], None]) -> int:
 
 
 async def _stack(client: Client, resource: Resource) -> list[str]:
-    """Names of the ClusterPolicies or NVIDIADrivers there are; none for every other kind."""
+    """Names of the existing ClusterPolicies or NVIDIADrivers; none for every other kind."""
     stored = _STACK.get(resource)
     return [thing.name for thing in await _all(client, stored)] if stored else []
 

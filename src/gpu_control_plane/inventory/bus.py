@@ -1,8 +1,9 @@
-"""The PCI bus against the driver: which cards one of them shows and the other does not.
+"""Compares the PCI bus with the driver: which cards one of them shows and the other does not.
 
-The agent reads the bus itself and publishes both, card by card, so this needs nobody else. An agent that may not read
-it knows only what its driver knows: then discovery's word on addresses helps, and else the number of cards has to do.
-Node Feature Discovery knows models and numbers, no addresses: a second opinion.
+The agent reads the bus itself and publishes both lists, card by card. An agent that may not read the bus knows only
+the cards of its driver. Then the addresses that our discovery publishes are used, and without those the number of
+cards. Node Feature Discovery (NFD) publishes models and numbers without addresses, so it can only confirm or
+contradict the agent's count.
 """
 
 from collections import Counter
@@ -12,89 +13,91 @@ import msgspec
 
 from gpu_control_plane.api import GPUDevice, inventory_id
 from gpu_control_plane.api.gpudevice import PCI
+from gpu_control_plane.inventory.completeness import MissingCard
 from gpu_control_plane.inventory.nfd import NVIDIA
 from gpu_control_plane.inventory.report import Report, Unreadable
-from gpu_control_plane.inventory.verdicts import Missing
 
 
-class Witnesses(msgspec.Struct, frozen=True, kw_only=True):
-    """What others than the agent say about the PCI bus of a node; None where they say nothing."""
+class BusSources(msgspec.Struct, frozen=True, kw_only=True):
+    """What other programs than the agent publish about the PCI bus of a node; None where they publish nothing."""
 
-    places: tuple[PCI, ...] | None = None
-    """Discovery of our own: cards with addresses."""
-    counts: Mapping[str, int] | None = None
-    """Node Feature Discovery: cards by model, such as `10de:2335`."""
-    awaited: bool = False
-    """Whether Node Feature Discovery is at work, and has only not spoken of this node, or no longer does."""
+    discovered: tuple[PCI, ...] | None = None
+    """From our own discovery: cards with addresses."""
+    nfd_counts: Mapping[str, int] | None = None
+    """From NFD: number of cards by model, such as `10de:2335`."""
+    nfd_awaited: bool = False
+    """Whether NFD runs in the cluster but publishes nothing about this node, not yet or no longer."""
 
     @property
     def cards(self) -> int | None:
-        if self.places is not None:
-            return len(self.places)
-        return sum(self.counts.values()) if self.counts is not None else None
+        if self.discovered is not None:
+            return len(self.discovered)
+        return sum(self.nfd_counts.values()) if self.nfd_counts is not None else None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """How a report compares with the bus."""
 
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingCard, ...] = ()
     """Cards that can be named; there may be more."""
-    short: int = 0
+    missing_count: int = 0
     """How many cards are missing."""
     ignored: tuple[str, ...] = ()
-    """Addresses of cards that the driver does not see and that are out of service anyway."""
-    strays: tuple[str, ...] = ()
-    """Addresses of cards that the driver shows, and the bus does not."""
+    """Addresses of cards that the driver does not show and that carry the label ignore, so they are not missing."""
+    off_bus: tuple[str, ...] = ()
+    """Addresses of cards that the driver shows and the bus does not."""
     differences: tuple[str, ...] = ()
-    """Where Node Feature Discovery disagrees with the agent's own look at the bus."""
+    """Where NFD's count differs from the agent's own reading of the bus."""
 
 
-def with_places(report: Report | Unreadable | None, witnesses: Witnesses) -> Report | Unreadable | None:
-    """The report with discovery's word on the bus, where the agent may not read it and has seen nothing else."""
-    if not isinstance(report, Report) or report.bus is not None or witnesses.places is None:
+def with_discovered_bus(report: Report | Unreadable | None, bus_sources: BusSources) -> Report | Unreadable | None:
+    """The report with the bus as our discovery reads it, where the agent may not read it. A discovery that does not
+    show every reported card is older than the report and is not used."""
+    discovered = bus_sources.discovered
+    if not isinstance(report, Report) or report.bus is not None or discovered is None:
         return report
-    if {card.pci.address for card in report.cards} - {place.address for place in witnesses.places}:
+    if {card.pci.address for card in report.cards} - {card.address for card in discovered}:
         return report
-    facts = msgspec.structs.replace(report.facts, bus_cards=max(report.facts.bus_cards, len(witnesses.places)))
-    complete = len(witnesses.places) == facts.bus_cards
-    return msgspec.structs.replace(report, facts=facts, bus=witnesses.places if complete else None)
+    facts = msgspec.structs.replace(report.facts, bus_cards=max(report.facts.bus_cards, len(discovered)))
+    complete = len(discovered) == facts.bus_cards
+    return msgspec.structs.replace(report, facts=facts, bus=discovered if complete else None)
 
 
-def compare(node: str, report: Report, known: Mapping[str, GPUDevice], witnesses: Witnesses) -> Comparison:
-    """A card that a person has taken out of service is missed by nobody."""
+def compare(node: str, report: Report, known: Mapping[str, GPUDevice], bus_sources: BusSources) -> Comparison:
+    """Compare a report with the bus. A card with the label ignore is never missing."""
     reported = {card.pci.address for card in report.cards}
-    places = {card.address: card for card in _places(report, witnesses)}
+    on_bus = {card.address: card for card in _bus(report, bus_sources)}
     absent = report.facts.bus_cards - len(reported)
-    strays: tuple[str, ...] = ()
+    off_bus: tuple[str, ...] = ()
     if report.bus is not None:
-        candidates = places.keys() - reported
-        absent, strays = len(candidates), tuple(sorted(reported - places.keys()))
-    elif len(places) < report.facts.bus_cards:
-        candidates = (places.keys() | known.keys()) - reported
+        candidates = on_bus.keys() - reported
+        absent, off_bus = len(candidates), tuple(sorted(reported - on_bus.keys()))
+    elif len(on_bus) < report.facts.bus_cards:
+        candidates = (on_bus.keys() | known.keys()) - reported
     else:
-        candidates = places.keys() - reported
+        candidates = on_bus.keys() - reported
     ignored = tuple(sorted(at for at in candidates if at in known and known[at].ignored)) if absent > 0 else ()
-    short = absent - len(ignored)
-    if short <= 0:
-        return Comparison(ignored=ignored, strays=strays, differences=_differences(report, witnesses.counts))
+    missing_count = absent - len(ignored)
+    if missing_count <= 0:
+        return Comparison(ignored=ignored, off_bus=off_bus, differences=_differences(report, bus_sources.nfd_counts))
     named = {at: inventory_id(node, at) for at in candidates if at in known or report.bus is not None}
-    missing = (_missing(at, places.get(at), known.get(at), named.get(at)) for at in candidates if at not in ignored)
-    return Comparison(missing=tuple(sorted(missing)), short=short, ignored=ignored, strays=strays)
+    missing = (_missing(at, on_bus.get(at), known.get(at), named.get(at)) for at in candidates if at not in ignored)
+    return Comparison(missing=tuple(sorted(missing)), missing_count=missing_count, ignored=ignored, off_bus=off_bus)
 
 
-def _places(report: Report, witnesses: Witnesses) -> tuple[PCI, ...]:
-    """Where cards are on the bus, as far as somebody says."""
-    return report.bus if report.bus is not None else witnesses.places or ()
+def _bus(report: Report, bus_sources: BusSources) -> tuple[PCI, ...]:
+    """The cards on the bus as far as the agent, or else our discovery, publishes their addresses."""
+    return report.bus if report.bus is not None else bus_sources.discovered or ()
 
 
-def _missing(address: str, place: PCI | None, device: GPUDevice | None, name: str | None) -> Missing:
+def _missing(address: str, card: PCI | None, device: GPUDevice | None, name: str | None) -> MissingCard:
     hardware = device.status.hardware if device is not None else None
-    what = hardware.product if hardware is not None else f"{place.vendor}:{place.device}" if place is not None else ""
-    return Missing(address, what, name)
+    model = hardware.product if hardware is not None else f"{card.vendor}:{card.device}" if card is not None else ""
+    return MissingCard(address, model, name)
 
 
 def _differences(report: Report, counts: Mapping[str, int] | None) -> tuple[str, ...]:
-    """The models of which one counts more than the other. The agent's own count of the bus is what is compared."""
+    """The models that NFD and the agent's own reading of the bus count differently, as parts of a sentence."""
     if counts is None:
         return ()
     bus = report.bus if report.bus is not None else tuple(card.pci for card in report.cards)

@@ -1,20 +1,24 @@
 """The writes for the cards of a node: those that are there, those that moved, those that left.
 
-A card that the driver does not show has an object as well, once the agent says where on the bus it is: without one no
-person could take it out of service, and its node would never be complete. Nothing is known of it, so no pool has it.
+A card that the driver does not show has a GPUDevice as well, once the agent reports its address on the bus: without
+one no person could set the label ignore, and its node would never be complete. Nothing is known of such a card, so no
+pool gets it.
 """
 
+import hashlib
+import re
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, inventory_id
 from gpu_control_plane.api.gpudevice import DeviceSpec, Hardware
 from gpu_control_plane.api.gpunodestate import MAX_CARDS
-from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.api.selectors import matches_labels
 from gpu_control_plane.inventory import events
-from gpu_control_plane.inventory.labels import device_labels
-from gpu_control_plane.inventory.moves import carry_over, in_order, origins
+from gpu_control_plane.inventory.identity import carry_over, is_replaced, merged_hardware, origins, uuid_of
 from gpu_control_plane.inventory.plan import (
     CardAction,
     CardWork,
@@ -22,47 +26,83 @@ from gpu_control_plane.inventory.plan import (
     DropApproval,
     WriteDevice,
     WriteHardware,
+    in_order,
 )
 from gpu_control_plane.inventory.report import Report
-from gpu_control_plane.inventory.sameness import is_another_card, what_is_known
 from gpu_control_plane.inventory.snapshot import Snapshot
+
+UNKNOWN: Final = "unknown"
+
+_MAX_LABEL: Final = 63
+_DIGEST: Final = 8
 
 
 class Cards(msgspec.Struct, frozen=True):
-    """What there is to do, and the cards that the node has after it."""
+    """What there is to write, and the cards that the node has afterwards, by address."""
 
     work: tuple[CardWork, ...]
     after: Mapping[str, Hardware | None]
+    ignored: frozenset[str]
+    """The addresses of those of them that carry the label ignore."""
 
 
-def plan_cards(seen: Snapshot, report: Report) -> Cards:
-    """A card leaves when the whole bus is reported without it, or when it is reported at another place. One that only
-    the bus shows takes such a place after that."""
-    known = seen.known
+def plan_cards(snapshot: Snapshot, report: Report) -> Cards:
+    """A card leaves when the whole bus is reported without it, or when it is reported at another address. A card that
+    only the bus shows takes such an address after that."""
+    known = snapshot.known
     reported = {card.pci.address: card for card in report.cards}
     came_from = origins(known, reported)
     leaving = _leaving(known, reported, report)
-    works = {address: _card(seen, card, came_from.get(address)) for address, card in reported.items()}
+    works = {address: _card(snapshot, card, came_from.get(address)) for address, card in reported.items()}
     uuids = {card.uuid for card in report.cards if card.uuid}
-    works |= {address: removal(seen, known[address], uuids) for address in leaving}
-    unseen = _unseen(report, reported, leaving)
-    works |= {address: _place(seen, address) for address in unseen}
-    after = dict.fromkeys(unseen)
+    works |= {address: removal(snapshot, known[address], uuids) for address in leaving}
+    bus_only = _bus_only(report, reported, leaving)
+    works |= {address: _card_without_driver(snapshot, address) for address in bus_only}
+    after = dict.fromkeys(bus_only)
     after |= {address: device.status.hardware for address, device in known.items() if address not in leaving}
     after |= {address: _hardware(known.get(address), card) for address, card in reported.items()}
-    return Cards(in_order(works, came_from), after)
+    ignored = ignored_cards(known) | {address for address, origin in came_from.items() if origin.ignored}
+    return Cards(in_order(works, came_from), after, ignored & after.keys())
 
 
-def removal(seen: Snapshot, device: GPUDevice, here: Collection[str] = ()) -> CardWork:
-    """Forget a card that left. `here` are the UUIDs on the node: one that has only moved tells so at its new place."""
-    hardware = device.status.hardware
-    uuid = hardware.uuid if hardware is not None else None
+def ignored_cards(known: Mapping[str, GPUDevice]) -> frozenset[str]:
+    return frozenset(address for address, device in known.items() if device.ignored)
+
+
+def removal(snapshot: Snapshot, device: GPUDevice, here: Collection[str] = ()) -> CardWork:
+    """Delete the GPUDevice of a card that left. `here` are the UUIDs on the node: a card that has only moved has its
+    Event at its new address."""
+    uuid = uuid_of(device)
     if uuid is not None and uuid in here:
-        return CardWork(actions=(DeleteDevice(device, seen.about),))
-    other = seen.elsewhere.get(uuid) if uuid is not None else None
+        return CardWork(actions=(DeleteDevice(device, snapshot.about),))
+    other = snapshot.duplicates.get(uuid) if uuid is not None else None
     approval = device.metadata.annotations.get(Annotation.ASSIGNMENT)
-    tell = events.removed(device, approval, other.node if other is not None else None)
-    return CardWork(actions=(DeleteDevice(device, seen.about, tell),))
+    event = events.removed(device, approval, other.node if other is not None else None)
+    return CardWork(actions=(DeleteDevice(device, snapshot.about, event),))
+
+
+def device_labels(node: str, card: Hardware | None) -> dict[str, str]:
+    """The labels of a GPUDevice, which approval selectors and `kubectl get -l` choose by. All of them are always set,
+    to `unknown` if need be, so that no other field manager comes to own one."""
+    return {
+        Label.NODE.value: label_value(node),
+        Label.VENDOR.value: label_value(card.vendor if card else ""),
+        Label.PRODUCT.value: label_value(card.product if card else ""),
+        Label.ARCHITECTURE.value: label_value((card.architecture if card else None) or ""),
+    }
+
+
+def label_value(text: str) -> str:
+    """`NVIDIA H200` as `NVIDIA-H200`: a valid label value. A long text is cut, and a digest keeps it unique."""
+    value = _without_edges(re.sub(r"[^A-Za-z0-9_.-]+", "-", text))
+    if len(value) > _MAX_LABEL:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+        value = f"{_without_edges(value[: _MAX_LABEL - _DIGEST - 1])}-{digest}"
+    return value or UNKNOWN
+
+
+def _without_edges(value: str) -> str:
+    return value.strip("-_.")
 
 
 def _leaving(known: Mapping[str, GPUDevice], reported: Mapping[str, Hardware], report: Report) -> set[str]:
@@ -71,78 +111,70 @@ def _leaving(known: Mapping[str, GPUDevice], reported: Mapping[str, Hardware], r
         return absent
     on_bus = {card.address for card in report.bus} if report.bus is not None else absent
     uuids = {card.uuid for card in reported.values() if card.uuid}
-    return {address for address in absent if address not in on_bus or _uuid(known[address]) in uuids}
+    return {address for address in absent if address not in on_bus or uuid_of(known[address]) in uuids}
 
 
-def _unseen(report: Report, reported: Mapping[str, Hardware], leaving: set[str]) -> list[str]:
-    """Addresses of cards that the bus alone shows. A node may have so many cards and no more; those with a driver
-    come first."""
-    places = (place.address for place in report.bus or ())
-    unseen = [address for address in places if address not in reported and address not in leaving]
-    return unseen[: max(MAX_CARDS - len(reported), 0)]
+def _bus_only(report: Report, reported: Mapping[str, Hardware], leaving: set[str]) -> list[str]:
+    """Addresses of cards that the bus alone shows. A node has at most `MAX_CARDS`; those with a driver come first."""
+    on_bus = (card.address for card in report.bus or ())
+    bus_only = [address for address in on_bus if address not in reported and address not in leaving]
+    return bus_only[: max(MAX_CARDS - len(reported), 0)]
 
 
-def _place(seen: Snapshot, address: str) -> CardWork:
-    """The writes for a card that only the bus shows: an object. What its driver had told before, if it had, stays."""
-    name = inventory_id(seen.node, address)
-    device = next((held for held in seen.devices if held.name == name), None)
-    labels = device_labels(seen.node, None)
-    if device is not None and (device.deleting or device.status.hardware is not None or _carries(device, labels)):
+def _card_without_driver(snapshot: Snapshot, address: str) -> CardWork:
+    """The writes for a card that only the bus shows: its GPUDevice. What the driver told of it earlier stays."""
+    name = inventory_id(snapshot.node, address)
+    device = next((held for held in snapshot.devices if held.name == name), None)
+    labels = device_labels(snapshot.node, None)
+    if device is not None and (
+        device.deleting or device.status.hardware is not None or matches_labels(labels, device.metadata.labels)
+    ):
         return CardWork(actions=())
-    return CardWork(actions=(WriteDevice(name, DeviceSpec(node_name=seen.node, pci_address=address), labels),))
+    return CardWork(actions=(WriteDevice(name, DeviceSpec(node_name=snapshot.node, pci_address=address), labels),))
 
 
-def _carries(device: GPUDevice, labels: Mapping[str, str]) -> bool:
-    return all(device.metadata.labels.get(label) == value for label, value in labels.items())
-
-
-def _card(seen: Snapshot, card: Hardware, origin: GPUDevice | None) -> CardWork:
+def _card(snapshot: Snapshot, card: Hardware, origin: GPUDevice | None) -> CardWork:
     """The writes for a card that is there.
 
-    An exchanged card loses the approval before anything else: until the new hardware is written the exchange is
+    A replaced card loses the approval before anything else: until the new hardware is written, the replacement is
     noticed again, whatever happens in between. Labels come before hardware, since selectors approve by them. A moved
-    card gets what was said of it before its hardware, too, since that ends the move.
+    card gets its annotations and labels before its hardware, since the hardware ends the move.
     """
-    name = inventory_id(seen.node, card.pci.address)
-    device = next((held for held in seen.devices if held.name == name), None)
+    name = inventory_id(snapshot.node, card.pci.address)
+    device = next((held for held in snapshot.devices if held.name == name), None)
     if device is not None and device.deleting:
         return CardWork(actions=())
     known = device.status.hardware if device is not None else None
-    exchanged = is_another_card(known, card)
+    replaced = is_replaced(known, card)
     hardware = _hardware(device, card)
-    labels = device_labels(seen.node, hardware)
+    labels = device_labels(snapshot.node, hardware)
     actions: list[CardAction] = []
     approval = device.metadata.annotations.get(Annotation.ASSIGNMENT) if device is not None else None
-    marks = carry_over(name, device, origin) if origin is not None else None
-    if marks is not None and device is not None:
-        actions.append(marks)
-    elif exchanged and device is not None and approval is not None and origin is None:
+    carried = carry_over(name, device, origin) if origin is not None else None
+    if carried is not None and device is not None:
+        actions.append(carried)
+    elif replaced and device is not None and approval is not None and origin is None:
         actions.append(DropApproval(device))
-    if device is None or not _carries(device, labels):
-        actions.append(WriteDevice(name, DeviceSpec(node_name=seen.node, pci_address=card.pci.address), labels))
-    if marks is not None and device is None:
-        actions.append(marks)
+    if device is None or not matches_labels(labels, device.metadata.labels):
+        actions.append(WriteDevice(name, DeviceSpec(node_name=snapshot.node, pci_address=card.pci.address), labels))
+    if carried is not None and device is None:
+        actions.append(carried)
     if hardware != known:
-        actions.append(WriteHardware(name, hardware, _tell(seen, known, card, approval, origin)))
-    guarded = exchanged or (device is not None and marks is not None)
+        actions.append(WriteHardware(name, hardware, _event(snapshot, known, card, approval, origin)))
+    guarded = replaced or (device is not None and carried is not None)
     return CardWork(actions=tuple(actions), observed=device if guarded else None)
 
 
-def _tell(
-    seen: Snapshot, known: Hardware | None, card: Hardware, approval: str | None, origin: GPUDevice | None
-) -> events.Tell | None:
+def _event(
+    snapshot: Snapshot, known: Hardware | None, card: Hardware, approval: str | None, origin: GPUDevice | None
+) -> events.EventRecord | None:
     if origin is not None:
         return events.moved(card, origin, origin.metadata.annotations.get(Annotation.ASSIGNMENT))
     if known is None:
-        first = not any(device.status.hardware for device in seen.known.values())
-        return events.detected(card, seen.node, first=first)
-    return events.replaced(known, card, approval) if is_another_card(known, card) else None
+        first = not any(device.status.hardware for device in snapshot.known.values())
+        return events.detected(card, snapshot.node, first=first)
+    return events.replaced(known, card, approval) if is_replaced(known, card) else None
 
 
 def _hardware(device: GPUDevice | None, card: Hardware) -> Hardware:
-    known = device.status.hardware if device is not None else None
-    return card if is_another_card(known, card) else what_is_known(known, card)
-
-
-def _uuid(device: GPUDevice) -> str | None:
-    return device.status.hardware.uuid if device.status.hardware is not None else None
+    return merged_hardware(device.status.hardware if device is not None else None, card)

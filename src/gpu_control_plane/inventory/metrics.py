@@ -1,7 +1,7 @@
-"""What inventory reports in numbers.
+"""Metrics of inventory.
 
-Counts follow the caches, so every replica reports the same, and a scrape of 40,000 cards costs nothing. A node has
-series of its own while it has cards, and they go with it.
+Counts follow the caches, so every replica reports the same, and a scrape at 40,000 cards costs nothing. A node has
+series of its own while it has cards.
 """
 
 from contextlib import AbstractContextManager
@@ -16,7 +16,8 @@ from gpu_control_plane.kube.conditions import TRUE, find
 from gpu_control_plane.kube.metrics import CountGauge, counting_failures
 
 CARDS: Final = "cards"
-GATE: Final = "gate"
+NODE_LABEL: Final = "gate"
+"""The label value is older than the word: alerts and dashboards know it."""
 
 _UNKNOWN: Final = "unknown"
 _CONDITIONS: Final = (NodeCondition.INVENTORY_COMPLETE, NodeCondition.VANISHED)
@@ -69,7 +70,7 @@ class InventoryMetrics:
             ("handler",),
             registry=registry,
         )
-        for handler in (CARDS, GATE):
+        for handler in (CARDS, NODE_LABEL):
             self.errors.labels(handler)
 
     def follow(self, devices: Cache[GPUDevice], states: Cache[GPUNodeState]) -> None:

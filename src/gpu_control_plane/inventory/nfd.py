@@ -1,17 +1,18 @@
-"""What Node Feature Discovery counts on the PCI bus of a node, for a second opinion.
+"""What Node Feature Discovery (NFD) counts on the PCI bus of a node, to confirm or contradict the agent.
 
-Its worker publishes a NodeFeature with the name of the node, in a namespace of its own. Nothing is asked of it: where
-it does not run, or may not be read, there is no second opinion.
+NFD's worker publishes a NodeFeature with the name of the node, in a namespace of its own. Where NFD does not run, or
+may not be read, the agent's own reading of the bus stands alone.
 
-The API tells nobody who wrote an object, and others may publish NodeFeatures, too, in namespaces of theirs. A word
-against the agent keeps cards from being issued, so it counts only from namespaces that no user has: those of the system
-and those in which Node Feature Discovery is known to live.
+The API does not say who wrote an object, and users may create NodeFeatures in their namespaces. A count that
+contradicts the agent keeps cards from being issued, so it is read only from namespaces that no user has: those of the
+system and those in which NFD is usually installed.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
+from datetime import timedelta
 from typing import ClassVar, Final
 
 import msgspec
@@ -22,12 +23,12 @@ from gpu_control_plane.kube import Key, Object, Resource, Runtime
 from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 
 NVIDIA: Final = "10de"
-USUAL: Final = frozenset({"node-feature-discovery", "gpu-operator", "nvidia-gpu-operator", "nvidia-network-operator"})
-"""Where its chart, and charts that bring it along, put it."""
-_SYSTEM: Final = ("kube-", "d8-", "openshift-")
+USUAL_NAMESPACES: Final = frozenset(
+    {"node-feature-discovery", "gpu-operator", "nvidia-gpu-operator", "nvidia-network-operator"}
+)
+"""Where NFD's chart, and charts that contain it, install it."""
+_SYSTEM_PREFIXES: Final = ("kube-", "d8-", "openshift-")
 _CLASSES: Final = frozenset({"0300", "0302"})
-_FIRST_LOOK: Final = 10.0
-"""Seconds to wait for it at the start: deciding without it and then with it would be two answers for one."""
 _NAME: Final = "nfd"
 _ANY: Final = "any"
 
@@ -39,7 +40,7 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     device: str = ""
     class_: str = msgspec.field(name="class", default="")
     sriov_totalvfs: str = ""
-    """How many virtual functions it may have; virtual functions themselves do not say."""
+    """How many virtual functions it may have; a virtual function itself has no such attribute."""
 
     @property
     def model(self) -> str:
@@ -51,7 +52,7 @@ class Element(msgspec.Struct, frozen=True, gc=False):
 
 
 class Devices(msgspec.Struct, frozen=True, gc=False):
-    """The devices on a bus. Hundreds of others hang on it; only cards are kept."""
+    """The devices on a bus. There are hundreds of others; only cards are kept."""
 
     elements: tuple[Element, ...] = ()
 
@@ -73,7 +74,7 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
 
 
 class DiscoveredNode(Object, frozen=True):
-    """A NodeFeature without anything but its cards."""
+    """A NodeFeature of NFD, of which only the cards are kept."""
 
     resource: ClassVar[Resource] = NodeFeature.resource
 
@@ -81,13 +82,13 @@ class DiscoveredNode(Object, frozen=True):
 
     @property
     def node(self) -> str | None:
-        """The node whose worker published this; None for what others publish about a node."""
+        """The node whose worker published this; None for NodeFeatures of other programs."""
         return self.name if self.metadata.labels.get(NODE_LABEL) == self.name else None
 
     @property
     def counts(self) -> Mapping[str, int] | None:
-        """Cards by model, such as `10de:2335`; None where it says nothing about the bus. Virtual functions of a card
-        that is shared among virtual machines are listed beside it, and are none."""
+        """Cards by model, such as `10de:2335`; None where the bus is not in it. Virtual functions, which a card shared
+        among virtual machines has beside itself, are not counted."""
         devices = self.spec.features.instances.pci
         if devices is None:
             return None
@@ -97,55 +98,62 @@ class DiscoveredNode(Object, frozen=True):
 
 
 def is_trusted(namespace: str, others: Set[str] = frozenset()) -> bool:
-    """Whether what is published in this namespace may contradict an agent. `others` are trusted beside the usual."""
-    return namespace in USUAL or namespace in others or namespace.startswith(_SYSTEM)
+    """Whether NodeFeatures of this namespace may contradict an agent. `others` are trusted beside the usual ones."""
+    return namespace in USUAL_NAMESPACES or namespace in others or namespace.startswith(_SYSTEM_PREFIXES)
 
 
-class SecondOpinion:
-    """Follows Node Feature Discovery for as long as the process lives."""
+class NFDInventory:
+    """Watches NFD's NodeFeatures for as long as the process lives."""
 
-    def __init__(self, runtime: Runtime, trusted: Set[str], on_change: Callable[[Key], None]) -> None:
-        self._followers = DynamicCaches(runtime.unfenced_client, DiscoveredNode)
+    def __init__(
+        self, runtime: Runtime, trusted: Set[str], on_change: Callable[[Key], None], *, sync_timeout: timedelta
+    ) -> None:
+        self._caches = DynamicCaches(runtime.unfenced_client, DiscoveredNode)
         self._trusted = trusted
         self._on_change = on_change
-        self._cache = self._followers.follow(_NAME)
+        self._cache = self._caches.follow(_NAME)
         self._cache.index(_NAME, self._nodes_of)
         self._cache.index(_ANY, lambda feature: (_ANY,) if any(self._nodes_of(feature)) else ())
         self._cache.on_change(self._changed)
-        self._asked = False
-        runtime.service(self._followers.run)
+        self._sync_timeout = sync_timeout
+        self._waited = False
+        runtime.service(self._caches.run)
 
     async def ready(self) -> None:
-        """Wait for the first picture, once, and not for long; where it may not be read, hardly at all."""
-        if self._asked or self._cache.is_synced:
+        """Wait until NFD's objects have been read once, for a limited time; where they may not be read, not at all.
+
+        Deciding without them and then with them would be two writes for each node.
+        """
+        if self._waited or self._cache.is_synced:
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_LOOK):
+            async with asyncio.timeout(self._sync_timeout.total_seconds()):
                 await self._cache.synced_or_unavailable()
         self._go_on()
 
     def _go_on(self) -> None:
-        """Nobody waits again; the first of those who waited tells why there is nothing."""
-        if not self._asked and not self._cache.is_synced:
-            _log.warning("decided without Node Feature Discovery", why=str(self._cache.watch_error or "it is slow"))
-        self._asked = True
+        """Wait no more; the first of those who waited logs why nothing has been read."""
+        if not self._waited and not self._cache.is_synced:
+            _log.warning("going on without Node Feature Discovery", why=str(self._cache.watch_error or "it is slow"))
+        self._waited = True
 
-    def of(self, node: str) -> Mapping[str, int] | None:
-        """What it counts on the bus of a node; None where it has no opinion. Of several the first by name speaks."""
-        opinions = sorted(self._cache.by_index(_NAME, node), key=lambda one: one.metadata.namespace or "")
-        return next((one.counts for one in opinions if one.counts is not None), None)
+    def counts(self, node: str) -> Mapping[str, int] | None:
+        """Cards by model on the bus of a node; None where NFD publishes none. Of several namespaces the first by name
+        counts."""
+        found = sorted(self._cache.by_index(_NAME, node), key=lambda one: one.metadata.namespace or "")
+        return next((one.counts for one in found if one.counts is not None), None)
 
     def is_awaited(self, node: str) -> bool:
-        """Whether it is at work, or may be, and has no opinion on this node: it may be about to have one."""
-        at_work = not self._cache.is_synced or self._cache.count(_ANY, _ANY) > 0
-        return at_work and self.of(node) is None
+        """Whether NFD runs, or may run, and publishes nothing about this node: it may be about to."""
+        runs = not self._cache.is_synced or self._cache.count(_ANY, _ANY) > 0
+        return runs and self.counts(node) is None
 
     def _nodes_of(self, feature: DiscoveredNode) -> Iterable[str]:
         trusted = is_trusted(feature.metadata.namespace or "", self._trusted)
         return (feature.node,) if feature.node is not None and trusted else ()
 
     def _changed(self, old: DiscoveredNode | None, new: DiscoveredNode | None) -> None:
-        """A NodeFeature changes with many things; only the cards in it matter."""
+        """A NodeFeature changes with many things; only its cards matter."""
         if (old.counts if old else None) == (new.counts if new else None):
             return
         for node in {node for one in (old, new) if one is not None for node in self._nodes_of(one)}:

@@ -1,6 +1,6 @@
 """What a decision asks for: single writes, each safe to repeat, in an order that survives a crash after any of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 import msgspec
@@ -9,17 +9,17 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.gpudevice import DeviceSpec, Hardware
 from gpu_control_plane.api.gpunodestate import NodeStateStatus
 from gpu_control_plane.api.nodefeature import NodeFeature
-from gpu_control_plane.inventory.events import Tell
+from gpu_control_plane.inventory.events import EventRecord
 
 
 class DropApproval(msgspec.Struct, frozen=True):
-    """Take the approval off a card, provided that nobody has changed the object since."""
+    """Take the approval off a card, provided that the object has not changed since it was read."""
 
     device: GPUDevice
 
 
 class CarryOver(msgspec.Struct, frozen=True):
-    """Give a card what a person had said of it at its old place, and take away what was said of another card there."""
+    """Give a moved card what a person had set at its old address, and remove what was set for another card there."""
 
     name: str
     annotations: dict[str, str | None]
@@ -27,7 +27,7 @@ class CarryOver(msgspec.Struct, frozen=True):
 
 
 class WriteDevice(msgspec.Struct, frozen=True):
-    """Make the object of a card be there, with its place and labels."""
+    """Create the GPUDevice of a card, or correct its labels."""
 
     name: str
     spec: DeviceSpec
@@ -35,38 +35,36 @@ class WriteDevice(msgspec.Struct, frozen=True):
 
 
 class WriteHardware(msgspec.Struct, frozen=True):
-    """Say what the card is."""
+    """Write `status.hardware` of a card."""
 
     name: str
     hardware: Hardware
-    tell: Tell | None = None
+    event: EventRecord | None = None
 
 
 class DeleteDevice(msgspec.Struct, frozen=True):
-    """Forget a card. People are told on the node's object, since the card's is going."""
+    """Delete the GPUDevice of a card. The Event goes to the node's object, since the card's is deleted."""
 
     device: GPUDevice
     about: GPUNodeState
-    tell: Tell | None = None
+    event: EventRecord | None = None
 
 
 class CreateNodeState(msgspec.Struct, frozen=True):
-    """Make the object of a node be there."""
-
     name: str
 
 
 class WriteNodeStatus(msgspec.Struct, frozen=True):
-    """Say what the node has."""
+    """Write inventory's part of a GPUNodeState's status."""
 
     name: str
     status: NodeStateStatus
-    tell: Tell | None = None
+    event: EventRecord | None = None
 
 
 class DeleteNodeState(msgspec.Struct, frozen=True):
     state: GPUNodeState
-    tell: Tell | None = None
+    event: EventRecord | None = None
 
 
 class DeleteFeature(msgspec.Struct, frozen=True):
@@ -80,14 +78,14 @@ NodeAction = CreateNodeState | WriteNodeStatus | DeleteNodeState | DeleteFeature
 class CardWork(msgspec.Struct, frozen=True):
     """The writes for one card, in order.
 
-    With `observed` they are a chain: each goes through only on top of the one before, the first on top of what was
-    observed. So nothing that a person does to the object in between is overlooked.
+    With `observed` they are a chain: each write is accepted only on top of the one before it, the first on top of the
+    observed version. So nothing that a person does to the object in between is overlooked.
     """
 
     actions: tuple[CardAction, ...]
     observed: GPUDevice | None = None
     then: "CardWork | None" = None
-    """Work on another object, which holds what this one needs: it must not begin before this one is done."""
+    """Work on another object that holds what this one needs: it must not begin before this one is done."""
 
     @property
     def steps(self) -> Iterator["CardWork"]:
@@ -99,14 +97,37 @@ class CardWork(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Cards may be worked on at the same time; the node comes after all of them. Nothing in it: all is well."""
+    """Cards may be written at the same time; the node comes after all of them. An empty plan: nothing differs."""
 
     cards: tuple[CardWork, ...] = ()
     node: tuple[NodeAction, ...] = ()
     again_in: timedelta | None = None
-    doubt: bool = False
-    """Something is wrong that may be right in a moment: it is told if it lasts."""
+    bus_disagrees: bool = False
+    """Whether the bus disagrees in a way that is written only if it lasts: its workers look at different times."""
 
     @property
     def settled(self) -> bool:
         return not self.cards and not self.node
+
+
+def in_order(works: Mapping[str, CardWork], origins: Mapping[str, GPUDevice]) -> tuple[CardWork, ...]:
+    """The works, each behind the one that needs what it removes: the GPUDevice at a moved card's old address is
+    written only after its annotations have been carried over. `works` and `origins` are by address."""
+    onward = {origin.spec.pci_address: address for address, origin in origins.items()}
+    chained: dict[str, CardWork] = {}
+    first = [address for address in works if address not in onward]
+    for start in first:
+        line = [start]
+        while (origin := origins.get(line[-1])) is not None and origin.spec.pci_address in works:
+            line.append(origin.spec.pci_address)
+        steps = [works[address] for address in line if works[address].actions]
+        if steps:
+            chained[start] = _linked(steps)
+    return tuple(chained.values())
+
+
+def _linked(steps: list[CardWork]) -> CardWork:
+    *earlier, last = steps
+    for step in reversed(earlier):
+        last = CardWork(actions=step.actions, observed=step.observed, then=last)
+    return last

@@ -1,6 +1,6 @@
-"""Reading what a node reports, once, so that everything behind it can be certain of it.
+"""Reads the report of a node's agent, its NodeFeature, once; everything behind it works on typed, checked values.
 
-A report is believed as a whole or not at all: where a part of it makes no sense, the rest proves nothing either.
+A report is used as a whole or not at all: where a part of it makes no sense, the rest proves nothing either.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ from gpu_control_plane.api.nodefeature import (
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The cards of a node in the order of their addresses, no address twice, and what goes for all of them."""
+    """The cards of a node in the order of their addresses, no address twice, and the facts about the node."""
 
     cards: tuple[Hardware, ...]
     facts: NodeFacts
     bus: tuple[PCI, ...] | None = None
-    """The cards that the agent sees on the PCI bus, where it says more than their number."""
+    """The cards that the agent sees on the PCI bus; None where it knows only their number."""
 
     @property
     def complete(self) -> bool:
@@ -56,8 +56,8 @@ def read_report(node: str, feature: NodeFeature) -> Report | Unreadable:
         return Unreadable(str(error))
 
 
-def read_places(feature: NodeFeature | None) -> tuple[PCI, ...] | None:
-    """The cards on the PCI bus with their addresses; None where it is not said, `ValueError` for nonsense."""
+def read_discovered_bus(feature: NodeFeature | None) -> tuple[PCI, ...] | None:
+    """The cards in a NodeFeature of our discovery; None where it names none, `ValueError` where they make no sense."""
     if feature is None or BUS not in feature.spec.features.instances:
         return None
     return _ordered(read_bus(feature))
@@ -68,12 +68,12 @@ def _is_about(node: str, feature: NodeFeature) -> None:
     names = {feature.metadata.labels.get(NODE_LABEL, node)}
     if attributes is not None:
         names.add(attributes.elements.get("node", node))
-    if strangers := sorted(names - {node}):
-        raise ValueError(f"it is about the node {strangers[0]}, not about {node}")
+    if others := sorted(names - {node}):
+        raise ValueError(f"it is about the node {others[0]}, not about {node}")
 
 
-def _ordered(places: Iterable[PCI]) -> tuple[PCI, ...]:
-    return tuple(sorted(map(_with_canonical, places), key=lambda card: card.address))
+def _ordered(bus: Iterable[PCI]) -> tuple[PCI, ...]:
+    return tuple(sorted(map(_with_canonical, bus), key=lambda card: card.address))
 
 
 def _with_canonical_address(card: Hardware) -> Hardware:
@@ -92,12 +92,12 @@ def _plausible(report: Report) -> Report:
         raise ValueError(f"two cards are said to be at {twice[0]}")
     if len(addresses) > report.facts.bus_cards:
         raise ValueError(f"{len(addresses)} cards are reported, but the PCI bus shows {report.facts.bus_cards}")
-    places = [card.address for card in report.bus or ()]
-    if len(set(places)) < len(places) or len(places) > report.facts.bus_cards:
-        raise ValueError(f"the PCI bus is said to show {report.facts.bus_cards} cards, at {len(places)} places")
+    on_bus = [card.address for card in report.bus or ()]
+    if len(set(on_bus)) < len(on_bus) or len(on_bus) > report.facts.bus_cards:
+        raise ValueError(f"the PCI bus is said to show {report.facts.bus_cards} cards, at {len(on_bus)} places")
     if len(addresses) > MAX_CARDS:
         raise ValueError(f"{len(addresses)} cards are reported, and a node may have {MAX_CARDS}")
-    identities = Counter(card.uuid for card in report.cards if card.uuid)
-    if twins := sorted(uuid for uuid, count in identities.items() if count > 1):
-        raise ValueError(f"two cards are said to be {twins[0]}")
+    uuids = Counter(card.uuid for card in report.cards if card.uuid)
+    if repeated := sorted(uuid for uuid, count in uuids.items() if count > 1):
+        raise ValueError(f"two cards are said to be {repeated[0]}")
     return report

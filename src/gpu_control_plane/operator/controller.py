@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.charge import Charge
@@ -28,8 +29,6 @@ from gpu_control_plane.operator.stack.standings import Standings
 from gpu_control_plane.operator.upgrade import build_upgrades
 from gpu_control_plane.operator.upgrade.campaigns import THE_POLICYS
 from gpu_control_plane.operator.views import DaemonSet
-
-NAMESPACE: Final = "d8-gpu-operator"
 
 _IMAGE: Final = "_IMAGE"
 

@@ -1,21 +1,22 @@
-"""Carries out what `decide` and `status` say: one reconcile for each node, one for each pool, one for waiting pods.
+"""Carries out what `decide` and `status` say: one controller keyed by node, one by pool, one by pending Pod.
 
-Every hand-out carries the resourceVersion it was decided on. A claim is written before the order it allows, so the
-process may die between any two writes and the next one goes on from what it finds.
+Every claim and every order carries the resourceVersion it was decided on. A claim is written before the order it
+allows, so the process may die between any two writes and the next one goes on from what it finds.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import GROUP, Annotation, EventReason
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
@@ -28,17 +29,22 @@ from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import SLICE
+from gpu_control_plane.pools.apply import (
+    AssignmentsApplyConfiguration,
+    DeviceApplyConfiguration,
+    NodePoolsApplyConfiguration,
+    PoolApplyConfiguration,
+)
+from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
-from gpu_control_plane.pools.events import tell_card, tell_pool
+from gpu_control_plane.pools.events import record_card, record_pool
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
+from gpu_control_plane.pools.pending_pods import pending_message
+from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.selection import selects
-from gpu_control_plane.pools.shares import DeviceShare, NodeShare, OrdersShare, PoolShare
-from gpu_control_plane.pools.snapshot import Snapshot
+from gpu_control_plane.pools.snapshot import Settings, Snapshot
 from gpu_control_plane.pools.status import pool_status
-from gpu_control_plane.pools.tally import Tally, standing
-from gpu_control_plane.pools.waiting import explain
-from gpu_control_plane.pools.words import Waits
-from gpu_control_plane.rules.node_readiness import is_taken_in, out_of_service
+from gpu_control_plane.rules.node_readiness import is_report_observed
 from gpu_control_plane.rules.pool_validation import faults
 
 FINALIZER = f"{GROUP}/pool"
@@ -48,21 +54,19 @@ UNSCHEDULED = Selection(fields="status.phase=Pending,spec.nodeName=")
 """Pods without a node, in every namespace: the only ones that can wait for a card."""
 
 _NODE, _POOL, _APPROVED, _STATE = "node", "pool", "approved", "state"
-_STATUS_INTERVAL = 1.0
-_PENDING_NAMED = 50
-_PATIENCE = 3.0
-"""Seconds a pod waits before it is told why: by then the pool's numbers show who took the cards."""
+_MAX_APPROVABLE = 50
+_DEFAULTS = Settings()
 
 
-def build(runtime: Runtime, now: Callable[[], datetime] = utc_now) -> None:
+def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[], datetime] = utc_now) -> None:
     """Add the controllers for pools to a process."""
-    Pools(runtime, now).start()
+    Pools(runtime, settings, now).start()
 
 
-class _Count(msgspec.Struct):
-    """A pool's numbers and the nodes on which they may have changed since."""
+class _CountedPool(msgspec.Struct):
+    """The capacity of a pool, and the nodes on which it may have changed since it was counted."""
 
-    tally: Tally = msgspec.field(default_factory=Tally)
+    capacity: PoolCapacity = msgspec.field(default_factory=PoolCapacity)
     changed: set[str] = msgspec.field(default_factory=set)
     generation: int = 0
 
@@ -70,8 +74,9 @@ class _Count(msgspec.Struct):
 class Pools:
     """The controllers for pools, on the caches they share."""
 
-    def __init__(self, runtime: Runtime, now: Callable[[], datetime]) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, now: Callable[[], datetime]) -> None:
         self._runtime = runtime
+        self._settings = settings
         self._clock = now
         self._applier = runtime.applier(MANAGER)
         self._devices = runtime.cache(GPUDevice)
@@ -80,9 +85,9 @@ class Pools:
         self._metrics = PoolMetrics(runtime.metrics.registry, self._pools)
         self._nodes = runtime.cache(Node)
         self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
-        self._waiting = runtime.cache(Pod, UNSCHEDULED)
-        self._pace = RateLimit(_STATUS_INTERVAL)
-        self._counts: dict[str, _Count] = {}
+        self._unscheduled = runtime.cache(Pod, UNSCHEDULED)
+        self._status_rate = RateLimit(settings.status_interval.total_seconds())
+        self._counted: dict[str, _CountedPool] = {}
 
     def start(self) -> None:
         devices, pools = self._devices, self._pools
@@ -94,18 +99,16 @@ class Pools:
         nodes.watch(devices, lambda device: (Key(device.spec.node_name),))
         nodes.watch(self._states)
         nodes.watch(self._nodes, when=labels_changed)
-        # A report that is taken back before inventory has seen it changes nothing else that is watched.
-        nodes.watch(self._features, _reporting, when=spec_changed)
         nodes.watch(pools, lambda _pool: [state.key for state in self._states], when=spec_changed)
         status = self._runtime.controller("pools-status", self._reconcile_pool)
         status.watch(pools)
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
         status.watch(self._states, lambda state: {Key(order.pool) for order in state.spec.assignments})
-        devices.on_change(self._note_device)
-        self._states.on_change(self._note_state)
+        devices.on_change(self._device_changed)
+        self._states.on_change(self._state_changed)
         TroubleMetrics(self._runtime.metrics.registry).follow(devices, pools)
-        waiting = self._runtime.controller("pools-waiting", self._explain)
-        waiting.watch(self._waiting, when=lambda _old, new: new is not None and new.unschedulable)
+        waiting = self._runtime.controller("pools-waiting", self._record_pending)
+        waiting.watch(self._unscheduled, when=lambda _old, new: new is not None and new.unschedulable)
 
     async def _reconcile_node(self, key: Key) -> None:
         state = self._states.at(key)
@@ -129,7 +132,7 @@ class Pools:
             devices=tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting),
             pools=pools,
             faults=faults(pools.values()),
-            taken_in=state is None or is_taken_in(report, state.status, out_of_service(state, self._devices.get)),
+            report_observed=state is None or is_report_observed(state.status, report, self._devices.get),
             now=self._clock().replace(microsecond=0),
         )
 
@@ -146,118 +149,119 @@ class Pools:
             written = await self._applier.apply(
                 GPUDevice,
                 device.name,
-                DeviceShare.of(plan),
+                DeviceApplyConfiguration.of(plan),
                 device,
                 subresource="status",
-                # A claim begins or ends, or a test is recorded, which happens once.
+                # A claim begins or ends, or a test is recorded: that must happen once.
                 guarded=plan.change is not None or plan.tested is not None,
             )
         except NotFound:
-            return  # it was deleted meanwhile; the cache will say so
+            return  # it has been deleted; the cache is about to show that
         if written is not plan.device:
-            tell_card(self._runtime.events, plan, state)
+            record_card(self._runtime.events, plan, state)
 
     async def _write_node(self, plan: NodePlan, state: GPUNodeState) -> None:
-        """Orders first, since pods wait for them; what the node's status says about pools follows."""
-        orders = OrdersShare.of(plan.assignments)
+        """The assignments first, since pods wait for them; what the node's status says about pools follows."""
+        orders = AssignmentsApplyConfiguration.of(plan.assignments)
         written = await self._applier.apply(GPUNodeState, state.name, orders, state, guarded=True)
         if plan.complete:
-            await self._applier.apply(GPUNodeState, state.name, NodeShare.of(plan.pools), written, subresource="status")
+            await self._applier.apply(
+                GPUNodeState, state.name, NodePoolsApplyConfiguration.of(plan.pools), written, subresource="status"
+            )
 
     async def _reconcile_pool(self, key: Key) -> Requeue | None:
         pool = self._pools.at(key)
         if pool is None:
-            self._pace.forget(key)
-            self._counts.pop(key.name, None)
+            self._status_rate.forget(key)
+            self._counted.pop(key.name, None)
             return None
         if pool.deleting:
-            await self._let_go(pool)
+            await self._release(pool)
         else:
             pool = await add_finalizer(self._runtime.client, pool, FINALIZER)
-        if later := self._pace.wait(key):
+        if later := self._status_rate.wait(key):
             return later
-        tally = await self._count(pool)
-        status = pool_status(pool, tally, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0))
-        self._metrics.capacity(pool.name, tally.units)
+        capacity = await self._count(pool)
+        status = pool_status(pool, capacity, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0))
+        self._metrics.capacity(pool.name, capacity.units)
         try:
-            written = await self._applier.apply(GPUPool, pool.name, PoolShare(status), pool, subresource="status")
+            written = await self._applier.apply(
+                GPUPool, pool.name, PoolApplyConfiguration(status), pool, subresource="status"
+            )
         except NotFound:
             return None  # the last finalizer is gone, and so is the pool
         if written is not pool:
-            self._pace.mark(key)
-            tell_pool(self._runtime.events, pool, status)
+            self._status_rate.mark(key)
+            record_pool(self._runtime.events, pool, status)
         return None
 
-    async def _count(self, pool: GPUPool) -> Tally:
-        """The pool's numbers, brought up to date for the nodes where something has changed."""
-        count = self._counts.setdefault(pool.name, _Count())
-        if count.generation != pool.metadata.generation:
+    async def _count(self, pool: GPUPool) -> PoolCapacity:
+        """The capacity of the pool, counted again for the nodes where something has changed."""
+        counted = self._counted.setdefault(pool.name, _CountedPool())
+        if counted.generation != pool.metadata.generation:
             # Another spec may mean another resource name, and every node counts differently then.
-            count.generation = pool.metadata.generation
-            count.changed |= {card.spec.node_name for card in self._devices.by_index(_POOL, pool.name)}
-        for number, node in enumerate(sorted(count.changed), start=1):
-            count.changed.discard(node)
+            counted.generation = pool.metadata.generation
+            counted.changed |= {card.spec.node_name for card in self._devices.by_index(_POOL, pool.name)}
+        for number, node in enumerate(sorted(counted.changed), start=1):
+            counted.changed.discard(node)
             held = [card for card in self._devices.by_index(_NODE, node) if pool.name in _claimed_by(card)]
-            count.tally.put(node, standing(pool, node, held, self._states.get(node)))
+            counted.capacity.put(node, node_capacity(pool, node, held, self._states.get(node)))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-        return count.tally
+        return counted.capacity
 
-    def _note_device(self, old: GPUDevice | None, new: GPUDevice | None) -> None:
+    def _device_changed(self, old: GPUDevice | None, new: GPUDevice | None) -> None:
         for device in (old, new):
             if device is not None:
-                self._note(_claimed_by(device), device.spec.node_name)
+                self._mark_changed(_claimed_by(device), device.spec.node_name)
 
-    def _note_state(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
+    def _state_changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         state = new or old
         if state is not None:
             cards = self._devices.by_index(_NODE, state.name)
-            self._note({name for card in cards for name in _claimed_by(card)}, state.name)
+            self._mark_changed({name for card in cards for name in _claimed_by(card)}, state.name)
 
-    def _note(self, pools: Iterable[str], node: str) -> None:
+    def _mark_changed(self, pools: Iterable[str], node: str) -> None:
         for name in pools:
-            self._counts.setdefault(name, _Count()).changed.add(node)
+            self._counted.setdefault(name, _CountedPool()).changed.add(node)
 
-    async def _let_go(self, pool: GPUPool) -> None:
-        """A pool ends when no card is claimed by it or approved for it any more."""
+    async def _release(self, pool: GPUPool) -> None:
+        """Take the finalizer off once no card is claimed by the pool or approved for it any more."""
         if not self._devices.by_index(_POOL, pool.name) and not self._devices.by_index(_APPROVED, pool.name):
             await remove_finalizer(self._runtime.client, pool, FINALIZER)
 
-    async def _explain(self, key: Key) -> Requeue | None:
-        pod = self._waiting.at(key)
+    async def _record_pending(self, key: Key) -> Requeue | None:
+        pod = self._unscheduled.at(key)
         if pod is None or not pod.unschedulable:
             return None
-        if (wait := _PATIENCE - self._age(pod)) > 0:
-            return Requeue(after=wait)
+        created = pod.metadata.creation_timestamp
+        left = created + self._settings.pending_pod_hint_after - self._clock() if created else timedelta()
+        if left > timedelta():
+            return Requeue(after=left.total_seconds())
         pools = {name: pool for pool in self._pools for name in pool.resource_names}
-        asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
-        sentence = explain(pod, pools, {pool.name: self._approvable(pool) for pool in asked})
+        pools_asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
+        sentence = pending_message(pod, pools, {pool.name: self._approvable(pool) for pool in pools_asked})
         if sentence is not None:
             self._runtime.events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
         return None
 
-    def _age(self, pod: Pod) -> float:
-        created = pod.metadata.creation_timestamp
-        return (self._clock() - created).total_seconds() if created else _PATIENCE
-
     def _approvable(self, pool: GPUPool) -> list[str]:
-        """Cards that would join the pool if somebody approved them; the first few are enough for an advice."""
+        """Cards that would join the pool if a person approved them; the first few are enough for an advice."""
         found: list[str] = []
         for state in self._states:
             node = self._nodes.get(state.name)
             for card in state.status.pools.pending if state.status.pools and node else ():
                 device = self._devices.get(card.inventory_id)
-                if card.reason == Waits.APPROVAL and device and node and selects(pool, device, node.metadata.labels):
+                if (
+                    card.reason == PendingReason.APPROVAL
+                    and device
+                    and node
+                    and selects(pool, device, node.metadata.labels)
+                ):
                     found.append(device.name)
-            if len(found) >= _PENDING_NAMED:
+            if len(found) >= _MAX_APPROVABLE:
                 break
         return sorted(found)
-
-
-def _reporting(feature: NodeFeature) -> Iterable[Key]:
-    """The node whose agent reports by this object; nobody's where it is another's."""
-    prefix = feature_name("")
-    return (Key(feature.name.removeprefix(prefix)),) if feature.name.startswith(prefix) else ()
 
 
 def _claimed_by(device: GPUDevice) -> tuple[str, ...]:

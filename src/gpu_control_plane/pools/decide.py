@@ -1,9 +1,9 @@
 """What should happen to the cards of one node. Pure: a snapshot in, a plan out.
 
-A card's way is: approved (the annotation) → claimed (`status.poolRef`) → ordered (the node's assignments) → offered by
-the agent. It goes back in the opposite order: the order is withdrawn, the agent drains the card, and only when the
-agent says that it is free does the claim end. A claim is written before the order it allows, and a card can be claimed
-only while it is free, so a card is in at most one pool however often the controller dies in between.
+A card's way is: approved (the annotation) → claimed (`status.poolRef`) → ordered (the node's `spec.assignments`) →
+offered by the agent. It goes back in the opposite order: the order is withdrawn, the agent drains the card, and the
+claim ends only when the agent reports that the card is free. A claim is written before the order it allows, and a card
+can be claimed only while it is free, so a card is in at most one pool however often the controller dies in between.
 """
 
 import msgspec
@@ -21,26 +21,26 @@ from gpu_control_plane.api.gpunodestate import (
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import DeviceCondition, NodeCondition
 from gpu_control_plane.kube.conditions import FALSE, find, is_true
-from gpu_control_plane.pools.burnin import remembered, unrecorded, untested
+from gpu_control_plane.pools.burnin import burn_in_pending, trimmed_history, unrecorded_burn_in
+from gpu_control_plane.pools.desired_pool import DesiredPool, desired_pools, is_approval_withdrawn
+from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
-from gpu_control_plane.pools.wishes import Wish, wishes, withdrawn
-from gpu_control_plane.pools.words import Waits
-from gpu_control_plane.rules.node_readiness import speaks_against
+from gpu_control_plane.rules.node_readiness import contradicts_readiness
 
 WHO = "gpu-pools"
 
 
 class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one card should stand."""
+    """What should be written about one card."""
 
     device: GPUDevice
     pool: str | None
-    """The pool that holds the card: its claim."""
+    """The pool that holds the card afterwards: its claim."""
     state: DeviceState
     ordered: bool = False
-    waits: Waits | None = None
+    pending: PendingReason | None = None
     approve: str | None = None
-    """Approve the card for this pool, on behalf of a pool that approves by itself."""
+    """Approve the card for this pool, which approves cards by itself."""
     withdraw: bool = False
     """Take the approval off: its pool is being deleted."""
     change: Change | None = None
@@ -51,11 +51,11 @@ class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
     def history(self) -> tuple[Change, ...]:
         """The card's history with what happens now."""
         new = tuple(change for change in (self.change, self.tested) if change)
-        return remembered(self.device, (*new, *self.device.status.history))
+        return trimmed_history(self.device, (*new, *self.device.status.history))
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a node's cards should stand, and what the node is told."""
+    """What should be written about a node and its cards."""
 
     cards: tuple[CardPlan, ...]
     assignments: tuple[Assignment, ...]
@@ -66,15 +66,15 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(snapshot: Snapshot) -> NodePlan:
     """The plan for a node. Deciding again after any part of it was carried out leads to the same end."""
-    cards = _introduced(snapshot)
-    wanted = wishes(snapshot, cards)
-    plans = tuple(_plan(snapshot, device, wanted[device.name]) for device in cards)
+    cards = _plannable(snapshot)
+    desired = desired_pools(snapshot, cards)
+    plans = tuple(_plan(snapshot, device, desired[device.name]) for device in cards)
     return NodePlan(
         cards=plans,
         assignments=tuple(_assignment(snapshot.pools[plan.pool], plan) for plan in plans if plan.pool and plan.ordered),
         pools=NodePools(
             pending=tuple(
-                PendingCard(inventory_id=plan.device.name, reason=plan.waits) for plan in plans if plan.pool is None
+                PendingCard(inventory_id=plan.device.name, reason=plan.pending) for plan in plans if plan.pool is None
             ),
             assigned=tuple(
                 AssignedCard(inventory_id=plan.device.name, pool=plan.pool) for plan in plans if plan.pool is not None
@@ -84,56 +84,60 @@ def decide(snapshot: Snapshot) -> NodePlan:
     )
 
 
-def _plan(snapshot: Snapshot, device: GPUDevice, wish: Wish) -> CardPlan:
+def _plan(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPlan:
     """From where the card is to where it should be, one safe step."""
     claim = claim_of(device)
-    if claim is not None and (untried := untested(device)):
-        return _leave(snapshot, device, claim, Wish(None, untried))  # another card, in the place of the one approved
-    if claim is not None and claim == wish.pool:
+    if claim is not None and (untested := burn_in_pending(device)):
+        return _leave(
+            snapshot, device, claim, DesiredPool(None, untested)
+        )  # another card at the approved one's address
+    if claim is not None and claim == desired.pool:
         ordered = _ordered(snapshot, device, claim) or _may_issue(snapshot)
-        return msgspec.structs.replace(_stand(device, claim, ordered=ordered), approve=claim if wish.approve else None)
+        return msgspec.structs.replace(
+            _card_plan(device, claim, ordered=ordered), approve=claim if desired.approve else None
+        )
     if claim is not None:
-        return _leave(snapshot, device, claim, wish)
-    if wish.pool is None:
-        waiting = _stand(device, None, waits=wish.waits)
-        return msgspec.structs.replace(waiting, withdraw=withdrawn(snapshot, device))
-    return _join(snapshot, device, wish)
+        return _leave(snapshot, device, claim, desired)
+    if desired.pool is None:
+        waiting = _card_plan(device, None, pending=desired.pending)
+        return msgspec.structs.replace(waiting, withdraw=is_approval_withdrawn(snapshot, device))
+    return _join(snapshot, device, desired)
 
 
-def _join(snapshot: Snapshot, device: GPUDevice, wish: Wish) -> CardPlan:
-    pool = wish.pool
+def _join(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPlan:
+    pool = desired.pool
     if find(device.status.conditions, DeviceCondition.HEALTHY) is None:
-        return _stand(device, None, waits=Waits.PROBE)
+        return _card_plan(device, None, pending=PendingReason.PROBE)
     if _faulted(device):
-        return _stand(device, None, waits=Waits.HEALTH)
-    if waits := untested(device):
-        return _stand(device, None, waits=waits)
+        return _card_plan(device, None, pending=PendingReason.HEALTH)
+    if untested := burn_in_pending(device):
+        return _card_plan(device, None, pending=untested)
     if not _may_issue(snapshot):
-        told = _told(snapshot, device) if _overtaken(snapshot) else None
-        return _stand(device, None, waits=told or Waits.NODE_NOT_READY)
+        written = _written_reason(snapshot, device) if _is_readiness_overtaken(snapshot) else None
+        return _card_plan(device, None, pending=written or PendingReason.NODE_NOT_READY)
     if not _free(snapshot, device) and not _ordered(snapshot, device, pool):
-        return _stand(device, None, waits=Waits.DRAIN)
-    how = "approved by the pool's own rules" if wish.approve else "approved by annotation"
+        return _card_plan(device, None, pending=PendingReason.DRAIN)
+    how = "approved by the pool's own rules" if desired.approve else "approved by annotation"
     change = Change(what=f"Assigned to {pool}", who=WHO, when=snapshot.now, why=how)
-    plan = _stand(device, pool, ordered=True, change=change)
-    return msgspec.structs.replace(plan, approve=pool if wish.approve else None)
+    plan = _card_plan(device, pool, ordered=True, change=change)
+    return msgspec.structs.replace(plan, approve=pool if desired.approve else None)
 
 
-def _leave(snapshot: Snapshot, device: GPUDevice, claim: str, wish: Wish) -> CardPlan:
-    """Withdraw the order, and end the claim once the agent says that no pod has the card any more."""
+def _leave(snapshot: Snapshot, device: GPUDevice, claim: str, desired: DesiredPool) -> CardPlan:
+    """Withdraw the order, and end the claim once the agent reports that no pod has the card any more."""
     if not _released(snapshot, device):
-        return _stand(device, claim)
-    waits = wish.waits or Waits.DRAIN
-    change = Change(what=f"Released from {claim}", who=WHO, when=snapshot.now, why=waits.because)
-    return _stand(device, None, waits=waits, change=change)
+        return _card_plan(device, claim)
+    pending = desired.pending or PendingReason.DRAIN
+    change = Change(what=f"Released from {claim}", who=WHO, when=snapshot.now, why=pending.because)
+    return _card_plan(device, None, pending=pending, change=change)
 
 
-def _stand(
+def _card_plan(
     device: GPUDevice,
     pool: str | None,
     *,
     ordered: bool = False,
-    waits: Waits | None = None,
+    pending: PendingReason | None = None,
     change: Change | None = None,
 ) -> CardPlan:
     if _faulted(device):
@@ -147,9 +151,9 @@ def _stand(
         pool=pool,
         state=state,
         ordered=ordered and pool is not None,
-        waits=waits,
+        pending=pending,
         change=change,
-        tested=unrecorded(device),
+        tested=unrecorded_burn_in(device),
     )
 
 
@@ -162,25 +166,25 @@ def _assignment(pool: GPUPool, plan: CardPlan) -> Assignment:
     )
 
 
-def _introduced(snapshot: Snapshot) -> tuple[GPUDevice, ...]:
-    """The cards there is something to say about, in the order of their addresses.
+def _plannable(snapshot: Snapshot) -> tuple[GPUDevice, ...]:
+    """The cards to plan for, in the order of their addresses.
 
     New ones are left alone until the hardware and the health of all of them and the readiness of their node are known:
-    each of these changes the answer, each answer is a write, and an order for all cards costs no more than for one.
-    Nothing is awaited of a card that is out of service, nor of one that inventory knows from the bus alone.
+    each of these changes the plan, each plan is a write, and an order for all cards costs no more than for one. A card
+    with the label ignore is not waited for, nor one that inventory knows from the bus alone.
     """
     state = snapshot.state
-    unseen = {card.inventory_id for card in state.status.devices if card.product is None} if state else set()
+    bus_only = {card.inventory_id for card in state.status.devices if card.product is None} if state else set()
     settled = (
         state is not None
-        and not _overtaken(snapshot)
+        and not _is_readiness_overtaken(snapshot)
         and find(state.status.conditions, NodeCondition.READY_FOR_POOLING) is not None
         and (state.status.device_count or 0) <= len(snapshot.devices)
         and all(
             device.status.state is not None
             or _described(device)
             or device.ignored
-            or (device.name in unseen and device.status.hardware is None)
+            or (device.name in bus_only and device.status.hardware is None)
             for device in snapshot.devices
         )
     )
@@ -199,28 +203,31 @@ def _faulted(device: GPUDevice) -> bool:
 
 
 def _may_issue(snapshot: Snapshot) -> bool:
-    """Whether new cards of the node may be handed out: it is there, and everything about it is known and works."""
-    return snapshot.labels is not None and _called_ready(snapshot.state) and not _overtaken(snapshot)
+    """Whether new cards of the node may be ordered: the Node exists and is ready, and that is up to date."""
+    ready = snapshot.labels is not None and _is_ready(snapshot.state)
+    return ready and not _is_readiness_overtaken(snapshot)
 
 
-def _overtaken(snapshot: Snapshot) -> bool:
-    """Whether the node is called ready by somebody who has not looked since. The answer is on its way: until then
-    nothing is issued, and nothing is said that may be taken back."""
+def _is_readiness_overtaken(snapshot: Snapshot) -> bool:
+    """Whether the condition ReadyForPooling is older than the report, or than the rest of the status. Bootstrap is
+    about to write it anew: until then no card is ordered, and no pending reason is written that would change again."""
     state = snapshot.state
-    if state is None or not _called_ready(state):
+    if state is None or not _is_ready(state):
         return False
-    return not snapshot.taken_in or speaks_against(state.status)
+    return not snapshot.report_observed or contradicts_readiness(state.status)
 
 
-def _called_ready(state: GPUNodeState | None) -> bool:
+def _is_ready(state: GPUNodeState | None) -> bool:
     return state is not None and is_true(state.status.conditions, NodeCondition.READY_FOR_POOLING)
 
 
-def _told(snapshot: Snapshot, device: GPUDevice) -> Waits | None:
-    """What people were told that the card waits for."""
+def _written_reason(snapshot: Snapshot, device: GPUDevice) -> PendingReason | None:
+    """The pending reason of the card that the status has."""
     pools = snapshot.state.status.pools if snapshot.state is not None else None
     pending = pools.pending if pools is not None else ()
-    return next((Waits(card.reason) for card in pending if card.inventory_id == device.name and card.reason), None)
+    return next(
+        (PendingReason(card.reason) for card in pending if card.inventory_id == device.name and card.reason), None
+    )
 
 
 def _ordered(snapshot: Snapshot, device: GPUDevice, pool: str | None) -> bool:
@@ -229,16 +236,16 @@ def _ordered(snapshot: Snapshot, device: GPUDevice, pool: str | None) -> bool:
 
 
 def _free(snapshot: Snapshot, device: GPUDevice) -> bool:
-    """Whether nobody was told to offer the card and nobody offers it."""
+    """Whether the card is neither ordered nor offered."""
     state = snapshot.state
     if state is None:
         return True
-    told = any(order.inventory_id == device.name for order in state.spec.assignments)
-    return not told and not _offered(state, device)
+    ordered = any(order.inventory_id == device.name for order in state.spec.assignments)
+    return not ordered and not _offered(state, device)
 
 
 def _released(snapshot: Snapshot, device: GPUDevice) -> bool:
-    """Whether the agent, having read that the card is no longer ordered, says that no pod has it."""
+    """Whether the agent, having read that the card is no longer ordered, reports that no pod has it."""
     state = snapshot.state
     if state is None or snapshot.labels is None:
         return True

@@ -1,4 +1,4 @@
-"""What people are told when cards and pools change."""
+"""Events about cards and pools."""
 
 from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
@@ -10,36 +10,39 @@ from gpu_control_plane.pools.burnin import PASSED
 from gpu_control_plane.pools.decide import CardPlan
 
 
-def tell_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | None) -> None:
-    """What has just changed for a card, judged by what it was before."""
+def record_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | None) -> None:
+    """Write what has just changed for a card, compared with its status before."""
     device, before = plan.device, plan.device.status
     was = before.pool_ref.name if before.pool_ref else None
     if plan.pool != was and plan.change is not None:
         reason = EventReason.DEVICE_ASSIGNED if plan.pool else EventReason.DEVICE_RELEASED
         events.normal(device, reason, f"{plan.change.what}: {plan.change.why}", action="Assign")
     if plan.tested is not None:
-        _tell_test(events, device, plan.tested)
+        _record_burn_in(events, device, plan.tested)
     if plan.state is DeviceState.FAULTED and before.state is not DeviceState.FAULTED:
         health = find(before.conditions, DeviceCondition.HEALTHY)
         events.warning(device, EventReason.DEVICE_FAULTED, health.message if health else "the card has a fault")
     if before.state is DeviceState.FAULTED and plan.state is not DeviceState.FAULTED:
         events.normal(device, EventReason.DEVICE_RECOVERED, "the card works again")
-    if plan.waits is not None and plan.waits.needs_attention and _known_reason(plan, state) != plan.waits:
+    if plan.pending is not None and plan.pending.needs_attention and _written_reason(plan, state) != plan.pending:
         approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
         events.warning(
-            device, EventReason.APPROVAL_IGNORED, f"approved for {approved}, but {plan.waits.because}", action="Approve"
+            device,
+            EventReason.APPROVAL_IGNORED,
+            f"approved for {approved}, but {plan.pending.because}",
+            action="Approve",
         )
 
 
-def tell_pool(events: EventRecorder, pool: GPUPool, status: PoolStatus) -> None:
+def record_pool(events: EventRecorder, pool: GPUPool, status: PoolStatus) -> None:
     if pool.status.phase != status.phase:
         why = next((condition.message for condition in status.conditions if condition.message), "")
         note = f"{pool.status.phase or 'new'} → {status.phase}" + (f": {why}" if why else "")
-        tell = events.warning if status.phase is PoolPhase.MISCONFIGURED else events.normal
-        tell(pool, EventReason.POOL_PHASE_CHANGED, note)
+        write = events.warning if status.phase is PoolPhase.MISCONFIGURED else events.normal
+        write(pool, EventReason.POOL_PHASE_CHANGED, note)
 
 
-def _tell_test(events: EventRecorder, device: GPUDevice, test: Change) -> None:
+def _record_burn_in(events: EventRecorder, device: GPUDevice, test: Change) -> None:
     note = f"{test.what}. {test.why or ''}".strip()
     if test.what == PASSED:
         events.normal(device, EventReason.BURN_IN_PASSED, note, action="BurnIn")
@@ -47,7 +50,7 @@ def _tell_test(events: EventRecorder, device: GPUDevice, test: Change) -> None:
         events.warning(device, EventReason.BURN_IN_FAILED, note, action="BurnIn")
 
 
-def _known_reason(plan: CardPlan, state: GPUNodeState | None) -> str | None:
-    """What the node's status already says the card waits for."""
+def _written_reason(plan: CardPlan, state: GPUNodeState | None) -> str | None:
+    """The pending reason that the node's status already has for the card."""
     pending = state.status.pools.pending if state and state.status.pools else ()
     return next((card.reason for card in pending if card.inventory_id == plan.device.name), None)

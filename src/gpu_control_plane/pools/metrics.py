@@ -1,7 +1,7 @@
-"""What pools count.
+"""Metrics of pools.
 
-Capacity is counted by the leader alone, and goes with its pool on every replica. Troubles and tests follow the caches,
-so every replica reports the same; their series grow with what is wrong, never with the number of cards in order.
+Capacity is counted by the leader alone, and its series go with the pool on every replica. Faults and tests follow the
+caches, so every replica reports the same; there is one series for each card with a fault, and none for the others.
 """
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -12,8 +12,8 @@ from gpu_control_plane.api.names import DeviceCondition
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.metrics import CountGauge
-from gpu_control_plane.pools.burnin import untested
-from gpu_control_plane.pools.words import Waits
+from gpu_control_plane.pools.burnin import burn_in_pending
+from gpu_control_plane.pools.pending_reasons import PendingReason
 
 
 class PoolMetrics:
@@ -46,14 +46,14 @@ class PoolMetrics:
         self._reserved.set(reserved)
 
     def _changed(self, old: GPUPool | None, new: GPUPool | None) -> None:
-        """A pool may go while another replica leads: who leads again must not show what it was."""
+        """A pool may be deleted while another replica leads: its series must go on every replica."""
         if old is not None and new is None:
             for gauge in self._capacity.values():
                 gauge.remove(old.name)
 
 
 class TroubleMetrics:
-    """Which card is broken or failed its test, how far tests are, and how each pool is, for alerts."""
+    """For alerts: which card has a fault or failed its test, how far tests are, and the phase of each pool."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._faulted = Gauge(
@@ -108,7 +108,7 @@ def _test(device: GPUDevice | None) -> tuple[str] | None:
 
 def _failed_test(device: GPUDevice | None) -> tuple[str, str, str] | None:
     said = _test(device)
-    if device is None or said is None or untested(device) is not Waits.BURN_IN_FAILED:
+    if device is None or said is None or burn_in_pending(device) is not PendingReason.BURN_IN_FAILED:
         return None
     return device.spec.node_name, device.name, *said
 

@@ -1,28 +1,43 @@
-"""One moment of a node, as a decision about its cards sees it."""
+"""Everything a decision about the cards of one node depends on, and how long pools wait."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
 
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.rules.pool_validation import Fault
+from gpu_control_plane.kube.fields import about
+from gpu_control_plane.rules.pool_validation import PoolFault
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What pools are given. Their waiting times are in docs/settings.md."""
+
+    status_interval: Annotated[
+        timedelta, about("The status of a pool is written at most once in this time, however many cards change.")
+    ] = timedelta(seconds=1)
+    pending_pod_hint_after: Annotated[
+        timedelta,
+        about(
+            "How long a Pod is unschedulable before an Event says why it gets no card: by then the pool's status shows "
+            "who has the cards."
+        ),
+    ] = timedelta(seconds=3)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a decision about one node depends on."""
-
     node: str
     labels: Mapping[str, str] | None
     """Labels of the Node; None while there is no such Node."""
     state: GPUNodeState | None
     devices: tuple[GPUDevice, ...]
     pools: Mapping[str, GPUPool]
-    faults: Mapping[str, Fault]
-    taken_in: bool = True
-    """Whether the status of the node says what the node reports."""
+    faults: Mapping[str, PoolFault]
+    report_observed: bool = True
+    """Whether inventory has taken the latest report of the node into its status."""
     now: datetime
 
 

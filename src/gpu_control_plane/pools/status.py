@@ -1,4 +1,4 @@
-"""What a pool says about itself. Pure: its nodes' standings in, a status out."""
+"""The status of a pool. Pure: its capacity in, a status out."""
 
 from datetime import datetime
 
@@ -7,14 +7,14 @@ import msgspec
 from gpu_control_plane.api.gpupool import Capacity, GPUPool, PoolNodes, PoolPhase, PoolStatus, Units
 from gpu_control_plane.api.names import PoolCondition, Reason
 from gpu_control_plane.kube.conditions import condition
-from gpu_control_plane.pools.tally import Tally
-from gpu_control_plane.rules.pool_validation import Fault
+from gpu_control_plane.pools.capacity import PoolCapacity
+from gpu_control_plane.rules.pool_validation import PoolFault
 
 
-def pool_status(pool: GPUPool, tally: Tally, fault: Fault | None, now: datetime) -> PoolStatus:
-    """The status of a pool. Its units add up to the total once every node offers what it was told."""
-    units = tally.units
-    phase, ready, reason, message = _phase(pool, units, tally.offered, fault)
+def pool_status(pool: GPUPool, capacity: PoolCapacity, fault: PoolFault | None, now: datetime) -> PoolStatus:
+    """The status of a pool. Its units add up to the total once every node offers what was ordered."""
+    units = capacity.units
+    phase, ready, reason, message = _phase(pool, units, capacity.offered, fault)
     held = pool.status.conditions
     generation = pool.metadata.generation
     configured = (
@@ -27,7 +27,7 @@ def pool_status(pool: GPUPool, tally: Tally, fault: Fault | None, now: datetime)
         phase=phase,
         units=units,
         capacity=(Capacity(name=pool.resource_name, **msgspec.structs.asdict(units)),),
-        nodes=PoolNodes(total=tally.nodes, ready=tally.ready, worst=tally.worst),
+        nodes=PoolNodes(total=capacity.nodes, ready=capacity.ready, worst=capacity.worst),
         conditions=(
             configured,
             condition(held, PoolCondition.READY, ready, reason, message, generation=generation, now=now),
@@ -35,7 +35,7 @@ def pool_status(pool: GPUPool, tally: Tally, fault: Fault | None, now: datetime)
     )
 
 
-def _phase(pool: GPUPool, units: Units, offered: int, fault: Fault | None) -> tuple[PoolPhase, bool, Reason, str]:
+def _phase(pool: GPUPool, units: Units, offered: int, fault: PoolFault | None) -> tuple[PoolPhase, bool, Reason, str]:
     if pool.deleting:
         return PoolPhase.PENDING, False, Reason.DELETING, f"waits until {units.total} cards are released"
     if fault is not None:

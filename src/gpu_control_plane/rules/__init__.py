@@ -1,1 +1,1 @@
-"""Pure decisions that several controllers share with each other, the command line and the console."""
+"""Pure decisions that several controllers share with each other, the webhooks and the command line."""

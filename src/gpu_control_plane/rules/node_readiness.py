@@ -1,69 +1,61 @@
-"""Whether the last word about a node still holds, by what the node reports and by the rest of its status.
+"""Whether the condition ReadyForPooling of a node may be acted on, by the rest of the node's status.
 
-Inventory, bootstrap and pools work side by side. After a restart, or when much happens at once, one of them may look at
-a node before the others have: then the driver in its status may have gone since, the word that all cards are known may
-be older than the loss of one, and the word that the node is ready older than either. What is concluded from such a
-status is taken back a moment later, and cards may have been issued meanwhile.
+Inventory, bootstrap and pools run side by side. After a restart, or when much happens at once, one of them may look at
+a node before another has written what it knows. Two windows follow. The agent has reported and inventory has not taken
+the report in: then the status may name a driver that is gone. Inventory has written and bootstrap has not: then the
+condition ReadyForPooling is older than the rest of the status. A card that is ordered in either window would be
+ordered for a node that is not ready.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from typing import Final
 
 from gpu_control_plane.api.gpudevice import GPUDevice
-from gpu_control_plane.api.gpunodestate import GPUNodeState, NodeStateStatus, StepResult, ValidationStep
-from gpu_control_plane.api.identity import canonical_pci_address
+from gpu_control_plane.api.gpunodestate import NodeStateStatus, StepResult, ValidationStep
 from gpu_control_plane.api.names import NodeCondition
-from gpu_control_plane.api.nodefeature import NodeFeature, read_cards, read_facts
+from gpu_control_plane.api.nodefeature import NodeFeature
 from gpu_control_plane.kube.conditions import is_true
 
 DRIVER: Final = "driver"
 TOOLKIT: Final = "toolkit"
 CUDA: Final = "cuda"
-PROVING: Final = (DRIVER, TOOLKIT, CUDA)
+REQUIRED_CHECKS: Final = (DRIVER, TOOLKIT, CUDA)
 """The checks without which no node is ready."""
 
 
-def is_taken_in(feature: NodeFeature | None, status: NodeStateStatus, out_of_service: Set[str]) -> bool:
-    """Whether a status that calls the inventory complete can rest on this report. A report that makes no sense is
-    nothing to wait for; `out_of_service` are the addresses of cards that nobody misses."""
-    if feature is None:
-        return True
-    try:
-        facts, cards = read_facts(feature), read_cards(feature)
-        reported = {canonical_pci_address(card.pci.address): card.uuid for card in cards}
-        places = {canonical_pci_address(place.address) for place in facts.bus or ()}
-    except ValueError:
-        return True
-    if (facts.driver, facts.toolkit, facts.monitoring) != (status.driver, status.toolkit, status.monitoring):
+def is_report_observed(
+    status: NodeStateStatus, report: NodeFeature | None, find_device: Callable[[str], GPUDevice | None]
+) -> bool:
+    """The first window: whether inventory has taken in everything that this status depends on.
+
+    That is the agent's report, compared by its uid and generation. And it is the label ignore of cards, which has no
+    generation: a card may be missing from the report because it is ignored, so each card that the status counts as
+    ignored must still be.
+    """
+    ignored = (find_device(card.inventory_id) for card in status.devices if card.ignored)
+    if not all(device is not None and device.ignored for device in ignored):
         return False
-    known = {card.pci_address: card.uuid for card in status.devices}
-    if any(uuid is not None and known.get(address) != uuid for address, uuid in reported.items()):
-        return False
-    if facts.bus is None:
-        return facts.bus_cards - len(reported) <= len(out_of_service - reported.keys())
-    return places <= reported.keys() | out_of_service
+    if report is None:
+        return status.observed_report is None
+    return status.observed_report is not None and status.observed_report.covers(report.metadata)
 
 
-def out_of_service(state: GPUNodeState, find_device: Callable[[str], GPUDevice | None]) -> frozenset[str]:
-    """Addresses of the node's cards that a person has taken out of service."""
-    known = (find_device(card.inventory_id) for card in state.status.devices)
-    return frozenset(device.spec.pci_address for device in known if device is not None and device.ignored)
+def contradicts_readiness(status: NodeStateStatus) -> bool:
+    """The second window: whether no node with this status is ready, whatever its condition ReadyForPooling still says.
 
-
-def speaks_against(status: NodeStateStatus) -> bool:
-    """Whether no node with this status is ready, whatever its condition still says. Not all that bootstrap asks: only
-    what others write beside the condition, and what takes effect at once."""
+    This repeats only those of bootstrap's rules that rest on fields of other writers and take effect at once.
+    """
     return (
         not is_true(status.conditions, NodeCondition.INVENTORY_COMPLETE)
         or status.driver is None
         or status.toolkit is None
-        or any(failed_step(status, step) for step in PROVING)
+        or any(failed_check(status, name) for name in REQUIRED_CHECKS)
         or status.quiesced is not None
         or (status.plugin is not None and bool(status.plugin.conflicts))
     )
 
 
-def failed_step(status: NodeStateStatus, name: str) -> ValidationStep | None:
-    """A check of the agent that found something broken; one that was not made says nothing."""
+def failed_check(status: NodeStateStatus, name: str) -> ValidationStep | None:
+    """The check of this name if the agent made it and it failed."""
     steps = status.validation.steps if status.validation is not None else ()
     return next((step for step in steps if step.name == name and step.result is StepResult.FAILED), None)

@@ -1,6 +1,7 @@
-"""What is wrong with pools that the schema cannot see, because it takes all of them to know. Pure.
+"""What is wrong with a pool that its schema cannot show, because it depends on the other pools. Pure.
 
-The webhook says it before a pool is written, `pools` says it afterwards: the webhook may have been away.
+The webhook refuses or warns before a pool is written; `pools` writes the same as a condition afterwards, since the
+webhook may have been unavailable.
 """
 
 from collections.abc import Iterable
@@ -12,35 +13,35 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Reason
 
 
-class Fault(msgspec.Struct, frozen=True):
+class PoolFault(msgspec.Struct, frozen=True):
     """Why a pool takes no cards, for programs and for people."""
 
     reason: Reason
     message: str
 
 
-def seniority(pool: GPUPool) -> tuple[float, str]:
-    """Pools in the order in which they get their way: the older first."""
+def by_age(pool: GPUPool) -> tuple[float, str]:
+    """Sorts pools the older first: of two that want the same, the older has it."""
     created = pool.metadata.creation_timestamp
     return (created.timestamp() if created else 0.0, pool.name)
 
 
-def faults(pools: Iterable[GPUPool]) -> dict[str, Fault]:
-    """The pools that cannot be carried out as they are written, by name."""
-    found: dict[str, Fault] = {}
+def faults(pools: Iterable[GPUPool]) -> dict[str, PoolFault]:
+    """The pools whose spec cannot be carried out, by name."""
+    found: dict[str, PoolFault] = {}
     owners: dict[str, GPUPool] = {}
-    for pool in sorted(pools, key=seniority):
+    for pool in sorted(pools, key=by_age):
         if pool.spec.allocation.mode is not Mode.EXCLUSIVE:
-            found[pool.name] = Fault(
+            found[pool.name] = PoolFault(
                 Reason.UNSUPPORTED_MODE,
                 f"mode {pool.spec.allocation.mode} is not carried out by this release: use Exclusive",
             )
             continue
-        rival = next((owners[name] for name in pool.resource_names if name in owners), None)
-        if rival is not None:
-            found[pool.name] = Fault(
+        older = next((owners[name] for name in pool.resource_names if name in owners), None)
+        if older is not None:
+            found[pool.name] = PoolFault(
                 Reason.NAME_COLLISION,
-                f"the older pool {rival.name} has the same resource {pool.resource_name}: "
+                f"the older pool {older.name} has the same resource {pool.resource_name}: "
                 "give this one another spec.resource.name",
             )
             continue

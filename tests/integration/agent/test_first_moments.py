@@ -16,7 +16,7 @@ from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.agent.simulated.models import pci_address
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
-from gpu_control_plane.api.gpunodestate import Plugin, StepResult
+from gpu_control_plane.api.gpunodestate import AgentFunctions, Plugin, StepResult
 from gpu_control_plane.api.names import DeviceCondition
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name, read_facts
 from gpu_control_plane.installation.crds import install
@@ -124,6 +124,21 @@ async def serve(place: Place) -> None:
     async with agent(place) as proxy:
         await until_async(place.is_served, saying="the agent serves the node")
         await until_still(lambda: len(proxy.writes))
+
+
+async def test_an_agent_publishes_what_it_does_on_its_node(place: Place) -> None:
+    """And its successor what that one does: nobody reads their command lines."""
+
+    async def publishes(functions: AgentFunctions) -> bool:
+        feature = await place.feature()
+        return feature is not None and read_facts(feature).agent == functions
+
+    usual = AgentFunctions(labels=True, checks=True, burn_in=False, exporter=True)
+    async with agent(place):
+        await until_async(lambda: publishes(usual), saying=f"the agent publishes {usual}")
+    other = AgentFunctions(labels=False, checks=False, burn_in=True, exporter=False)
+    async with agent(place, labels=False, validator=False, burn_in=True, exporter=False):
+        await until_async(lambda: publishes(other), saying=f"the agent publishes {other}")
 
 
 async def test_an_agent_that_finds_everything_said_writes_nothing(place: Place) -> None:

@@ -133,8 +133,8 @@ async def test_changes_of_a_driver(
 
 def test_every_rule_of_a_driver_is_tried() -> None:
     rules = DEFINITIONS[1].schema()["properties"]["spec"]["x-kubernetes-validations"]
-    said = [row[-1] for row in (*DRIVERS, *CHANGES) if row[-1]]
-    assert [rule["message"] for rule in rules if not any(words in rule["message"] for words in said)] == []
+    expected = [row[-1] for row in (*DRIVERS, *CHANGES) if row[-1]]
+    assert [rule["message"] for rule in rules if not any(words in rule["message"] for words in expected)] == []
 
 
 async def _attempt(

@@ -1,4 +1,4 @@
-"""Uninstalling takes our CRDs away, and never a ClusterPolicy, an NVIDIADriver or the CRD of somebody else."""
+"""Uninstalling takes our CRDs away, and never a ClusterPolicy, an NVIDIADriver or another product's CRD."""
 
 from collections.abc import Callable
 
@@ -20,9 +20,11 @@ async def test_policies_and_the_crds_of_others_stay(own_api_server: Callable[...
         await client.create(StoredClusterPolicy, stock_policy())
         await client.apply(CustomResourceDefinition, drivers.name, foreign(drivers), manager=FieldManager("helm"))
 
-        said = await _clean_up(client)
-        assert f"{policies.name} stays: cluster-policy would go with it. Delete what nobody needs first." in said
-        assert said[-1] == f"CRDs deleted: {len(INSTALLED) - 2}."
+        sentences = await _clean_up(client)
+        assert (
+            f"{policies.name} stays: cluster-policy would go with it. Delete it first if it is not needed." in sentences
+        )
+        assert sentences[-1] == f"CRDs deleted: {len(INSTALLED) - 2}."
         for name in (policies.name, drivers.name):
             assert not (await client.get(CustomResourceDefinition, name)).deleting
         assert not (await client.get(StoredClusterPolicy, "cluster-policy")).deleting
@@ -34,6 +36,6 @@ async def test_policies_and_the_crds_of_others_stay(own_api_server: Callable[...
 
 
 async def _clean_up(client: Client) -> list[str]:
-    said: list[str] = []
-    await clean_up(client, feature_labels=False, crds=True, patience=0, tell=said.append)
-    return said
+    sentences: list[str] = []
+    await clean_up(client, feature_labels=False, crds=True, patience=0, report=sentences.append)
+    return sentences

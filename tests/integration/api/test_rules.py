@@ -47,12 +47,12 @@ async def test_a_card_on_a_node_with_a_name_too_long_for_both_may_have_a_shorten
 
 
 def test_every_rule_has_a_row_that_breaks_it() -> None:
-    said = [row.says for row in (*REFUSED, *REFUSED_UPDATES) if row.says]
+    expected = [row.says for row in (*REFUSED, *REFUSED_UPDATES) if row.says]
     untested = [
         f"{definition.resource.kind}: {message}"
         for definition in DEFINITIONS
         for message in _messages(definition.schema())
-        if not any(words in message for words in said)
+        if not any(words in message for words in expected)
     ]
     assert untested == []
 

@@ -1,4 +1,4 @@
-"""The shared API server with our CRDs in it, and a GPU node whose pods the test plays."""
+"""The shared API server with our CRDs in it, and a GPU node whose Pods the test creates."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -8,10 +8,10 @@ import pytest
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client
 from integration.bootstrap.operands import Operands, allow_pods
-from integration.flow.conftest import scene, whole_cluster
+from integration.flow.conftest import env, whole_cluster
 from integration.inventory.machines import Machine
 
-__all__ = ["scene", "whole_cluster"]
+__all__ = ["env", "whole_cluster"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Pods of a GPU node's programs on an API server without a kubelet: the test says how they are."""
+"""Pods of a GPU node's operands on an API server without a kubelet: the test says whether they are ready."""
 
 from datetime import datetime
 from typing import ClassVar
@@ -17,7 +17,7 @@ class ServiceAccount(Object, frozen=True):
 
 
 async def allow_pods(client: Client, namespace: str = NAMESPACE) -> None:
-    """What the controller-manager would do, which does not run here."""
+    """Create the service account that Pods run as; the controller-manager, which would, does not run here."""
     try:
         await client.create(ServiceAccount, {"metadata": {"name": "default"}}, namespace)
     except AlreadyExists:
@@ -38,18 +38,17 @@ class Operands:
     async def start(
         self,
         component: str,
-        *args: str,
+        *,
         app: str | None = None,
         chart: str | None = None,
         since: datetime | None = None,
     ) -> None:
         """A pod of our chart that is ready, with `app` one of NVIDIA's stack, with `chart` of a chart of its own."""
-        await self.create(component, *args, app=app, chart=chart)
+        await self.create(component, app=app, chart=chart)
         await self.is_ready(component, True, since=since)
 
-    async def create(self, component: str, *args: str, app: str | None = None, chart: str | None = None) -> None:
-        """A pod of which somebody else says how it is. An agent checks nothing unless it is told `--validator`."""
-        args = args if component != "agent" or "--validator" in args else (*args, "--no-validator")
+    async def create(self, component: str, *, app: str | None = None, chart: str | None = None) -> None:
+        """The same, without a status."""
         ours = {"app.kubernetes.io/name": OURS, "app.kubernetes.io/component": component}
         labels = {"app": app} if app else {"app.kubernetes.io/name": chart} if chart else ours
         spec = {
@@ -57,7 +56,7 @@ class Operands:
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 0,
             "tolerations": [{"operator": "Exists"}],
-            "containers": [{"name": "main", "image": "any", "args": list(args)}],
+            "containers": [{"name": "main", "image": "any"}],
         }
         body = {"metadata": {"name": self.name(component), "labels": labels}, "spec": spec}
         await self._client.create(Pod, body, NAMESPACE)
@@ -77,6 +76,6 @@ class Operands:
         await self._client.delete(Pod, self.name(component), NAMESPACE)
 
     async def stop_all(self) -> None:
-        """Leave nothing behind: a program that runs anywhere is missed elsewhere."""
+        """Leave nothing behind: an operand that runs on any node is expected on all."""
         for component in sorted(self._running):
             await self.stop(component)

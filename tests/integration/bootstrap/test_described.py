@@ -1,4 +1,4 @@
-"""What `kubectl describe gpunodestate` tells a newcomer about three broken nodes: what is wrong, and what to type."""
+"""What `kubectl describe gpunodestate` shows of three broken nodes: what is wrong, and what to type."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -32,7 +32,7 @@ def kubectl(api_server: Cluster, kubectl_program: Path) -> Kubectl:
     return Kubectl(kubectl_program, api_server.kubeconfig)
 
 
-async def test_three_broken_nodes_say_what_to_do(
+async def test_three_broken_nodes_show_what_to_do(
     client: Client, machine: Machine, operands: Operands, kubectl: Kubectl
 ) -> None:
     lost, missing = machine, Machine(client, f"missing-{machine.name}")
@@ -48,16 +48,16 @@ async def test_three_broken_nodes_say_what_to_do(
         await bare.report(cards, facts=NodeFacts(bus_cards=2))
         # A node whose driver has lost a card.
         await missing.report(missing.cards(2))
-        await missing.until_said(READY, Reason.READY)
+        await missing.until_condition(READY, Reason.READY)
         await missing.report(missing.cards(2)[:1], bus=2)
         # A node whose agent has not been ready for an hour.
         await lost.report(lost.cards(2))
         await operands.start("agent")
         await operands.is_ready("agent", False, since=utc_now() - LONG)
 
-        await bare.until_said(READY, Reason.DRIVER_NOT_READY)
-        await missing.until_said(READY, Reason.INVENTORY_INCOMPLETE)
-        await lost.until_said(READY, Reason.AGENT_NOT_READY)
+        await bare.until_condition(READY, Reason.DRIVER_NOT_READY)
+        await missing.until_condition(READY, Reason.INVENTORY_INCOMPLETE)
+        await lost.until_condition(READY, Reason.AGENT_NOT_READY)
         described = {one.name: kubectl("describe", "gpunodestate", one.name) for one in (bare, missing, lost)}
 
     assert "Install it on the machine, or have a ClusterPolicy bring it." in described[bare.name]

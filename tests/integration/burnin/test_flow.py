@@ -26,7 +26,7 @@ from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.pools import controller as pools
 from gpu_control_plane.pools.burnin import FAILED, PASSED, WHO
-from gpu_control_plane.pools.words import Waits
+from gpu_control_plane.pools.pending_reasons import PendingReason
 from unit.agent.kubelet.test_podresources import Kubelet
 from waiting import until_async
 
@@ -37,10 +37,10 @@ pytestmark = pytest.mark.skipif(
 SHORT = 20.0
 """Seconds of a test: one, as it is played."""
 LONG = 6000.0
-"""So long that nobody waits for its end."""
+"""So long that no test of ours waits for its end."""
 
 
-class Place:
+class BurnInNode:
     """A node with one card, its pool, and the agent on it."""
 
     def __init__(self, client: Client, folder: Path) -> None:
@@ -75,10 +75,10 @@ class Place:
         return [change.what for change in (await self.device()).status.history if change.who == WHO]
 
     async def until_history(self, *wanted: str) -> None:
-        async def told() -> bool:
+        async def recorded() -> bool:
             return await self.history() == list(wanted)
 
-        await until_async(told, saying=f"history: {wanted}")
+        await until_async(recorded, saying=f"history: {wanted}")
 
     async def until_says(self, reason: str) -> GPUDevice:
         async def says() -> bool:
@@ -102,7 +102,7 @@ class Place:
 
         await until_async(pooled, saying="in its pool")
 
-    async def until_waits(self, reason: Waits) -> None:
+    async def until_waits(self, reason: PendingReason) -> None:
         async def waits() -> bool:
             state = await self.client.get(GPUNodeState, self.name)
             return state.status.pools is not None and [c.reason for c in state.status.pools.pending] == [reason]
@@ -128,8 +128,8 @@ class Place:
 
 
 @pytest.fixture
-async def place(client: Client) -> AsyncIterator[Place]:
-    """A registered node, a kubelet that nobody asks for anything, and the controllers."""
+async def node(client: Client) -> AsyncIterator[BurnInNode]:
+    """A registered node, a kubelet that gets no requests, and the controllers."""
     await install(client)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="b")))
@@ -140,7 +140,7 @@ async def place(client: Client) -> AsyncIterator[Place]:
         for controller in (inventory, bootstrap, pools):
             controller.build(runtime)
         await stack.enter_async_context(_running(runtime))
-        made = Place(client, folder)
+        made = BurnInNode(client, folder)
         await made.register()
         yield made
 
@@ -156,70 +156,70 @@ async def _running(runtime: Runtime) -> AsyncIterator[None]:
         task.result()
 
 
-async def test_a_new_card_is_tested_then_pooled_and_another_in_its_place_too(place: Place) -> None:
-    async with place.agent(LONG):
-        device = await place.until_says(Reason.BURNING_IN)
-        await place.until_waits(Waits.BURN_IN)
+async def test_a_new_card_is_tested_then_pooled_and_another_in_its_place_too(node: BurnInNode) -> None:
+    async with node.agent(LONG):
+        device = await node.until_says(Reason.BURNING_IN)
+        await node.until_waits(PendingReason.BURN_IN)
         assert device.status.pool_ref is None
-    async with place.agent(SHORT):
-        device = await place.until_says(Reason.BURN_IN_PASSED)
-        await place.until_pooled()
-        await place.until_history(PASSED)
+    async with node.agent(SHORT):
+        device = await node.until_says(Reason.BURN_IN_PASSED)
+        await node.until_pooled()
+        await node.until_history(PASSED)
         assert device.status.burn_in is not None
         first = device.status.burn_in.uuid
-        await place.become(swap(place.machine, place.address))
+        await node.become(swap(node.machine, node.address))
 
         async def changed() -> bool:
-            record = (await place.device()).status.burn_in
+            record = (await node.device()).status.burn_in
             return record is not None and record.uuid != first and record.ended_at is not None
 
         await until_async(changed, saying="the other card was tested")
-        await place.until_history(PASSED, PASSED)
-        await place.until_pooled()
+        await node.until_history(PASSED, PASSED)
+        await node.until_pooled()
 
 
-async def test_a_card_that_breaks_under_test_joins_only_after_it_was_mended_and_passed(place: Place) -> None:
-    async with place.agent(LONG):
-        await place.until_says(Reason.BURNING_IN)
-        await place.become(break_memory(place.machine, place.address))
-        await place.until_says(Reason.MEMORY_ERRORS)
-        await place.become(place.machine)
-    async with place.agent(SHORT):
-        await place.clear()
-        await place.until_says(Reason.BURN_IN_PASSED)
-        await place.until_pooled()
-        await place.until_history(PASSED, f"{FAILED}: {Reason.MEMORY_ERRORS}")
-        assert Annotation.CLEAR_FAULT not in (await place.device()).metadata.annotations
+async def test_a_card_that_breaks_under_test_joins_only_after_it_was_mended_and_passed(node: BurnInNode) -> None:
+    async with node.agent(LONG):
+        await node.until_says(Reason.BURNING_IN)
+        await node.become(break_memory(node.machine, node.address))
+        await node.until_says(Reason.MEMORY_ERRORS)
+        await node.become(node.machine)
+    async with node.agent(SHORT):
+        await node.clear()
+        await node.until_says(Reason.BURN_IN_PASSED)
+        await node.until_pooled()
+        await node.until_history(PASSED, f"{FAILED}: {Reason.MEMORY_ERRORS}")
+        assert Annotation.CLEAR_FAULT not in (await node.device()).metadata.annotations
 
 
-async def test_a_card_in_a_pool_is_left_alone_when_burn_in_is_switched_on(place: Place) -> None:
-    async with place.agent(SHORT, burn_in=False):
-        await place.until_pooled()
-        assert find((await place.device()).status.conditions, DeviceCondition.BURNED_IN) is None
-    async with place.agent(SHORT):
-        await place.until_says(Reason.IN_SERVICE)
-        await place.until_pooled()
-    assert await place.history() == []
+async def test_a_card_in_a_pool_is_left_alone_when_burn_in_is_switched_on(node: BurnInNode) -> None:
+    async with node.agent(SHORT, burn_in=False):
+        await node.until_pooled()
+        assert find((await node.device()).status.conditions, DeviceCondition.BURNED_IN) is None
+    async with node.agent(SHORT):
+        await node.until_says(Reason.IN_SERVICE)
+        await node.until_pooled()
+    assert await node.history() == []
 
 
-async def test_whoever_wants_the_driver_gets_it_and_the_test_begins_anew(place: Place) -> None:
+async def test_whoever_wants_the_driver_gets_it_and_the_test_begins_anew(node: BurnInNode) -> None:
     label = "gpu.deckhouse.io/deploy.agent"
-    async with place.agent(LONG):
-        first = await place.until_says(Reason.BURNING_IN)
-        await place.client.patch(Node, place.name, {"metadata": {"labels": {label: "paused-for-driver-upgrade"}}})
+    async with node.agent(LONG):
+        first = await node.until_says(Reason.BURNING_IN)
+        await node.client.patch(Node, node.name, {"metadata": {"labels": {label: "paused-for-driver-upgrade"}}})
 
         async def released() -> bool:
-            return (await place.client.get(GPUNodeState, place.name)).status.quiesced is not None
+            return (await node.client.get(GPUNodeState, node.name)).status.quiesced is not None
 
         await until_async(released, saying="let go")
-        await asyncio.sleep(1.1)  # when a test began is told in whole seconds
-        await place.client.patch(Node, place.name, {"metadata": {"labels": {label: None}}})
+        await asyncio.sleep(1.1)  # the begin of a test is recorded in whole seconds
+        await node.client.patch(Node, node.name, {"metadata": {"labels": {label: None}}})
 
         async def again() -> bool:
             was, now = (
-                find(each.status.conditions, DeviceCondition.BURNED_IN) for each in (first, await place.device())
+                find(each.status.conditions, DeviceCondition.BURNED_IN) for each in (first, await node.device())
             )
             return was is not None and now is not None and was.message != now.message
 
         await until_async(again, saying="begun anew")
-    assert await place.history() == []
+    assert await node.history() == []

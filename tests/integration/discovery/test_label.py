@@ -1,4 +1,4 @@
-"""Without NFD: a card on the bus becomes the label that brings the agent to the node, and no request too many."""
+"""Without NFD: a card on the bus becomes the label that brings the agent to the node, with few requests."""
 
 import asyncio
 import os
@@ -33,13 +33,13 @@ from waiting import until_async, until_still
 CARD = "0000:18:00.0"
 OTHER = "0000:2a:00.0"
 NFD_LABEL = "feature.node.kubernetes.io/pci-10de.present"
-RHYTHM = 0.05
+INTERVAL_SECONDS = 0.05
 UNPRIVILEGED = (
     ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs") if shutil.which("setpriv") else ()
 )
 
 
-class Place:
+class DiscoveryNode:
     """A Node, and the machine behind it as its own kernel shows it."""
 
     def __init__(self, client: Client, name: str, room: MachineRoom) -> None:
@@ -80,138 +80,150 @@ class Place:
 
 
 @pytest.fixture
-async def place(client: Client, tmp_path: Path) -> Place:
+async def node(client: Client, tmp_path: Path) -> DiscoveryNode:
     await install(client)
-    made = Place(client, f"bus-{secrets.token_hex(3)}", MachineRoom(tmp_path / "machine"))
+    made = DiscoveryNode(client, f"bus-{secrets.token_hex(3)}", MachineRoom(tmp_path / "machine"))
     await made.register()
     return made
 
 
-def gatekeeper(proxy: FaultProxy) -> Runtime:
-    runtime = Runtime("test-gate", config=proxy.config, elect=False, status_port=None)
+def node_label_controller(proxy: FaultProxy) -> Runtime:
+    runtime = Runtime("test-node-label", config=proxy.config, elect=False, status_port=None)
     inventory.build(runtime)
     return runtime
 
 
-def scout(proxy: FaultProxy, place: Place) -> Runtime:
+def discovery_process(proxy: FaultProxy, node: DiscoveryNode) -> Runtime:
     runtime = Runtime("test-discovery", config=proxy.config, elect=False, status_port=None)
-    discovery.build(runtime, place.name, place.room.host, rhythm=RHYTHM)
+    discovery.build(runtime, node.name, node.room.host, rhythm=INTERVAL_SECONDS)
     return runtime
 
 
-async def test_the_label_comes_with_the_card_and_goes_with_it(client: Client, place: Place) -> None:
-    place.room.plug(CARD)
-    place.room.plug("0000:00:02.0", vendor="8086", class_="0300")
-    async with FaultProxy.before(client.config) as proxy, running(gatekeeper(proxy)), running(scout(proxy, place)):
-        await place.until_labelled("true")
-        feature = await place.until_published(CARD)
-        assert feature.metadata.labels[NODE_LABEL] == place.name
+async def test_the_label_comes_with_the_card_and_goes_with_it(client: Client, node: DiscoveryNode) -> None:
+    node.room.plug(CARD)
+    node.room.plug("0000:00:02.0", vendor="8086", class_="0300")
+    async with (
+        FaultProxy.before(client.config) as proxy,
+        running(node_label_controller(proxy)),
+        running(discovery_process(proxy, node)),
+    ):
+        await node.until_labelled("true")
+        feature = await node.until_published(CARD)
+        assert feature.metadata.labels[NODE_LABEL] == node.name
         assert [owner.kind for owner in feature.metadata.owner_references] == ["Node"]
         assert set(feature.spec.features.instances) == {BUS}
-        place.room.unplug(CARD)
-        await place.until_labelled(None)
-        await place.until_published()
-        place.room.plug(OTHER)
-        await place.until_labelled("true")
-    assert (await place.labels())[NFD_LABEL] == "true"
+        node.room.unplug(CARD)
+        await node.until_labelled(None)
+        await node.until_published()
+        node.room.plug(OTHER)
+        await node.until_labelled("true")
+    assert (await node.labels())[NFD_LABEL] == "true"
 
 
-async def test_nothing_is_written_while_nothing_changes(client: Client, place: Place) -> None:
-    place.room.plug(CARD)
-    async with FaultProxy.before(client.config) as gate, FaultProxy.before(client.config) as bus:
-        async with running(gatekeeper(gate)), running(scout(bus, place)):
-            await place.until_labelled("true")
+async def test_nothing_is_written_while_nothing_changes(client: Client, node: DiscoveryNode) -> None:
+    node.room.plug(CARD)
+    async with FaultProxy.before(client.config) as controller_proxy, FaultProxy.before(client.config) as bus:
+        async with running(node_label_controller(controller_proxy)), running(discovery_process(bus, node)):
+            await node.until_labelled("true")
             await until_still(lambda: len(bus.requests))
             asked = len(bus.requests)
-            await asyncio.sleep(20 * RHYTHM)  # the quiet itself: many looks at the same bus
-            assert len(bus.requests) == asked, "looking at the bus asks nobody"
+            await asyncio.sleep(20 * INTERVAL_SECONDS)  # the quiet itself: many looks at the same bus
+            assert len(bus.requests) == asked, "reading the bus sends no request"
         # Restarted programs find everything as it should be.
-        async with running(gatekeeper(gate)), running(scout(bus, place)):
+        async with running(node_label_controller(controller_proxy)), running(discovery_process(bus, node)):
             await _others_are_labelled(client)
             await until_still(lambda: len(bus.requests))
-        writes = place.writes(bus) + place.writes(gate)
+        writes = node.writes(bus) + node.writes(controller_proxy)
         assert [(write.method, write.path.split("/")[-2]) for write in writes] == [
             ("PATCH", "nodefeatures"),
             ("PATCH", "nodes"),
         ]
 
 
-async def test_the_label_survives_a_restart_of_the_controller_and_what_happened_meanwhile_is_caught_up_with(
-    client: Client, place: Place
+async def test_the_label_survives_a_restart_of_the_controller_and_changes_meanwhile_are_noticed(
+    client: Client, node: DiscoveryNode
 ) -> None:
-    place.room.plug(CARD)
-    place.room.plug(OTHER)
-    async with FaultProxy.before(client.config) as proxy, running(scout(proxy, place)):
-        async with running(gatekeeper(proxy)):
-            await place.until_labelled("true")
-        place.room.unplug(CARD)
-        await place.until_published(OTHER)
-        done = len(place.writes(proxy))
-        async with running(gatekeeper(proxy)):
+    node.room.plug(CARD)
+    node.room.plug(OTHER)
+    async with FaultProxy.before(client.config) as proxy, running(discovery_process(proxy, node)):
+        async with running(node_label_controller(proxy)):
+            await node.until_labelled("true")
+        node.room.unplug(CARD)
+        await node.until_published(OTHER)
+        done = len(node.writes(proxy))
+        async with running(node_label_controller(proxy)):
             await _others_are_labelled(client)
-        assert len(place.writes(proxy)) == done, "one card of two is still there"
-        place.room.unplug(OTHER)
-        await place.until_published()
-        assert (await place.labels())[Label.GPU_PRESENT] == "true", "nobody is there to take it off"
-        async with running(gatekeeper(proxy)):
-            await place.until_labelled(None)
+        assert len(node.writes(proxy)) == done, "one card of two is still there"
+        node.room.unplug(OTHER)
+        await node.until_published()
+        assert (await node.labels())[Label.GPU_PRESENT] == "true", "no controller runs that could take it off"
+        async with running(node_label_controller(proxy)):
+            await node.until_labelled(None)
 
 
-async def test_a_label_that_somebody_else_changed_is_put_right(client: Client, place: Place) -> None:
-    place.room.plug(CARD)
-    async with FaultProxy.before(client.config) as proxy, running(gatekeeper(proxy)), running(scout(proxy, place)):
-        await place.until_labelled("true")
+async def test_a_label_that_another_client_changed_is_corrected(client: Client, node: DiscoveryNode) -> None:
+    node.room.plug(CARD)
+    async with (
+        FaultProxy.before(client.config) as proxy,
+        running(node_label_controller(proxy)),
+        running(discovery_process(proxy, node)),
+    ):
+        await node.until_labelled("true")
         for value in ("no", None):
-            await client.patch(Node, place.name, {"metadata": {"labels": {str(Label.GPU_PRESENT): value}}})
-            await place.until_labelled("true")
+            await client.patch(Node, node.name, {"metadata": {"labels": {str(Label.GPU_PRESENT): value}}})
+            await node.until_labelled("true")
 
 
-async def test_a_node_that_registers_anew_owns_what_is_said_of_it(client: Client, place: Place) -> None:
-    place.room.plug(CARD)
-    async with FaultProxy.before(client.config) as proxy, running(gatekeeper(proxy)), running(scout(proxy, place)):
-        await place.until_labelled("true")
-        await client.delete(Node, place.name)
-        await place.register()
-        await place.until_labelled("true")
-        uid = (await client.get(Node, place.name)).metadata.uid
+async def test_a_node_that_registers_anew_owns_its_feature(client: Client, node: DiscoveryNode) -> None:
+    node.room.plug(CARD)
+    async with (
+        FaultProxy.before(client.config) as proxy,
+        running(node_label_controller(proxy)),
+        running(discovery_process(proxy, node)),
+    ):
+        await node.until_labelled("true")
+        await client.delete(Node, node.name)
+        await node.register()
+        await node.until_labelled("true")
+        uid = (await client.get(Node, node.name)).metadata.uid
 
         async def owned() -> bool:
-            feature = await place.feature()
+            feature = await node.feature()
             return feature is not None and [owner.uid for owner in feature.metadata.owner_references] == [uid]
 
         await until_async(owned)
 
 
-async def test_a_node_of_which_nothing_is_said_keeps_the_label_a_person_gave_it(client: Client, place: Place) -> None:
-    """Also when what is said makes no sense, or is about another node."""
-    await client.patch(Node, place.name, {"metadata": {"labels": {str(Label.GPU_PRESENT): "true"}}})
-    async with FaultProxy.before(client.config) as proxy, running(gatekeeper(proxy)):
-        for subject, feature in ((place.name, "pci.device"), ("another", BUS)):
+async def test_a_node_without_feature_keeps_the_label_a_person_gave_it(client: Client, node: DiscoveryNode) -> None:
+    """Also when the feature makes no sense, or is about another node."""
+    await client.patch(Node, node.name, {"metadata": {"labels": {str(Label.GPU_PRESENT): "true"}}})
+    async with FaultProxy.before(client.config) as proxy, running(node_label_controller(proxy)):
+        for subject, feature in ((node.name, "pci.device"), ("another", BUS)):
             body = {
-                "metadata": {"name": discovery_name(place.name), "labels": {NODE_LABEL: subject}},
+                "metadata": {"name": discovery_name(node.name), "labels": {NODE_LABEL: subject}},
                 "spec": {"features": {"instances": {feature: {"elements": []}}}},
             }
             await client.create(NodeFeature, body, namespace=NAMESPACE)
             await _others_are_labelled(client)
-            await client.delete(NodeFeature, discovery_name(place.name), NAMESPACE)
-        assert place.writes(proxy) == []
-    assert (await place.labels())[Label.GPU_PRESENT] == "true"
+            await client.delete(NodeFeature, discovery_name(node.name), NAMESPACE)
+        assert node.writes(proxy) == []
+    assert (await node.labels())[Label.GPU_PRESENT] == "true"
 
 
-async def test_the_command_needs_no_privilege_and_ends_when_told(api_server: Cluster, place: Place) -> None:
-    place.room.plug(CARD)
-    environment = {**os.environ, "KUBECONFIG": str(api_server.kubeconfig), "NODE_NAME": place.name}
-    arguments = ("-m", "gpu_control_plane.agent", "--discover", "--sysfs", str(place.room.sys))
+async def test_the_command_needs_no_privilege_and_ends_on_sigterm(api_server: Cluster, node: DiscoveryNode) -> None:
+    node.room.plug(CARD)
+    environment = {**os.environ, "KUBECONFIG": str(api_server.kubeconfig), "NODE_NAME": node.name}
+    arguments = ("-m", "gpu_control_plane.agent", "--discover", "--sysfs", str(node.room.sys))
     process = await asyncio.create_subprocess_exec(*UNPRIVILEGED, sys.executable, *arguments, env=environment)
     try:
-        await place.until_published(CARD)
+        await node.until_published(CARD)
     finally:
         process.terminate()
     assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def _others_are_labelled(client: Client) -> None:
-    """Return when the gate has worked on a node that came later, and so on everything before it."""
+    """Return when a node that came later has its label: then everything before it has been worked on."""
     name = f"later-{secrets.token_hex(3)}"
     await client.create(Node, {"metadata": {"name": name}})
     spec = {"features": {"instances": {BUS: {"elements": [_element()]}}}}

@@ -9,7 +9,7 @@ import pytest
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
-from integration.flow.stage import Stage, stage
+from integration.flow.env import FlowEnv, flow_env
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def whole_cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-async def scene(whole_cluster: Cluster, tmp_path: Path) -> AsyncIterator[Stage]:
-    """The fleet runs; the controller is the test's to start."""
-    async with stage(whole_cluster, tmp_path) as made:
+async def env(whole_cluster: Cluster, tmp_path: Path) -> AsyncIterator[FlowEnv]:
+    """The fleet runs; the test starts the controller."""
+    async with flow_env(whole_cluster, tmp_path) as made:
         yield made
     await asyncio.sleep(0)

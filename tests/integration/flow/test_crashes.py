@@ -1,4 +1,4 @@
-"""The controller may be killed at every single write: the end is the same."""
+"""The controller may be killed at every single write: the end state is the same."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,34 +10,34 @@ from fault_proxy import Request
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
-from integration.flow.stage import Stage, is_product_write, picture, pool_of, stage
+from integration.flow.env import FlowEnv, end_state, flow_env, is_product_write, pool_of
 from waiting import until_async
 
 CARDS = tuple(f"node-a-0000-{bus}-00-0" for bus in ("18", "2a"))
 
 
-async def whole_flow(scene: Stage, revive: Callable[[], Awaitable[None]]) -> object:
-    """From nothing to pooled, used, moved and released; `revive` is called while waiting for each stage."""
+async def whole_flow(env: FlowEnv, restart: Callable[[], Awaitable[None]]) -> object:
+    """From nothing to pooled, used, moved and released; `restart` is called while waiting for each flow_env."""
 
-    async def reached(check: Callable[[], Awaitable[bool]]) -> None:
+    async def until_reached(check: Callable[[], Awaitable[bool]]) -> None:
         async def look() -> bool:
-            await revive()
+            await restart()
             return await check()
 
         await until_async(look, within=240)
 
     async def pooled(first: str | None, second: str | None) -> bool:
-        devices = await scene.devices()
-        no_card_in_two_pools(await scene.states())
+        devices = await env.devices()
+        no_card_in_two_pools(await env.states())
         return len(devices) == 2 and [pool_of(devices[card]) for card in CARDS] == [first, second]
 
     async def running() -> bool:
-        return await scene.phase("worker") == "Running"
+        return await env.phase("worker") == "Running"
 
-    async def quiet() -> bool:
-        states = await scene.states()
+    async def settled() -> bool:
+        states = await env.states()
         plugin = states["node-a"].status.plugin
-        pool = await scene.pool("research")
+        pool = await env.pool("research")
         units = pool.status.units
         return bool(
             plugin
@@ -46,28 +46,28 @@ async def whole_flow(scene: Stage, revive: Callable[[], Awaitable[None]]) -> obj
             and (units.total, units.used) == (2, 1)
         )
 
-    await scene.add_nodes("node-a")
-    await scene.add_pool("training")
-    await scene.add_pool("research", assignment={"autoApproveSelector": {"matchLabels": {"none": "such"}}})
-    await reached(lambda: pooled(None, None))
+    await env.add_nodes("node-a")
+    await env.add_pool("training")
+    await env.add_pool("research", assignment={"autoApproveSelector": {"matchLabels": {"none": "such"}}})
+    await until_reached(lambda: pooled(None, None))
     for card in CARDS:
-        await scene.approve(card, "training")
-    await reached(lambda: pooled("training", "training"))
-    await scene.start_pod("worker", "training")
-    await reached(running)
+        await env.approve(card, "training")
+    await until_reached(lambda: pooled("training", "training"))
+    await env.start_pod("worker", "training")
+    await until_reached(running)
     for card in CARDS:
-        await scene.approve(card, "research")
-    await reached(lambda: _one_moved(scene))
-    await scene.end_pod("worker")
-    await reached(lambda: pooled("research", "research"))
-    await scene.start_pod("other", "research")
-    await reached(quiet)
-    return picture(await scene.devices(), await scene.states())
+        await env.approve(card, "research")
+    await until_reached(lambda: _one_moved(env))
+    await env.end_pod("worker")
+    await until_reached(lambda: pooled("research", "research"))
+    await env.start_pod("other", "research")
+    await until_reached(settled)
+    return end_state(await env.devices(), await env.states())
 
 
-async def _one_moved(scene: Stage) -> bool:
+async def _one_moved(env: FlowEnv) -> bool:
     """The card in use stays where it is, the other one moves."""
-    pools = sorted(pool_of(device) or "" for device in (await scene.devices()).values())
+    pools = sorted(pool_of(device) or "" for device in (await env.devices()).values())
     return pools == ["research", "training"]
 
 
@@ -84,22 +84,22 @@ def no_card_in_two_pools(states: object) -> None:
         assert len(served) == len(set(served)), "a card is offered twice"
 
 
-class Reaper:
+class WriteKiller:
     """Kills the controller at every single write: first before it reaches the server, then right after it landed."""
 
-    def __init__(self, scene: Stage) -> None:
-        self._scene = scene
+    def __init__(self, env: FlowEnv) -> None:
+        self._scene = env
         self._before = True
         self._marked: Request | None = None
         self.kills = 0
-        scene.proxy.on_request = self._on_request
-        scene.proxy.on_answer = self._on_answer
+        env.proxy.on_request = self._on_request
+        env.proxy.on_answer = self._on_answer
 
     async def _on_request(self, request: Request) -> None:
         if not is_product_write(request):
             return
         if self._marked is not None:
-            # Another write of the same process, which is as good as dead.
+            # Another write of the same process, which is being killed.
             raise asyncio.CancelledError
         self._marked = request
         if self._before:
@@ -112,7 +112,7 @@ class Reaper:
             self._scene.kill_controller()
             self.kills += 1
 
-    async def revive(self) -> None:
+    async def restart(self) -> None:
         """Start the controller again once it is dead; the next one dies at its first write, on the other side of it."""
         if self._marked is not None:
             await self._scene.controller_ended()
@@ -122,14 +122,14 @@ class Reaper:
 
 
 @pytest.mark.timeout(900)
-async def test_killed_at_every_write_it_ends_where_it_would_have_ended(scene: Stage, tmp_path: Path) -> None:
+async def test_killed_at_every_write_it_ends_where_it_would_have_ended(env: FlowEnv, tmp_path: Path) -> None:
     undisturbed = await _undisturbed(tmp_path / "undisturbed")
-    await scene.start_controller()
-    reaper = Reaper(scene)
-    disturbed = await whole_flow(scene, reaper.revive)
+    await env.start_controller()
+    killer = WriteKiller(env)
+    disturbed = await whole_flow(env, killer.restart)
     assert _without_choice(disturbed) == _without_choice(undisturbed)
     # Each card alone takes seven writes of the controller on this way; fewer kills would mean that some were missed.
-    assert reaper.kills > 30
+    assert killer.kills > 30
 
 
 async def _undisturbed(folder: Path) -> object:
@@ -140,9 +140,9 @@ async def _undisturbed(folder: Path) -> object:
     await asyncio.to_thread(cluster.start)
     try:
         await asyncio.to_thread(install_crds, cluster.kubeconfig)
-        async with stage(cluster, folder) as scene:
-            await scene.start_controller()
-            return await whole_flow(scene, nothing)
+        async with flow_env(cluster, folder) as env:
+            await env.start_controller()
+            return await whole_flow(env, nothing)
     finally:
         await asyncio.to_thread(cluster.stop)
 

@@ -1,4 +1,4 @@
-"""Short random histories on the real thing: whatever people and hardware do, cards end where they belong."""
+"""Short random histories on a real control plane: whatever people and hardware do, cards end where they belong."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.watch import ApiSource
-from integration.flow.stage import Stage, pool_of
+from integration.flow.env import FlowEnv, pool_of
 from waiting import until_async
 
 CARDS = ("node-a-0000-18-00-0", "node-a-0000-2a-00-0", "node-b-0000-18-00-0")
@@ -38,8 +38,8 @@ _steps = st.one_of(
 )
 
 
-class Watcher:
-    """Looks at every change of every object for what must never be seen, not even for a moment."""
+class InvariantWatch:
+    """Checks every change of every object for what must never be seen, not even for a moment."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
@@ -68,65 +68,66 @@ async def watching(*caches: Cache[Any]) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def played(scene: Stage) -> Stage:
-    await scene.start_controller()
-    await scene.add_nodes("node-a", profile="H200-141", cards=2)
-    await scene.add_nodes("node-b", profile="L40S", cards=1)
+async def started(env: FlowEnv) -> FlowEnv:
+    await env.start_controller()
+    await env.add_nodes("node-a", profile="H200-141", cards=2)
+    await env.add_nodes("node-b", profile="L40S", cards=1)
     for name in ("one", "two"):
-        await scene.add_pool(name)
-    await scene.devices_known(len(CARDS))
-    return scene
+        await env.add_pool(name)
+    await env.devices_known(len(CARDS))
+    return env
 
 
 @pytest.mark.timeout(600)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_steps, min_size=3, max_size=10))
-async def test_cards_end_where_they_belong(played: Stage, steps: list[tuple[str, str, str]]) -> None:
-    watcher = Watcher()
-    devices = Cache(GPUDevice, ApiSource(played.client, GPUDevice))
-    states = Cache(GPUNodeState, ApiSource(played.client, GPUNodeState))
+async def test_cards_end_where_they_belong(started: FlowEnv, steps: list[tuple[str, str, str]]) -> None:
+    watcher = InvariantWatch()
+    devices = Cache(GPUDevice, ApiSource(started.client, GPUDevice))
+    states = Cache(GPUNodeState, ApiSource(started.client, GPUNodeState))
     devices.on_change(watcher.device)
     states.on_change(watcher.state)
     async with watching(devices, states):
-        pods = [name for number, step in enumerate(steps) if (name := await _carry_out(played, number, step))]
+        pods = [name for number, step in enumerate(steps) if (name := await _carry_out(started, number, step))]
         for name in pods:
-            await played.end_pod(name)
+            await started.end_pod(name)
         for card in CARDS:
-            await edit_card(played.client, card, heal)
-        await until_async(lambda: _settled(played), within=90, saying=f"the end of {steps}")
+            await edit_card(started.client, card, heal)
+        await until_async(lambda: _settled(started), within=90, saying=f"the end of {steps}")
     assert not watcher.broken
 
 
-async def _carry_out(played: Stage, number: int, step: tuple[str, str, str]) -> str | None:
+async def _carry_out(started: FlowEnv, number: int, step: tuple[str, str, str]) -> str | None:
     """Do one thing; returns the name of the pod if it started one."""
     what, which, how = step
     match what:
         case "approve":
-            await played.approve(which, None if how == "none" else how)
+            await started.approve(which, None if how == "none" else how)
         case "ignore":
-            await played.client.patch(GPUDevice, which, {"metadata": {"labels": {Label.IGNORE.value: how}}})
+            await started.client.patch(GPUDevice, which, {"metadata": {"labels": {Label.IGNORE.value: how}}})
         case "break":
-            await edit_card(played.client, which, lambda machine, address: report_xid(machine, address, 79))
+            await edit_card(started.client, which, lambda machine, address: report_xid(machine, address, 79))
         case "heal":
-            await edit_card(played.client, which, heal)
+            await edit_card(started.client, which, heal)
         case "swap":
-            await edit_card(played.client, which, swap)
+            await edit_card(started.client, which, swap)
         case "select":
             selector = SELECTORS[how] or None
-            await played.client.patch(GPUPool, which, {"spec": {"deviceSelector": selector}})
+            await started.client.patch(GPUPool, which, {"spec": {"deviceSelector": selector}})
         case "pod":
             name = f"pod-{number}"
-            await played.start_pod(name, which)
+            await started.start_pod(name, which)
             return name
     return None
 
 
-async def _settled(played: Stage) -> bool:
+async def _settled(started: FlowEnv) -> bool:
     """Every card is in the pool it is approved for, if that may have it, and in none otherwise."""
-    pools = {name: await played.pool(name) for name in ("one", "two")}
-    found = await played.devices()
+    pools = {name: await started.pool(name) for name in ("one", "two")}
+    found = await started.devices()
     return len(found) == len(CARDS) and all(
-        pool_of(device) == _belongs(device, pools) and device.status.state in _calm(device) for device in found.values()
+        pool_of(device) == _belongs(device, pools) and device.status.state in _settled_states(device)
+        for device in found.values()
     )
 
 
@@ -139,5 +140,5 @@ def _belongs(device: GPUDevice, pools: dict[str, GPUPool]) -> str | None:
     return approved if not wanted or any(w.strip("*") in device.status.hardware.product for w in wanted) else None
 
 
-def _calm(device: GPUDevice) -> tuple[DeviceState, ...]:
+def _settled_states(device: GPUDevice) -> tuple[DeviceState, ...]:
     return (DeviceState.ASSIGNED,) if pool_of(device) else (DeviceState.UNASSIGNED,)

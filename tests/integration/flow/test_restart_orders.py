@@ -1,5 +1,5 @@
-"""A controller process that starts over a settled cluster writes nothing, in whatever order and however slowly it
-learns what there is.
+"""A controller process that starts in a settled cluster writes nothing, in whatever order and however slowly its caches
+fill.
 
 All controllers run in it, with pools, NVIDIADrivers and upgrades. Before it starts, everything else that writes is
 stopped: what is written afterwards, Events included, it has written.
@@ -35,7 +35,7 @@ from gpu_control_plane.local import Cluster, Component
 from gpu_control_plane.operator import controller as operator
 from gpu_control_plane.operator.stack.live import LiveServiceMonitor
 from gpu_control_plane.pools import controller as pools
-from integration.flow.stage import Stage, pool_of
+from integration.flow.env import FlowEnv, pool_of
 from integration.operator.test_openshift import definition
 from integration.stack.theatre import IMAGES, NAMESPACE, Namespace, Theatre, gpu_node
 from unit.api.nvidia.stock import stock_driver, stock_policy
@@ -51,8 +51,8 @@ QUICK = Timing(duration=3.0, deadline=2.0, renewal=0.5, retry=0.2)
 CARD = "agent-a-0000-18-00-0"
 
 
-class Process:
-    """Every controller of the product, without patience: nothing is left for later that could be written later."""
+class ControllerProcess:
+    """Every controller of the product, without waiting times: what could be written later is written at once."""
 
     def __init__(self, config: Config, identity: str = "one", timing: Timing | None = None) -> None:
         """With a `timing` it has to win the lease first."""
@@ -60,7 +60,7 @@ class Process:
             "gpu-control-plane", config=config, namespace="default", identity=identity, status_port=None,
             elect=timing is not None, timing=timing,
         )  # fmt: skip
-        inventory.build(self.runtime, InventorySettings(report_patience=AT_ONCE, bus_patience=AT_ONCE))
+        inventory.build(self.runtime, InventorySettings(first_report_timeout=AT_ONCE, bus_disagreement_timeout=AT_ONCE))
         bootstrap.build(self.runtime, BootstrapSettings(loss_after=AT_ONCE, return_after=AT_ONCE))
         pools.build(self.runtime)
         operator.build(self.runtime, operator.Options(namespace=NAMESPACE, images=IMAGES))
@@ -74,7 +74,7 @@ class Process:
             self.runtime.stop()
             await task
 
-    def looks(self) -> int:
+    def reconciles(self) -> int:
         """How often anything was reconciled, with whatever result."""
         samples = (sample for metric in self.runtime.metrics.reconciles.collect() for sample in metric.samples)
         return sum(int(sample.value) for sample in samples if sample.name.endswith("_total"))
@@ -83,12 +83,12 @@ class Process:
         metrics = self.runtime.metrics
         gauges = (metrics.queue_depth, metrics.workers_busy)
         busy = (sample.value for gauge in gauges for metric in gauge.collect() for sample in metric.samples)
-        return self.looks() > 0 and not any(busy)
+        return self.reconciles() > 0 and not any(busy)
 
-    async def at_rest(self, moves: Callable[[], int] = lambda: 0, under_way: Callable[[], int] = lambda: 0) -> None:
+    async def settled(self, moves: Callable[[], int] = lambda: 0, under_way: Callable[[], int] = lambda: 0) -> None:
         """Wait until nothing is left to do: nothing is `under_way`, and for a while nothing `moves` either."""
-        await until(lambda: self.idle() and not under_way(), within=180, saying="the process does not come to rest")
-        await until_still(lambda: self.looks() + moves() + under_way(), within=180)
+        await until(lambda: self.idle() and not under_way(), within=180, saying="the process settles")
+        await until_still(lambda: self.reconciles() + moves() + under_way(), within=180)
 
 
 class Slowness:
@@ -111,18 +111,18 @@ class Slowness:
 async def test_a_restart_writes_nothing_in_whatever_order_caches_fill(whole_cluster: Cluster, tmp_path: Path) -> None:
     config = load_config(whole_cluster.kubeconfig)
     async with Client(config) as client, FaultProxy.before(config) as proxy:
-        scene = Stage(whole_cluster, client, proxy, tmp_path / "stage")
-        await _furnish(scene)
-        process = Process(config)
+        env = FlowEnv(whole_cluster, client, proxy, tmp_path / "flow_env")
+        await _create_objects(env)
+        process = ControllerProcess(config)
         async with process.running():
-            await _grown(scene)
-            await process.at_rest()
+            await _until_complete(env)
+            await process.settled()
     found = await asyncio.gather(*(_restart(config, seed) for seed in SEEDS))
     assert found == [[] for _ in SEEDS]
 
 
 @pytest.mark.timeout(600)
-async def test_who_leads_again_writes_nothing_after_another_has_settled_it(
+async def test_a_replica_that_leads_again_writes_nothing_after_another_has_settled_everything(
     own_api_server: Callable[[], Cluster],
 ) -> None:
     config = load_config((await asyncio.to_thread(own_api_server)).kubeconfig)
@@ -132,9 +132,9 @@ async def test_who_leads_again_writes_nothing_after_another_has_settled_it(
         await client.create(Node, gpu_node("plain-a"))
         await client.create(StoredNVIDIADriver, _driver(OWN_DRIVER, {"kubernetes.io/hostname": "plain-a"}))
         await client.create(StoredClusterPolicy, {"metadata": {"name": POLICY}, "spec": _policy()})
-        first, second = Process(proxy.config, "first", QUICK), Process(config, "second", QUICK)
+        first, second = ControllerProcess(proxy.config, "first", QUICK), ControllerProcess(config, "second", QUICK)
         async with first.running():
-            await first.at_rest()
+            await first.settled()
             away = proxy.plant(Fault(when=_about_leases, times=math.inf, status=503))
             await until(lambda: not first.runtime.leading, saying="the lease is not lost")
             await client.create(Node, gpu_node("plain-b", system=("rhel", "9.4"), runtime="cri-o://1.36.0"))
@@ -142,11 +142,11 @@ async def test_who_leads_again_writes_nothing_after_another_has_settled_it(
                 await until_async(
                     lambda: _labelled(client, "plain-b"), within=120, saying="the other one does not lead"
                 )
-                await second.at_rest()
+                await second.settled()
             before = len(proxy.requests)
             away.times = 0
             await until(lambda: first.runtime.leading, within=120, saying="the lease is not won again")
-            await first.at_rest()
+            await first.settled()
         written = [request for request in proxy.requests[before:] if request.is_write and not _about_leases(request)]
         assert written == []
 
@@ -160,40 +160,40 @@ async def _labelled(client: Client, node: str) -> bool:
 
 
 async def _restart(config: Config, seed: int) -> list[str]:
-    """What a new process writes before it comes to rest."""
+    """What a new process writes until it has settled."""
     async with FaultProxy.before(config) as proxy:
         slowness = Slowness(seed)
         proxy.on_request = proxy.on_chunk = slowness.hold
-        process = Process(proxy.config)
+        process = ControllerProcess(proxy.config)
         async with process.running():
-            await process.at_rest(lambda: len(proxy.requests), lambda: slowness.held)
+            await process.settled(lambda: len(proxy.requests), lambda: slowness.held)
         return [f"seed {seed}: {request.method} {request.path}" for request in proxy.writes]
 
 
-async def _grown(scene: Stage) -> None:
-    """Let the cluster grow until every part of it is there, and stop all who could change it then."""
-    theatre = Theatre(scene.client, scene.cluster)
-    fleet = await scene.start_fleet()
+async def _until_complete(env: FlowEnv) -> None:
+    """Wait until every object is there and settled, and stop all other writers then."""
+    theatre = Theatre(env.client, env.cluster)
+    fleet = await env.start_fleet()
     try:
-        await scene.devices_known(4)
-        await scene.approve(CARD, "training")
-        await scene.start_pod("worker", "training")
-        await scene.pod_is("worker", "Running")
-        await scene.device_is(CARD, lambda device: pool_of(device) == "training")
+        await env.devices_known(4)
+        await env.approve(CARD, "training")
+        await env.start_pod("worker", "training")
+        await env.pod_is("worker", "Running")
+        await env.device_is(CARD, lambda device: pool_of(device) == "training")
         await theatre.state("ready")
         await until_async(lambda: _drivers_settled(theatre), within=120, saying="drivers do not become ready")
         await until_async(lambda: theatre.held(LiveServiceMonitor), within=60, saying="there is no ServiceMonitor")
         for component in WRITERS:
-            await asyncio.to_thread(scene.cluster.stop_component, component)
+            await asyncio.to_thread(env.cluster.stop_component, component)
     finally:
         fleet.kill()
         await fleet.wait()
 
 
-async def _furnish(scene: Stage) -> None:
+async def _create_objects(env: FlowEnv) -> None:
     """Nodes with and without an agent, two NVIDIADrivers, two pools, of which one waits for cards to be approved."""
-    client, theatre = scene.client, Theatre(scene.client, scene.cluster)
-    await until_async(scene.takes_pods)
+    client, theatre = env.client, Theatre(env.client, env.cluster)
+    await until_async(env.takes_pods)
     await client.create(CustomResourceDefinition, definition(LiveServiceMonitor.resource))
     await client.create(Namespace, {"metadata": {"name": NAMESPACE}})
     for name in ("agent-a", "agent-b"):
@@ -202,8 +202,8 @@ async def _furnish(scene: Stage) -> None:
     await client.create(StoredNVIDIADriver, _driver(OWN_DRIVER, {"kubernetes.io/hostname": "plain-a"}))
     await client.create(StoredNVIDIADriver, _driver(THE_REST, None))
     await theatre.policy(_policy())
-    await scene.add_pool("training")
-    await scene.add_pool("research")
+    await env.add_pool("training")
+    await env.add_pool("research")
 
 
 def _with_agent(name: str) -> dict[str, Any]:

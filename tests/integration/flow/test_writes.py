@@ -4,54 +4,54 @@ import time
 from collections import Counter
 from functools import partial
 
-from integration.flow.stage import Stage, is_product_write, pool_of, units_of
+from integration.flow.env import FlowEnv, is_product_write, pool_of, units_of
 from waiting import until, until_async
 
 CARDS = 8
 
 
-async def test_a_card_costs_four_writes_and_a_settled_node_none(scene: Stage) -> None:
-    """Created, described, approved and claimed: fewer the API does not allow, since each is another writer's field."""
-    await scene.add_pool("training", assignment={"requireAnnotation": False})
-    await scene.start_controller()
-    await scene.pool_is("training", lambda pool: pool.status.phase)
+async def test_a_card_costs_four_writes_and_a_settled_node_none(env: FlowEnv) -> None:
+    """Created, described, approved and claimed: fewer the API does not allow, since object and status are apart."""
+    await env.add_pool("training", assignment={"requireAnnotation": False})
+    await env.start_controller()
+    await env.pool_is("training", lambda pool: pool.status.phase)
     began = time.monotonic()
-    await scene.add_nodes("node-a", cards=CARDS)
+    await env.add_nodes("node-a", cards=CARDS)
 
     async def pooled() -> bool:
-        devices = await scene.devices()
+        devices = await env.devices()
         return len(devices) == CARDS and all(pool_of(device) == "training" for device in devices.values())
 
     await until_async(pooled)
-    await scene.pool_is("training", lambda pool: units_of(pool).available == CARDS)
+    await env.pool_is("training", lambda pool: units_of(pool).available == CARDS)
     took = time.monotonic() - began
-    await _quiet(scene)
-    # What the server refused because somebody else was faster changed nothing and is not counted here.
-    landed = [request for request, code in scene.proxy.answers if is_product_write(request) and code < 400]
+    await _quiet(env)
+    # A write that the server refused as a conflict changed nothing and is not counted here.
+    landed = [request for request, code in env.proxy.answers if is_product_write(request) and code < 400]
     writes = Counter(_what(request.path) for request in landed)
     # Objects and approvals, hardware and claims.
     assert (writes["gpudevices"], writes["gpudevices/status"]) == (2 * CARDS, 2 * CARDS)
-    # The node's object and its orders; inventory, bootstrap and pools each say their part once.
+    # The node's object and its assignments; inventory, bootstrap and pools each write their part once.
     assert writes["gpunodestates"] == 2
     assert writes["gpunodestates/status"] <= 4
-    # A pool tells its numbers at most once a second.
+    # The status of a pool is written at most once a second.
     assert writes["gpupools"] == 1
     assert writes["gpupools/status"] <= 3 + took
 
 
-async def _quiet(scene: Stage) -> None:
+async def _quiet(env: FlowEnv) -> None:
     """No write for two seconds, which also shows that a settled node costs nothing."""
     for _ in range(10):
-        before = sum(is_product_write(request) for request in scene.proxy.requests)
-        leases = sum("/leases" in request.path for request in scene.proxy.requests)
-        await until(partial(_renewed, scene, leases))
-        if sum(is_product_write(request) for request in scene.proxy.requests) == before:
+        before = sum(is_product_write(request) for request in env.proxy.requests)
+        leases = sum("/leases" in request.path for request in env.proxy.requests)
+        await until(partial(_renewed, env, leases))
+        if sum(is_product_write(request) for request in env.proxy.requests) == before:
             return
-    raise AssertionError("the controller never comes to rest")
+    raise AssertionError("the controller never settles")
 
 
-def _renewed(scene: Stage, before: int) -> bool:
-    return sum("/leases" in request.path for request in scene.proxy.requests) > before
+def _renewed(env: FlowEnv, before: int) -> bool:
+    return sum("/leases" in request.path for request in env.proxy.requests) > before
 
 
 def _what(path: str) -> str:

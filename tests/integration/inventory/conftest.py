@@ -11,7 +11,7 @@ from integration.inventory.machines import Machine
 
 @pytest.fixture
 async def machine(client: Client) -> Machine:
-    """A Node of its own for each test. Its agent is silent yet."""
+    """A Node of its own for each test. Its agent has not reported yet."""
     await install(client)
     made = Machine(client, f"machine-{secrets.token_hex(3)}")
     await made.register()

@@ -1,4 +1,4 @@
-"""A machine with cards as a cluster sees it, its agent played by the test, and the controllers at work on it."""
+"""A node with cards whose agent the test plays, and the controllers that work on it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -12,6 +12,7 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.examples import h200, pci_address
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import (
+    AgentFunctions,
     Driver,
     Injection,
     Monitoring,
@@ -41,17 +42,22 @@ from waiting import until, until_async
 
 AGENT = FieldManager("test-agent")
 DEFAULTS = inventory.Settings()
-PATIENCE = bootstrap.Settings()
+BOOTSTRAP_DEFAULTS = bootstrap.Settings()
+NO_CHECKS = AgentFunctions(labels=False, checks=False, burn_in=False, exporter=True)
 FACTS = NodeFacts(
     bus_cards=0,
     driver=Driver(version="580.159.04"),
     toolkit=Toolkit(injection=Injection.CDI),
     monitoring=Monitoring(source=MonitoringSource.AGENT),
+    agent=NO_CHECKS,
 )
+"""What the agent of a test reports, by default: it checks nothing, so that its Pod need not have results."""
+CHECKING = msgspec.structs.replace(FACTS, agent=msgspec.structs.replace(NO_CHECKS, checks=True))
+LABELLING = msgspec.structs.replace(FACTS, agent=msgspec.structs.replace(NO_CHECKS, labels=True))
 
 
 class Machine:
-    """One node. `name` is unlike any other test's, so that requests about it can be told apart."""
+    """One node. Its `name` is its own, so that requests about it can be counted."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
@@ -63,10 +69,10 @@ class Machine:
     async def register(self, *, ready: bool = False, labels: dict[str, str] | None = None) -> None:
         await self.client.create(Node, {"metadata": {"name": self.name, "labels": labels or {}}})
         if ready:
-            await self.answer()
+            await self.set_ready()
 
-    async def answer(self) -> None:
-        """Its kubelet says that all is well."""
+    async def set_ready(self) -> None:
+        """Its kubelet answers."""
         flags = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         await self.client.patch(Node, self.name, flags, subresource="status")
 
@@ -74,14 +80,14 @@ class Machine:
         await self.client.delete(Node, self.name)
 
     async def report(self, cards: Iterable[Hardware], *, bus: int | None = None, facts: NodeFacts = FACTS) -> None:
-        """What the agent says: `bus` cards are on the bus, at the first places of a machine; else those it reports."""
+        """The agent reports these cards. `bus` cards are on the bus, at the first addresses; by default those."""
         cards = tuple(cards)
         places = tuple(card.pci for card in (cards if bus is None else self.cards(bus)))
         facts = msgspec.structs.replace(facts, bus_cards=len(places), bus=places)
         await self.publish(node_feature(self.name, facts, cards))
 
     async def check(self, driver: str = "580.159.04") -> None:
-        """The agent has checked its node with this driver, and all is well."""
+        """The agent has checked its node with this driver, and every check passed."""
         passed = tuple(ValidationStep(name=name, result=StepResult.PASSED) for name in ("driver", "toolkit", "cuda"))
         found = msgspec.to_builtins(Validation(driver_version=driver, steps=passed))
         body = {"status": {"validation": found}}
@@ -118,24 +124,24 @@ class Machine:
         return name
 
     async def until_pending(self, *reasons: str) -> None:
-        """Wait until pools say of the cards that they wait for this, in the order of their addresses."""
+        """Wait until the cards are pending for these reasons, in the order of their addresses."""
 
-        async def said() -> bool:
+        async def pending() -> bool:
             state = await self.state()
             pools = state.status.pools if state is not None else None
             return pools is not None and [card.reason for card in pools.pending] == list(reasons)
 
-        await until_async(said, saying=f"pending on {self.name}: {reasons}")
+        await until_async(pending, saying=f"pending on {self.name}: {reasons}")
 
     async def are_healthy(self) -> None:
-        """What its agent says of all cards that it has."""
-        well = condition((), DeviceCondition.HEALTHY, True, Reason.READY, "It works.", now=utc_now())
+        """Its agent reports that all of its cards are healthy."""
+        healthy = condition((), DeviceCondition.HEALTHY, True, Reason.READY, "It works.", now=utc_now())
         for device in (await self.devices()).values():
-            body = {"status": {"conditions": [msgspec.to_builtins(well)]}}
+            body = {"status": {"conditions": [msgspec.to_builtins(healthy)]}}
             await self.client.patch(GPUDevice, device.name, body, subresource="status")
 
     async def orders(self) -> list[str]:
-        """Addresses of the cards that it is told to offer."""
+        """Addresses of the cards in its assignments."""
         state = await self.state()
         ordered = {order.inventory_id for order in state.spec.assignments} if state is not None else set()
         return sorted(address for address, device in (await self.devices()).items() if device.name in ordered)
@@ -150,26 +156,26 @@ class Machine:
         state = await self.state()
         return find(state.status.conditions, kind) if state is not None else None
 
-    async def until_said(self, kind: NodeCondition, reason: str) -> None:
+    async def until_condition(self, kind: NodeCondition, reason: str) -> None:
         """Wait for a condition with this reason."""
 
-        async def said() -> bool:
+        async def holds() -> bool:
             held = await self.condition(kind)
             return held is not None and held.reason == reason
 
-        await until_async(said, saying=f"{kind}: {reason} on {self.name}")
+        await until_async(holds, saying=f"{kind}: {reason} on {self.name}")
 
     async def until_events(self, *reasons: str) -> list[Event]:
-        """Wait until each of these was told about the node or one of its cards."""
-        told: list[Event] = []
+        """Wait until there is an Event with each of these reasons about the node or one of its cards."""
+        found: list[Event] = []
 
-        async def all_told() -> bool:
+        async def all_found() -> bool:
             events = await self.client.list(Event, Selection("default"))
-            told[:] = [event for event in events if event.regarding and event.regarding.name.startswith(self.name)]
-            return {event.reason for event in told} >= set(reasons)
+            found[:] = [event for event in events if event.regarding and event.regarding.name.startswith(self.name)]
+            return {event.reason for event in found} >= set(reasons)
 
-        await until_async(all_told, saying=f"Events {reasons} about {self.name}")
-        return told
+        await until_async(all_found, saying=f"Events {reasons} about {self.name}")
+        return found
 
     async def counted_by_nfd(self, namespace: str, count: int) -> None:
         """The worker of Node Feature Discovery counts so many cards, among other devices."""
@@ -190,13 +196,13 @@ class Machine:
 async def controllers(
     proxy: FaultProxy,
     settings: inventory.Settings = DEFAULTS,
-    patience: bootstrap.Settings = PATIENCE,
+    patience: bootstrap.Settings = BOOTSTRAP_DEFAULTS,
     *,
     beside: Callable[[Runtime], None] = lambda _runtime: None,
     orderly: bool = True,
 ) -> AsyncIterator[Runtime]:
-    """Inventory and bootstrap at work, and what `beside` adds. Without `orderly` they end as in a crash: in the middle
-    of whatever they do."""
+    """Run inventory and bootstrap, and what `beside` adds. Without `orderly` they end as in a crash, in the middle of
+    whatever they do."""
     runtime = Runtime("test-inventory", config=proxy.config, elect=False, status_port=None)
     inventory.build(runtime, settings)
     bootstrap.build(runtime, patience)

@@ -1,4 +1,4 @@
-"""From a report to objects on a real API server, with as few writes as it takes, and the right things kept."""
+"""From a report to objects on a real API server, with as few writes as it takes."""
 
 import asyncio
 import time
@@ -23,21 +23,24 @@ READY = NodeCondition.READY_FOR_POOLING
 
 
 async def test_eight_cards_cost_nineteen_writes_and_then_none(client: Client, machine: Machine) -> None:
-    """Two for each card and for the node, which the API needs since a status is written apart; one for readiness."""
+    """Two for each card and for the node, which the API needs since a status is written apart; one for readiness. A
+    report that only the reboot has changed costs one: its number."""
     async with FaultProxy.before(client.config) as proxy:
         async with controllers(proxy):
             await machine.report(machine.cards(8))
-            await machine.until_said(READY, Reason.READY)
-            await machine.until_said(COMPLETE, Reason.INVENTORY_SYNCED)
-            assert _tally(machine, proxy) == {"gpudevices": 8, "gpudevices/status": 8, "gpunodestates": 1} | {
+            await machine.until_condition(READY, Reason.READY)
+            await machine.until_condition(COMPLETE, Reason.INVENTORY_SYNCED)
+            assert _writes_by_kind(machine, proxy) == {"gpudevices": 8, "gpudevices/status": 8, "gpunodestates": 1} | {
                 "gpunodestates/status": 2
             }
+            await _others_are_served(client, machine)
+            assert len(machine.writes(proxy)) == 19
             await machine.report(machine.cards(8), facts=msgspec.structs.replace(FACTS, boot_id="another"))
             await _others_are_served(client, machine)
-            assert len(machine.writes(proxy)) == 19
+            assert len(machine.writes(proxy)) == 20
         async with controllers(proxy):
             await _others_are_served(client, machine)
-            assert len(machine.writes(proxy)) == 19
+            assert len(machine.writes(proxy)) == 20
     devices = await machine.devices()
     assert {address: device.status.hardware for address, device in devices.items()} == {
         card.pci.address: card for card in machine.cards(8)
@@ -52,16 +55,16 @@ async def test_eight_cards_cost_nineteen_writes_and_then_none(client: Client, ma
     assert state is not None
     assert (state.status.device_count, state.status.driver) == (8, FACTS.driver)
     assert [one.inventory_id for one in state.status.devices] == sorted(device.name for device in devices.values())
-    # One Event for all cards that a node comes with: a thousand nodes are no storm.
-    told = await machine.until_events(EventReason.DEVICE_DETECTED, EventReason.READY_FOR_POOLING)
-    notes = {event.note for event in told if event.reason == EventReason.DEVICE_DETECTED}
+    # One Event for all cards that a node comes with: a thousand nodes must not be a storm.
+    found = await machine.until_events(EventReason.DEVICE_DETECTED, EventReason.READY_FOR_POOLING)
+    notes = {event.note for event in found if event.reason == EventReason.DEVICE_DETECTED}
     assert notes == {f"Cards found on {machine.name}: 8 x NVIDIA H200."}
 
 
 async def test_approvals_survive_reboot_missing_driver_and_registering_anew(client: Client, machine: Machine) -> None:
     async with FaultProxy.before(client.config) as proxy, controllers(proxy):
         await machine.report(machine.cards(2))
-        await machine.until_said(READY, Reason.READY)
+        await machine.until_condition(READY, Reason.READY)
         await machine.approve(1)
         before = await machine.device(1)
         bare = tuple(
@@ -69,24 +72,24 @@ async def test_approvals_survive_reboot_missing_driver_and_registering_anew(clie
             for card in machine.cards(2)
         )
         await machine.report(bare, facts=NodeFacts(bus_cards=2, boot_id="after the reboot"))
-        await machine.until_said(READY, Reason.DRIVER_NOT_READY)
+        await machine.until_condition(READY, Reason.DRIVER_NOT_READY)
         await machine.unregister()
-        await machine.until_said(COMPLETE, Reason.NODE_GONE)
+        await machine.until_condition(COMPLETE, Reason.NODE_GONE)
         assert await machine.condition(NodeCondition.VANISHED) is not None
         await machine.register()
         await machine.report(machine.cards(2))
-        await machine.until_said(READY, Reason.READY)
+        await machine.until_condition(READY, Reason.READY)
         after = await machine.device(1)
     assert after.metadata.resource_version == before.metadata.resource_version
     assert await machine.condition(NodeCondition.VANISHED) is None
 
 
 async def test_another_card_at_the_address_needs_another_approval(client: Client, machine: Machine) -> None:
-    """The approval goes first: a crash before the new hardware is written must not hide the exchange."""
+    """The approval is dropped first: a crash before the new hardware is written must not hide the replacement."""
     async with FaultProxy.before(client.config) as proxy:
         async with controllers(proxy):
             await machine.report(machine.cards(2))
-            await machine.until_said(COMPLETE, Reason.INVENTORY_SYNCED)
+            await machine.until_condition(COMPLETE, Reason.INVENTORY_SYNCED)
             await machine.approve(0)
             await machine.approve(1)
             old = await machine.device(1)
@@ -111,16 +114,16 @@ async def test_another_card_at_the_address_needs_another_approval(client: Client
 async def test_a_card_is_removed_when_the_bus_no_longer_shows_it(client: Client, machine: Machine) -> None:
     async with FaultProxy.before(client.config) as proxy, controllers(proxy):
         await machine.report(machine.cards(3))
-        await machine.until_said(COMPLETE, Reason.INVENTORY_SYNCED)
+        await machine.until_condition(COMPLETE, Reason.INVENTORY_SYNCED)
         await machine.report(machine.cards(3)[:2], bus=3)
-        await machine.until_said(COMPLETE, Reason.CARDS_MISSING)
-        await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+        await machine.until_condition(COMPLETE, Reason.CARDS_MISSING)
+        await machine.until_condition(READY, Reason.INVENTORY_INCOMPLETE)
         assert len(await machine.devices()) == 3
         held = await machine.condition(COMPLETE)
         assert held is not None
         assert f"Missing: {pci_address(2)} (NVIDIA H200)." in held.message
         await machine.report(machine.cards(3)[:2])
-        await machine.until_said(COMPLETE, Reason.INVENTORY_SYNCED)
+        await machine.until_condition(COMPLETE, Reason.INVENTORY_SYNCED)
         assert set(await machine.devices()) == {pci_address(0), pci_address(1)}
         await machine.until_events(EventReason.DEVICE_REMOVED, Reason.CARDS_MISSING)
 
@@ -132,7 +135,7 @@ async def test_a_card_that_the_driver_never_showed_can_be_taken_out_of_service(
     unseen = inventory_id(machine.name, pci_address(1))
     async with FaultProxy.before(client.config) as proxy, controllers(proxy):
         await machine.report(machine.cards(2)[:1], bus=2)
-        await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+        await machine.until_condition(READY, Reason.INVENTORY_INCOMPLETE)
         held = await machine.condition(COMPLETE)
         assert held is not None
         assert f"`kubectl label gpudevice {unseen} {Label.IGNORE}=true`" in held.message
@@ -140,7 +143,7 @@ async def test_a_card_that_the_driver_never_showed_can_be_taken_out_of_service(
         assert len([write for write in machine.writes(proxy) if unseen in write.path]) == 1
 
         await client.patch(GPUDevice, unseen, {"metadata": {"labels": {Label.IGNORE.value: "true"}}})
-        await machine.until_said(READY, Reason.READY)
+        await machine.until_condition(READY, Reason.READY)
         await machine.report(machine.cards(2))
         await until_async(lambda: _described(machine, 1), saying="the card is described")
         assert (await machine.device(1)).metadata.labels[Label.IGNORE] == "true"
@@ -157,15 +160,15 @@ async def _gone(machine: Machine, index: int) -> bool:
 
 
 async def test_a_node_that_stays_away_is_forgotten_across_a_restart(client: Client, machine: Machine) -> None:
-    """The second controller has less patience, and counts from where the first began."""
+    """The second controller has a shorter grace period, and counts from where the first began."""
     grace = Settings(node_grace_period=timedelta(seconds=3))
     async with FaultProxy.before(client.config) as proxy:
         async with controllers(proxy):
             await machine.report(machine.cards(2))
-            await machine.until_said(READY, Reason.READY)
+            await machine.until_condition(READY, Reason.READY)
             await machine.unregister()
             gone_at = time.monotonic()
-            await machine.until_said(NodeCondition.VANISHED, Reason.NODE_GONE)
+            await machine.until_condition(NodeCondition.VANISHED, Reason.NODE_GONE)
             clock = await machine.condition(NodeCondition.VANISHED)
         async with controllers(proxy, grace):
             assert await machine.condition(NodeCondition.VANISHED) in (clock, None)
@@ -177,28 +180,30 @@ async def test_a_node_that_stays_away_is_forgotten_across_a_restart(client: Clie
     await machine.until_events(EventReason.NODE_FORGOTTEN)
 
 
-async def test_nonsense_changes_nothing_but_the_condition(client: Client, machine: Machine) -> None:
+async def test_a_report_that_makes_no_sense_changes_nothing_but_the_condition(client: Client, machine: Machine) -> None:
     async with FaultProxy.before(client.config) as proxy, controllers(proxy):
         await machine.report(machine.cards(2))
-        await machine.until_said(COMPLETE, Reason.INVENTORY_SYNCED)
+        await machine.until_condition(COMPLETE, Reason.INVENTORY_SYNCED)
         before = await machine.devices()
         spec = node_feature(machine.name, NodeFacts(bus_cards=1), ())
         spec.features.instances[CARDS] = Instances(elements=(Element(attributes={"vendor": "NVIDIA"}),))
         await machine.publish(spec)
-        await machine.until_said(COMPLETE, Reason.NODE_FEATURE_INVALID)
-        await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+        await machine.until_condition(COMPLETE, Reason.NODE_FEATURE_INVALID)
+        await machine.until_condition(READY, Reason.INVENTORY_INCOMPLETE)
         assert await machine.devices() == before
         await machine.until_events(Reason.NODE_FEATURE_INVALID)
         await machine.report(machine.cards(2))
-        await machine.until_said(READY, Reason.READY)
+        await machine.until_condition(READY, Reason.READY)
 
 
-async def test_values_the_api_refuses_are_told_and_not_tried_for_ever(client: Client, machine: Machine) -> None:
+async def test_values_that_the_api_refuses_are_in_the_condition_and_not_tried_for_ever(
+    client: Client, machine: Machine
+) -> None:
     async with FaultProxy.before(client.config) as proxy, controllers(proxy):
         odd = tuple(msgspec.structs.replace(card, compute_capability="nine") for card in machine.cards(4))
         await machine.report(odd)
-        await machine.until_said(COMPLETE, Reason.NODE_FEATURE_INVALID)
-        await machine.until_said(READY, Reason.INVENTORY_INCOMPLETE)
+        await machine.until_condition(COMPLETE, Reason.NODE_FEATURE_INVALID)
+        await machine.until_condition(READY, Reason.INVENTORY_INCOMPLETE)
         held = await machine.condition(COMPLETE)
         assert held is not None
         assert "computeCapability" in held.message
@@ -207,29 +212,29 @@ async def test_values_the_api_refuses_are_told_and_not_tried_for_ever(client: Cl
         await until_still(lambda: len(machine.writes(proxy)))
         assert len(machine.writes(proxy)) == writes
         await machine.report(machine.cards(4))
-        await machine.until_said(READY, Reason.READY)
+        await machine.until_condition(READY, Reason.READY)
 
 
-async def test_an_exchange_is_settled_in_a_storm_of_other_writers(client: Client, machine: Machine) -> None:
-    """An agent and a stubborn script write the objects all the time; the approval of the old card must still go."""
+async def test_a_replacement_is_settled_among_many_other_writes(client: Client, machine: Machine) -> None:
+    """Other clients write the objects all the time; the approval of the old card must still be dropped."""
     stop = asyncio.Event()
 
-    async def scribble(index: int) -> None:
+    async def annotate(index: int) -> None:
         name, number = inventory_id(machine.name, pci_address(index)), 0
         while not stop.is_set():
             number += 1
             note: dict[str, object] = {"metadata": {"annotations": {"example.com/note": str(number)}}}
             start = time.monotonic()
             await client.patch(GPUDevice, name, note)
-            # As busy as the server is quick: a pause that is shorter than a request leaves nobody else a chance.
+            # A pause that is shorter than a request would leave other writers no chance.
             await asyncio.sleep(max(0.02, 4 * (time.monotonic() - start)))
 
     async with FaultProxy.before(client.config) as proxy, controllers(proxy), asyncio.TaskGroup() as group:
         await machine.report(machine.cards(2))
-        await machine.until_said(COMPLETE, Reason.INVENTORY_SYNCED)
+        await machine.until_condition(COMPLETE, Reason.INVENTORY_SYNCED)
         for index in range(2):
             await machine.approve(index)
-            group.create_task(scribble(index))
+            group.create_task(annotate(index))
         await machine.report(
             msgspec.structs.replace(card, uuid=f"GPU-new-{index}") for index, card in enumerate(machine.cards(2))
         )
@@ -298,7 +303,7 @@ async def _is_forgotten(machine: Machine) -> bool:
     return await machine.state() is None
 
 
-def _tally(machine: Machine, proxy: FaultProxy) -> dict[str, int]:
+def _writes_by_kind(machine: Machine, proxy: FaultProxy) -> dict[str, int]:
     """Writes by resource and subresource."""
     counts: dict[str, int] = {}
     for request in machine.writes(proxy):

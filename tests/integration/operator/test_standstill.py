@@ -84,7 +84,7 @@ async def test_uninstalling_leaves_none_behind(client: Client, namespace: str) -
     await begin(client, await daemonset(client, namespace, "begun"))
     said: list[str] = []
     await clean_up(
-        client, feature_labels=False, crds=False, patience=0.0, operand_namespace=namespace, tell=said.append
+        client, feature_labels=False, crds=False, patience=0.0, operand_namespace=namespace, report=said.append
     )
     assert "DaemonSets let go that were held for their pods: 1." in said
     with pytest.raises(NotFound):

@@ -1,12 +1,21 @@
-"""Facts survive their way through a NodeFeature, and nonsense in one is told, not believed."""
+"""Facts survive their way through a NodeFeature, and one that makes no sense is an error with a reason."""
 
 import msgspec
 import pytest
 
 from gpu_control_plane.api.examples import h200
-from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Injection, Monitoring, MonitoringSource, Toolkit
+from gpu_control_plane.api.gpunodestate import (
+    AgentFunctions,
+    Driver,
+    DriverSource,
+    Injection,
+    Monitoring,
+    MonitoringSource,
+    Toolkit,
+)
 from gpu_control_plane.api.nodefeature import (
     CARDS,
+    NODE,
     Attributes,
     Element,
     Features,
@@ -28,6 +37,7 @@ FACTS = NodeFacts(
     driver=Driver(version="580.159.04", cuda_version="13.0", source=DriverSource.HOST),
     toolkit=Toolkit(injection=Injection.CDI, runtime="containerd://2.4.2"),
     monitoring=Monitoring(source=MonitoringSource.AGENT),
+    agent=AgentFunctions(labels=True, checks=False, burn_in=False, exporter=True),
 )
 
 
@@ -39,6 +49,21 @@ def test_what_is_published_is_what_is_read() -> None:
         received = msgspec.json.decode(msgspec.json.encode(published), type=NodeFeature)
         assert read_cards(received) == cards
         assert read_facts(received) == facts
+
+
+@pytest.mark.parametrize(
+    ("published", "read"),
+    [
+        ({}, None),
+        ({"agent.checks": "false"}, AgentFunctions(checks=False)),
+        ({"agent.checks": "true", "agent.shaders": "true"}, AgentFunctions(checks=True)),
+    ],
+    ids=["an agent that does not say", "one that says a part", "a later one, which does more"],
+)
+def test_agents_of_other_releases_can_be_read(published: dict[str, str], read: AgentFunctions | None) -> None:
+    elements = {"busCards": "1", **published}
+    features = Features(attributes={NODE: Attributes(elements=elements)})
+    assert read_facts(NodeFeature(spec=NodeFeatureSpec(features=features))).agent == read
 
 
 def test_a_card_without_a_driver_says_only_what_the_bus_says() -> None:

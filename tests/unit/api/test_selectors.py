@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_control_plane.api.selectors import LabelSelector, Operator, Requirement
+from gpu_control_plane.api.selectors import LabelSelector, Operator, Requirement, matches_labels
 
 LABELS = {"zone": "a", "gpu": ""}
 
@@ -33,6 +33,12 @@ def requirement(key: str, operator: str, *values: str) -> LabelSelector:
 )
 def test_a_selector_selects_by_labels(selector: LabelSelector, selected: bool) -> None:
     assert selector.matches(LABELS) is selected
+
+
+@pytest.mark.parametrize(("pairs", "matched"), [({}, True), ({"gpu": ""}, True), ({"zone": "a", "rack": ""}, False)])
+def test_pairs_match_when_each_is_there(pairs: dict[str, str], matched: bool) -> None:
+    """As a nodeSelector does: a label that is absent is not the same as an empty one."""
+    assert matches_labels(pairs, LABELS) is matched
 
 
 def test_all_parts_must_agree() -> None:

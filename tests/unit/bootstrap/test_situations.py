@@ -1,6 +1,6 @@
-"""Situations of a node, and what its conditions say of each: the rules of bootstrap as one table.
+"""Situations of a node, and its conditions in each: the rules of bootstrap as one table.
 
-Every row tells what is unusual about the node, and which conditions are not as they should be, with their reasons.
+Every row says what is unusual about the node, and which conditions are not as they should be, with their reasons.
 """
 
 from datetime import timedelta
@@ -12,25 +12,25 @@ import pytest
 from gpu_control_plane.api.examples import NOON
 from gpu_control_plane.api.gpunodestate import Driver, Monitoring, MonitoringSource, Plugin, Quiesced, StepResult
 from gpu_control_plane.api.names import NodeCondition, Reason
+from gpu_control_plane.bootstrap.conditions import GOOD_STATUS
 from gpu_control_plane.bootstrap.decide import decide
-from gpu_control_plane.bootstrap.events import GOOD
 from gpu_control_plane.bootstrap.operands import Operand
-from gpu_control_plane.bootstrap.snapshot import Remembered, Snapshot
-from gpu_control_plane.rules.node_readiness import speaks_against
-from unit.bootstrap.scene import (
+from gpu_control_plane.bootstrap.snapshot import Awaited, Snapshot, Timers
+from gpu_control_plane.rules.node_readiness import contradicts_readiness
+from unit.bootstrap.builders import (
     AGENT,
     COMPLETE,
     JUST_NOW,
-    LABELLING_AGENT,
     LONG_AGO,
     NEW,
+    NO_CHECKS,
+    NO_LABELS,
     READY,
-    UNCHECKING_AGENT,
     checked,
     condition,
     node,
+    observed,
     pod,
-    seen,
     state,
     without,
 )
@@ -44,79 +44,78 @@ D, T, M, L, X, R = (
     NodeCondition.READY_FOR_POOLING,
 )
 OP = Operand
-TWO_AGENTS: Final = frozenset({OP.AGENT})
 BARE: Final = {"driver": None, "toolkit": None, "monitoring": None}
 NO_EXPORTER: Final = state(monitoring=None)
 INCOMPLETE: Final = condition(NodeCondition.INVENTORY_COMPLETE, False, Reason.CARDS_MISSING, "One is missing.")
-AWAY: Final = Remembered(noticed={"gone: agent": LONG_AGO})
-SLIPPING: Final = Remembered(noticed={"gone: agent": JUST_NOW})
+AWAY: Final = Timers(missing_since={Operand.AGENT: LONG_AGO})
+SLIPPING: Final = Timers(missing_since={Operand.AGENT: JUST_NOW})
 AGENT_LOST: Final = {X: Reason.AGENT_NOT_READY, R: Reason.AGENT_NOT_READY, M: Reason.MONITORING_NOT_READY}
-TOLD_LOST: Final = (
+SAID_LOST: Final = (
     COMPLETE,
     condition(X, True, Reason.AGENT_NOT_READY),
     condition(R, False, Reason.AGENT_NOT_READY),
     condition(M, True, Reason.MONITORING_NOT_READY),
 )
-NO_DRIVER_TOLD: Final = (COMPLETE, condition(R, False, Reason.DRIVER_NOT_READY))
-LABELS_TOLD: Final = (COMPLETE, READY, condition(L, True, Reason.FEATURE_LABELS_FOUND))
+SAID_NO_DRIVER: Final = (COMPLETE, condition(R, False, Reason.DRIVER_NOT_READY))
+SAID_LABELLED: Final = (COMPLETE, READY, condition(L, True, Reason.FEATURE_LABELS_FOUND))
 
 
 def nvidia(operand: Operand, **changes: object) -> Snapshot:
     """The node with a pod of NVIDIA's stack beside the agent."""
-    return seen(pods=(LABELLING_AGENT, pod(operand, **changes)))  # type: ignore[arg-type]
+    return observed(pods=(AGENT, pod(operand, **changes)))  # type: ignore[arg-type]
 
 
 def validating(operand: Operand, **changes: object) -> Snapshot:
     """The node with an agent that checks nothing, and a validator's pod instead."""
-    pods = (UNCHECKING_AGENT, pod(operand, **changes))  # type: ignore[arg-type]
-    return seen(state=state(validation=None), pods=pods)
+    pods = (AGENT, pod(operand, **changes))  # type: ignore[arg-type]
+    return observed(state=state(validation=None, agent=NO_CHECKS), pods=pods)
 
 
 def dcgm(*pods: object) -> Snapshot:
     """The node with an agent that exports nothing, and these instead."""
-    return seen(state=NO_EXPORTER, pods=(LABELLING_AGENT, *pods))
+    return observed(state=NO_EXPORTER, pods=(AGENT, *pods))
 
 
 SITUATIONS: Final = {
-    # All is well.
-    "node cordoned": (seen(node=node(cordoned=True)), {}),
-    "all in order": (seen(), {}),
-    "agent run by hand, no pods anywhere": (seen(pods=(), expected=frozenset()), {}),
-    "never checked": (seen(state=state(validation=None)), {}),
-    "checks still running": (seen(state=state(validation=checked("driver", StepResult.RUNNING))), {}),
-    "checks switched off": (seen(state=state(validation=checked("cuda", StepResult.SKIPPED))), {}),
-    "plugin check failed: not an obstacle": (seen(state=state(validation=checked("plugin"))), {}),
-    "kubelet away, pods look unready": (seen(node=node(ready=False), pods=(pod(OP.AGENT, ready=False),)), {}),
+    # Nothing is wrong.
+    "node cordoned": (observed(node=node(cordoned=True)), {}),
+    "all in order": (observed(), {}),
+    "agent run by hand, no pods anywhere": (observed(pods=(), expected=frozenset()), {}),
+    "never checked": (observed(state=state(validation=None)), {}),
+    "checks still running": (observed(state=state(validation=checked("driver", StepResult.RUNNING))), {}),
+    "checks switched off": (observed(state=state(validation=checked("cuda", StepResult.SKIPPED))), {}),
+    "plugin check failed: not an obstacle": (observed(state=state(validation=checked("plugin"))), {}),
+    "kubelet away, pods look unready": (observed(node=node(ready=False), pods=(pod(OP.AGENT, ready=False),)), {}),
     # Inventory.
-    "inventory incomplete": (seen(state=state(conditions=(INCOMPLETE,))), {R: Reason.INVENTORY_INCOMPLETE}),
+    "inventory incomplete": (observed(state=state(conditions=(INCOMPLETE,))), {R: Reason.INVENTORY_INCOMPLETE}),
     "inventory incomplete and no driver": (
-        seen(state=state(conditions=(INCOMPLETE,), **BARE)),
+        observed(state=state(conditions=(INCOMPLETE,), **BARE)),
         {R: Reason.INVENTORY_INCOMPLETE, D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND}
         | {M: Reason.MONITORING_NOT_FOUND},
     ),
     # Driver and toolkit, each by itself.
     "no driver": (
-        seen(state=state(**BARE)),
+        observed(state=state(**BARE)),
         {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
         | {R: Reason.DRIVER_NOT_READY},
     ),
     "driver there, broken": (
-        seen(state=state(validation=checked("driver"))),
+        observed(state=state(validation=checked("driver"))),
         {D: Reason.VALIDATION_FAILED, R: Reason.DRIVER_NOT_READY},
     ),
     "driver fine, no toolkit": (
-        seen(state=state(toolkit=None)),
+        observed(state=state(toolkit=None)),
         {T: Reason.TOOLKIT_NOT_FOUND, R: Reason.TOOLKIT_NOT_READY},
     ),
     "driver fine, toolkit broken": (
-        seen(state=state(validation=checked("toolkit"))),
+        observed(state=state(validation=checked("toolkit"))),
         {T: Reason.VALIDATION_FAILED, R: Reason.TOOLKIT_NOT_READY},
     ),
     "toolkit fine, no driver": (
-        seen(state=state(driver=None)),
+        observed(state=state(driver=None)),
         {D: Reason.DRIVER_NOT_FOUND, R: Reason.DRIVER_NOT_READY},
     ),
-    "kernel failed on a card": (seen(state=state(validation=checked("cuda"))), {R: Reason.VALIDATION_FAILED}),
+    "kernel failed on a card": (observed(state=state(validation=checked("cuda"))), {R: Reason.VALIDATION_FAILED}),
     "validator pod stuck at driver": (
         validating(OP.NVIDIA_VALIDATOR, ready=False, step="driver-validation"),
         {D: Reason.VALIDATOR_NOT_PASSED, R: Reason.DRIVER_NOT_READY},
@@ -140,72 +139,75 @@ SITUATIONS: Final = {
     "validator pod passed": (validating(OP.NVIDIA_VALIDATOR), {}),
     "agent and a validator's pod both check": (nvidia(OP.NVIDIA_VALIDATOR), {X: Reason.DUPLICATE_SOURCE}),
     "no driver, its pod is at work": (
-        seen(state=state(**BARE), pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, since=JUST_NOW))),
+        observed(state=state(**BARE), pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, since=JUST_NOW))),
         {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
         | {R: Reason.DRIVER_NOT_READY},
     ),
     "driver older than the check needs": (
-        seen(state=state(validation=checked("cuda", message="CUDA 13 needs driver 580 or newer, 535 is loaded."))),
+        observed(state=state(validation=checked("cuda", message="CUDA 13 needs driver 580 or newer, 535 is loaded."))),
         {R: Reason.VALIDATION_FAILED},
     ),
     "new kernel after a restart, driver not built for it": (
-        seen(state=state(**BARE), node=node(kernel="6.8.0-60-generic")),
+        observed(state=state(**BARE), node=node(kernel="6.8.0-60-generic")),
         {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
         | {R: Reason.DRIVER_NOT_READY},
     ),
     "no driver, its pod crashes": (
-        seen(state=state(**BARE), pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, crashed=NOON))),
+        observed(state=state(**BARE), pods=(AGENT, pod(OP.NVIDIA_DRIVER, ready=False, crashed=NOON))),
         {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
         | {R: Reason.DRIVER_NOT_READY},
     ),
     # The agent.
-    "agent restarting": (seen(pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)), {}),
-    "agent unready for an hour": (seen(pods=(pod(OP.AGENT, ready=False),)), AGENT_LOST),
+    "agent restarting": (observed(pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)), {}),
+    "agent unready for an hour": (observed(pods=(pod(OP.AGENT, ready=False),)), AGENT_LOST),
     "agent ends, its successor starts": (
-        seen(pods=(pod(OP.AGENT, over=True), pod(OP.AGENT, ready=False, since=JUST_NOW))),
+        observed(pods=(pod(OP.AGENT, over=True), pod(OP.AGENT, ready=False, since=JUST_NOW))),
         {},
     ),
-    "no agent, though others have one, just noticed": (seen(pods=()), {}),
-    "no agent for seconds": (seen(pods=(), remembered=SLIPPING), {}),
-    "no agent for long": (seen(pods=(), remembered=AWAY), AGENT_LOST),
+    "no agent, though others have one, just noticed": (observed(pods=()), {}),
+    "no agent for seconds": (observed(pods=(), timers=SLIPPING), {}),
+    "no agent for long": (observed(pods=(), timers=AWAY), AGENT_LOST),
     "agent was lost, is back for seconds": (
-        seen(state=state(conditions=TOLD_LOST), pods=(pod(OP.AGENT, since=JUST_NOW),)),
+        observed(state=state(conditions=SAID_LOST), pods=(pod(OP.AGENT, since=JUST_NOW),)),
         AGENT_LOST,
     ),
-    "agent was lost, is back for good": (seen(state=state(conditions=TOLD_LOST)), {}),
+    "agent was lost, is back for good": (observed(state=state(conditions=SAID_LOST)), {}),
     "agent was lost, starts once more": (
-        seen(state=state(conditions=TOLD_LOST), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)),
+        observed(state=state(conditions=SAID_LOST), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)),
         AGENT_LOST,
     ),
-    "agent was lost, controller restarted": (seen(state=state(conditions=TOLD_LOST), pods=()), AGENT_LOST),
+    "agent was lost, controller restarted": (observed(state=state(conditions=SAID_LOST), pods=()), AGENT_LOST),
     "agent was lost, kubelet is away": (
-        seen(state=state(conditions=TOLD_LOST), pods=(), node=node(ready=False)),
+        observed(state=state(conditions=SAID_LOST), pods=(), node=node(ready=False)),
         AGENT_LOST,
     ),
     "no agent anywhere any more, this node had one": (
-        seen(pods=(), expected=frozenset(), remembered=Remembered(had=frozenset({OP.AGENT}))),
+        observed(pods=(), expected=frozenset(), timers=Timers(operands=frozenset({OP.AGENT}))),
         {},
     ),
-    "no agent anywhere any more, for long": (seen(pods=(), expected=frozenset(), remembered=AWAY), AGENT_LOST),
-    "no agent anywhere, its loss was told": (
-        seen(state=state(conditions=TOLD_LOST), pods=(), expected=frozenset()),
+    "no agent anywhere any more, for long": (observed(pods=(), expected=frozenset(), timers=AWAY), AGENT_LOST),
+    "no agent anywhere, its loss is in the conditions": (
+        observed(state=state(conditions=SAID_LOST), pods=(), expected=frozenset()),
         AGENT_LOST,
     ),
-    "agent cannot be scheduled": (seen(pods=(pod(OP.AGENT, ready=False, unscheduled=True),)), AGENT_LOST),
-    "agent cannot get its image": (seen(pods=(pod(OP.AGENT, ready=False, waiting="ErrImagePull"),)), AGENT_LOST),
-    "agent crashes": (seen(pods=(pod(OP.AGENT, ready=False, crashed=NOON),)), AGENT_LOST),
-    "two agents during an update": (seen(pods=(LABELLING_AGENT, pod(OP.AGENT, since=JUST_NOW, suffix="x2"))), {}),
+    "agent cannot be scheduled": (observed(pods=(pod(OP.AGENT, ready=False, unscheduled=True),)), AGENT_LOST),
+    "agent cannot get its image": (
+        observed(pods=(pod(OP.AGENT, ready=False, waiting="ErrImagePull"),)),
+        AGENT_LOST,
+    ),
+    "agent crashes": (observed(pods=(pod(OP.AGENT, ready=False, crashed=NOON),)), AGENT_LOST),
+    "two agents during an update": (observed(pods=(AGENT, pod(OP.AGENT, since=JUST_NOW, suffix="x2"))), {}),
     "two agents for long": (
-        seen(pods=(LABELLING_AGENT, pod(OP.AGENT, suffix="x2"))),
+        observed(pods=(AGENT, pod(OP.AGENT, suffix="x2"))),
         {X: Reason.CONFLICTING_DEVICE_PLUGIN, R: Reason.CONFLICTING_DEVICE_PLUGIN},
     ),
-    "two agents, one of them broken": (seen(pods=(LABELLING_AGENT, pod(OP.AGENT, ready=False, suffix="x2"))), {}),
-    "driver let go of for an upgrade": (
-        seen(state=state(quiesced=Quiesced(since=NOON, reason="paused-for-driver-upgrade"))),
+    "two agents, one of them broken": (observed(pods=(AGENT, pod(OP.AGENT, ready=False, suffix="x2"))), {}),
+    "driver released for an upgrade": (
+        observed(state=state(quiesced=Quiesced(since=NOON, reason="paused-for-driver-upgrade"))),
         {X: Reason.DRIVER_RELEASED, R: Reason.DRIVER_RELEASED},
     ),
     # Metrics.
-    "nobody exports metrics": (seen(state=NO_EXPORTER), {M: Reason.MONITORING_NOT_FOUND}),
+    "no exporter": (observed(state=NO_EXPORTER), {M: Reason.MONITORING_NOT_FOUND}),
     "exporter pod instead of the agent": (dcgm(pod(OP.EXPORTER)), {}),
     "exporter of a ClusterPolicy instead": (dcgm(pod(OP.NVIDIA_EXPORTER)), {}),
     "exporter pod restarting": (dcgm(pod(OP.EXPORTER, ready=False, since=JUST_NOW)), {}),
@@ -216,7 +218,7 @@ SITUATIONS: Final = {
     ),
     "exporter and engine fine": (dcgm(pod(OP.EXPORTER), pod(OP.DCGM)), {}),
     "agent and exporter": (
-        seen(pods=(LABELLING_AGENT, pod(OP.EXPORTER))),
+        observed(pods=(AGENT, pod(OP.EXPORTER))),
         {X: Reason.DUPLICATE_SOURCE},
     ),
     "agent and a ClusterPolicy's exporter": (nvidia(OP.NVIDIA_EXPORTER), {X: Reason.DUPLICATE_SOURCE}),
@@ -224,91 +226,117 @@ SITUATIONS: Final = {
     "exporter from a chart of its own instead": (dcgm(pod(OP.OTHER_EXPORTER)), {}),
     "agent and an exporter from a chart of its own": (nvidia(OP.OTHER_EXPORTER), {X: Reason.DUPLICATE_SOURCE}),
     "agent says that DCGM exports": (
-        seen(state=state(monitoring=Monitoring(source=MonitoringSource.DCGM)), pods=(AGENT, pod(OP.EXPORTER))),
+        observed(state=state(monitoring=Monitoring(source=MonitoringSource.DCGM)), pods=(AGENT, pod(OP.EXPORTER))),
         {},
     ),
     # Feature labels.
-    "no labels, nobody to write them": (
-        seen(pods=(AGENT,), node=node(without("gpu.product"))),
+    "no labels, and no operand writes them": (
+        observed(state=state(agent=NO_LABELS), node=node(without("gpu.product"))),
         {L: Reason.FEATURE_LABELS_MISSING},
     ),
-    "labels of the GFD pod": (seen(pods=(AGENT, pod(OP.GFD))), {}),
-    "GFD pod broken": (seen(pods=(AGENT, pod(OP.GFD, ready=False))), {L: Reason.GFD_NOT_READY}),
-    "GFD pod restarting": (seen(pods=(AGENT, pod(OP.GFD, ready=False, since=JUST_NOW))), {}),
+    "labels of the GFD pod": (observed(state=state(agent=NO_LABELS), pods=(AGENT, pod(OP.GFD))), {}),
+    "agent that does not say whether it labels, and GFD": (
+        observed(state=state(agent=None), pods=(AGENT, pod(OP.GFD))),
+        {},
+    ),
+    "GFD pod broken": (
+        observed(state=state(agent=NO_LABELS), pods=(AGENT, pod(OP.GFD, ready=False))),
+        {L: Reason.GFD_NOT_READY},
+    ),
+    "GFD pod restarting": (
+        observed(state=state(agent=NO_LABELS), pods=(AGENT, pod(OP.GFD, ready=False, since=JUST_NOW))),
+        {},
+    ),
     "agent and GFD both label": (
-        seen(pods=(LABELLING_AGENT, pod(OP.GFD))),
+        observed(pods=(AGENT, pod(OP.GFD))),
         {X: Reason.DUPLICATE_SOURCE},
     ),
     "agent and a ClusterPolicy's GFD both label": (nvidia(OP.NVIDIA_GFD), {X: Reason.DUPLICATE_SOURCE}),
-    "agent that does not label and a ClusterPolicy's GFD": (seen(pods=(AGENT, pod(OP.NVIDIA_GFD))), {}),
+    "agent that does not label and a ClusterPolicy's GFD": (
+        observed(state=state(agent=NO_LABELS), pods=(AGENT, pod(OP.NVIDIA_GFD))),
+        {},
+    ),
     "labels of another driver": (
-        seen(node=node(without(**{"cuda.driver-version_full": "570.1"}))),
+        observed(node=node(without(**{"cuda.driver-version_full": "570.1"}))),
         {L: Reason.FEATURE_LABELS_STALE},
     ),
-    "labels of another model": (seen(node=node(without(gpu_product="NVIDIA-A100"))), {L: Reason.FEATURE_LABELS_STALE}),
-    "labels of one card too many": (seen(node=node(without(gpu_count="3"))), {L: Reason.FEATURE_LABELS_STALE}),
-    "labels of shared cards": (seen(node=node(without(gpu_product="NVIDIA-H200-SHARED"))), {}),
-    "labels of MIG instances": (seen(node=node(without(gpu_product="NVIDIA-H200-MIG-1g.18gb", gpu_count="14"))), {}),
-    "labels of whole cards, half of them cut": (seen(node=node(without(gpu_count="2", mig_strategy="mixed"))), {}),
+    "labels of another model": (
+        observed(node=node(without(gpu_product="NVIDIA-A100"))),
+        {L: Reason.FEATURE_LABELS_STALE},
+    ),
+    "labels of one card too many": (observed(node=node(without(gpu_count="3"))), {L: Reason.FEATURE_LABELS_STALE}),
+    "labels of shared cards": (observed(node=node(without(gpu_product="NVIDIA-H200-SHARED"))), {}),
+    "labels of MIG instances": (
+        observed(node=node(without(gpu_product="NVIDIA-H200-MIG-1g.18gb", gpu_count="14"))),
+        {},
+    ),
+    "labels of whole cards, half of them cut": (
+        observed(node=node(without(gpu_count="2", mig_strategy="mixed"))),
+        {},
+    ),
     "labels behind the report for a moment": (
-        seen(state=state(conditions=LABELS_TOLD), node=node(without(gpu_count="3"))),
+        observed(state=state(conditions=SAID_LABELLED), node=node(without(gpu_count="3"))),
         {},
     ),
     "labels behind the report for long": (
-        seen(
-            state=state(conditions=LABELS_TOLD),
+        observed(
+            state=state(conditions=SAID_LABELLED),
             node=node(without(gpu_count="3")),
-            remembered=Remembered(noticed={"labels are stale": LONG_AGO}),
+            timers=Timers(awaited_since={Awaited.FEATURE_LABELS: LONG_AGO}),
         ),
         {L: Reason.FEATURE_LABELS_STALE},
     ),
     # Nodes that are not proven yet, once that has lasted.
-    "new: agent that never told of its checks": (
-        seen(state=state(conditions=NEW, validation=None)),
+    "new: agent that never reported its checks": (
+        observed(state=state(conditions=NEW, validation=None)),
         {R: Reason.CHECKS_PENDING},
     ),
     "new: agent that checks nothing": (
-        seen(state=state(conditions=NEW, validation=None), pods=(UNCHECKING_AGENT,)),
+        observed(state=state(conditions=NEW, validation=None, agent=NO_CHECKS)),
         {},
+    ),
+    "new: agent that does not say whether it checks": (
+        observed(state=state(conditions=NEW, validation=None, agent=None)),
+        {R: Reason.CHECKS_PENDING},
     ),
     "new: no agent pods anywhere, never checked": (
-        seen(state=state(conditions=NEW, validation=None), pods=(), expected=frozenset()),
+        observed(state=state(conditions=NEW, validation=None), pods=(), expected=frozenset()),
         {},
     ),
-    "new: all in order": (seen(state=state(conditions=NEW)), {}),
+    "new: all in order": (observed(state=state(conditions=NEW)), {}),
     "new: every card in use, no kernel could run": (
-        seen(state=state(conditions=NEW, validation=checked("cuda", StepResult.RUNNING))),
+        observed(state=state(conditions=NEW, validation=checked("cuda", StepResult.RUNNING))),
         {},
     ),
     "new: kubelet away": (
-        seen(state=state(conditions=NEW), node=node(ready=False), pods=(pod(OP.AGENT, ready=False),)),
+        observed(state=state(conditions=NEW), node=node(ready=False), pods=(pod(OP.AGENT, ready=False),)),
         {R: Reason.CHECKS_PENDING},
     ),
     "new: agent not ready for an hour": (
-        seen(state=state(conditions=NEW), pods=(pod(OP.AGENT, ready=False),)),
+        observed(state=state(conditions=NEW), pods=(pod(OP.AGENT, ready=False),)),
         AGENT_LOST,
     ),
     "new: no driver, agent still starting": (
-        seen(state=state(conditions=NEW, **BARE), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)),
+        observed(state=state(conditions=NEW, **BARE), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)),
         {D: Reason.DRIVER_NOT_FOUND, T: Reason.TOOLKIT_NOT_FOUND, M: Reason.MONITORING_NOT_FOUND}
         | {R: Reason.DRIVER_NOT_READY},
     ),
     "not ready: driver is back, agent starts": (
-        seen(state=state(conditions=NO_DRIVER_TOLD), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)),
+        observed(state=state(conditions=SAID_NO_DRIVER), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)),
         {R: Reason.CHECKS_PENDING},
     ),
     "not ready: driver is back, another one than was checked": (
-        seen(state=state(conditions=NO_DRIVER_TOLD, driver=Driver(version="590.1"))),
+        observed(state=state(conditions=SAID_NO_DRIVER, driver=Driver(version="590.1"))),
         {R: Reason.CHECKS_PENDING, L: Reason.FEATURE_LABELS_STALE},
     ),
     "ready: another driver than was checked, for a moment": (
-        seen(state=state(driver=Driver(version="590.1")), node=node(without("cuda.driver-version.full"))),
+        observed(state=state(driver=Driver(version="590.1")), node=node(without("cuda.driver-version.full"))),
         {},
     ),
-    "not ready: driver is back and was checked": (seen(state=state(conditions=NO_DRIVER_TOLD)), {}),
+    "not ready: driver is back and was checked": (observed(state=state(conditions=SAID_NO_DRIVER)), {}),
     # Other device plugins.
     "resources of a foreign plugin": (
-        seen(state=state(plugin=Plugin(observed_generation=1, conflicts=("nvidia.com/gpu",)))),
+        observed(state=state(plugin=Plugin(observed_generation=1, conflicts=("nvidia.com/gpu",)))),
         {X: Reason.CONFLICTING_DEVICE_PLUGIN, R: Reason.CONFLICTING_DEVICE_PLUGIN},
     ),
     "NVIDIA's plugin beside the agent's": (
@@ -316,12 +344,12 @@ SITUATIONS: Final = {
         {X: Reason.CONFLICTING_DEVICE_PLUGIN, R: Reason.CONFLICTING_DEVICE_PLUGIN},
     ),
     "NVIDIA's plugin instead of the agent's": (
-        seen(state=state(plugin=None), pods=(LABELLING_AGENT, pod(OP.NVIDIA_PLUGIN))),
+        observed(state=state(plugin=None), pods=(AGENT, pod(OP.NVIDIA_PLUGIN))),
         {R: Reason.CONFLICTING_DEVICE_PLUGIN},
     ),
     "NVIDIA's plugin is being removed": (nvidia(OP.NVIDIA_PLUGIN, over=True), {}),
     "foreign plugin, and the agent is lost": (
-        seen(pods=(pod(OP.AGENT, ready=False), pod(OP.NVIDIA_PLUGIN))),
+        observed(pods=(pod(OP.AGENT, ready=False), pod(OP.NVIDIA_PLUGIN))),
         AGENT_LOST,
     ),
 }
@@ -332,10 +360,10 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_what_the_conditions_say(name: str) -> None:
+def test_the_conditions_of_each_situation(name: str) -> None:
     snapshot, expected = SITUATIONS[name]
     conditions = decide(snapshot).conditions
-    wrong = {held.type: held.reason for held in conditions if held.status != GOOD[NodeCondition(held.type)]}
+    wrong = {held.type: held.reason for held in conditions if held.status != GOOD_STATUS[NodeCondition(held.type)]}
     assert wrong == {str(kind): str(reason) for kind, reason in expected.items()}
     assert [held.type for held in conditions] == [D, T, M, L, X, R]
 
@@ -344,34 +372,34 @@ def test_what_the_conditions_say(name: str) -> None:
 def test_deciding_again_on_what_was_written_changes_nothing(name: str) -> None:
     snapshot, _ = SITUATIONS[name]
     first = decide(snapshot)
-    inventory = next(held for held in snapshot.held if held.type == NodeCondition.INVENTORY_COMPLETE)
+    inventory = next(held for held in snapshot.conditions if held.type == NodeCondition.INVENTORY_COMPLETE)
     written = state(
         **{
             field: getattr(snapshot.state.status, field)
-            for field in ("driver", "toolkit", "monitoring", "validation", "plugin", "quiesced")
+            for field in ("driver", "toolkit", "monitoring", "agent", "validation", "plugin", "quiesced")
         }
         | {"conditions": (inventory, *first.conditions)}
     )
-    again = seen(
+    again = observed(
         state=written,
         node=snapshot.node,
         pods=snapshot.pods,
         expected=snapshot.expected,
-        remembered=first.remember,
+        timers=first.timers,
         now=NOON + timedelta(seconds=1),
     )
     assert decide(again).conditions == first.conditions
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_nothing_in_its_status_speaks_against_a_node_that_is_ready(name: str) -> None:
-    """Cards of one that contradicted itself for good would never be issued."""
+def test_the_status_of_a_ready_node_does_not_contradict_its_readiness(name: str) -> None:
+    """Pools would never issue cards of a node whose status did."""
     snapshot, expected = SITUATIONS[name]
-    assert R in expected or not speaks_against(snapshot.state.status)
+    assert R in expected or not contradicts_readiness(snapshot.state.status)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_whatever_is_wrong_comes_with_words(name: str) -> None:
+def test_every_condition_has_a_message(name: str) -> None:
     snapshot, _ = SITUATIONS[name]
     for held in decide(snapshot).conditions:
         assert held.message.endswith((".", "answer")), held.message
@@ -380,27 +408,27 @@ def test_whatever_is_wrong_comes_with_words(name: str) -> None:
 @pytest.mark.parametrize(
     ("snapshot", "wait"),
     [
-        (seen(state=state(conditions=NEW), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)), 50),
-        (seen(state=state(conditions=NEW), pods=()), 60),
-        (seen(state=state(conditions=NEW, validation=None), pods=(pod(OP.AGENT, since=JUST_NOW),)), 50),
+        (observed(state=state(conditions=NEW), pods=(pod(OP.AGENT, ready=False, since=JUST_NOW),)), 50),
+        (observed(state=state(conditions=NEW), pods=()), 60),
+        (observed(state=state(conditions=NEW, validation=None), pods=(pod(OP.AGENT, since=JUST_NOW),)), 50),
         (
-            seen(
-                state=state(conditions=NEW, validation=None),
-                pods=(UNCHECKING_AGENT, pod(OP.VALIDATOR, ready=False, since=JUST_NOW, step="cuda-validation")),
+            observed(
+                state=state(conditions=NEW, validation=None, agent=NO_CHECKS),
+                pods=(AGENT, pod(OP.VALIDATOR, ready=False, since=JUST_NOW, step="cuda-validation")),
             ),
             50,
         ),
     ],
-    ids=["agent starting", "agent not there yet", "checks not told yet", "validator at work"],
+    ids=["agent starting", "agent not there yet", "checks not reported yet", "validator at work"],
 )
-def test_a_new_node_is_not_ready_on_credit_and_says_nothing_until_it_knows(snapshot: Snapshot, wait: int) -> None:
+def test_a_new_node_has_no_conditions_until_it_is_checked_or_a_minute_has_passed(snapshot: Snapshot, wait: int) -> None:
     decision = decide(snapshot)
     assert decision.conditions == ()
     assert decision.again_in == timedelta(seconds=wait)
-    late = msgspec.structs.replace(snapshot, now=snapshot.now + timedelta(seconds=wait), remembered=decision.remember)
-    said = {held.type: held.status for held in decide(late).conditions}
-    assert said[R] == "False"
+    late = msgspec.structs.replace(snapshot, now=snapshot.now + timedelta(seconds=wait), timers=decision.timers)
+    written = {held.type: held.status for held in decide(late).conditions}
+    assert written[R] == "False"
 
 
-def test_nothing_is_said_before_inventory_has_spoken() -> None:
-    assert decide(seen(state=state(conditions=()))).conditions == ()
+def test_there_are_no_conditions_before_inventory_has_written_its_own() -> None:
+    assert decide(observed(state=state(conditions=()))).conditions == ()

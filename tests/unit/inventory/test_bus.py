@@ -1,4 +1,4 @@
-"""The PCI bus against the driver: what InventoryComplete says of each disagreement, and what happens to the cards."""
+"""The PCI bus compared with the driver: InventoryComplete for each disagreement, and what happens to the cards."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -9,7 +9,7 @@ import pytest
 from gpu_control_plane.api.examples import pci_address
 from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.names import NodeCondition, Reason
-from gpu_control_plane.inventory.bus import Witnesses
+from gpu_control_plane.inventory.bus import BusSources
 from gpu_control_plane.inventory.nfd import (
     Device,
     Devices,
@@ -22,7 +22,8 @@ from gpu_control_plane.inventory.nfd import (
 )
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.conditions import find
-from unit.inventory.world import FACTS, NODE, SETTINGS, World, card
+from gpu_control_plane.rules.node_readiness import is_report_observed
+from unit.inventory.model import FACTS, NODE, SETTINGS, NodeModel, card
 
 FIRST, SECOND, THIRD = (pci_address(index) for index in range(3))
 MODEL = "10de:2335"
@@ -33,57 +34,57 @@ def on_bus(*indices: int) -> tuple[PCI, ...]:
 
 
 @pytest.fixture
-def world() -> World:
+def model() -> NodeModel:
     """A node with three cards, everything settled."""
-    made = World()
+    made = NodeModel()
     made.report(*(card(index, f"GPU-{index}") for index in range(3)))
     made.settle()
-    made.told.clear()
+    made.events.clear()
     return made
 
 
-def two(world: World, **said: object) -> None:
+def two(model: NodeModel, **report: object) -> None:
     """The driver knows the first two cards only."""
-    world.report(card(0, "GPU-0"), card(1, "GPU-1"), **said)  # type: ignore[arg-type]
+    model.report(card(0, "GPU-0"), card(1, "GPU-1"), **report)  # type: ignore[arg-type]
 
 
-def ignored(world: World) -> None:
-    world.ignore(THIRD)
-    two(world, bus=3)
+def ignored(model: NodeModel) -> None:
+    model.ignore(THIRD)
+    two(model, bus=3)
 
 
-def ignored_but_another_is_missing(world: World) -> None:
-    world.ignore(THIRD)
-    world.report(card(0, "GPU-0"), bus=3)
+def ignored_but_another_is_missing(model: NodeModel) -> None:
+    model.ignore(THIRD)
+    model.report(card(0, "GPU-0"), bus=3)
 
 
-def counted(counts: Mapping[str, int], reported: int = 3) -> Callable[[World], None]:
-    """Node Feature Discovery counts this, and has for long."""
+def counted(counts: Mapping[str, int], reported: int = 3) -> Callable[[NodeModel], None]:
+    """Node Feature Discovery has counted this for longer than it may disagree."""
 
-    def change(world: World) -> None:
-        world.witnesses = Witnesses(counts=counts)
-        world.report(*(card(index, f"GPU-{index}") for index in range(reported)))
-        world.settle()
-        world.time += SETTINGS.bus_patience
+    def change(model: NodeModel) -> None:
+        model.bus_sources = BusSources(nfd_counts=counts)
+        model.report(*(card(index, f"GPU-{index}") for index in range(reported)))
+        model.settle()
+        model.time += SETTINGS.bus_disagreement_timeout
 
     return change
 
 
-def stray(world: World) -> None:
-    """The third card was pulled; the driver goes on showing it, and has for long."""
-    world.report(*(card(index, f"GPU-{index}") for index in range(3)), places=on_bus(0, 1))
-    world.settle()
-    world.time += SETTINGS.bus_patience
+def off_bus(model: NodeModel) -> None:
+    """The third card was pulled, and the driver has gone on showing it for longer than it may disagree."""
+    model.report(*(card(index, f"GPU-{index}") for index in range(3)), places=on_bus(0, 1))
+    model.settle()
+    model.time += SETTINGS.bus_disagreement_timeout
 
 
-def fresh(places: tuple[PCI, ...]) -> Callable[[World], None]:
-    """A node that nobody has seen before: the bus shows three, the driver one."""
+def fresh(places: tuple[PCI, ...]) -> Callable[[NodeModel], None]:
+    """A new node: the bus shows three cards, the driver one."""
 
-    def change(world: World) -> None:
-        world.devices.clear()
-        world.state = None
-        world.witnesses = Witnesses(places=places)
-        world.report(card(0, "GPU-0"), bus=3)
+    def change(model: NodeModel) -> None:
+        model.devices.clear()
+        model.state = None
+        model.bus_sources = BusSources(discovered=places)
+        model.report(card(0, "GPU-0"), bus=3)
 
     return change
 
@@ -93,31 +94,31 @@ def fresh(places: tuple[PCI, ...]) -> Callable[[World], None]:
     [
         (two, Reason.INVENTORY_SYNCED, "All 2 cards are known.", {FIRST, SECOND}),
         (
-            lambda world: two(world, bus=3),
+            lambda model: two(model, bus=3),
             Reason.CARDS_MISSING,
             f"Missing: {THIRD} (NVIDIA H200). `lspci -nnk -s {THIRD}`",
             {FIRST, SECOND, THIRD},
         ),
         (
-            lambda world: two(world, bus=3, places=on_bus(0, 1, 2)),
+            lambda model: two(model, bus=3, places=on_bus(0, 1, 2)),
             Reason.CARDS_MISSING,
             f"Missing: {THIRD} (NVIDIA H200).",
             {FIRST, SECOND, THIRD},
         ),
         (
-            lambda world: two(world, bus=3, places=on_bus(0, 1, 4)),
+            lambda model: two(model, bus=3, places=on_bus(0, 1, 4)),
             Reason.CARDS_MISSING,
             f"Missing: {pci_address(4)} ({MODEL}).",
             {FIRST, SECOND, pci_address(4)},
         ),
         (
-            lambda world: world.report(card(0, "GPU-0"), card(4, "GPU-4"), places=on_bus(0, 2)),
+            lambda model: model.report(card(0, "GPU-0"), card(4, "GPU-4"), places=on_bus(0, 2)),
             Reason.CARDS_MISSING,
             f"Missing: {THIRD} (NVIDIA H200). Not on the bus, but shown by the driver: {pci_address(4)}.",
             {FIRST, THIRD, pci_address(4)},
         ),
         (
-            stray,
+            off_bus,
             Reason.BUS_DISAGREES,
             f"The driver shows cards that are not on the PCI bus: {THIRD}.",
             {FIRST, SECOND, THIRD},
@@ -170,7 +171,7 @@ def fresh(places: tuple[PCI, ...]) -> Callable[[World], None]:
         "as many as on the bus, but others",
         "pulled, but not for the driver",
         "new node, two without driver, by discovery",
-        "new node, two without driver, nobody says where",
+        "new node, two without driver, no addresses",
         "lost, but out of service",
         "one out of service, another lost",
         "NFD agrees",
@@ -180,146 +181,173 @@ def fresh(places: tuple[PCI, ...]) -> Callable[[World], None]:
         "NFD counts other models",
     ],
 )
-def test_what_is_said_when_bus_and_driver_disagree(
-    world: World, change: Callable[[World], None], reason: Reason, words: str, cards: set[str]
+def test_completeness_when_bus_and_driver_disagree(
+    model: NodeModel, change: Callable[[NodeModel], None], reason: Reason, words: str, cards: set[str]
 ) -> None:
-    change(world)
-    world.settle()
-    held = complete(world)
+    change(model)
+    model.settle()
+    held = complete(model)
     assert (held.reason, held.status) == (reason, str(reason is Reason.INVENTORY_SYNCED))
     assert words in held.message
-    assert world.addresses == cards
+    assert model.addresses == cards
 
 
-def test_an_ignored_card_that_is_pulled_is_forgotten_like_any_other(world: World) -> None:
-    ignored(world)
-    world.settle()
-    two(world)
-    world.settle()
-    assert world.addresses == {FIRST, SECOND}
+def observed(model: NodeModel) -> bool:
+    """Whether bootstrap and pools may act on the status."""
+    assert model.state is not None
+    return is_report_observed(model.state.status, model.feature, model.devices.get)
 
 
-def hidden(world: World, *cards: Hardware, driver: bool) -> None:
+@pytest.mark.parametrize("places", [None, on_bus(0, 1, 2)], ids=["no addresses", "with addresses"])
+def test_a_status_that_leaves_a_card_out_is_out_of_date_once_the_card_is_no_longer_ignored(
+    model: NodeModel, places: tuple[PCI, ...] | None
+) -> None:
+    """It needs no new report: until inventory has looked, nothing is issued by a status that excuses the card."""
+    model.ignore(THIRD)
+    two(model, bus=3, places=places)
+    assert not observed(model)
+    model.settle()
+    assert (complete(model).reason, observed(model)) == (Reason.INVENTORY_SYNCED, True)
+    model.ignore(THIRD, "false")
+    assert not observed(model)
+    model.settle()
+    assert (complete(model).reason, observed(model)) == (Reason.CARDS_MISSING, True)
+    model.ignore(THIRD)
+    model.settle()
+    assert (complete(model).reason, observed(model)) == (Reason.INVENTORY_SYNCED, True)
+
+
+def test_an_ignored_card_that_is_pulled_is_forgotten_like_any_other(model: NodeModel) -> None:
+    ignored(model)
+    model.settle()
+    two(model)
+    model.settle()
+    assert model.addresses == {FIRST, SECOND}
+
+
+def hidden(model: NodeModel, *cards: Hardware, driver: bool) -> None:
     """The agent cannot read the bus: it knows what its driver shows, and nothing without one."""
     facts = FACTS if driver else msgspec.structs.replace(FACTS, driver=None)
-    world.report(*cards, bus=len(cards), facts=facts)
+    model.report(*cards, bus=len(cards), facts=facts)
 
 
-def test_cards_are_not_forgotten_because_the_agent_can_no_longer_read_the_bus(world: World) -> None:
-    hidden(world, driver=False)
-    world.settle()
-    world.time += 2 * SETTINGS.node_grace_period
-    world.settle()
-    assert complete(world).reason == Reason.BUS_HIDDEN
-    assert "/sys" in complete(world).message
-    assert world.addresses == {FIRST, SECOND, THIRD}
+def test_cards_are_not_forgotten_because_the_agent_can_no_longer_read_the_bus(model: NodeModel) -> None:
+    hidden(model, driver=False)
+    model.settle()
+    model.time += 2 * SETTINGS.node_grace_period
+    model.settle()
+    assert complete(model).reason == Reason.BUS_HIDDEN
+    assert "/sys" in complete(model).message
+    assert model.addresses == {FIRST, SECOND, THIRD}
 
 
-def test_an_agent_that_cannot_read_the_bus_is_told_by_discovery_what_is_there(world: World) -> None:
-    world.witnesses = Witnesses(places=on_bus(0, 1, 2))
-    hidden(world, card(0, "GPU-0"), card(1, "GPU-1"), driver=True)
-    world.settle()
-    held = complete(world)
+def test_discovery_replaces_the_bus_that_an_agent_cannot_read(model: NodeModel) -> None:
+    model.bus_sources = BusSources(discovered=on_bus(0, 1, 2))
+    hidden(model, card(0, "GPU-0"), card(1, "GPU-1"), driver=True)
+    model.settle()
+    held = complete(model)
     assert held.reason == Reason.CARDS_MISSING
-    assert f"kubectl label gpudevice {world.at(THIRD).name} " in held.message
-    world.ignore(THIRD)
-    world.settle()
-    assert complete(world).reason == Reason.INVENTORY_SYNCED
+    assert f"kubectl label gpudevice {model.at(THIRD).name} " in held.message
+    model.ignore(THIRD)
+    model.settle()
+    assert complete(model).reason == Reason.INVENTORY_SYNCED
 
 
-def test_discovery_is_not_believed_about_cards_that_the_driver_shows_elsewhere(world: World) -> None:
+def test_discovery_is_not_used_when_the_driver_shows_cards_at_other_addresses(model: NodeModel) -> None:
     """It may be older than the agent's report."""
-    world.witnesses = Witnesses(places=on_bus(4))
-    hidden(world, *(card(index, f"GPU-{index}") for index in range(3)), driver=True)
-    world.settle()
-    assert complete(world).reason == Reason.INVENTORY_SYNCED
+    model.bus_sources = BusSources(discovered=on_bus(4))
+    hidden(model, *(card(index, f"GPU-{index}") for index in range(3)), driver=True)
+    model.settle()
+    assert complete(model).reason == Reason.INVENTORY_SYNCED
 
 
-def test_node_feature_discovery_may_be_late(world: World) -> None:
-    """A card is pulled, the agent knows at once, NFD a minute later: nothing is told."""
-    world.witnesses = Witnesses(counts={MODEL: 3})
-    world.settle()
-    two(world)
-    left = world.settle().again_in
-    assert left == SETTINGS.bus_patience
-    world.time += timedelta(minutes=1)
-    assert world.settle().again_in == SETTINGS.bus_patience - timedelta(minutes=1)
-    world.witnesses = Witnesses(counts={MODEL: 2})
-    assert world.settle().again_in is None
-    assert complete(world).reason == Reason.INVENTORY_SYNCED
-    assert Reason.BUS_DISAGREES not in world.told
+def test_node_feature_discovery_may_be_late(model: NodeModel) -> None:
+    """A card is pulled, the agent reports it at once, NFD a minute later: the condition does not change."""
+    model.bus_sources = BusSources(nfd_counts={MODEL: 3})
+    model.settle()
+    two(model)
+    left = model.settle().again_in
+    assert left == SETTINGS.bus_disagreement_timeout
+    model.time += timedelta(minutes=1)
+    assert model.settle().again_in == SETTINGS.bus_disagreement_timeout - timedelta(minutes=1)
+    model.bus_sources = BusSources(nfd_counts={MODEL: 2})
+    assert model.settle().again_in is None
+    assert complete(model).reason == Reason.INVENTORY_SYNCED
+    assert Reason.BUS_DISAGREES not in model.events
 
 
-def test_the_driver_may_be_late(world: World) -> None:
-    """A card is pulled while the driver is asked: nothing is told if the next look shows both the same."""
-    world.report(*(card(index, f"GPU-{index}") for index in range(3)), places=on_bus(0, 1))
-    assert world.settle().again_in == SETTINGS.bus_patience
-    two(world)
-    assert world.settle().again_in is None
-    assert Reason.BUS_DISAGREES not in world.told
+def test_the_driver_may_be_late(model: NodeModel) -> None:
+    """A card is pulled while the agent reads the driver: the condition does not change if the next report agrees."""
+    model.report(*(card(index, f"GPU-{index}") for index in range(3)), places=on_bus(0, 1))
+    assert model.settle().again_in == SETTINGS.bus_disagreement_timeout
+    two(model)
+    assert model.settle().again_in is None
+    assert Reason.BUS_DISAGREES not in model.events
 
 
 @pytest.mark.parametrize("restarts", [0, 3])
 def test_a_new_node_is_not_complete_while_node_feature_discovery_disagrees(restarts: int) -> None:
-    """Patience is for a node that has been proven; one that never was must not have its cards issued meanwhile, however
-    often the controller forgets since when it has doubted."""
-    world = World()
-    world.witnesses = Witnesses(counts={MODEL: 4})
-    world.report(*(card(index, f"GPU-{index}") for index in range(3)))
+    """Only a node that was complete stays so for a while. The cards of a new one are not issued meanwhile, however
+    often the controller restarts and forgets since when NFD has disagreed."""
+    model = NodeModel()
+    model.bus_sources = BusSources(nfd_counts={MODEL: 4})
+    model.report(*(card(index, f"GPU-{index}") for index in range(3)))
     for _ in range(restarts + 1):
-        world.doubted_since = None
-        world.settle()
-        assert complete(world).reason == Reason.BUS_DISAGREES
-    world.witnesses = Witnesses(counts={MODEL: 3})
-    world.settle()
-    assert complete(world).reason == Reason.INVENTORY_SYNCED
+        model.disagreement_since = None
+        model.settle()
+        assert complete(model).reason == Reason.BUS_DISAGREES
+    model.bus_sources = BusSources(nfd_counts={MODEL: 3})
+    model.settle()
+    assert complete(model).reason == Reason.INVENTORY_SYNCED
 
 
-def test_a_disagreement_that_was_told_stays_told_across_a_restart(world: World) -> None:
-    counted({MODEL: 4})(world)
-    world.settle()
-    world.doubted_since = None
-    assert world.plan().settled
-    world.witnesses = Witnesses(counts={MODEL: 3})
-    world.settle()
-    assert world.told == [Reason.BUS_DISAGREES, Reason.INVENTORY_SYNCED]
+def test_a_disagreement_in_the_status_stays_across_a_restart(model: NodeModel) -> None:
+    counted({MODEL: 4})(model)
+    model.settle()
+    model.disagreement_since = None
+    assert model.plan().settled
+    model.bus_sources = BusSources(nfd_counts={MODEL: 3})
+    model.settle()
+    assert model.events == [Reason.BUS_DISAGREES, Reason.INVENTORY_SYNCED]
 
 
 @pytest.mark.parametrize("again", [4, 3])
-def test_a_disagreement_is_not_over_because_node_feature_discovery_is_silent(world: World, again: int) -> None:
-    """Its workers are updated, or a new controller has not heard it yet: nothing is issued meanwhile, nothing told."""
-    counted({MODEL: 4})(world)
-    world.settle()
-    world.witnesses = Witnesses(awaited=True)
-    plan = world.settle()
-    assert (plan.again_in, complete(world).reason) == (SETTINGS.bus_patience, Reason.BUS_DISAGREES)
-    world.time += timedelta(minutes=1)
-    assert world.settle().again_in == SETTINGS.bus_patience - timedelta(minutes=1)
-    assert world.told == [Reason.BUS_DISAGREES]
-    world.witnesses = Witnesses(counts={MODEL: again})
-    assert world.settle().again_in is None
+def test_a_disagreement_stays_while_node_feature_discovery_publishes_nothing(model: NodeModel, again: int) -> None:
+    """Its workers are updated, or a new controller has not read it yet: nothing is issued meanwhile."""
+    counted({MODEL: 4})(model)
+    model.settle()
+    model.bus_sources = BusSources(nfd_awaited=True)
+    plan = model.settle()
+    assert (plan.again_in, complete(model).reason) == (SETTINGS.bus_disagreement_timeout, Reason.BUS_DISAGREES)
+    model.time += timedelta(minutes=1)
+    assert model.settle().again_in == SETTINGS.bus_disagreement_timeout - timedelta(minutes=1)
+    assert model.events == [Reason.BUS_DISAGREES]
+    model.bus_sources = BusSources(nfd_counts={MODEL: again})
+    assert model.settle().again_in is None
     expected = Reason.BUS_DISAGREES if again > 3 else Reason.INVENTORY_SYNCED
-    assert complete(world).reason == expected
+    assert complete(model).reason == expected
 
 
-@pytest.mark.parametrize("witnesses", [Witnesses(), Witnesses(awaited=True)], ids=["uninstalled", "silent for long"])
-def test_a_disagreement_is_over_when_nobody_upholds_it(world: World, witnesses: Witnesses) -> None:
-    counted({MODEL: 4})(world)
-    world.settle()
-    world.witnesses = witnesses
-    if world.settle().again_in is not None:
-        world.time += SETTINGS.bus_patience
-        world.settle()
-    assert complete(world).reason == Reason.INVENTORY_SYNCED
+@pytest.mark.parametrize(
+    "bus_sources", [BusSources(), BusSources(nfd_awaited=True)], ids=["uninstalled", "publishes nothing for long"]
+)
+def test_a_disagreement_ends_when_node_feature_discovery_is_gone(model: NodeModel, bus_sources: BusSources) -> None:
+    counted({MODEL: 4})(model)
+    model.settle()
+    model.bus_sources = bus_sources
+    if model.settle().again_in is not None:
+        model.time += SETTINGS.bus_disagreement_timeout
+        model.settle()
+    assert complete(model).reason == Reason.INVENTORY_SYNCED
 
 
-def test_cards_that_are_missing_are_told_though_node_feature_discovery_is_silent(world: World) -> None:
-    counted({MODEL: 4})(world)
-    world.settle()
-    world.witnesses = Witnesses(awaited=True)
-    two(world, places=on_bus(0, 1, 2))
-    world.settle()
-    assert complete(world).reason == Reason.CARDS_MISSING
+def test_missing_cards_are_written_while_node_feature_discovery_publishes_nothing(model: NodeModel) -> None:
+    counted({MODEL: 4})(model)
+    model.settle()
+    model.bus_sources = BusSources(nfd_awaited=True)
+    two(model, places=on_bus(0, 1, 2))
+    model.settle()
+    assert complete(model).reason == Reason.CARDS_MISSING
 
 
 @pytest.mark.parametrize(
@@ -334,7 +362,7 @@ def test_virtual_functions_are_not_counted_beside_their_card(totals: tuple[str, 
 
 
 def test_only_cards_of_a_worker_of_node_feature_discovery_are_counted() -> None:
-    """It lists every device of the bus; others publish about the same node under other names."""
+    """It lists every device of the bus; other programs publish about the same node under other names."""
 
     def device(**ids: str) -> dict[str, object]:
         return {"attributes": {**ids, "subsystem_vendor": "10de"}}
@@ -355,8 +383,8 @@ def test_only_cards_of_a_worker_of_node_feature_discovery_are_counted() -> None:
     assert len(found.spec.features.instances.pci.elements) == 2  # type: ignore[union-attr]
     other = msgspec.convert({**feature, "metadata": {**metadata, "name": "extra"}}, DiscoveredNode)
     assert other.node is None
-    silent = msgspec.convert({"metadata": {"name": "worker-3"}, "spec": {}}, DiscoveredNode)
-    assert silent.counts is None
+    empty = msgspec.convert({"metadata": {"name": "worker-3"}, "spec": {}}, DiscoveredNode)
+    assert empty.counts is None
 
 
 @pytest.mark.parametrize(
@@ -379,8 +407,8 @@ def test_only_namespaces_that_no_user_has_may_contradict_an_agent(namespace: str
     assert is_trusted(namespace, {"hardware"}) is trusted
 
 
-def complete(world: World) -> Condition:
-    assert world.state is not None
-    held = find(world.state.status.conditions, NodeCondition.INVENTORY_COMPLETE)
+def complete(model: NodeModel) -> Condition:
+    assert model.state is not None
+    held = find(model.state.status.conditions, NodeCondition.INVENTORY_COMPLETE)
     assert held is not None
     return held

@@ -1,4 +1,4 @@
-"""Label values are valid whatever a card or node is called, and different things stay different."""
+"""Label values are valid whatever a card or node is called, and different names stay different."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.inventory.labels import label_value
+from gpu_control_plane.inventory.cards import label_value
 
 VALID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 

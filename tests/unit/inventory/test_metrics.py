@@ -18,7 +18,7 @@ def series(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], floa
     return {tuple(sample.labels.values()): sample.value for sample in samples}
 
 
-def stands(card: GPUDevice, state: DeviceState | None) -> GPUDevice:
+def in_state(card: GPUDevice, state: DeviceState | None) -> GPUDevice:
     return msgspec.structs.replace(card, status=msgspec.structs.replace(card.status, state=state))
 
 
@@ -37,8 +37,8 @@ def test_cards_are_counted_by_model() -> None:
 def test_cards_are_counted_by_node_and_state_and_leave_nothing_behind() -> None:
     registry = CollectorRegistry()
     metrics = InventoryMetrics(registry)
-    new, free = stands(device("worker-1", 0), None), stands(device("worker-1", 0), DeviceState.UNASSIGNED)
-    other = stands(device("worker-1", 1), DeviceState.FAULTED)
+    new, free = in_state(device("worker-1", 0), None), in_state(device("worker-1", 0), DeviceState.UNASSIGNED)
+    other = in_state(device("worker-1", 1), DeviceState.FAULTED)
     for old, now in ((None, new), (None, other), (new, free)):
         metrics._device_changed(old, now)
     assert series(registry, "gpu_inventory_devices_total") == {("worker-1",): 2}
@@ -72,10 +72,10 @@ def test_a_condition_is_one_or_zero_and_goes_with_its_node() -> None:
     assert series(registry, "gpu_inventory_condition") == {}
 
 
-def test_failures_are_counted_and_conflicts_are_none() -> None:
+def test_failures_are_counted_but_conflicts_are_not() -> None:
     registry = CollectorRegistry()
     metrics = InventoryMetrics(registry)
-    for error in (OSError("broken"), Conflict(409, "Conflict", "somebody was faster")):
+    for error in (OSError("broken"), Conflict(409, "Conflict", "the object has been modified")):
         with pytest.raises(type(error)), metrics.handling(CARDS):
             raise error
     errors = series(registry, "gpu_inventory_handler_errors_total")

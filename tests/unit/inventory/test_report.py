@@ -1,4 +1,4 @@
-"""A report is believed as a whole or not at all."""
+"""A report is used as a whole or not at all."""
 
 import msgspec
 import pytest
@@ -8,13 +8,13 @@ from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFacts, NodeFeature, node_feature
 from gpu_control_plane.inventory.report import Report, Unreadable, read_report
 from gpu_control_plane.kube import ObjectMeta
-from unit.inventory.world import FACTS, NODE, card
+from unit.inventory.model import FACTS, NODE, card
 
 ONE = msgspec.structs.replace(FACTS, bus_cards=1)
 
 
 def listed(*cards: Hardware, count: int = 1) -> NodeFacts:
-    """A bus with these cards, said to be so many."""
+    """A bus with these cards, and a count."""
     return msgspec.structs.replace(FACTS, bus_cards=count, bus=tuple(one.pci for one in cards))
 
 

@@ -1,4 +1,4 @@
-"""A small model of one node under the control of pools: objects as values, an agent that keeps its promises, and pods.
+"""A model of one node and its cards: objects as values, an agent that carries out its assignments, and pods.
 
 The controller's writes are applied one by one, so that a test can let it die between any two of them.
 """
@@ -23,9 +23,9 @@ from gpu_control_plane.api.gpupool import GPUPool, Units
 from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
+from gpu_control_plane.pools.capacity import node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
 from gpu_control_plane.pools.snapshot import Snapshot
-from gpu_control_plane.pools.tally import standing
 from gpu_control_plane.rules.pool_validation import faults
 
 NODE = "worker-3"
@@ -38,8 +38,8 @@ def holds(kind: str, *, status: bool) -> Condition:
     )
 
 
-class World:
-    """The truth about one node."""
+class NodeModel:
+    """One node, its objects and its pods."""
 
     def __init__(self) -> None:
         self.labels: dict[str, str] | None = {}
@@ -48,8 +48,8 @@ class World:
         software = node_state(NODE).status
         status = NodeStateStatus(driver=software.driver, toolkit=software.toolkit)
         self.state = GPUNodeState(metadata=ObjectMeta(name=NODE, generation=1), status=status)
-        self.taken_in = True
-        """Whether inventory has seen what the node reports."""
+        self.report_observed = True
+        """Whether inventory has taken the latest report in."""
         self.holders: dict[str, str] = {}
         """Cards that pods hold, and the resource under which they got them."""
         self.set_ready(ready=True)
@@ -146,24 +146,24 @@ class World:
                 devices=tuple(self.devices.values()),
                 pools=self.pools,
                 faults=faults(self.pools.values()),
-                taken_in=self.taken_in,
+                report_observed=self.report_observed,
                 now=NOW,
             )
         )
 
     def controller_acts(self, *, dies_after: int | None = None) -> int:
-        """Carry the plan out, write by write; returns how many there were."""
+        """Carry the plan out, write by write; returns how many writes there were."""
         plan = self.plan()
         writes: list[Callable[[], None]] = [
             partial(self._write_card, card) for card in plan.cards if self._card_differs(card)
         ]
         if plan.assignments != self.state.spec.assignments:
-            writes.append(partial(self._write_orders, plan))
+            writes.append(partial(self._write_assignments, plan))
         if plan.complete and plan.pools != self.state.status.pools:
             writes.append(partial(self._write_pools, plan))
         for write in writes[:dies_after]:
             write()
-        for name in [pool.name for pool in self.pools.values() if pool.deleting and self._unwanted(pool.name)]:
+        for name in [pool.name for pool in self.pools.values() if pool.deleting and self._unclaimed(pool.name)]:
             del self.pools[name]
         return len(writes)
 
@@ -175,7 +175,7 @@ class World:
             self.agent_acts()
             if before == (self.devices, self.pools, self.state):
                 return
-        raise AssertionError("controller and agent never come to rest")
+        raise AssertionError("controller and agent never settle")
 
     def claim(self, name: str) -> str | None:
         reference = self.devices[name].status.pool_ref
@@ -184,8 +184,8 @@ class World:
     def capacity_adds_up(self, *, exactly: bool) -> None:
         for pool in self.pools.values():
             cards = [device for device in self.devices.values() if self.claim(device.name) == pool.name]
-            share = standing(pool, NODE, cards, self.state)
-            units = share.units if share else Units(total=0, used=0, reserved=0, available=0, faulted=0)
+            capacity = node_capacity(pool, NODE, cards, self.state)
+            units = capacity.units if capacity else Units(total=0, used=0, reserved=0, available=0, faulted=0)
             parts = units.used + units.reserved + units.available + units.faulted
             assert parts <= units.total == len(cards)
             if exactly:
@@ -205,7 +205,7 @@ class World:
         status = replace(device.status, state=card.state, pool_ref=reference, history=card.history)
         self.devices[device.name] = replace(device, status=status)
 
-    def _write_orders(self, plan: NodePlan) -> None:
+    def _write_assignments(self, plan: NodePlan) -> None:
         generation = self.state.metadata.generation + 1
         self.state = replace(
             self.state,
@@ -216,7 +216,7 @@ class World:
     def _write_pools(self, plan: NodePlan) -> None:
         self.state = replace(self.state, status=replace(self.state.status, pools=plan.pools))
 
-    def _unwanted(self, pool: str) -> bool:
+    def _unclaimed(self, pool: str) -> bool:
         return not any(
             self.claim(name) == pool or device.metadata.annotations.get(Annotation.ASSIGNMENT) == pool
             for name, device in self.devices.items()

@@ -1,4 +1,4 @@
-"""A card that has to be tested joins no pool before it has passed, and its history tells the result exactly once."""
+"""A card that has to be tested joins no pool before it has passed, and its history has the result exactly once."""
 
 from datetime import timedelta
 
@@ -13,32 +13,32 @@ from gpu_control_plane.api.names import DeviceCondition, Reason
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.pools.burnin import FAILED, PASSED, WHO
 from gpu_control_plane.pools.decide import CardPlan
-from gpu_control_plane.pools.words import Waits
-from unit.pools.model import NOW, World, holds
-from unit.pools.test_decide import only, pool, world
+from gpu_control_plane.pools.pending_reasons import PendingReason
+from unit.pools.model import NOW, NodeModel, holds
+from unit.pools.test_decide import node_with, only, pool
 
 OTHER = "GPU-00000000-0000-0000-0000-000000000000"
 
 
-def say(made: World, status: str | None, *, uuid: str | None = None, ended: int | None = None) -> World:
-    """What the agent says of the node's only card; `ended` is in seconds from now."""
+def report(made: NodeModel, status: str | None, *, uuid: str | None = None, ended: int | None = None) -> NodeModel:
+    """The agent reports this of the node's only card; `ended` is in seconds from now."""
     device = made.devices[only(made)]
     assert device.status.hardware is not None
     conditions: tuple[Condition, ...] = (holds(DeviceCondition.HEALTHY, status=True),)
     record = None
     if status is not None:
         reason = {"True": Reason.BURN_IN_PASSED, "False": Reason.TOO_HOT}.get(status, Reason.BURNING_IN)
-        said = Condition(
+        burned_in = Condition(
             type=DeviceCondition.BURNED_IN, status=status, reason=reason, message="Because.", last_transition_time=NOW
         )
-        conditions = (*conditions, said)
+        conditions = (*conditions, burned_in)
         when = NOW + timedelta(seconds=ended) if ended is not None else None
         record = BurnIn(uuid=uuid or device.status.hardware.uuid or "", ended_at=when)
     made.devices[device.name] = replace(device, status=replace(device.status, conditions=conditions, burn_in=record))
     return made
 
 
-class Recorder(World):
+class Recorder(NodeModel):
     """Keeps every record of a test that was ever written."""
 
     def __init__(self) -> None:
@@ -51,62 +51,62 @@ class Recorder(World):
             self.recorded.append(card.tested.what)
 
 
-def approved() -> World:
-    return world(pool(), approved="a")
+def approved() -> NodeModel:
+    return node_with(pool(), approved="a")
 
 
-def burned(made: World) -> list[str]:
+def burned(made: NodeModel) -> list[str]:
     return [change.what for change in made.devices[only(made)].status.history if change.who == WHO]
 
 
 @pytest.mark.parametrize(
-    ("made", "waits"),
+    ("made", "pending"),
     [
-        (say(approved(), None), None),
-        (say(approved(), "Unknown"), Waits.BURN_IN),
-        (say(approved(), "True", ended=0), None),
-        (say(approved(), "True"), None),
-        (say(approved(), "False", ended=0), Waits.BURN_IN_FAILED),
-        (say(approved(), "True", ended=0, uuid=OTHER), Waits.BURN_IN),
-        (say(approved(), "False", ended=0, uuid=OTHER), Waits.BURN_IN),
+        (report(approved(), None), None),
+        (report(approved(), "Unknown"), PendingReason.BURN_IN),
+        (report(approved(), "True", ended=0), None),
+        (report(approved(), "True"), None),
+        (report(approved(), "False", ended=0), PendingReason.BURN_IN_FAILED),
+        (report(approved(), "True", ended=0, uuid=OTHER), PendingReason.BURN_IN),
+        (report(approved(), "False", ended=0, uuid=OTHER), PendingReason.BURN_IN),
     ],
-    ids=["nobody tests", "under test", "passed", "in service", "failed", "another passed", "another failed"],
+    ids=["no burn-in", "under test", "passed", "in service", "failed", "another passed", "another failed"],
 )
-def test_only_a_card_that_passed_joins(made: World, waits: Waits | None) -> None:
+def test_only_a_card_that_passed_joins(made: NodeModel, pending: PendingReason | None) -> None:
     made.settle()
     (plan,) = made.plan().cards
-    assert (plan.waits, plan.pool) == (waits, None if waits else "a")
+    assert (plan.pending, plan.pool) == (pending, None if pending else "a")
 
 
 def test_a_pool_that_approves_by_itself_waits_for_the_test_too() -> None:
-    made = say(world(pool(assignment=PoolAssignment(require_annotation=False))), "Unknown")
+    made = report(node_with(pool(assignment=PoolAssignment(require_annotation=False))), "Unknown")
     made.settle()
     assert made.claim(only(made)) is None
-    say(made, "True", ended=0).settle()
+    report(made, "True", ended=0).settle()
     assert made.claim(only(made)) == "a"
 
 
 def test_another_card_in_the_place_of_one_in_a_pool_leaves_it_and_comes_back_tested() -> None:
-    made = say(world(pool(assignment=PoolAssignment(require_annotation=False))), "True", ended=0)
+    made = report(node_with(pool(assignment=PoolAssignment(require_annotation=False))), "True", ended=0)
     made.settle()
     made.start_pod(only(made))
-    say(made, "Unknown", uuid=OTHER).settle()
-    assert made.claim(only(made)) == "a", "nobody takes a card from a pod"
+    report(made, "Unknown", uuid=OTHER).settle()
+    assert made.claim(only(made)) == "a", "a card is never taken from a pod"
     made.end_pod(only(made))
     made.settle()
     (plan,) = made.plan().cards
-    assert (made.claim(only(made)), plan.waits) == (None, Waits.BURN_IN)
-    say(made, "True", ended=9).settle()
+    assert (made.claim(only(made)), plan.pending) == (None, PendingReason.BURN_IN)
+    report(made, "True", ended=9).settle()
     assert made.claim(only(made)) == "a"
     assert burned(made) == [PASSED, PASSED]
 
 
 @pytest.mark.parametrize(("status", "what"), [("True", PASSED), ("False", f"{FAILED}: {Reason.TOO_HOT}")])
 def test_the_result_is_recorded_once_with_its_time_and_reason(status: str, what: str) -> None:
-    made = say(approved(), "Unknown")
+    made = report(approved(), "Unknown")
     made.settle()
     assert burned(made) == []
-    say(made, status, ended=-5).settle()
+    report(made, status, ended=-5).settle()
     made.settle()
     (entry,) = [change for change in made.devices[only(made)].status.history if change.who == WHO]
     assert (entry.what, entry.when, entry.why) == (what, NOW - timedelta(seconds=5), "Because.")
@@ -115,20 +115,20 @@ def test_the_result_is_recorded_once_with_its_time_and_reason(status: str, what:
 def test_every_test_of_a_card_is_recorded() -> None:
     made = approved()
     for ended, status in enumerate(("False", "Unknown", "False", "True")):
-        say(made, status, ended=None if status == "Unknown" else ended).settle()
+        report(made, status, ended=None if status == "Unknown" else ended).settle()
     assert burned(made) == [PASSED, f"{FAILED}: {Reason.TOO_HOT}", f"{FAILED}: {Reason.TOO_HOT}"]
 
 
 @given(st.lists(st.sampled_from(["approve", "withdraw", "die"]), max_size=60), st.integers(-3600, 3600))
 @settings(max_examples=25, deadline=None)
-def test_it_is_recorded_once_however_much_happens_afterwards(happenings: list[str], ended: int) -> None:
-    """Also where more happens than a history holds, and whatever the clock of the node says."""
-    made = say(world(pool(), approved="a", made=Recorder()), "True", ended=ended)
-    for happening in [*happenings, *["withdraw", "approve"] * (MAX_HISTORY // 2 + 1)]:
-        if happening == "die":
+def test_it_is_recorded_once_however_much_happens_afterwards(steps: list[str], ended: int) -> None:
+    """Also where more happens than a history holds, and whatever time the clock of the node has."""
+    made = report(node_with(pool(), approved="a", made=Recorder()), "True", ended=ended)
+    for step in [*steps, *["withdraw", "approve"] * (MAX_HISTORY // 2 + 1)]:
+        if step == "die":
             made.controller_acts(dies_after=1)
             continue
-        made.annotate(only(made), assignment="a" if happening == "approve" else None)
+        made.annotate(only(made), assignment="a" if step == "approve" else None)
         made.settle()
     assert isinstance(made, Recorder)
     assert made.recorded == [PASSED]

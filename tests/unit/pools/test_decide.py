@@ -1,4 +1,4 @@
-"""Each reason for which a card is in no pool, and each step of its way in and out."""
+"""Each reason why a card is in no pool, and each step of its way in and out."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,8 +14,8 @@ from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource,
 from gpu_control_plane.api.names import Annotation, Label, NodeCondition
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.pools.words import Waits
-from unit.pools.model import NOW, World, holds
+from gpu_control_plane.pools.pending_reasons import PendingReason
+from unit.pools.model import NOW, NodeModel, holds
 
 
 def pool(name: str = "a", age: int = 0, **spec: object) -> GPUPool:
@@ -26,8 +26,8 @@ def pool(name: str = "a", age: int = 0, **spec: object) -> GPUPool:
     )
 
 
-def world(*pools: GPUPool, cards: int = 1, approved: str | None = None, made: World | None = None) -> World:
-    made = made or World()
+def node_with(*pools: GPUPool, cards: int = 1, approved: str | None = None, made: NodeModel | None = None) -> NodeModel:
+    made = made or NodeModel()
     made.pools = {each.name: each for each in pools}
     for index in range(cards):
         made.add_card(index)
@@ -36,33 +36,33 @@ def world(*pools: GPUPool, cards: int = 1, approved: str | None = None, made: Wo
     return made
 
 
-def only(made: World) -> str:
+def only(made: NodeModel) -> str:
     (name,) = made.devices
     return name
 
 
-def label(made: World, **labels: str) -> World:
+def label(made: NodeModel, **labels: str) -> NodeModel:
     device = made.devices[only(made)]
     made.devices[device.name] = replace(device, metadata=replace(device.metadata, labels=labels))
     return made
 
 
-def ignored() -> World:
-    made = world(pool(), approved="a")
+def ignored() -> NodeModel:
+    made = node_with(pool(), approved="a")
     device = made.devices[only(made)]
     made.devices[device.name] = replace(device, metadata=replace(device.metadata, labels={Label.IGNORE: "true"}))
     return made
 
 
-def held() -> World:
-    made = world(pool(assignment=PoolAssignment(require_annotation=False)))
-    made.annotate(only(made), hold="waits for its twin")
+def held() -> NodeModel:
+    made = node_with(pool(assignment=PoolAssignment(require_annotation=False)))
+    made.annotate(only(made), hold="waits for its replacement")
     return made
 
 
-def unprobed() -> World:
+def unprobed() -> NodeModel:
     """A card that was known before, and whose agent is new."""
-    made = world(pool())
+    made = node_with(pool())
     made.settle()
     device = made.devices[only(made)]
     made.devices[device.name] = replace(device, status=replace(device.status, conditions=()))
@@ -70,26 +70,26 @@ def unprobed() -> World:
     return made
 
 
-def faulted() -> World:
-    made = world(pool(), approved="a")
+def faulted() -> NodeModel:
+    made = node_with(pool(), approved="a")
     made.set_healthy(only(made), healthy=False)
     return made
 
 
-def not_ready() -> World:
-    made = world(pool(), approved="a")
+def not_ready() -> NodeModel:
+    made = node_with(pool(), approved="a")
     made.set_ready(ready=False)
     return made
 
 
-def node_gone() -> World:
-    made = world(pool(), approved="a")
+def node_gone() -> NodeModel:
+    made = node_with(pool(), approved="a")
     made.labels = None
     return made
 
 
-def deleted() -> World:
-    made = world(pool(), approved="a")
+def deleted() -> NodeModel:
+    made = node_with(pool(), approved="a")
     made.delete_pool("a")
     return made
 
@@ -99,40 +99,40 @@ SHARED = PoolResource(name="gpu.example.com/shared")
 
 
 @pytest.mark.parametrize(
-    ("make", "waits"),
+    ("make", "pending"),
     [
-        (ignored, Waits.IGNORED),
-        (held, Waits.HELD),
-        (unprobed, Waits.PROBE),
-        (faulted, Waits.HEALTH),
-        (not_ready, Waits.NODE_NOT_READY),
-        (deleted, Waits.POOL_DELETED),
-        (world, Waits.NO_POOL),
-        (lambda: world(pool()), Waits.APPROVAL),
-        (lambda: world(pool(device_selector=H100)), Waits.NO_POOL),
-        (lambda: world(pool(), approved="b"), Waits.POOL_NOT_FOUND),
-        (lambda: world(pool(device_selector=H100), approved="a"), Waits.NOT_SELECTED),
+        (ignored, PendingReason.IGNORED),
+        (held, PendingReason.HELD),
+        (unprobed, PendingReason.PROBE),
+        (faulted, PendingReason.HEALTH),
+        (not_ready, PendingReason.NODE_NOT_READY),
+        (deleted, PendingReason.POOL_DELETED),
+        (node_with, PendingReason.NO_POOL),
+        (lambda: node_with(pool()), PendingReason.APPROVAL),
+        (lambda: node_with(pool(device_selector=H100)), PendingReason.NO_POOL),
+        (lambda: node_with(pool(), approved="b"), PendingReason.POOL_NOT_FOUND),
+        (lambda: node_with(pool(device_selector=H100), approved="a"), PendingReason.NOT_SELECTED),
         (
-            lambda: world(
+            lambda: node_with(
                 pool(allocation=PoolAllocation(mode=Mode.TIME_SLICE, time_slice=TimeSlice(replicas=4))), approved="a"
             ),
-            Waits.POOL_MISCONFIGURED,
+            PendingReason.POOL_MISCONFIGURED,
         ),
         (
-            lambda: world(pool("old", age=9, resource=SHARED), pool("young", resource=SHARED), approved="young"),
-            Waits.POOL_MISCONFIGURED,
+            lambda: node_with(pool("old", age=9, resource=SHARED), pool("young", resource=SHARED), approved="young"),
+            PendingReason.POOL_MISCONFIGURED,
         ),
     ],
 )
-def test_a_card_in_no_pool_says_what_it_waits_for(make: Callable[[], World], waits: Waits) -> None:
+def test_a_card_in_no_pool_has_its_reason(make: Callable[[], NodeModel], pending: PendingReason) -> None:
     plan = make().plan()
-    assert [card.reason for card in plan.pools.pending] == [waits]
+    assert [card.reason for card in plan.pools.pending] == [pending]
     assert plan.assignments == ()
-    assert waits.because
+    assert pending.because
 
 
 def test_a_new_card_is_left_alone_until_everything_about_it_is_known() -> None:
-    made = world(pool(), approved="a")
+    made = node_with(pool(), approved="a")
     device = made.devices[only(made)]
     for unknown in (
         replace(device, status=replace(device.status, hardware=None)),
@@ -142,10 +142,10 @@ def test_a_new_card_is_left_alone_until_everything_about_it_is_known() -> None:
         assert made.plan().cards == ()
 
 
-def undescribed(*, ignored: bool = False, listed: bool = False, approved: str | None = None) -> World:
-    """A node with a good card that is approved, and one of which only the bus says anything. `listed`: inventory has
-    told of all its cards."""
-    made = world(pool(), cards=2, approved="a")
+def undescribed(*, ignored: bool = False, listed: bool = False, approved: str | None = None) -> NodeModel:
+    """A node with a good card that is approved, and one that only the bus shows. `listed`: inventory has written the
+    list of its cards."""
+    made = node_with(pool(), cards=2, approved="a")
     good, bad = sorted(made.devices)
     device = made.devices[bad]
     labels = {Label.IGNORE.value: "true"} if ignored else {}
@@ -153,35 +153,37 @@ def undescribed(*, ignored: bool = False, listed: bool = False, approved: str | 
     meta = replace(device.metadata, labels=labels, annotations=annotations)
     made.devices[bad] = replace(device, metadata=meta, status=DeviceStatus())
     known = [(good, "NVIDIA H200"), (bad, None)]
-    told = tuple(
+    devices = tuple(
         NodeDevice(inventory_id=name, pci_address=made.devices[name].spec.pci_address, product=product)
         for name, product in known
     )
-    status = replace(made.state.status, device_count=2, devices=told if listed else ())
+    status = replace(made.state.status, device_count=2, devices=devices if listed else ())
     made.state = replace(made.state, status=status)
     return made
 
 
-def test_an_ignored_card_that_nobody_can_describe_holds_up_no_other() -> None:
+def test_an_ignored_card_without_hardware_holds_up_no_other() -> None:
     made = undescribed(ignored=True)
     plan = made.plan()
     assert plan.complete
     assert [order.inventory_id for order in plan.assignments] == [min(made.devices)]
-    assert [card.reason for card in plan.pools.pending] == [Waits.IGNORED]
+    assert [card.reason for card in plan.pools.pending] == [PendingReason.IGNORED]
 
 
 @pytest.mark.parametrize("approved", [None, "a"])
-def test_a_card_that_only_the_bus_shows_is_named_and_never_pooled(approved: str | None) -> None:
-    """Before inventory has told of it, its description may be on the way."""
+def test_a_card_that_only_the_bus_shows_is_listed_and_never_pooled(approved: str | None) -> None:
+    """Before inventory has listed it, its hardware may be on the way."""
     assert undescribed(approved=approved).plan().cards == ()
     made = undescribed(listed=True, approved=approved)
     plan = made.plan()
     assert plan.complete
-    assert [(card.inventory_id, card.reason) for card in plan.pools.pending] == [(max(made.devices), Waits.PROBE)]
+    assert [(card.inventory_id, card.reason) for card in plan.pools.pending] == [
+        (max(made.devices), PendingReason.PROBE)
+    ]
 
 
 @pytest.mark.parametrize("card", [ignored, lambda: undescribed(ignored=True, approved="a")], ids=["known", "not shown"])
-def test_an_ignored_card_does_not_keep_a_deleted_pool(card: Callable[[], World]) -> None:
+def test_an_ignored_card_does_not_keep_a_deleted_pool(card: Callable[[], NodeModel]) -> None:
     made = card()
     made.delete_pool("a")
     made.settle()
@@ -201,7 +203,7 @@ def test_a_node_that_is_gone_gets_no_new_orders() -> None:
     ],
 )
 def test_a_pool_that_approves_by_itself_writes_the_approval(assignment: PoolAssignment) -> None:
-    made = label(world(pool(assignment=assignment)), trusted="yes")
+    made = label(node_with(pool(assignment=assignment)), trusted="yes")
     (card,) = made.plan().cards
     assert (card.approve, card.pool, card.ordered) == ("a", "a", True)
     made.settle()
@@ -210,18 +212,18 @@ def test_a_pool_that_approves_by_itself_writes_the_approval(assignment: PoolAssi
 
 def test_a_selector_for_approval_leaves_other_cards_to_people() -> None:
     selector = LabelSelector(match_labels={"trusted": "yes"})
-    made = label(world(pool(assignment=PoolAssignment(auto_approve_selector=selector))), trusted="no")
-    assert [card.reason for card in made.plan().pools.pending] == [Waits.APPROVAL]
+    made = label(node_with(pool(assignment=PoolAssignment(auto_approve_selector=selector))), trusted="no")
+    assert [card.reason for card in made.plan().pools.pending] == [PendingReason.APPROVAL]
 
 
 def test_of_several_pools_that_approve_by_themselves_the_oldest_gets_the_card() -> None:
     auto = PoolAssignment(require_annotation=False)
-    made = world(pool("young", assignment=auto), pool("old", age=60, assignment=auto))
+    made = node_with(pool("young", assignment=auto), pool("old", age=60, assignment=auto))
     assert [card.pool for card in made.plan().cards] == ["old"]
 
 
 def test_no_more_cards_of_a_node_than_the_pool_allows_and_those_it_has_stay() -> None:
-    made = world(pool(device_selector=DeviceSelector(max_devices_per_node=2)), cards=4)
+    made = node_with(pool(device_selector=DeviceSelector(max_devices_per_node=2)), cards=4)
     names = sorted(made.devices)
     made.annotate(names[3], assignment="a")
     made.settle()
@@ -229,11 +231,11 @@ def test_no_more_cards_of_a_node_than_the_pool_allows_and_those_it_has_stay() ->
         made.annotate(name, assignment="a")
     made.settle()
     assert [name for name in names if made.claim(name)] == [names[0], names[3]]
-    assert {card.reason for card in made.plan().pools.pending} == {Waits.NODE_LIMIT}
+    assert {card.reason for card in made.plan().pools.pending} == {PendingReason.NODE_LIMIT}
 
 
 def test_a_fault_takes_the_state_but_not_the_pool() -> None:
-    made = world(pool(), approved="a")
+    made = node_with(pool(), approved="a")
     made.settle()
     made.set_healthy(only(made), healthy=False)
     (card,) = made.plan().cards
@@ -241,7 +243,7 @@ def test_a_fault_takes_the_state_but_not_the_pool() -> None:
 
 
 def test_a_node_that_is_no_longer_ready_keeps_what_it_has() -> None:
-    made = world(pool(), approved="a")
+    made = node_with(pool(), approved="a")
     made.settle()
     made.set_ready(ready=False)
     assert [card.ordered for card in made.plan().cards] == [True]
@@ -249,14 +251,14 @@ def test_a_node_that_is_no_longer_ready_keeps_what_it_has() -> None:
 
 def test_a_claim_comes_before_its_order() -> None:
     """A controller that dies after its first write must have written the claim, never the order."""
-    made = world(pool(), approved="a")
+    made = node_with(pool(), approved="a")
     made.controller_acts(dies_after=1)
     assert made.claim(only(made)) == "a"
     assert made.state.spec.assignments == ()
 
 
 def test_history_keeps_the_last_twenty_changes_newest_first() -> None:
-    made = world(pool(), pool("b"), approved="a")
+    made = node_with(pool(), pool("b"), approved="a")
     for number in range(15):
         made.annotate(only(made), assignment="ab"[number % 2])
         made.settle()
@@ -269,65 +271,65 @@ INCOMPLETE = holds(NodeCondition.INVENTORY_COMPLETE, status=False)
 READY = holds(NodeCondition.READY_FOR_POOLING, status=True)
 FAILED = Validation(steps=(ValidationStep(name="cuda", result=StepResult.FAILED),))
 OVERTAKEN = {
-    "the report is not taken in": {},
+    "the report is not observed": {},
     "a card is missing": {"conditions": (READY, INCOMPLETE)},
-    "nothing is said of the cards": {"conditions": (READY,)},
+    "inventory has no condition": {"conditions": (READY,)},
     "the driver has gone": {"driver": None},
     "the toolkit has gone": {"toolkit": None},
     "a check failed": {"validation": FAILED},
-    "the driver is let go of": {"quiesced": Quiesced(since=NOW, reason="upgrade")},
+    "the driver is released": {"quiesced": Quiesced(since=NOW, reason="upgrade")},
     "another device plugin": {"plugin": Plugin(observed_generation=1, conflicts=("nvidia.com/gpu",))},
 }
-"""What a node says that is called ready still, since bootstrap has not looked at it again."""
+"""The status of a node that is still called ready, since bootstrap has not looked at it again."""
 
 
-def overtaken(made: World, news: dict[str, object]) -> World:
-    """The node with all its cards, after these news."""
-    made.taken_in = bool(news)
-    made.state = replace(made.state, status=replace(made.state.status, device_count=len(made.devices), **news))
+def overtaken(made: NodeModel, changes: dict[str, object]) -> NodeModel:
+    """The node with all its cards, after these changes."""
+    made.report_observed = bool(changes)
+    made.state = replace(made.state, status=replace(made.state.status, device_count=len(made.devices), **changes))
     return made
 
 
-def orders(made: World) -> list[str]:
+def orders(made: NodeModel) -> list[str]:
     return [order.pool for order in made.state.spec.assignments]
 
 
-@pytest.mark.parametrize("news", OVERTAKEN.values(), ids=OVERTAKEN)
-def test_nothing_is_issued_nor_said_while_the_word_that_a_node_is_ready_is_overtaken(news: dict[str, object]) -> None:
-    new = overtaken(world(pool(), approved="a"), news)
+@pytest.mark.parametrize("changes", OVERTAKEN.values(), ids=OVERTAKEN)
+def test_nothing_is_written_while_the_readiness_of_the_node_is_overtaken(changes: dict[str, object]) -> None:
+    new = overtaken(node_with(pool(), approved="a"), changes)
     assert new.controller_acts() == 0
-    known = world(pool())
+    known = node_with(pool())
     known.settle()
     known.annotate(only(known), assignment="a")
-    assert overtaken(known, news).controller_acts() == 0
+    assert overtaken(known, changes).controller_acts() == 0
 
 
-@pytest.mark.parametrize("news", OVERTAKEN.values(), ids=OVERTAKEN)
-def test_what_is_ordered_stays_ordered_while_the_word_is_overtaken(news: dict[str, object]) -> None:
-    made = world(pool(), approved="a")
+@pytest.mark.parametrize("changes", OVERTAKEN.values(), ids=OVERTAKEN)
+def test_what_is_ordered_stays_ordered_while_readiness_is_overtaken(changes: dict[str, object]) -> None:
+    made = node_with(pool(), approved="a")
     made.settle()
     made.start_pod(only(made))
-    assert overtaken(made, news).controller_acts() == 0
+    assert overtaken(made, changes).controller_acts() == 0
     assert orders(made) == ["a"]
 
 
-def test_a_claim_is_not_ordered_while_the_word_that_its_node_is_ready_is_overtaken() -> None:
+def test_a_claimed_card_is_not_ordered_while_readiness_is_overtaken() -> None:
     """The controller died between the claim and the order."""
-    made = world(pool(), approved="a")
+    made = node_with(pool(), approved="a")
     made.controller_acts(dies_after=1)
     assert made.claim(only(made)) == "a"
-    made.taken_in = False
+    made.report_observed = False
     made.settle()
     assert orders(made) == []
-    made.taken_in = True
+    made.report_observed = True
     made.settle()
     assert orders(made) == ["a"]
 
 
-def test_a_card_leaves_its_pool_also_while_the_word_that_its_node_is_ready_is_overtaken() -> None:
-    made = world(pool(), approved="a")
+def test_a_card_leaves_its_pool_also_while_readiness_is_overtaken() -> None:
+    made = node_with(pool(), approved="a")
     made.settle()
-    made.taken_in = False
+    made.report_observed = False
     made.annotate(only(made), assignment=None)
     made.settle()
     assert made.claim(only(made)) is None

@@ -12,7 +12,7 @@ from gpu_control_plane.agent.publish import Publisher
 from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api.gpudevice import Hardware
-from gpu_control_plane.api.gpunodestate import Monitoring, MonitoringSource, Toolkit
+from gpu_control_plane.api.gpunodestate import AgentFunctions, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.nodefeature import NodeFacts
 
 
@@ -40,6 +40,12 @@ class NodePublisher:
             facts,
             toolkit=self._toolkit(node) if facts.driver else None,
             monitoring=Monitoring(source=MonitoringSource.AGENT) if facts.driver and self._options.exporter else None,
+            agent=AgentFunctions(
+                labels=self._options.labels,
+                checks=self._options.validator,
+                burn_in=self._options.burn_in,
+                exporter=self._options.exporter,
+            ),
         )
 
     def _toolkit(self, node: NodeView) -> Toolkit | None:

@@ -33,12 +33,22 @@ from gpu_control_plane.agent.simulated.models import PROFILES, Load, numa_node
 from gpu_control_plane.agent.simulated.samples import card_samples, instance_samples
 from gpu_control_plane.agent.simulated.state import CardMemory, CardState, InstanceRecord
 from gpu_control_plane.api.gpudevice import PCI, Hardware, Vendor
-from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Injection, Monitoring, MonitoringSource, Toolkit
+from gpu_control_plane.api.gpunodestate import (
+    AgentFunctions,
+    Driver,
+    DriverSource,
+    Injection,
+    Monitoring,
+    MonitoringSource,
+    Toolkit,
+)
 from gpu_control_plane.api.nodefeature import NodeFacts
 
 _NVIDIA: Final = "10de"
 _DRIVER: Final = Driver(version="580.159.04", cuda_version="13.0", source=DriverSource.HOST)
 _TOOLKIT: Final = Toolkit(injection=Injection.CDI, runtime="containerd://2.4.2")
+_FLEET: Final = AgentFunctions(labels=False, checks=False, burn_in=False, exporter=True)
+"""What the simulated fleet does for its nodes. The agent of a real node with simulated cards publishes its own."""
 _LINKS: Final = 18
 _STATE_FILE: Final = "cards.json"
 
@@ -135,6 +145,7 @@ class SimulatedBackend(Backend):
             driver=_DRIVER,
             toolkit=self._toolkit,
             monitoring=Monitoring(source=MonitoringSource.AGENT),
+            agent=_FLEET,
         )
 
     def cards(self) -> tuple[Hardware, ...]:

@@ -30,7 +30,7 @@ class UpdateStrategy(OpenEnum):
     """How pods of a DaemonSet are replaced."""
 
     ROLLING_UPDATE = "RollingUpdate", "a few at a time."
-    ON_DELETE = "OnDelete", "when somebody deletes them."
+    ON_DELETE = "OnDelete", "when they are deleted."
 
 
 class MIGStrategy(OpenEnum):

@@ -153,5 +153,5 @@ class ServiceMonitor(Section, frozen=True, kw_only=True):
 
 
 def on(switch: bool | None, *, absent: bool) -> bool:
-    """A switch with what it means when nobody has touched it."""
+    """A switch with its meaning when it is not set."""
     return absent if switch is None else switch

@@ -48,7 +48,7 @@ class NodeAnnotation(OpenEnum):
     """Annotations of Nodes."""
 
     UPGRADE_ENABLED = "nvidia.com/gpu-driver-upgrade-enabled", "Whether upgrades of its driver are done here."
-    UPGRADE_REQUESTED = "nvidia.com/gpu-driver-upgrade-requested", "Somebody asks for an upgrade of this node."
+    UPGRADE_REQUESTED = "nvidia.com/gpu-driver-upgrade-requested", "Set by a person to ask for an upgrade of this node."
     SAFE_LOAD = (
         "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load",
         "The driver container waits until it may load.",
@@ -127,7 +127,7 @@ class StackReason(OpenEnum):
 class UpgradeState(OpenEnum):
     """How far the upgrade of a node's driver has come."""
 
-    NONE = "", "nobody has looked yet."
+    NONE = "", "not looked at yet."
     DONE = "upgrade-done", "the driver is as it should be."
     REQUIRED = "upgrade-required", "it waits for its turn."
     CORDON_REQUIRED = "cordon-required", "its turn has come."
@@ -147,7 +147,7 @@ class StackEvent(OpenEnum):
     STATE_CHANGED = "StackStateChanged", "On a ClusterPolicy or an NVIDIADriver: it is ready, or no longer."
     OPERAND_READY = "OperandReady", "A state of the stack has become ready."
     OPERAND_NOT_READY = "OperandNotReady", "A state of the stack is no longer ready; the note says where and why."
-    DRIFT_REPAIRED = "DriftRepaired", "Somebody had changed or removed an object; it is as it should be again."
+    DRIFT_REPAIRED = "DriftRepaired", "An object had been changed or removed by another; it is restored."
     IGNORED = "ClusterPolicyIgnored", "Another ClusterPolicy is in force."
     UNKNOWN_FIELDS = "UnknownFields", "The spec has fields that have no effect here."
     OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "NVIDIA's operator is in charge."

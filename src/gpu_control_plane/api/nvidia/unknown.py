@@ -23,7 +23,7 @@ def unknown_fields(spec: Mapping[str, object], kind: type[msgspec.Struct]) -> tu
 def ineffective_fields(spec: Mapping[str, object], kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """Dotted paths of the fields that are accepted without effect, sorted, each once.
 
-    Only where somebody asks for something: a default, an empty value or a section that is switched off misses nothing.
+    Only where a field asks for something: a default, an empty value or a section that is switched off does not.
     """
     found = _fields(spec, _shape(kind), "")
     return tuple(sorted({path for path, field, value in found if field and _ignored(value, field)}))

@@ -30,7 +30,7 @@ class PodDeletion(Section, frozen=True, kw_only=True):
 class WaitForCompletion(Section, frozen=True, kw_only=True):
     """Which pods may finish their work first."""
 
-    pod_selector: Annotated[str, about("Labels of these pods; empty means that nobody is waited for.")] = ""
+    pod_selector: Annotated[str, about("Labels of these pods; empty means that no pod is waited for.")] = ""
     timeout_seconds: Annotated[_Seconds, about("Time they have; 0 means no limit.", default=True)] = 0
 
 

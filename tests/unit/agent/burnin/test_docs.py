@@ -9,7 +9,7 @@ from gpu_control_plane.agent.health import HOT_CELSIUS
 from gpu_control_plane.agent.vendors.nvidia.cuda import burn_in
 from gpu_control_plane.agent.vendors.nvidia.cuda.burn_in_kernels import patterns
 from gpu_control_plane.api.names import EventReason, Reason
-from gpu_control_plane.pools.words import Waits
+from gpu_control_plane.pools.pending_reasons import PendingReason
 
 PAGE = (Path(__file__).parents[4] / "docs" / "agent.md").read_text()
 SECTION = " ".join(PAGE.partition("\n## Burn-in\n")[2].partition("\n## ")[0].split())
@@ -21,9 +21,10 @@ def test_every_reason_is_explained(reason: Reason) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", [Waits.BURN_IN, Waits.BURN_IN_FAILED, EventReason.BURN_IN_PASSED, EventReason.BURN_IN_FAILED]
+    "word",
+    [PendingReason.BURN_IN, PendingReason.BURN_IN_FAILED, EventReason.BURN_IN_PASSED, EventReason.BURN_IN_FAILED],
 )
-def test_what_pools_say_is_named(word: Waits | EventReason) -> None:
+def test_what_pools_say_is_named(word: PendingReason | EventReason) -> None:
     assert f"`{word.value}`" in SECTION
 
 

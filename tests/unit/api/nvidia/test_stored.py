@@ -1,4 +1,4 @@
-"""One object that cannot be read says why, and stops nobody else."""
+"""One object that cannot be read says why, and holds up no other."""
 
 import msgspec
 import pytest

@@ -101,7 +101,7 @@ def test_a_strange_field_is_found_wherever_it_is_put(data: st.DataObject) -> Non
 
 
 def _objects(spec: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
-    """Every object of a spec whose fields have names that somebody has defined."""
+    """Every object of a spec whose fields have defined names."""
     free = {"labels", "additionalLabels"}
     inner = [
         _objects(value, f"{path}{name}.")

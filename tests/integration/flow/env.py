@@ -26,15 +26,15 @@ from integration.kinds import Pod
 from waiting import until_async
 
 _CONTROLLER = ("-m", "gpu_control_plane.controller", "--identity", "test", "--status-host", "127.0.0.1")
-_FLEET = ("-m", "gpu_control_plane.agent", "--simulated")
+_FLEET = ("-m", "gpu_control_plane.agent", "--simulated", "--recovery-seconds", "0")
 
 
 class ServiceAccount(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
-class Stage:
-    """What a test of the flow has in its hands."""
+class FlowEnv:
+    """A cluster with our CRDs, the simulated fleet, and a controller that a test may kill."""
 
     def __init__(self, cluster: Cluster, client: Client, proxy: FaultProxy, folder: Path) -> None:
         self.cluster = cluster
@@ -122,13 +122,13 @@ class Stage:
             device = (await self.devices()).get(name)
             return device is not None and bool(check(device))
 
-        await until_async(holds, within=within, saying=f"{name} is as wished")
+        await until_async(holds, within=within, saying=f"the condition on {name}")
 
     async def pool_is(self, name: str, check: Callable[[GPUPool], object], *, within: float = 90) -> None:
         async def holds() -> bool:
             return bool(check(await self.pool(name)))
 
-        await until_async(holds, within=within, saying=f"pool {name} is as wished")
+        await until_async(holds, within=within, saying=f"the condition on the pool {name}")
 
     async def pod_is(self, name: str, phase: str, *, within: float = 90) -> None:
         async def holds() -> bool:
@@ -138,10 +138,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(cluster: Cluster, folder: Path) -> AsyncIterator[Stage]:
-    """A stage on a cluster that is up and has the API; the fleet runs, the controller is the test's to start."""
+async def flow_env(cluster: Cluster, folder: Path) -> AsyncIterator[FlowEnv]:
+    """The environment on a cluster that runs and has our CRDs; the fleet runs, the test starts the controller."""
     async with Client(load_config(cluster.kubeconfig)) as client, FaultProxy.before(client.config) as proxy:
-        made = Stage(cluster, client, proxy, folder)
+        made = FlowEnv(cluster, client, proxy, folder)
         await until_async(made.takes_pods)
         fleet = await made.start_fleet()
         try:
@@ -159,7 +159,7 @@ def is_product_write(request: Request) -> bool:
 
 
 def units_of(pool: GPUPool) -> Units:
-    """The pool's units; nothing counted yet is nothing there."""
+    """The pool's units; zeros before they are counted."""
     return pool.status.units or Units(total=0, used=0, reserved=0, available=0, faulted=0)
 
 
@@ -167,7 +167,7 @@ def pool_of(device: GPUDevice) -> str | None:
     return device.status.pool_ref.name if device.status.pool_ref else None
 
 
-def picture(devices: dict[str, GPUDevice], states: dict[str, GPUNodeState]) -> object:
+def end_state(devices: dict[str, GPUDevice], states: dict[str, GPUNodeState]) -> object:
     """The end state without moments and versions, to compare two runs."""
     return msgspec.to_builtins(
         {

@@ -1,4 +1,4 @@
-"""A pool's numbers, kept node by node, so that a change on one node costs the work of one node.
+"""The capacity of a pool, kept node by node, so that a change on one node costs the work of one node.
 
 Counting 40,000 cards anew for every change would stop the event loop for a fifth of a second each time.
 """
@@ -16,8 +16,8 @@ from gpu_control_plane.kube.conditions import find
 _FIELDS = Units.__struct_fields__
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """One node's share of a pool."""
+class NodeCapacity(msgspec.Struct, frozen=True):
+    """What one node contributes to a pool."""
 
     units: Units
     offered: int
@@ -25,24 +25,24 @@ class Standing(msgspec.Struct, frozen=True):
     trouble: WorstNode | None
 
 
-class Tally:
-    """The sum of the standings of a pool's nodes."""
+class PoolCapacity:
+    """The sum over the nodes of a pool."""
 
     def __init__(self) -> None:
-        self._standings: dict[str, Standing] = {}
+        self._nodes: dict[str, NodeCapacity] = {}
         self._troubled: dict[str, WorstNode] = {}
         self._sums = dict.fromkeys(_FIELDS, 0)
         self.offered = 0
 
-    def put(self, node: str, standing: Standing | None) -> None:
-        """How a node stands now; None when it has no card of the pool any more."""
-        self._add(self._standings.pop(node, None), -1)
+    def put(self, node: str, capacity: NodeCapacity | None) -> None:
+        """What a node contributes now; None when it has no card of the pool any more."""
+        self._add(self._nodes.pop(node, None), -1)
         self._troubled.pop(node, None)
-        if standing is not None:
-            self._standings[node] = standing
-            self._add(standing, +1)
-            if standing.trouble is not None:
-                self._troubled[node] = standing.trouble
+        if capacity is not None:
+            self._nodes[node] = capacity
+            self._add(capacity, +1)
+            if capacity.trouble is not None:
+                self._troubled[node] = capacity.trouble
 
     @property
     def units(self) -> Units:
@@ -50,30 +50,32 @@ class Tally:
 
     @property
     def nodes(self) -> int:
-        return len(self._standings)
+        return len(self._nodes)
 
     @property
     def ready(self) -> int:
-        return len(self._standings) - len(self._troubled)
+        return len(self._nodes) - len(self._troubled)
 
     @property
     def worst(self) -> tuple[WorstNode, ...]:
         """The nodes most in need of attention, worst first."""
         return tuple(sorted(self._troubled.values(), key=lambda node: (-node.cards, node.name))[:MAX_WORST_NODES])
 
-    def _add(self, standing: Standing | None, sign: int) -> None:
-        if standing is None:
+    def _add(self, capacity: NodeCapacity | None, sign: int) -> None:
+        if capacity is None:
             return
         for field in _FIELDS:
-            self._sums[field] += sign * getattr(standing.units, field)
-        self.offered += sign * standing.offered
+            self._sums[field] += sign * getattr(capacity.units, field)
+        self.offered += sign * capacity.offered
 
 
-def standing(pool: GPUPool, node: str, cards: Iterable[GPUDevice], state: GPUNodeState | None) -> Standing | None:
-    """How a node stands that has these cards of the pool; None for no cards.
+def node_capacity(
+    pool: GPUPool, node: str, cards: Iterable[GPUDevice], state: GPUNodeState | None
+) -> NodeCapacity | None:
+    """What a node contributes that has these cards of the pool; None for no cards.
 
-    A unit counts once: as faulted, else used, else reserved, else available. What is none of these was ordered and is
-    not offered yet.
+    A unit counts once: as faulted, else used, else reserved, else available. A unit that is none of these was ordered
+    and is not offered yet.
     """
     offered = _offered(pool, state)
     names = pool.resource_names
@@ -95,20 +97,20 @@ def standing(pool: GPUPool, node: str, cards: Iterable[GPUDevice], state: GPUNod
     if total == 0:
         return None
     units = Units(total=total, used=used, reserved=reserved, available=available, faulted=len(faulted))
-    return Standing(units, used + reserved + available, _trouble(node, faulted, missing))
+    return NodeCapacity(units, used + reserved + available, _trouble(node, faulted, missing))
 
 
 def _trouble(node: str, faulted: list[GPUDevice], missing: int) -> WorstNode | None:
     if not faulted and not missing:
         return None
-    parts = [_fault_sentence(card) for card in faulted]
+    parts = [_fault(card) for card in faulted]
     if missing:
         parts.append(f"{missing} ordered but not offered yet: is the agent on the node running?")
     reason = "Faulted" if faulted else "NotOffered"
     return WorstNode(name=node, cards=len(faulted) + missing, reason=reason, message="; ".join(parts)[:256])
 
 
-def _fault_sentence(card: GPUDevice) -> str:
+def _fault(card: GPUDevice) -> str:
     health = find(card.status.conditions, DeviceCondition.HEALTHY)
     return f"{card.spec.pci_address}: {health.reason if health else 'Faulted'}"
 

@@ -1,10 +1,10 @@
-"""The words in which pools say what a card waits for, each with a sentence for people."""
+"""Why a card is in no pool, each reason with a sentence for people."""
 
 from gpu_control_plane.kube.fields import OpenEnum
 
 
-class Waits(OpenEnum):
-    """Why a card is in no pool: the reasons in `status.pools.pending[]` of a GPUNodeState."""
+class PendingReason(OpenEnum):
+    """The reasons in `status.pools.pending[]` of a GPUNodeState."""
 
     APPROVAL = "AwaitingApproval", "a pool selects the card and a person has to approve it."
     BURN_IN = "BurningIn", "the agent tests the card before it may join a pool."
@@ -24,10 +24,15 @@ class Waits(OpenEnum):
 
     @property
     def because(self) -> str:
-        """The sentence without its full stop, to go on with."""
+        """The sentence without its full stop, for use inside another."""
         return self.meaning.rstrip(".") or str(self)
 
     @property
     def needs_attention(self) -> bool:
-        """Whether somebody approved the card in vain."""
-        return self in {Waits.NOT_SELECTED, Waits.POOL_MISCONFIGURED, Waits.POOL_NOT_FOUND, Waits.NODE_LIMIT}
+        """Whether the card was approved for a pool that cannot have it."""
+        return self in {
+            PendingReason.NOT_SELECTED,
+            PendingReason.POOL_MISCONFIGURED,
+            PendingReason.POOL_NOT_FOUND,
+            PendingReason.NODE_LIMIT,
+        }

@@ -1,4 +1,4 @@
-"""A GPU node as bootstrap sees it: everything in order, but for what a test changes."""
+"""Builds a GPU node as bootstrap sees it: everything in order, but for what a test changes."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -8,11 +8,10 @@ import msgspec
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.examples import NOON, node_state
-from gpu_control_plane.api.gpunodestate import StepResult, Validation, ValidationStep
+from gpu_control_plane.api.gpunodestate import AgentFunctions, StepResult, Validation, ValidationStep
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.node import Node, NodeFlag, NodeInfo, NodeSpec, NodeStatus
 from gpu_control_plane.api.pod import (
-    Container,
     ContainerState,
     ContainerStatus,
     Pod,
@@ -39,7 +38,7 @@ LABELS = {
 }
 
 
-def condition(kind: NodeCondition, status: bool, reason: Reason, message: str = "Told.") -> Condition:
+def condition(kind: NodeCondition, status: bool, reason: Reason, message: str = "Written.") -> Condition:
     return Condition(
         type=kind.value, status=str(status), reason=reason.value, message=message, last_transition_time=LONG_AGO
     )
@@ -48,7 +47,10 @@ def condition(kind: NodeCondition, status: bool, reason: Reason, message: str = 
 COMPLETE = condition(NodeCondition.INVENTORY_COMPLETE, True, Reason.INVENTORY_SYNCED)
 READY = condition(NodeCondition.READY_FOR_POOLING, True, Reason.READY)
 NEW = (COMPLETE,)
-"""What is said of a node that inventory has just found."""
+"""The conditions of a node that inventory has just found."""
+NO_LABELS = AgentFunctions(labels=False, checks=True)
+NO_CHECKS = AgentFunctions(labels=True, checks=False)
+"""What an agent does that does not label its node, or does not check it."""
 
 
 def state(**status: Any) -> GPUNodeState:
@@ -82,7 +84,6 @@ def pod(
     *,
     ready: bool = True,
     since: datetime = LONG_AGO,
-    args: tuple[str, ...] = (),
     crashed: datetime | None = None,
     waiting: str = "",
     step: str = "",
@@ -114,7 +115,7 @@ def pod(
             creation_timestamp=since,
             deletion_timestamp=NOON if over else None,
         ),
-        spec=PodSpec(node_name="" if unscheduled else NODE, containers=(Container(args=args),)),
+        spec=PodSpec(node_name="" if unscheduled else NODE),
         status=PodStatus(
             phase="Running" if ready else "Pending",
             conditions=tuple(conditions),
@@ -127,16 +128,14 @@ def pod(
 
 
 AGENT = pod(Operand.AGENT)
-LABELLING_AGENT = pod(Operand.AGENT, args=("--labels",))
-UNCHECKING_AGENT = pod(Operand.AGENT, args=("--labels", "--no-validator"))
 
 
-def seen(**changes: Any) -> Snapshot:
-    """The node at noon: an agent that labels it, no other pods."""
+def observed(**changes: Any) -> Snapshot:
+    """The node at noon: its agent, which labels and checks it, and no other Pod."""
     usual: dict[str, Any] = {
         "state": state(),
         "node": node(),
-        "pods": (LABELLING_AGENT,),
+        "pods": (AGENT,),
         "expected": frozenset({Operand.AGENT}),
         "now": NOON,
     }

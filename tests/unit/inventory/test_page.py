@@ -33,9 +33,9 @@ OF_CARDS = (
     EventReason.NOT_READY_FOR_POOLING,
 )
 GOOD = {Reason.INVENTORY_SYNCED, Reason.DRIVER_FOUND, Reason.TOOLKIT_FOUND, Reason.READY}
-TROUBLES = [reason for reason in Reason if any(kind in reason.meaning for kind in OF_NODES) and reason not in GOOD]
+BAD_REASONS = [reason for reason in Reason if any(kind in reason.meaning for kind in OF_NODES) and reason not in GOOD]
 
 
-@pytest.mark.parametrize("reason", [*TROUBLES, *OF_CARDS])
+@pytest.mark.parametrize("reason", [*BAD_REASONS, *OF_CARDS])
 def test_every_reason_has_its_line(reason: str) -> None:
     assert f"`{reason}`" in PAGE

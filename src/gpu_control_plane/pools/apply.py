@@ -1,4 +1,4 @@
-"""The parts of objects that pools own, in the form in which they are applied."""
+"""What pools apply: for each object the fields that pools own."""
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -16,41 +16,41 @@ class _DeviceStatus(msgspec.Struct, rename=wire_name, kw_only=True):
     history: tuple[Change, ...] | UnsetType = UNSET
 
 
-class DeviceShare(msgspec.Struct):
+class DeviceApplyConfiguration(msgspec.Struct):
     status: _DeviceStatus
 
     @classmethod
-    def of(cls, plan: CardPlan) -> "DeviceShare":
+    def of(cls, plan: CardPlan) -> "DeviceApplyConfiguration":
         pool = PoolRef(name=plan.pool) if plan.pool else UNSET
         return cls(_DeviceStatus(state=plan.state, pool_ref=pool, history=plan.history or UNSET))
 
 
-class _Orders(msgspec.Struct):
+class _Assignments(msgspec.Struct):
     assignments: tuple[Assignment, ...]
-    """Also when empty: a spec from which the last field is released becomes null, which the schema refuses."""
+    """Also when empty: a spec whose last field is released becomes null, which the schema refuses."""
 
 
-class OrdersShare(msgspec.Struct):
-    spec: _Orders
+class AssignmentsApplyConfiguration(msgspec.Struct):
+    spec: _Assignments
 
     @classmethod
-    def of(cls, assignments: tuple[Assignment, ...]) -> "OrdersShare":
-        return cls(_Orders(assignments))
+    def of(cls, assignments: tuple[Assignment, ...]) -> "AssignmentsApplyConfiguration":
+        return cls(_Assignments(assignments))
 
 
-class _NodeStatus(msgspec.Struct):
+class _NodePoolsStatus(msgspec.Struct):
     pools: NodePools
 
 
-class NodeShare(msgspec.Struct):
-    status: _NodeStatus
+class NodePoolsApplyConfiguration(msgspec.Struct):
+    status: _NodePoolsStatus
 
     @classmethod
-    def of(cls, pools: NodePools) -> "NodeShare":
-        return cls(_NodeStatus(pools))
+    def of(cls, pools: NodePools) -> "NodePoolsApplyConfiguration":
+        return cls(_NodePoolsStatus(pools))
 
 
-class PoolShare(msgspec.Struct):
-    """The whole status: nobody else writes to it."""
+class PoolApplyConfiguration(msgspec.Struct):
+    """The whole status: pools are its only writer."""
 
     status: PoolStatus

@@ -1,8 +1,9 @@
-"""The gate: nodes with a card get the label that brings the agent to them, for clusters without NFD.
+"""Sets the label `gpu.deckhouse.io/gpu.present` on nodes with a card, which brings the agent to them, for clusters
+without Node Feature Discovery (NFD).
 
-Node Feature Discovery labels nodes itself; where it runs nobody publishes what is read here, and nothing is done. A
-node about which nothing is published keeps the label it has: silence is no proof that a card has gone, and a person
-may have set it.
+NFD labels nodes itself. Where it runs, our discovery does not, so there is no NodeFeature to read here and no label is
+touched. A node without such a NodeFeature keeps the label it has: a missing report does not prove that a card has gone,
+and a person may have set the label.
 """
 
 from collections.abc import Iterable
@@ -10,22 +11,24 @@ from typing import Final
 
 import structlog
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NODE_LABEL, NodeFeature, discovery_name, read_bus
-from gpu_control_plane.inventory.metrics import GATE, InventoryMetrics
+from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature, discovery_name, read_bus
+from gpu_control_plane.inventory.metrics import NODE_LABEL as HANDLER
+from gpu_control_plane.inventory.metrics import InventoryMetrics
 from gpu_control_plane.kube import Key, Runtime, Selection
 
 _PREFIX: Final = discovery_name("")
 _PRESENT: Final = "true"
 
-_log = structlog.get_logger(component="inventory.gate")
+_log = structlog.get_logger(component="inventory.node_label")
 
 
 def wanted_label(node: str, feature: NodeFeature) -> str | None:
-    """The label that a node should have by what discovery says of it, None for none.
+    """The value that the label should have by the NodeFeature of discovery, None for no label.
 
-    `ValueError` with the reason when what it says makes no sense.
+    `ValueError` with the reason when the NodeFeature makes no sense.
     """
     subject = feature.metadata.labels.get(NODE_LABEL, node)
     if subject != node:
@@ -34,7 +37,7 @@ def wanted_label(node: str, feature: NodeFeature) -> str | None:
 
 
 def build(runtime: Runtime, metrics: InventoryMetrics) -> None:
-    """Add the gate to a process."""
+    """Add the labelling of nodes to a process."""
     features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
     nodes = runtime.cache(Node)
 
@@ -45,26 +48,26 @@ def build(runtime: Runtime, metrics: InventoryMetrics) -> None:
         try:
             label = wanted_label(node.name, feature)
         except ValueError as error:
-            _log.warning("the label of a node is left as it is", node=node.name, feature=feature.name, why=str(error))
+            _log.warning("the NodeFeature of discovery cannot be read", node=node.name, why=str(error))
             return
         if _held(node) != label:
-            _log.info("labelling a node", node=node.name, present=label)
+            _log.info("the label gpu.present of a Node is written", node=node.name, value=label)
             body: dict[str, object] = {"metadata": {"labels": {str(Label.GPU_PRESENT): label}}}
-            with metrics.handling(GATE):
+            with metrics.handling(HANDLER):
                 await runtime.client.patch(Node, node.name, body)
 
     controller = runtime.controller("gate", reconcile)
-    controller.watch(features, _node_of_feature)
-    controller.watch(nodes, when=_node_matters)
+    controller.watch(features, _node_of_discovery)
+    controller.watch(nodes, when=_label_changed)
 
 
 def _held(node: Node | None) -> str | None:
     return node.metadata.labels.get(Label.GPU_PRESENT) if node is not None else None
 
 
-def _node_of_feature(feature: NodeFeature) -> Iterable[Key]:
+def _node_of_discovery(feature: NodeFeature) -> Iterable[Key]:
     return (Key(feature.name.removeprefix(_PREFIX)),) if feature.name.startswith(_PREFIX) else ()
 
 
-def _node_matters(old: Node | None, new: Node | None) -> bool:
+def _label_changed(old: Node | None, new: Node | None) -> bool:
     return old is None or new is None or _held(old) != _held(new)

@@ -1,4 +1,4 @@
-"""A tiny API server for plans: objects in memory, and each action as the change that the real request makes."""
+"""A model of one node and its objects: each action of a plan is the change that the real request makes."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,8 +10,8 @@ from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import Driver, Injection, Toolkit
 from gpu_control_plane.api.names import Annotation, Label
-from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, feature_name, node_feature
-from gpu_control_plane.inventory.bus import Witnesses
+from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature, NodeFeatureSpec, feature_name, node_feature
+from gpu_control_plane.inventory.bus import BusSources
 from gpu_control_plane.inventory.decide import decide
 from gpu_control_plane.inventory.plan import (
     CardAction,
@@ -28,7 +28,7 @@ from gpu_control_plane.inventory.plan import (
     WriteNodeStatus,
 )
 from gpu_control_plane.inventory.report import read_report
-from gpu_control_plane.inventory.snapshot import Elsewhere, Settings, Snapshot
+from gpu_control_plane.inventory.snapshot import DuplicateUUID, Settings, Snapshot
 from gpu_control_plane.kube import ObjectMeta
 
 NODE = "worker-3"
@@ -47,22 +47,24 @@ def bare(index: int = 0, device: str = "2335") -> Hardware:
     return Hardware(vendor=known.vendor, product="GH100", pci=pci)
 
 
-class World:
-    """What exists. `time` moves only when told."""
+class NodeModel:
+    """What exists. `time` moves only when a test moves it."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
         self.node_exists = True
         self.node_ready = True
-        self.labelled = False
-        self.agent_since: datetime | None = None
-        self.witnesses = Witnesses()
-        self.elsewhere: dict[str, Elsewhere] = {}
-        self.doubted_since: datetime | None = None
+        self.agent_expected = False
+        self.agent_pod_since: datetime | None = None
+        self.bus_sources = BusSources()
+        self.duplicates: dict[str, DuplicateUUID] = {}
+        self.disagreement_since: datetime | None = None
         self.feature: NodeFeature | None = None
+        self.features_made = 0
         self.devices: dict[str, GPUDevice] = {}
         self.state: GPUNodeState | None = None
-        self.told: list[str] = []
+        self.events: list[str] = []
+        """Reasons of the Events that were written."""
 
     def report(
         self,
@@ -71,22 +73,31 @@ class World:
         facts: NodeFacts = FACTS,
         places: tuple[PCI, ...] | None = None,
     ) -> None:
-        """The agent speaks. It sees cards on the bus at these `places`: where it reports them, unless told otherwise.
-        With `bus` alone it may not read where they are, and knows only how many."""
+        """The agent reports these cards. `places` are the cards it sees on the bus, by default the reported ones.
+        With `bus` alone it may not read the addresses and knows only how many cards there are."""
         if places is None and bus is None:
             places = tuple(one.pci for one in cards)
         count = len(cards) if bus is None else bus
         facts = msgspec.structs.replace(facts, bus_cards=max(count, len(places or ())), bus=places)
-        born = self.feature.metadata.creation_timestamp if self.feature else self.time
-        meta = ObjectMeta(name=feature_name(NODE), creation_timestamp=born)
-        self.feature = NodeFeature(metadata=meta, spec=node_feature(NODE, facts, cards))
+        self.publish(node_feature(NODE, facts, cards))
+
+    def publish(self, spec: NodeFeatureSpec) -> None:
+        """Write the NodeFeature as the API server would: a change of the spec is a new generation."""
+        if self.feature is None:
+            self.features_made += 1
+            uid = f"report-{self.features_made}"
+            meta = ObjectMeta(name=feature_name(NODE), uid=uid, generation=1, creation_timestamp=self.time)
+            self.feature = NodeFeature(metadata=meta, spec=spec)
+        elif spec != self.feature.spec:
+            meta = msgspec.structs.replace(self.feature.metadata, generation=self.feature.metadata.generation + 1)
+            self.feature = NodeFeature(metadata=meta, spec=spec)
 
     def approve(self, address: str, pool: str = "training") -> None:
         device = self.at(address)
         self._annotate(device.name, {**device.metadata.annotations, Annotation.ASSIGNMENT.value: pool})
 
-    def ignore(self, address: str) -> None:
-        self._label(self.at(address).name, {Label.IGNORE.value: "true"})
+    def ignore(self, address: str, value: str = "true") -> None:
+        self._label(self.at(address).name, {Label.IGNORE.value: value})
 
     def approval(self, address: str) -> str | None:
         return self.at(address).metadata.annotations.get(Annotation.ASSIGNMENT)
@@ -98,16 +109,16 @@ class World:
     def addresses(self) -> set[str]:
         return {device.spec.pci_address for device in self.devices.values()}
 
-    def look(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         return Snapshot(
             node=NODE,
             node_exists=self.node_exists,
             node_ready=self.node_ready,
-            labelled=self.labelled,
-            agent_since=self.agent_since,
-            witnesses=self.witnesses,
-            elsewhere=self.elsewhere,
-            doubted_since=self.doubted_since,
+            agent_expected=self.agent_expected,
+            agent_pod_since=self.agent_pod_since,
+            bus_sources=self.bus_sources,
+            duplicates=self.duplicates,
+            disagreement_since=self.disagreement_since,
             feature=self.feature,
             report=read_report(NODE, self.feature) if self.feature is not None else None,
             devices=tuple(self.devices.values()),
@@ -116,31 +127,31 @@ class World:
         )
 
     def plan(self) -> Plan:
-        return decide(self.look(), SETTINGS)
+        return decide(self.snapshot(), SETTINGS)
 
     def settle(self) -> Plan:
         """Reconcile until nothing is left to do now; the last plan may ask to be called again later."""
         for _ in range(5):
             plan = self.plan()
-            self.doubted_since = (self.doubted_since or self.time) if plan.doubt else None
+            self.disagreement_since = (self.disagreement_since or self.time) if plan.bus_disagrees else None
             if plan.settled:
                 return plan
             for action in actions(plan):
-                self.carry_out(action)
+                self.execute(action)
         raise AssertionError(f"does not come to rest: {self.plan()}")
 
-    def carry_out(self, action: CardAction | NodeAction) -> None:
-        if (tell := getattr(action, "tell", None)) is not None and tell.aloud:
-            self.told.append(tell.reason)
+    def execute(self, action: CardAction | NodeAction) -> None:
+        if (event := getattr(action, "event", None)) is not None and event.emit:
+            self.events.append(event.reason)
         match action:
             case DropApproval(device=device):
                 kept = {k: v for k, v in device.metadata.annotations.items() if k != Annotation.ASSIGNMENT}
                 self._annotate(device.name, kept)
-            case CarryOver(name=name, annotations=annotations, labels=said):
+            case CarryOver(name=name, annotations=annotations, labels=labels):
                 meta = self.devices[name].metadata
                 carried = {**meta.annotations, **annotations}
                 self._annotate(name, {key: value for key, value in carried.items() if value is not None})
-                self._label(name, said)
+                self._label(name, labels)
             case WriteDevice(name=name, spec=spec, labels=labels):
                 self.devices.setdefault(name, GPUDevice(metadata=ObjectMeta(name=name, uid=name), spec=spec))
                 self._label(name, labels)
@@ -160,11 +171,11 @@ class World:
             case DeleteFeature():
                 self.feature = None
 
-    def copy(self) -> "World":
-        """Objects are frozen, so a copy of what holds them is a copy of all."""
-        twin = World()
-        twin.__dict__.update(self.__dict__, devices=dict(self.devices), told=list(self.told))
-        return twin
+    def copy(self) -> "NodeModel":
+        """Objects are frozen, so copying the containers is enough."""
+        made = NodeModel()
+        made.__dict__.update(self.__dict__, devices=dict(self.devices), events=list(self.events))
+        return made
 
     @property
     def objects(self) -> tuple[object, ...]:
@@ -182,7 +193,7 @@ class World:
 
 
 def actions(plan: Plan) -> Iterator[CardAction | NodeAction]:
-    """A plan as one of the orders in which it may be carried out."""
+    """The actions of a plan, in one of the orders in which they may be executed."""
     for work in plan.cards:
         for step in work.steps:
             yield from step.actions

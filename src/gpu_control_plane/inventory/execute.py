@@ -1,4 +1,4 @@
-"""Carrying a plan out: each action is one request, cards at the same time, the node after them."""
+"""Carries a plan out: each action is one request, cards at the same time, the node after them."""
 
 import asyncio
 from typing import Final
@@ -10,7 +10,7 @@ from gpu_control_plane.api.gpudevice import DeviceSpec, Hardware
 from gpu_control_plane.api.gpunodestate import NodeStateStatus
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.api.nodefeature import NodeFeature
-from gpu_control_plane.inventory.events import tell
+from gpu_control_plane.inventory.events import record
 from gpu_control_plane.inventory.metrics import InventoryMetrics
 from gpu_control_plane.inventory.plan import (
     CardWork,
@@ -36,25 +36,25 @@ class _Labels(msgspec.Struct):
     labels: dict[str, str]
 
 
-class _DeviceBody(msgspec.Struct):
+class _DeviceApplyConfiguration(msgspec.Struct):
     metadata: _Labels
     spec: DeviceSpec
 
 
-class _HardwareShare(msgspec.Struct):
+class _HardwareStatus(msgspec.Struct):
     hardware: Hardware
 
 
-class _HardwareBody(msgspec.Struct):
-    status: _HardwareShare
+class _HardwareApplyConfiguration(msgspec.Struct):
+    status: _HardwareStatus
 
 
-class _NodeStatusBody(msgspec.Struct):
+class _NodeStatusApplyConfiguration(msgspec.Struct):
     status: NodeStateStatus
 
 
-class Actor:
-    """Inventory's hands."""
+class PlanExecutor:
+    """Sends the writes of plans, a limited number at a time over all nodes."""
 
     def __init__(
         self, client: Client, recorder: EventRecorder, metrics: InventoryMetrics, *, writes_at_once: int
@@ -64,7 +64,7 @@ class Actor:
         self._metrics = metrics
         self._slots = asyncio.Semaphore(writes_at_once)
 
-    async def carry_out(self, plan: Plan) -> None:
+    async def execute(self, plan: Plan) -> None:
         """Do all of it; the caches show it then. One card's failure holds up the node, not other cards."""
         failures: list[KubeError] = []
         async with asyncio.TaskGroup() as group:
@@ -89,7 +89,7 @@ class Actor:
             async with self._slots:
                 if isinstance(action, DeleteDevice):
                     await self._delete(action.device)
-                    self._tell(action.about, action)
+                    self._record(action.about, action)
                     continue
                 chained = work.observed is not None or isinstance(action, CarryOver)
                 guard = latest.metadata.resource_version if latest is not None and chained else None
@@ -98,28 +98,28 @@ class Actor:
     async def _change_card(
         self, action: DropApproval | CarryOver | WriteDevice | WriteHardware, guard: str | None
     ) -> GPUDevice:
-        """One write about a card; with `guard` only if the object still has that version."""
+        """One write about a card; with `guard` only if the object still has that resourceVersion."""
         match action:
             case DropApproval(device=device):
-                gone: dict[str, object] = {"metadata": {"annotations": {Annotation.ASSIGNMENT.value: None}}}
+                body: dict[str, object] = {"metadata": {"annotations": {Annotation.ASSIGNMENT.value: None}}}
                 version = guard or device.metadata.resource_version
-                return await self._client.patch(GPUDevice, device.name, gone, resource_version=version)
-            case CarryOver(name=name, annotations=annotations, labels=said):
-                marks: dict[str, object] = {"metadata": {"annotations": annotations, "labels": said}}
-                return await self._client.patch(GPUDevice, name, marks, resource_version=guard)
+                return await self._client.patch(GPUDevice, device.name, body, resource_version=version)
+            case CarryOver(name=name, annotations=annotations, labels=labels):
+                carried: dict[str, object] = {"metadata": {"annotations": annotations, "labels": labels}}
+                return await self._client.patch(GPUDevice, name, carried, resource_version=guard)
             case WriteDevice(name=name, spec=spec, labels=labels):
-                body = _DeviceBody(_Labels(labels), spec)
-                return await self._client.apply(GPUDevice, name, body, manager=MANAGER, resource_version=guard)
+                device_body = _DeviceApplyConfiguration(_Labels(labels), spec)
+                return await self._client.apply(GPUDevice, name, device_body, manager=MANAGER, resource_version=guard)
             case WriteHardware(name=name, hardware=hardware):
                 written = await self._client.apply(
                     GPUDevice,
                     name,
-                    _HardwareBody(_HardwareShare(hardware)),
+                    _HardwareApplyConfiguration(_HardwareStatus(hardware)),
                     manager=MANAGER,
                     subresource="status",
                     resource_version=guard,
                 )
-                self._tell(written, action)
+                self._record(written, action)
                 return written
 
     async def _change_node(self, action: NodeAction) -> None:
@@ -127,27 +127,27 @@ class Actor:
             case CreateNodeState(name=name):
                 await self._client.apply(GPUNodeState, name, {}, manager=MANAGER)
             case WriteNodeStatus(name=name, status=status):
-                body = _NodeStatusBody(status)
+                body = _NodeStatusApplyConfiguration(status)
                 written = await self._client.apply(GPUNodeState, name, body, manager=MANAGER, subresource="status")
-                tell(self._recorder, written, action.tell)
+                record(self._recorder, written, action.event)
             case DeleteNodeState(state=state):
                 await self._delete(state)
-                tell(self._recorder, state, action.tell)
+                record(self._recorder, state, action.event)
             case DeleteFeature(feature=feature):
                 await self._delete(feature)
 
     async def _delete(self, doomed: GPUDevice | GPUNodeState | NodeFeature) -> None:
-        """Delete exactly the object that was read; one that is gone already is no trouble."""
+        """Delete exactly the object that was read; one that is already gone is no error."""
         kind: type[Object] = type(doomed)
         try:
             await self._client.delete(kind, doomed.name, doomed.metadata.namespace, uid=doomed.metadata.uid)
         except NotFound:
             return
 
-    def _tell(self, about: GPUDevice | GPUNodeState, action: WriteHardware | DeleteDevice) -> None:
-        tell(self._recorder, about, action.tell)
-        if action.tell is not None:
-            self._metrics.changes.labels(action.tell.reason).inc()
+    def _record(self, about: GPUDevice | GPUNodeState, action: WriteHardware | DeleteDevice) -> None:
+        record(self._recorder, about, action.event)
+        if action.event is not None:
+            self._metrics.changes.labels(action.event.reason).inc()
 
 
 def _urgency(error: KubeError) -> tuple[bool, str]:

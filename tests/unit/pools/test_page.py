@@ -1,12 +1,12 @@
-"""The page on pools explains every reason a card can wait for."""
+"""The page on pools explains every reason why a card is pending."""
 
 from pathlib import Path
 
-from gpu_control_plane.pools.words import Waits
+from gpu_control_plane.pools.pending_reasons import PendingReason
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pools.md").read_text()
 
 
 def test_the_page_explains_every_reason_as_the_code_does() -> None:
-    table = "\n".join(f"| `{reason.value}` | {reason.because} |" for reason in Waits)
+    table = "\n".join(f"| `{reason.value}` | {reason.because} |" for reason in PendingReason)
     assert table in PAGE, f"put this table into docs/pools.md:\n{table}"
