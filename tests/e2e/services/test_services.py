@@ -89,7 +89,7 @@ from gpu_control_plane.kube import Client, load_config
 async def main():
     config = load_config()
     async with Client(config) as client:
-        print(config.server, *sorted(node.name for node in await client.list(Node)))
+        print(config.server, *sorted(node.name for node in await client.list(NodeView)))
 
 asyncio.run(main())
 """
