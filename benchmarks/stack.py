@@ -25,12 +25,12 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import Client, Object, Resource, Runtime
 from gpu_control_plane.local import Cluster, Component
 from gpu_control_plane.local.components import SIMULATED_NODE_ANNOTATION, SIMULATED_NODE_VALUE
-from gpu_control_plane.operator.facts import kind_of
 from gpu_control_plane.operator.labelling import OwnerWish, Subject, Wish, build_labelling, wish_of
 from gpu_control_plane.operator.labelling.decide import decide
+from gpu_control_plane.operator.node_facts import kind_of
 from gpu_control_plane.operator.stack.live import EVERYWHERE
 from gpu_control_plane.operator.stack.render import render_policy
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, Stage
 from gpu_control_plane.operator.views import DaemonSet
 
 NAMESPACE = "gpu-operands"

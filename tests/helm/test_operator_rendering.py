@@ -10,14 +10,14 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.stored import read_spec
 from gpu_control_plane.installation.declare import Declared
-from gpu_control_plane.operator.facts import DRIVER, kind_of
+from gpu_control_plane.operator.node_facts import DRIVER, kind_of
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from gpu_control_plane.operator.stack.render import render_policy
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, Stage
 from gpu_control_plane.operator.stack.states import STATES
 from helm.chart import CHART, NAMESPACE, OPERANDS, VALUE_SETS, Helm, Objects, command_of, container
 from helm.rules import Right, Rule, rules_of, uncovered
-from integration.stack.theatre import gpu_node
+from integration.stack.operator_env import gpu_node
 from unit.api.nvidia.stock import stock_driver, stock_policy
 
 CONTROLLER = "gpu-control-plane-controller"

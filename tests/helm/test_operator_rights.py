@@ -23,7 +23,7 @@ from gpu_control_plane.operator.stack.states import STATES
 from helm.chart import NAMESPACE, OPERANDS, Helm, command_of
 from helm.conftest import cluster_for
 from helm.installed import Installed, Program
-from integration.stack.theatre import gpu_node
+from integration.stack.operator_env import gpu_node
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until, until_async
 

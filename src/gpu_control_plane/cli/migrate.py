@@ -138,27 +138,27 @@ def take_over(
     Exit codes: 0 done; 1 refused or failed, and the message says how far it came; 2 wrong usage; 130 not confirmed.
     """
     from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.operator.migration import handover  # noqa: PLC0415
+    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
 
     screen = Screen(sys.stdout)
 
-    async def work(client: "Client") -> tuple[handover.Outcome, bool]:
-        operator = await handover.find(client, namespace)
-        runs = await handover.ours_runs(client)
+    async def work(client: "Client") -> tuple[operator_switch.Outcome, bool]:
+        operator = await operator_switch.find(client, namespace)
+        runs = await operator_switch.ours_runs(client)
         if not force and not runs:
-            raise handover.HandoverError(
+            raise operator_switch.HandoverError(
                 "This operator does not run here: nobody would look after the stack. Install it first, with "
                 "operator.enabled=true, or use --force."
             )
         if not force and (problems := (await _planned(client, namespace)).problems):
-            raise handover.HandoverError(
+            raise operator_switch.HandoverError(
                 "A take-over would do harm. Mend this first, see `kubectl gpu migrate plan`, or use --force:\n"
                 + "\n".join(f"  - {problem}" for problem in problems)
             )
         if not yes:
             click.confirm(f"Scale {operator.key} to zero and let this operator take over?", abort=True)
         with Screen(sys.stderr).step(f"Waiting for the pods of {operator.key} to end") as step:
-            return await handover.take_over(client, operator, progress=step.detail, patience=timeout), runs
+            return await operator_switch.take_over(client, operator, progress=step.detail, patience=timeout), runs
 
     done, runs = _run(kubeconfig, context, work)
     before = f"; it had {done.replicas} {_replicas(done.replicas)}" if done.replicas else ""
@@ -195,13 +195,13 @@ def give_back(*, kubeconfig: Path | None, context: str | None, namespace: str | 
     Exit codes: 0 done; 1 failed; 2 wrong usage; 130 not confirmed.
     """
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.operator.migration import handover  # noqa: PLC0415
+    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
 
-    async def work(client: "Client") -> handover.Outcome:
-        operator = await handover.find(client, namespace)
+    async def work(client: "Client") -> operator_switch.Outcome:
+        operator = await operator_switch.find(client, namespace)
         if not yes:
             click.confirm(f"Start {operator.key} again and let it take over?", abort=True)
-        return await handover.give_back(client, operator)
+        return await operator_switch.give_back(client, operator)
 
     done = _run(kubeconfig, context, work)
     screen = Screen(sys.stdout)

@@ -3,9 +3,9 @@
 import textwrap
 
 from gpu_control_plane.cli.screen import ATTENTION, BAD, IDLE, OK, Screen, Symbol
-from gpu_control_plane.operator.migration.fates import Action, DaemonSetChange
+from gpu_control_plane.operator.migration.daemonset_changes import Action, DaemonSetChange
+from gpu_control_plane.operator.migration.label_changes import KeyChange
 from gpu_control_plane.operator.migration.plan import Plan
-from gpu_control_plane.operator.migration.relabelled import KeyChange
 
 _SYMBOLS: dict[Action, Symbol] = {
     Action.CREATED: ("+", "green"),

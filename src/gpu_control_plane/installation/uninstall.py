@@ -25,8 +25,8 @@ from gpu_control_plane.kube import Client, Object, Resource, Selection, load_con
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.finalizers import remove_finalizer
-from gpu_control_plane.operator.labelling.removal import clean_nodes
-from gpu_control_plane.operator.stack.standstill import finish
+from gpu_control_plane.operator.node_cleanup import clean_nodes
+from gpu_control_plane.operator.stack.orphan_delete import finish
 from gpu_control_plane.pools.controller import FINALIZER
 
 _OURS: Final = "app.kubernetes.io/name=gpu-control-plane,app.kubernetes.io/component in (controller,agent,discovery)"

@@ -13,20 +13,20 @@ import msgspec
 
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.operator.charge import Charge
-from gpu_control_plane.operator.drivers.concerns import owner_uid
+from gpu_control_plane.operator.active_policy import Charge
 from gpu_control_plane.operator.drivers.controller import Drivers
-from gpu_control_plane.operator.drivers.reporter import DriverReporter
+from gpu_control_plane.operator.drivers.predicates import owner_uid
+from gpu_control_plane.operator.drivers.status_reporter import DriverReporter
 from gpu_control_plane.operator.labelling import build_labelling
 from gpu_control_plane.operator.news import DriverPods, calls, follow_governed, follow_monitors
+from gpu_control_plane.operator.nvidia_lease import RivalWatch
 from gpu_control_plane.operator.openshift import OpenShiftWatch
-from gpu_control_plane.operator.rival import RivalWatch
 from gpu_control_plane.operator.stack.apply import Writer
 from gpu_control_plane.operator.stack.controller import Stack, Surroundings
-from gpu_control_plane.operator.stack.stage import Platform
-from gpu_control_plane.operator.stack.standings import Standings
+from gpu_control_plane.operator.stack.daemonset_readiness import Standings
+from gpu_control_plane.operator.stack.render_input import Platform
 from gpu_control_plane.operator.upgrade import build_upgrades
-from gpu_control_plane.operator.upgrade.campaigns import THE_POLICYS
+from gpu_control_plane.operator.upgrade.groups import THE_POLICYS
 from gpu_control_plane.operator.views import DaemonSet
 
 NAMESPACE: Final = "d8-gpu-operator"

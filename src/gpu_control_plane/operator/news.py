@@ -12,10 +12,10 @@ from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Cache, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.crd import ESTABLISHED, CustomResourceDefinition
 from gpu_control_plane.kube.rate_limit import RateLimit
-from gpu_control_plane.operator.facts import DRIVER
+from gpu_control_plane.operator.node_facts import DRIVER
 from gpu_control_plane.operator.stack.apply import Writer
 from gpu_control_plane.operator.stack.live import LiveServiceMonitor
-from gpu_control_plane.operator.upgrade.look import is_driver
+from gpu_control_plane.operator.upgrade.caches import is_driver
 from gpu_control_plane.operator.views import OperandPod
 
 _DRIVERS: Final = "operator/drivers"

@@ -13,7 +13,7 @@ import msgspec
 from gpu_control_plane.kube import Cache, Object, Resource, Runtime, Selection
 from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.errors import Forbidden, KubeError, NotFound
-from gpu_control_plane.operator.stack.stage import OpenShift
+from gpu_control_plane.operator.stack.render_input import OpenShift
 from gpu_control_plane.operator.views import View
 
 _AGAIN: Final = 1.0

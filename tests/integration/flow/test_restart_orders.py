@@ -37,7 +37,7 @@ from gpu_control_plane.operator.stack.live import LiveServiceMonitor
 from gpu_control_plane.pools import controller as pools
 from integration.flow.stage import Stage, pool_of
 from integration.operator.test_openshift import definition
-from integration.stack.theatre import IMAGES, NAMESPACE, Namespace, Theatre, gpu_node
+from integration.stack.operator_env import IMAGES, NAMESPACE, Namespace, Theatre, gpu_node
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until, until_async, until_still
 

@@ -18,15 +18,15 @@ from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
-from gpu_control_plane.operator.charge import Charge
+from gpu_control_plane.operator.active_policy import Charge
 from gpu_control_plane.operator.drivers.controller import Drivers
-from gpu_control_plane.operator.drivers.reporter import DriverReporter
+from gpu_control_plane.operator.drivers.status_reporter import DriverReporter
 from gpu_control_plane.operator.labelling.decide import OwnerWish
-from gpu_control_plane.operator.rival import RivalWatch
+from gpu_control_plane.operator.nvidia_lease import RivalWatch
 from gpu_control_plane.operator.stack.apply import Writer
+from gpu_control_plane.operator.stack.daemonset_readiness import Standings
 from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveServiceAccount
-from gpu_control_plane.operator.stack.stage import Platform
-from gpu_control_plane.operator.stack.standings import Standings
+from gpu_control_plane.operator.stack.render_input import Platform
 from gpu_control_plane.operator.views import DaemonSet, OperandPod
 from integration.running import running
 from unit.api.nvidia.stock import stock_driver, stock_policy

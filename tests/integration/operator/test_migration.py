@@ -22,13 +22,13 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.local import Cluster
+from gpu_control_plane.operator.migration.daemonset_changes import Action
 from gpu_control_plane.operator.migration.desired import desired
-from gpu_control_plane.operator.migration.fates import Action
-from gpu_control_plane.operator.migration.handover import HandoverError, find, give_back, take_over
 from gpu_control_plane.operator.migration.installation import BEFORE, OURS, Deployment, FullDaemonSet, ReplicaSet, read
+from gpu_control_plane.operator.migration.operator_switch import HandoverError, find, give_back, take_over
 from gpu_control_plane.operator.migration.plan import compare
 from gpu_control_plane.operator.migration.values import translate
-from gpu_control_plane.operator.rival import RivalWatch, TimedLease
+from gpu_control_plane.operator.nvidia_lease import RivalWatch, TimedLease
 from gpu_control_plane.operator.views import Pod
 from integration.conftest import Namespace
 from integration.running import running

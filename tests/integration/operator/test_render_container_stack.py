@@ -8,7 +8,7 @@ from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import ApiError
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, Stage
 from integration.operator.strict import accept
 from unit.operator.stack.container_scene import CDI_OFF, CONTAINERD, CRIO, DOCKER, NRI, PEOPLES, STATES, policy
 

@@ -21,7 +21,7 @@ from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.leader import Lease
 from gpu_control_plane.local import Cluster
 from gpu_control_plane.operator.upgrade import Campaign, Upgrades, controller
-from gpu_control_plane.operator.upgrade.view import NodeView
+from gpu_control_plane.operator.upgrade.node_view import NodeView
 from integration.operator.upgrade_stage import LEASE, Stage, reconciles, state_of, writes
 from waiting import until, until_async, until_still
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
-from integration.stack.theatre import Theatre
+from integration.stack.operator_env import Theatre
 
 
 @pytest.fixture(scope="session")

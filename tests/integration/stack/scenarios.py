@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from integration.stack.theatre import gpu_node, merged, spec_of
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from integration.stack.operator_env import gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_policy
 from unit.operator.stack.daemonset_names import (
     CC,

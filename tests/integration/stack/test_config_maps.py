@@ -3,8 +3,8 @@
 import pytest
 
 from gpu_control_plane.operator.stack.live import LiveConfigMap
+from integration.stack.operator_env import NAMESPACE, Theatre, gpu_node
 from integration.stack.scenarios import stock
-from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
 from unit.operator.stack.daemonset_names import EXPORTER
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]

@@ -21,8 +21,8 @@ from gpu_control_plane.operator.stack.live import (
     LiveService,
     LiveServiceAccount,
 )
+from integration.stack.operator_env import NAMESPACE, Theatre, gpu_node
 from integration.stack.scenarios import stock
-from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
 from unit.operator.stack.daemonset_names import EXPORTER, MIG
 from waiting import until_async
 

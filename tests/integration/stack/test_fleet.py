@@ -15,8 +15,8 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.watch import ApiSource
 from gpu_control_plane.operator.views import DaemonSet
+from integration.stack.operator_env import Theatre, gpu_node
 from integration.stack.scenarios import SIX_ELEVEN, stock
-from integration.stack.theatre import Theatre, gpu_node
 from unit.operator.stack.daemonset_names import DRIVER, MIG, MPS, TOOLKIT
 from waiting import until, until_async
 

@@ -12,8 +12,8 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import DEPLOY, PRE_INSTALLED
 from gpu_control_plane.kube.errors import NotFound
+from integration.stack.operator_env import Theatre, gpu_node
 from integration.stack.scenarios import stock
-from integration.stack.theatre import Theatre, gpu_node
 from unit.operator.stack.daemonset_names import DRIVER
 from waiting import until_async
 

@@ -5,8 +5,8 @@ import pytest
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, StackCondition, StackReason
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from integration.stack.operator_env import Theatre, gpu_node
 from integration.stack.scenarios import stock
-from integration.stack.theatre import Theatre, gpu_node
 from unit.operator.stack.daemonset_names import DRIVER
 from waiting import until_async
 

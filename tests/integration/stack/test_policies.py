@@ -7,11 +7,11 @@ import pytest
 
 from gpu_control_plane.api.nvidia.names import PodLabel, StackEvent
 from gpu_control_plane.api.nvidia.status import OperandState, State, StateReport
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.live import EVERYWHERE, LiveConfigMap, LiveDaemonSet
 from gpu_control_plane.operator.views import OperandPod
+from integration.stack.operator_env import NAMESPACE, Theatre
 from integration.stack.scenarios import SCENARIOS, Scenario, Seen
-from integration.stack.theatre import NAMESPACE, Theatre
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 

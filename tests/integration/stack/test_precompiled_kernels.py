@@ -17,8 +17,8 @@ from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.kube import Selection, load_config
 from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveServiceAccount
 from gpu_control_plane.operator.views import DaemonSet, OperandPod
+from integration.stack.operator_env import NAMESPACE, Theatre, gpu_node, merged, spec_of
 from integration.stack.scenarios import SIX_EIGHT, SIX_ELEVEN
-from integration.stack.theatre import NAMESPACE, Theatre, gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from unit.operator.stack.daemonset_names import DRIVER
 from waiting import until_async

@@ -14,8 +14,8 @@ from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.views import DaemonSet
+from integration.stack.operator_env import NAMESPACE, Theatre, gpu_node
 from integration.stack.scenarios import stock
-from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
 from unit.api.nvidia.stock import stock_driver
 from waiting import until, until_async, until_still
 

@@ -9,8 +9,8 @@ from gpu_control_plane.operator.stack.live import EVERYWHERE, LiveServiceAccount
 from gpu_control_plane.operator.stack.namespace import LABELS
 from gpu_control_plane.operator.stack.states import STATES
 from gpu_control_plane.operator.views import REVISION_HASH
+from integration.stack.operator_env import NAMESPACE, Namespace, Theatre, gpu_node
 from integration.stack.scenarios import SIX_EIGHT, stock
-from integration.stack.theatre import NAMESPACE, Namespace, Theatre, gpu_node
 from unit.operator.stack.daemonset_names import DRIVER, EXPORTER
 from waiting import until_async
 

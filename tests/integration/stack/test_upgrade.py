@@ -13,7 +13,7 @@ from gpu_control_plane.kube import Object, Resource, Selection, load_config
 from gpu_control_plane.operator.stack.live import LiveServiceAccount
 from gpu_control_plane.operator.upgrade import controller
 from gpu_control_plane.operator.views import Pod
-from integration.stack.theatre import NAMESPACE, Theatre, gpu_node, merged, spec_of
+from integration.stack.operator_env import NAMESPACE, Theatre, gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until, until_async
 

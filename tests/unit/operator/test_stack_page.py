@@ -10,9 +10,9 @@ from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import StackCondition
 from gpu_control_plane.api.nvidia.stored import read_spec
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
-from gpu_control_plane.operator.facts import NodeKind, System
+from gpu_control_plane.operator.node_facts import NodeKind, System
 from gpu_control_plane.operator.stack.render import render_policy
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, Stage
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "stack.md").read_text()

@@ -5,8 +5,8 @@ neither a ClusterPolicy nor an NVIDIADriver is left, nobody will replace them: t
 with whoever had asked for them.
 """
 
-from gpu_control_plane.operator.stack.standings import of_the_policy
-from gpu_control_plane.operator.upgrade.look import is_driver
+from gpu_control_plane.operator.stack.daemonset_readiness import of_the_policy
+from gpu_control_plane.operator.upgrade.caches import is_driver
 from gpu_control_plane.operator.views import OperandPod, controller_of
 
 

@@ -19,10 +19,13 @@ from gpu_control_plane.kube.changes import spec_changed
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.rate_limit import RateLimit
-from gpu_control_plane.operator.charge import Charge
+from gpu_control_plane.operator.active_policy import Charge
 from gpu_control_plane.operator.drivers.abandoned import came_or_went, without_owner
-from gpu_control_plane.operator.drivers.book import OwnerBook
-from gpu_control_plane.operator.drivers.concerns import (
+from gpu_control_plane.operator.drivers.handover import Moves
+from gpu_control_plane.operator.drivers.manager_image import keep_manager
+from gpu_control_plane.operator.drivers.owner import Driver, Trouble
+from gpu_control_plane.operator.drivers.ownership_index import OwnerBook
+from gpu_control_plane.operator.drivers.predicates import (
     ALL,
     all_of_them,
     asked_for,
@@ -31,22 +34,19 @@ from gpu_control_plane.operator.drivers.concerns import (
     touched,
     upgrading,
 )
-from gpu_control_plane.operator.drivers.manager_image import keep_manager
-from gpu_control_plane.operator.drivers.moving import Moves
-from gpu_control_plane.operator.drivers.owner import Driver, Trouble
-from gpu_control_plane.operator.drivers.pools import left_out, nodes_of
+from gpu_control_plane.operator.drivers.prune import stale
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.drivers.stale import stale
-from gpu_control_plane.operator.images import NoImage
+from gpu_control_plane.operator.drivers.variants import left_out, nodes_of
 from gpu_control_plane.operator.labelling.decide import OwnerWish
 from gpu_control_plane.operator.stack.apply import Applied, NotWritten, Writer
-from gpu_control_plane.operator.stack.driver.wish import from_driver
+from gpu_control_plane.operator.stack.daemonset_readiness import Standings
+from gpu_control_plane.operator.stack.driver.driver_spec import from_driver
 from gpu_control_plane.operator.stack.events import tell_repaired
+from gpu_control_plane.operator.stack.images import NoImage
 from gpu_control_plane.operator.stack.live import Live
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform
-from gpu_control_plane.operator.stack.standings import Standings
-from gpu_control_plane.operator.upgrade.campaigns import Campaign
+from gpu_control_plane.operator.stack.render_input import CannotRender, Platform
+from gpu_control_plane.operator.upgrade.groups import Campaign
 from gpu_control_plane.operator.views import OperandPod
 
 _PAUSE: Final = 0.3

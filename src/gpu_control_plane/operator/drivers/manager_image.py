@@ -12,7 +12,7 @@ import msgspec
 
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.nvidia.fields import ImageParts
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.driver_manager import MANAGER
 from gpu_control_plane.operator.stack.manifest import Manifest
 

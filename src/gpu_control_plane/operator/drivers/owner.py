@@ -13,7 +13,7 @@ import msgspec
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import NVIDIADriverSpec
 from gpu_control_plane.api.nvidia.names import NodeLabel, StackReason
-from gpu_control_plane.operator.facts import gpu_present
+from gpu_control_plane.operator.node_facts import gpu_present
 
 _NAMED: Final = 3
 

@@ -17,18 +17,18 @@ from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.operator.drivers.manager_image import note_template
 from gpu_control_plane.operator.drivers.names import daemonset_name, object_name, probe_name, trusted_ca_name
 from gpu_control_plane.operator.drivers.owner import Driver
-from gpu_control_plane.operator.drivers.pools import kinds_of, pools
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.drivers.variants import kinds_of, pools
+from gpu_control_plane.operator.stack.common_settings import add_env
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.driver.apply_spec import fit
 from gpu_control_plane.operator.stack.driver.digest import seal
-from gpu_control_plane.operator.stack.driver.fit import fit
+from gpu_control_plane.operator.stack.driver.driver_spec import DriverWish, check, from_driver
 from gpu_control_plane.operator.stack.driver.openshift import TRUSTED_CA, trusted_ca
-from gpu_control_plane.operator.stack.driver.places import kernel_word
-from gpu_control_plane.operator.stack.driver.wish import DriverWish, check, from_driver
+from gpu_control_plane.operator.stack.driver.variants import kernel_word
 from gpu_control_plane.operator.stack.driver_manager import MANAGER
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from gpu_control_plane.operator.stack.render import mark
-from gpu_control_plane.operator.stack.shared import add_env
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform
+from gpu_control_plane.operator.stack.render_input import CannotRender, Platform
 from gpu_control_plane.operator.stack.variants import Variant
 
 STATE: Final = "state-driver"

@@ -2,6 +2,6 @@
 
 from gpu_control_plane.operator.labelling.controller import Labelling, build_labelling
 from gpu_control_plane.operator.labelling.decide import OwnerWish, Subject, Wish, wish_of
-from gpu_control_plane.operator.labelling.removal import clean_nodes
+from gpu_control_plane.operator.node_cleanup import clean_nodes
 
 __all__ = ["Labelling", "OwnerWish", "Subject", "Wish", "build_labelling", "clean_nodes", "wish_of"]

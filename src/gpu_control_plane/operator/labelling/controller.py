@@ -9,7 +9,7 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.kube import Key, Runtime
 from gpu_control_plane.kube.errors import NotFound
-from gpu_control_plane.operator.labelling.book import LabelBook, Policies
+from gpu_control_plane.operator.labelling.label_index import LabelBook, Policies
 from gpu_control_plane.operator.labelling.metrics import LabellingMetrics
 from gpu_control_plane.operator.labelling.patch import patch_node
 

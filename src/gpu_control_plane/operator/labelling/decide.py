@@ -14,7 +14,6 @@ from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import on
 from gpu_control_plane.api.nvidia.names import AGENT, PRE_INSTALLED, TRUE, NodeAnnotation, NodeLabel
-from gpu_control_plane.operator.facts import DRIVER, before_pause, has_card, runtime_of
 from gpu_control_plane.operator.labelling.keys import (
     AGENT_KEYS,
     DEPLOY_KEYS,
@@ -24,6 +23,7 @@ from gpu_control_plane.operator.labelling.keys import (
     plan_of,
     workload_of,
 )
+from gpu_control_plane.operator.node_facts import DRIVER, before_pause, has_card, runtime_of
 
 _FALSE: Final = "false"
 _PRESENT: Final = NodeLabel.PRESENT.value

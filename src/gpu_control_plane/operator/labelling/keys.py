@@ -10,7 +10,7 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.names import DEPLOY, TRUE, NodeLabel
-from gpu_control_plane.operator.facts import VALIDATOR
+from gpu_control_plane.operator.node_facts import VALIDATOR
 
 _MIG_CAPABLE: Final = NodeLabel.MIG_CAPABLE.value
 _PRODUCT: Final = NodeLabel.PRODUCT.value

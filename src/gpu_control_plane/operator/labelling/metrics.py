@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from gpu_control_plane.operator.labelling.book import LabelBook
+from gpu_control_plane.operator.labelling.label_index import LabelBook
 
 
 class LabellingMetrics:

@@ -8,20 +8,20 @@ import msgspec
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import PodLabel
-from gpu_control_plane.operator.drivers.book import driver_of
-from gpu_control_plane.operator.drivers.concerns import asked_for
+from gpu_control_plane.operator.cluster_policy import in_force
 from gpu_control_plane.operator.drivers.manager_image import keep_manager
 from gpu_control_plane.operator.drivers.owner import Driver
-from gpu_control_plane.operator.drivers.pools import nodes_of
+from gpu_control_plane.operator.drivers.ownership_index import driver_of
+from gpu_control_plane.operator.drivers.predicates import asked_for
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.facts import gpu_present, kind_of
-from gpu_control_plane.operator.images import NoImage
+from gpu_control_plane.operator.drivers.variants import nodes_of
 from gpu_control_plane.operator.migration.installation import Installation
-from gpu_control_plane.operator.migration.relabelled import Relabelled, relabelled
+from gpu_control_plane.operator.migration.label_changes import Relabelled, relabelled
+from gpu_control_plane.operator.node_facts import gpu_present, kind_of
+from gpu_control_plane.operator.stack.images import NoImage
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.policies import in_force
 from gpu_control_plane.operator.stack.render import Rendered, render_policy
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform, Stage
+from gpu_control_plane.operator.stack.render_input import CannotRender, Platform, Stage
 
 
 class DriverPart(msgspec.Struct, frozen=True, kw_only=True):

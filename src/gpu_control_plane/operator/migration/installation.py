@@ -14,9 +14,9 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDI
 from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.operator.rival import SELECTION, Rival, TimedLease, judge
+from gpu_control_plane.operator.cluster_policy import winner
+from gpu_control_plane.operator.nvidia_lease import SELECTION, Rival, TimedLease, judge
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
-from gpu_control_plane.operator.stack.policies import winner
 from gpu_control_plane.operator.views import OperandPod, Pod, controller_of
 
 OURS: Final = "gpu-control-plane"

@@ -8,13 +8,13 @@ import msgspec
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver, UnreadableSpec
+from gpu_control_plane.operator.cluster_policy import in_force
 from gpu_control_plane.operator.labelling.decide import wish_of
+from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetChange, Restart, fates
 from gpu_control_plane.operator.migration.desired import Wanted
-from gpu_control_plane.operator.migration.fates import DaemonSetChange, Restart, fates
 from gpu_control_plane.operator.migration.installation import Installation
-from gpu_control_plane.operator.migration.relabelled import KeyChange, key_changes
+from gpu_control_plane.operator.migration.label_changes import KeyChange, key_changes
 from gpu_control_plane.operator.stack.manifest import on_delete
-from gpu_control_plane.operator.stack.policies import in_force
 from gpu_control_plane.operator.views import controller_of
 
 _QUIET: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.FAILED})

@@ -12,10 +12,10 @@ import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec, NVIDIADriverSpec, ineffective_fields, unknown_fields
 from gpu_control_plane.api.nvidia.fields import ImageParts
-from gpu_control_plane.operator.images import image_of
 from gpu_control_plane.operator.migration.chart_defaults import CHART, DEFAULTS
 from gpu_control_plane.operator.migration.fields import as_text
 from gpu_control_plane.operator.migration.mapping import BEGINNINGS, RENAMED_FOR_DRIVER, Row, Verdict, row_for
+from gpu_control_plane.operator.stack.images import image_of
 
 type Tree = dict[str, Any]
 

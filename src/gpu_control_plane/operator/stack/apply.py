@@ -35,7 +35,7 @@ from gpu_control_plane.operator.stack.live import (
     LiveRuntimeClass,
 )
 from gpu_control_plane.operator.stack.manifest import Manifest, on_delete
-from gpu_control_plane.operator.stack.standstill import finish, let_go, stands_still
+from gpu_control_plane.operator.stack.orphan_delete import finish, let_go, stands_still
 
 _OURS: Final = str(PodLabel.OPERAND)
 _AT_ONCE: Final = 16

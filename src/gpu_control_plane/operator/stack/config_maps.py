@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.names import GROUP
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform, Stage
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.render_input import CannotRender, Platform, Stage
 
 CONFIG_DIGEST: Final = f"{GROUP}/config-digest"
 

@@ -19,18 +19,18 @@ from gpu_control_plane.kube import Key, Requeue, Runtime
 from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.rate_limit import RateLimit
-from gpu_control_plane.operator.charge import Charge
-from gpu_control_plane.operator.facts import NodeKind, gpu_present, kind_of
+from gpu_control_plane.operator.active_policy import Charge
+from gpu_control_plane.operator.cluster_policy import InForce
+from gpu_control_plane.operator.node_facts import NodeKind, gpu_present, kind_of
 from gpu_control_plane.operator.openshift import OpenShiftWatch
 from gpu_control_plane.operator.stack.apply import NotWritten, Writer
+from gpu_control_plane.operator.stack.daemonset_readiness import Standings, fell_idle, of_the_policy
 from gpu_control_plane.operator.stack.live import touched
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
-from gpu_control_plane.operator.stack.passes import Passes
-from gpu_control_plane.operator.stack.policies import InForce
-from gpu_control_plane.operator.stack.reporter import Reporter
-from gpu_control_plane.operator.stack.stage import Platform, Stage
-from gpu_control_plane.operator.stack.standings import Standings, fell_idle, of_the_policy
+from gpu_control_plane.operator.stack.reconcile import Passes
+from gpu_control_plane.operator.stack.render_input import Platform, Stage
 from gpu_control_plane.operator.stack.status import Picture
+from gpu_control_plane.operator.stack.status_reporter import Reporter
 
 _THE_POLICY: Final = Key("cluster-policy")
 _PAUSE: Final = 0.3

@@ -3,10 +3,10 @@
 from typing import Final
 
 from gpu_control_plane.api.nvidia.fields import DriverManager, Resources
-from gpu_control_plane.operator.images import image_of
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.shared import add_env, limit, pull_secrets, run_image
-from gpu_control_plane.operator.stack.stage import Platform
+from gpu_control_plane.operator.stack.common_settings import add_env, limit, pull_secrets, run_image
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.images import image_of
+from gpu_control_plane.operator.stack.render_input import Platform
 
 MANAGER: Final = "k8s-driver-manager"
 DRIVER_MANAGER_IMAGE: Final = "DRIVER_MANAGER_IMAGE"

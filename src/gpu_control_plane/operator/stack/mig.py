@@ -2,7 +2,7 @@
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.choices import MIGStrategy
-from gpu_control_plane.operator.stack.daemonset import Container
+from gpu_control_plane.operator.stack.daemonset_manifest import Container
 
 
 def tell_strategy(container: Container, policy: ClusterPolicySpec) -> None:

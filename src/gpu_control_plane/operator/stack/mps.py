@@ -1,7 +1,7 @@
 """Where the folder of MPS is on the host. Pure."""
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 
 
 def move_mps(daemonset: DaemonSet, policy: ClusterPolicySpec) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.nvidia.fields import on
 from gpu_control_plane.kube import Cache, Client, Object, Resource, Runtime, Selection
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 
 LABELS: Final = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
 BEFORE: Final = f"{GROUP}/pod-security-before"

@@ -7,11 +7,11 @@ changes. Without configurations there is no companion.
 from typing import Final
 
 from gpu_control_plane.api.nvidia.fields import Operand
-from gpu_control_plane.operator.images import image_of
+from gpu_control_plane.operator.stack.common_settings import limit, pull_secrets, run_image
 from gpu_control_plane.operator.stack.config_maps import follow_config, named
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.shared import limit, pull_secrets, run_image
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.images import image_of
+from gpu_control_plane.operator.stack.render_input import Stage
 
 DEVICE_PLUGIN_IMAGE: Final = "DEVICE_PLUGIN_IMAGE"
 

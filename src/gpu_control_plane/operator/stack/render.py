@@ -10,11 +10,11 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.kube.objects import OwnerReference
-from gpu_control_plane.operator.images import NoImage
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.common_settings import finish
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.images import NoImage
 from gpu_control_plane.operator.stack.manifest import Manifest, assets, in_namespace, owned_by
-from gpu_control_plane.operator.stack.shared import finish
-from gpu_control_plane.operator.stack.stage import CannotRender, Stage
+from gpu_control_plane.operator.stack.render_input import CannotRender, Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.states import STATES
 from gpu_control_plane.operator.stack.variants import Variant, name_of

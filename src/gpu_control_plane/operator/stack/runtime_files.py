@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.operator.facts import Runtime
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.node_facts import Runtime
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 
 _CONFIG: Final = "/runtime/config-dir"
 _DROP_IN: Final = "/runtime/config-dir.d"

@@ -6,9 +6,9 @@ import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import EnvVar
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.variants import Variant, one_for_all
 
 

@@ -18,7 +18,7 @@ from gpu_control_plane.api.nvidia.status import (
 )
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import Condition
-from gpu_control_plane.operator.rival import Rival
+from gpu_control_plane.operator.nvidia_lease import Rival
 from gpu_control_plane.operator.stack.readiness import Reach, Standing, joint
 from gpu_control_plane.operator.stack.render import Rendered
 

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.nvidia.names import AGENT, NodeLabel, PodLabel
-from gpu_control_plane.operator.facts import NodeKind, Runtime, System
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.stage import CannotRender, Stage
+from gpu_control_plane.operator.node_facts import NodeKind, Runtime, System
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.render_input import CannotRender, Stage
 
 _APP: Final = "app"
 _NAME_LIMIT: Final = 63

@@ -5,7 +5,7 @@ NVIDIA's operator, or by a process that died, goes on. `step` says what comes ne
 it is, `controller` does it.
 """
 
-from gpu_control_plane.operator.upgrade.campaigns import Campaign, Campaigns
 from gpu_control_plane.operator.upgrade.controller import Upgrades, build_upgrades
+from gpu_control_plane.operator.upgrade.groups import Campaign, Campaigns
 
 __all__ = ["Campaign", "Campaigns", "Upgrades", "build_upgrades"]

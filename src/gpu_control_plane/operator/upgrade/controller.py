@@ -25,8 +25,13 @@ from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
-from gpu_control_plane.operator.upgrade.campaigns import Campaign, Campaigns, governed_otherwise
-from gpu_control_plane.operator.upgrade.concerns import (
+from gpu_control_plane.operator.upgrade.caches import Look, digest_of
+from gpu_control_plane.operator.upgrade.events import tell, tell_refused
+from gpu_control_plane.operator.upgrade.evictor import Evictions
+from gpu_control_plane.operator.upgrade.groups import Campaign, Campaigns, governed_otherwise
+from gpu_control_plane.operator.upgrade.metrics import Count, UpgradeMetrics
+from gpu_control_plane.operator.upgrade.node_view import IDLE, NEEDS_PODS, NodeView
+from gpu_control_plane.operator.upgrade.predicates import (
     TURNS,
     answer_changed,
     node_changed,
@@ -34,15 +39,10 @@ from gpu_control_plane.operator.upgrade.concerns import (
     template_changed,
     the_turns,
 )
-from gpu_control_plane.operator.upgrade.events import tell, tell_refused
-from gpu_control_plane.operator.upgrade.evict import Evictions
-from gpu_control_plane.operator.upgrade.look import Look, digest_of
-from gpu_control_plane.operator.upgrade.metrics import Count, UpgradeMetrics
 from gpu_control_plane.operator.upgrade.progress import report
 from gpu_control_plane.operator.upgrade.reports import Reports
 from gpu_control_plane.operator.upgrade.rollout import rollout
 from gpu_control_plane.operator.upgrade.step import step, switch_off
-from gpu_control_plane.operator.upgrade.view import IDLE, NEEDS_PODS, NodeView
 from gpu_control_plane.operator.views import DaemonSet, Pod
 
 _INTERVAL: Final = 0.2

@@ -10,7 +10,7 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation
 from gpu_control_plane.operator.upgrade.actions import Change, Step, Wait, fail, stamp
-from gpu_control_plane.operator.upgrade.view import NodeView
+from gpu_control_plane.operator.upgrade.node_view import NodeView
 
 LOST_LIMIT: Final = 900.0
 """Seconds a node may be away: large machines take ten minutes to boot."""

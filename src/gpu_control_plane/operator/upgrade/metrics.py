@@ -8,7 +8,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from gpu_control_plane.api.nvidia.names import UpgradeState
-from gpu_control_plane.operator.upgrade.view import NodeView
+from gpu_control_plane.operator.upgrade.node_view import NodeView
 
 CLUSTER_POLICY: Final = "cluster-policy"
 """The label `driver` for nodes that a ClusterPolicy governs."""

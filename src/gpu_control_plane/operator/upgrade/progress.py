@@ -9,8 +9,8 @@ from typing import Final
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, UpgradeState
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED, NodeTrouble, UpgradeReport
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
+from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.slots import share
-from gpu_control_plane.operator.upgrade.view import NodeView
 
 REASON: Final = "UpgradeFailed"
 _MINUTE: Final = 60

@@ -12,10 +12,10 @@ import msgspec
 from gpu_control_plane.api.nvidia.names import UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Canary, UpgradePolicy
 from gpu_control_plane.operator.upgrade.actions import Change
-from gpu_control_plane.operator.upgrade.emptying import policy_fault
+from gpu_control_plane.operator.upgrade.eviction import policy_fault
+from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.slots import free_turns, share, slots
 from gpu_control_plane.operator.upgrade.step import step
-from gpu_control_plane.operator.upgrade.view import NodeView
 
 _NAMED: Final = 5
 

@@ -10,12 +10,12 @@ from typing import Final
 from gpu_control_plane.api.nvidia.names import TRUE, NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
 from gpu_control_plane.operator.upgrade.actions import Change, Step, Wait, enter, stamp, unpaused
-from gpu_control_plane.operator.upgrade.emptying import delete_pods, drain, wait_for_jobs
+from gpu_control_plane.operator.upgrade.driver_restart import NO_SUCCESSOR, begin_restart, restart, validate
+from gpu_control_plane.operator.upgrade.eviction import delete_pods, drain, wait_for_jobs
 from gpu_control_plane.operator.upgrade.losing import lost, no_longer_than_lost
+from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.notes import LOST
-from gpu_control_plane.operator.upgrade.restarting import NO_SUCCESSOR, begin_restart, restart, validate
 from gpu_control_plane.operator.upgrade.validation import validated
-from gpu_control_plane.operator.upgrade.view import NodeView
 
 OURS: Final = (
     NodeAnnotation.INITIALLY_UNSCHEDULABLE,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpu_control_plane.operator.upgrade.view import Agent, DriverPod, NodeView
+from gpu_control_plane.operator.upgrade.node_view import Agent, DriverPod, NodeView
 
 CHECKS: Final = ("driver", "cuda")
 """Checks of the agent that a new driver has to pass."""

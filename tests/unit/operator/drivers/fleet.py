@@ -9,7 +9,7 @@ from gpu_control_plane.api.nvidia import NVIDIADriverSpec
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.operator.drivers.owner import Driver
-from gpu_control_plane.operator.stack.driver.wish import DriverWish, from_driver
+from gpu_control_plane.operator.stack.driver.driver_spec import DriverWish, from_driver
 from unit.api.nvidia.stock import stock_driver
 
 NAMESPACE = "gpu-operator"

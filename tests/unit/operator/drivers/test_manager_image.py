@@ -7,9 +7,9 @@ import pytest
 
 from gpu_control_plane.operator.drivers.manager_image import keep_manager
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import Platform
+from gpu_control_plane.operator.stack.render_input import Platform
 from unit.operator.drivers.fleet import NAMESPACE, driver, node
 
 NAMED = {"repository": "r", "image": "manager", "version": "9"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia.nvidiadriver import DriverType
 from gpu_control_plane.operator.drivers.names import daemonset_name, object_name, short_hash
-from gpu_control_plane.operator.facts import System
+from gpu_control_plane.operator.node_facts import System
 from gpu_control_plane.operator.stack.variants import Variant
 
 UID = "d5b3a1f2-38a9-4b72-bff1-21fd569fd305"

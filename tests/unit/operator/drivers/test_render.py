@@ -7,9 +7,9 @@ import pytest
 from gpu_control_plane.operator.drivers.names import short_hash
 from gpu_control_plane.operator.drivers.owner import Driver
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import CannotRender, OpenShift, Platform
+from gpu_control_plane.operator.stack.render_input import CannotRender, OpenShift, Platform
 from unit.operator.drivers.fleet import NAMESPACE, driver, node
 from unit.operator.stack.driver_scene import mounts, policy
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.operator.drivers.stale import Stale, stale
+from gpu_control_plane.operator.drivers.prune import Stale, stale
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.views import DaemonSet, DaemonSetSpec, DaemonSetStatus, PodSpec, PodTemplate
 from unit.operator.drivers.fleet import node

@@ -10,8 +10,8 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import DEPLOY, NodeLabel, PodLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
+from gpu_control_plane.operator.migration.daemonset_changes import Action, DaemonSetChange, Restart
 from gpu_control_plane.operator.migration.desired import desired
-from gpu_control_plane.operator.migration.fates import Action, DaemonSetChange, Restart
 from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation, Ours
 from gpu_control_plane.operator.migration.plan import Plan, compare
 from gpu_control_plane.operator.stack.defaults import filled_in

@@ -10,16 +10,16 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
+from gpu_control_plane.operator.cluster_policy import in_force
+from gpu_control_plane.operator.migration.daemonset_changes import Action, Restart
 from gpu_control_plane.operator.migration.desired import Wanted, desired
 from gpu_control_plane.operator.migration.differences import differences
-from gpu_control_plane.operator.migration.fates import Action, Restart
 from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation, Ours
+from gpu_control_plane.operator.migration.label_changes import relabelled
 from gpu_control_plane.operator.migration.plan import Plan, compare
-from gpu_control_plane.operator.migration.relabelled import relabelled
 from gpu_control_plane.operator.migration.values import translate
-from gpu_control_plane.operator.rival import Rival
+from gpu_control_plane.operator.nvidia_lease import Rival
 from gpu_control_plane.operator.stack.defaults import filled_in
-from gpu_control_plane.operator.stack.policies import in_force
 from gpu_control_plane.operator.stack.render import Rendered
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.operator.facts import NodeKind, Runtime, System
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.node_facts import NodeKind, Runtime, System
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.operands.driver import STATE
 from gpu_control_plane.operator.stack.render import Rendered, render_state
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, Stage
 from unit.api.nvidia.stock import stock_policy
 
 NAMESPACE = "gpu-operator"

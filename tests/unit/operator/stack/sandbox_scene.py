@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.operator.facts import NodeKind, System
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.node_facts import NodeKind, System
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.operands import (
     cc_manager,
@@ -21,7 +21,7 @@ from gpu_control_plane.operator.stack.operands import (
     vgpu_manager,
 )
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import OpenShift, Platform, Stage
+from gpu_control_plane.operator.stack.render_input import OpenShift, Platform, Stage
 from gpu_control_plane.operator.stack.state import State
 from unit.api.nvidia.stock import stock_policy
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.operator.facts import NodeKind, Runtime, System
+from gpu_control_plane.operator.node_facts import NodeKind, Runtime, System
 from gpu_control_plane.operator.stack.render import render_policy
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, Stage
 from unit.api.nvidia.stock import stock_policy
 from unit.operator.stack.container_scene import PEOPLES
 from unit.operator.stack.daemonset_names import (

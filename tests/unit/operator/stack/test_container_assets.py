@@ -8,7 +8,7 @@ import yaml
 from gpu_control_plane.operator.stack.manifest import assets
 from gpu_control_plane.operator.stack.operands import mps_control_daemon
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 from unit.operator.stack.container_scene import (
     NAMESPACE,
     OPENSHIFT,

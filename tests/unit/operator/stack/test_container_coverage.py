@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_control_plane.operator.facts import NodeKind, Runtime, System
+from gpu_control_plane.operator.node_facts import NodeKind, Runtime, System
 from gpu_control_plane.operator.stack.operands import container_toolkit
 from unit.operator.stack.container_scene import OPENSHIFT, ROWS, daemonsets, env, stage
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from unit.operator.stack.container_scene import STATES
 

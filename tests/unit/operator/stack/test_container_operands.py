@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.operator.facts import Runtime
+from gpu_control_plane.operator.node_facts import Runtime
 from gpu_control_plane.operator.stack.operands import container_toolkit, mps_control_daemon, operator_validation
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 from unit.operator.stack.container_scene import (
     CDI_OFF,
     CONTAINERD,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.operator.facts import NodeKind
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.node_facts import NodeKind
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.operands.container_toolkit import STATE
 from unit.operator.stack.container_scene import (
     CDI_OFF,

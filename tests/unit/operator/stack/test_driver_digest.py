@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.stage import OpenShift
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.render_input import OpenShift
 from unit.operator.stack.driver_scene import COREOS, driver, policy
 
 FILES = {"params": {"nvidia.conf": "1"}, "repos": {"a.list": "1"}, "topology": {"nvidia-topologyd.conf": "1"}}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.operator.facts import NodeKind, System
+from gpu_control_plane.operator.node_facts import NodeKind, System
 from gpu_control_plane.operator.stack.driver.mounts import FOLDERS
 from gpu_control_plane.operator.stack.operands.driver import STATE
 from unit.operator.stack.driver_scene import (

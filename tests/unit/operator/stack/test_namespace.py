@@ -17,7 +17,7 @@ from gpu_control_plane.operator.stack.namespace import (
     Namespace,
     decide,
 )
-from gpu_control_plane.operator.stack.stage import OpenShift, Platform, Stage
+from gpu_control_plane.operator.stack.render_input import OpenShift, Platform, Stage
 from unit.api.nvidia.stock import stock_policy
 
 ENFORCE, AUDIT, WARN = LABELS

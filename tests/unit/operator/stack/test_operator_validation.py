@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_control_plane.operator.facts import NodeKind
+from gpu_control_plane.operator.node_facts import NodeKind
 from gpu_control_plane.operator.stack.operands import node_status_exporter
 from gpu_control_plane.operator.stack.operands.operator_validation import STATE
 from unit.operator.stack.container_scene import (

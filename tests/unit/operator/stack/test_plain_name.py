@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_control_plane.operator.facts import NodeKind, System
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.node_facts import NodeKind, System
+from gpu_control_plane.operator.stack.render_input import Platform, Stage
 from gpu_control_plane.operator.stack.variants import by_system, name_of
 from unit.operator.stack.driver_scene import policy
 

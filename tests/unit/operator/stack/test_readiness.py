@@ -8,6 +8,7 @@ import pytest
 
 from gpu_control_plane.api.node import Node, NodeSpec, Taint
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED
+from gpu_control_plane.operator.stack.daemonset_readiness import fell_idle, tolerations_of
 from gpu_control_plane.operator.stack.readiness import (
     Standing,
     Toleration,
@@ -17,7 +18,6 @@ from gpu_control_plane.operator.stack.readiness import (
     standing,
     trouble_of,
 )
-from gpu_control_plane.operator.stack.standings import fell_idle, tolerations_of
 from gpu_control_plane.operator.views import DaemonSet, OperandPod, UpdateStrategy
 
 ALL_GOOD = {

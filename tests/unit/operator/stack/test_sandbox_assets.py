@@ -6,9 +6,9 @@ from importlib import resources
 import pytest
 import yaml
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
-from gpu_control_plane.operator.stack.stage import OpenShift, Stage
+from gpu_control_plane.operator.stack.render_input import OpenShift, Stage
 from unit.operator.stack.sandbox_scene import NAMESPACE, ROWS, STATES, Row, objects, stage
 
 each = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -8,11 +8,11 @@ import pytest
 
 from gpu_control_plane.api.nvidia.status import NodeTrouble, OperandState, StackStatus, State
 from gpu_control_plane.kube.objects import Condition
-from gpu_control_plane.operator.reporting import beside, replacing, status_differs
-from gpu_control_plane.operator.rival import Rival
+from gpu_control_plane.operator.nvidia_lease import Rival
 from gpu_control_plane.operator.stack.readiness import Reach, Standing
 from gpu_control_plane.operator.stack.render import Rendered
 from gpu_control_plane.operator.stack.status import Picture, ignored_status, rival_condition, status_of
+from gpu_control_plane.operator.status_writer import beside, replacing, status_differs
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DRIVER = Rendered(state="state-driver", enabled=True)

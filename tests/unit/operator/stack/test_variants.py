@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import NodeLabel
-from gpu_control_plane.operator.facts import NodeKind, Runtime, System
-from gpu_control_plane.operator.stack.stage import CannotRender, OpenShift, Platform, Stage
+from gpu_control_plane.operator.node_facts import NodeKind, Runtime, System
+from gpu_control_plane.operator.stack.render_input import CannotRender, OpenShift, Platform, Stage
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime, by_runtime_class, by_system, one_for_all
 from unit.api.nvidia.stock import stock_policy
 

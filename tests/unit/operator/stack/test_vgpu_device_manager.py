@@ -8,7 +8,7 @@ import yaml
 from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from gpu_control_plane.operator.stack.operands.vgpu_device_manager import STATE
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 from unit.operator.stack.sandbox_scene import daemonset, mounts, objects, policy, stage
 
 OURS = "default-vgpu-devices-config"

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from gpu_control_plane.api.nvidia.names import NodeLabel
-from gpu_control_plane.operator.facts import NodeKind, System
+from gpu_control_plane.operator.node_facts import NodeKind, System
 from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.driver.openshift import TOOLKIT
 from gpu_control_plane.operator.stack.operands.vgpu_manager import STATE
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import OpenShift
+from gpu_control_plane.operator.stack.render_input import OpenShift
 from unit.operator.stack.sandbox_scene import RHEL, UBUNTU, VGPU_IMAGE, daemonset, daemonsets, mounts, policy, stage
 
 MAIN = "nvidia-vgpu-manager-ctr"

@@ -4,10 +4,10 @@ import itertools
 
 from gpu_control_plane.api.nvidia.names import NodeLabel, PodLabel
 from gpu_control_plane.operator.drivers.render import HOST_MANAGER
-from gpu_control_plane.operator.facts import NodeKind, System
+from gpu_control_plane.operator.node_facts import NodeKind, System
 from gpu_control_plane.operator.stack.operands.vgpu_manager import STATE
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import OpenShift
+from gpu_control_plane.operator.stack.render_input import OpenShift
 from unit.operator.stack.sandbox_scene import RHEL, UBUNTU, VGPU_IMAGE, daemonset, daemonsets, policy, stage
 
 NAME = "nvidia-vgpu-manager-daemonset"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
 from gpu_control_plane.kube.objects import ObjectMeta, OwnerReference
-from gpu_control_plane.operator.upgrade.view import DriverPod, NodeView
+from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView
 from gpu_control_plane.operator.views import Container, ContainerResources, EmptyDir, Pod, PodSpec, PodStatus, Volume
 
 NOW = 1_900_000_000.0

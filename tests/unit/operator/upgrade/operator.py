@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from gpu_control_plane.kube.expectations import LostAnswers
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
+from gpu_control_plane.operator.upgrade.node_view import NodeView, Refusal
 from gpu_control_plane.operator.upgrade.rollout import rollout
 from gpu_control_plane.operator.upgrade.step import step, switch_off
-from gpu_control_plane.operator.upgrade.view import NodeView, Refusal
 from unit.operator.upgrade.world import NEVER, Conflict, Machine, World
 
 _RETRY = 10.0

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED, NodeTrouble
 from gpu_control_plane.operator.upgrade.metrics import Count, UpgradeMetrics
+from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.progress import report
-from gpu_control_plane.operator.upgrade.view import NodeView
 from unit.operator.upgrade.nodes import CURRENT, NOW, POLICY, STALE, view
 
 S = UpgradeState

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Canary, Drain, UpgradePolicy
+from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView
 from gpu_control_plane.operator.upgrade.rollout import rollout
-from gpu_control_plane.operator.upgrade.view import DriverPod, NodeView
 from unit.operator.upgrade.nodes import CURRENT, NOW, ORPHAN, STALE, view
 
 S = UpgradeState

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, PodLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy, WaitForCompletion
 from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
+from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView, Refusal, ValidatorPod
 from gpu_control_plane.operator.upgrade.notes import NO_DRIVER
 from gpu_control_plane.operator.upgrade.step import step, switch_off
-from gpu_control_plane.operator.upgrade.view import DriverPod, NodeView, Refusal, ValidatorPod
 from unit.operator.upgrade.nodes import (
     CRASHING,
     CURRENT,

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import PodDeletion, UpgradePolicy
 from gpu_control_plane.operator.upgrade.actions import PAUSED
-from gpu_control_plane.operator.upgrade.patience import MOST_RENEWALS
-from gpu_control_plane.operator.upgrade.pods import gpu_users
+from gpu_control_plane.operator.upgrade.deadlines import MOST_RENEWALS
+from gpu_control_plane.operator.upgrade.gpu_pods import gpu_users
+from gpu_control_plane.operator.upgrade.node_view import Agent, DriverPod, NodeView, ValidatorPod
 from gpu_control_plane.operator.upgrade.slots import share
-from gpu_control_plane.operator.upgrade.view import Agent, DriverPod, NodeView, ValidatorPod
 from gpu_control_plane.operator.views import Pod
 from unit.operator.upgrade.nodes import NOW, gpu_pod
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.driver.mounts import PARAMETERS_DIGEST
 from gpu_control_plane.operator.stack.driver.openshift import PROXY_VARIABLES, TOOLKIT
 from gpu_control_plane.operator.stack.driver_manager import MANAGER

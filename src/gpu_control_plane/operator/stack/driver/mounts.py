@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.names import GROUP
-from gpu_control_plane.operator.facts import Runtime, System
+from gpu_control_plane.operator.node_facts import Runtime, System
 from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, config_digest, named
-from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
-from gpu_control_plane.operator.stack.driver.features import GDRCOPY, GDS
-from gpu_control_plane.operator.stack.driver.wish import DriverWish
+from gpu_control_plane.operator.stack.daemonset_manifest import Container, DaemonSet
+from gpu_control_plane.operator.stack.driver.driver_spec import DriverWish
+from gpu_control_plane.operator.stack.driver.kernel_modules import GDRCOPY, GDS
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform
+from gpu_control_plane.operator.stack.render_input import CannotRender, Platform
 from gpu_control_plane.operator.stack.variants import Variant
 
 PARAMETERS_DIGEST: Final = f"{GROUP}/driver-parameters-digest"

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.driver.features import GDRCOPY, GDS
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.driver.kernel_modules import GDRCOPY, GDS
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import OpenShift, Platform
+from gpu_control_plane.operator.stack.render_input import OpenShift, Platform
 from gpu_control_plane.operator.stack.variants import Variant
 
 TOOLKIT: Final = "openshift-driver-toolkit-ctr"

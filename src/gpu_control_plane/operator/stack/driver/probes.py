@@ -1,8 +1,8 @@
 """When a driver counts as loaded, as ready and as alive: one question, asked with different patience. Pure."""
 
 from gpu_control_plane.api.nvidia.fields import Probe
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.driver.wish import DriverWish
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.driver.driver_spec import DriverWish
 from gpu_control_plane.operator.stack.manifest import Manifest
 
 

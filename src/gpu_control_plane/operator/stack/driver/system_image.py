@@ -1,7 +1,7 @@
 """Images that exist once for each operating system: its name completes their tag. Pure."""
 
-from gpu_control_plane.operator.images import for_system
-from gpu_control_plane.operator.stack.stage import CannotRender
+from gpu_control_plane.operator.stack.images import for_system
+from gpu_control_plane.operator.stack.render_input import CannotRender
 
 
 def system_image(image: str, tag: str, *, what: str) -> str:

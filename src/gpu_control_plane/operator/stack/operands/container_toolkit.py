@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.nvidia.fields import on
-from gpu_control_plane.operator.facts import Runtime
-from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
+from gpu_control_plane.operator.node_facts import Runtime
+from gpu_control_plane.operator.stack.common_settings import RUNTIME_CLASS, add_env, operand
+from gpu_control_plane.operator.stack.daemonset_manifest import Container, DaemonSet
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.runtime_files import show_nri, show_runtime
-from gpu_control_plane.operator.stack.shared import RUNTIME_CLASS, add_env, operand
-from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime
 

@@ -3,12 +3,12 @@
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import KernelAddOn, on
 from gpu_control_plane.operator.stack.cdi import tell_cdi
-from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
+from gpu_control_plane.operator.stack.common_settings import operand
+from gpu_control_plane.operator.stack.daemonset_manifest import Container, DaemonSet
 from gpu_control_plane.operator.stack.mig import tell_mig
 from gpu_control_plane.operator.stack.mps import move_mps
 from gpu_control_plane.operator.stack.plugin_config import DEVICE_PLUGIN_IMAGE, choose_config
-from gpu_control_plane.operator.stack.shared import operand
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime_class
 

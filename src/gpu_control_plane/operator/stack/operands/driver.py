@@ -9,11 +9,12 @@ import msgspec
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import on
 from gpu_control_plane.api.nvidia.names import NodeLabel
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.driver.apply_spec import fit
 from gpu_control_plane.operator.stack.driver.digest import seal
-from gpu_control_plane.operator.stack.driver.fit import fit
+from gpu_control_plane.operator.stack.driver.driver_spec import from_policy
 from gpu_control_plane.operator.stack.driver.openshift import trusted_ca
-from gpu_control_plane.operator.stack.driver.places import (
+from gpu_control_plane.operator.stack.driver.variants import (
     built_in_toolkit,
     by_kernel,
     by_release,
@@ -21,9 +22,8 @@ from gpu_control_plane.operator.stack.driver.places import (
     kernel_word,
     runtime_in,
 )
-from gpu_control_plane.operator.stack.driver.wish import from_policy
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import CannotRender, Stage
+from gpu_control_plane.operator.stack.render_input import CannotRender, Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant, by_system, only
 

@@ -1,11 +1,11 @@
 """GPU Feature Discovery: labels that say what the cards of a node are."""
 
 from gpu_control_plane.api.nvidia.fields import on
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.common_settings import operand
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.mig import tell_mig
 from gpu_control_plane.operator.stack.plugin_config import choose_config
-from gpu_control_plane.operator.stack.shared import operand
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime_class
 

@@ -3,13 +3,13 @@ its image under its service account, is switched on with it, and goes to its nod
 
 import msgspec
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.common_settings import operand
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.mig import tell_mig
 from gpu_control_plane.operator.stack.mps import move_mps
 from gpu_control_plane.operator.stack.operands import device_plugin
 from gpu_control_plane.operator.stack.plugin_config import DEVICE_PLUGIN_IMAGE, choose_config
-from gpu_control_plane.operator.stack.shared import operand
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime_class
 

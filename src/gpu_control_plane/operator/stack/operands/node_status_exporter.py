@@ -1,9 +1,9 @@
 """The node status exporter: metrics of how far the software of a node has come."""
 
 from gpu_control_plane.api.nvidia.fields import on
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.shared import VALIDATOR_IMAGE, operand
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.common_settings import VALIDATOR_IMAGE, operand
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant
 

@@ -1,8 +1,8 @@
 """Metrics of the operator itself: a Service in front of the controller, and whoever scrapes it."""
 
 from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.scraping import scraped
-from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.state import State
 
 

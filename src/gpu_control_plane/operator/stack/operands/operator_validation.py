@@ -6,13 +6,19 @@ DaemonSet for these nodes leaves out the check that waits for it.
 """
 
 from gpu_control_plane.api.nvidia.fields import Env
-from gpu_control_plane.operator.facts import VALIDATOR
-from gpu_control_plane.operator.images import pull_policy
-from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
+from gpu_control_plane.operator.node_facts import VALIDATOR
+from gpu_control_plane.operator.stack.common_settings import (
+    VALIDATOR_IMAGE,
+    add_env,
+    give_cards,
+    operand,
+    runtime_class_of,
+)
+from gpu_control_plane.operator.stack.daemonset_manifest import Container, DaemonSet
+from gpu_control_plane.operator.stack.images import pull_policy
 from gpu_control_plane.operator.stack.mig import tell_strategy
 from gpu_control_plane.operator.stack.operands import device_plugin
-from gpu_control_plane.operator.stack.shared import VALIDATOR_IMAGE, add_env, give_cards, operand, runtime_class_of
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant, beside_agent, by_runtime_class
 

@@ -1,8 +1,8 @@
 """Runtime classes: names by which pods ask for the toolkit's runtimes. With NRI no pod needs one."""
 
+from gpu_control_plane.operator.stack.common_settings import RUNTIME_CLASS
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.shared import RUNTIME_CLASS
-from gpu_control_plane.operator.stack.stage import Stage
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.state import State
 
 

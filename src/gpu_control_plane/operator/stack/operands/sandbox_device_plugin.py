@@ -1,10 +1,10 @@
 """KubeVirt's device plugin: offers whole cards and vGPU devices to virtual machines."""
 
 from gpu_control_plane.api.nvidia.choices import SandboxMode
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.common_settings import operand
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.sandbox import deployed
-from gpu_control_plane.operator.stack.shared import operand
-from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant
 

@@ -1,10 +1,10 @@
 """The sandbox validator: checks that a node is ready for virtual machines, and tells the device plugins so."""
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.common_settings import VALIDATOR_IMAGE, add_env, operand
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.operands import cc_manager
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.sandbox import deployed
-from gpu_control_plane.operator.stack.shared import VALIDATOR_IMAGE, add_env, operand
-from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant
 

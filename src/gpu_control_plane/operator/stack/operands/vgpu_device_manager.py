@@ -3,12 +3,12 @@
 from typing import Final
 
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec, VGPUDevicesConfig
+from gpu_control_plane.operator.stack.common_settings import operand
 from gpu_control_plane.operator.stack.config_maps import follow_config, named
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
 from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.render_input import Stage
 from gpu_control_plane.operator.stack.sandbox import deployed
-from gpu_control_plane.operator.stack.shared import operand
-from gpu_control_plane.operator.stack.stage import Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant
 

@@ -6,17 +6,17 @@ It is replaced only when its pod is deleted: a rolling update would take cards a
 import msgspec
 
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.common_settings import operand
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.stack.driver.driver_spec import DriverWish
 from gpu_control_plane.operator.stack.driver.mounts import add_files
 from gpu_control_plane.operator.stack.driver.openshift import add_openshift
-from gpu_control_plane.operator.stack.driver.places import built_in_toolkit, by_release
 from gpu_control_plane.operator.stack.driver.system_image import system_image
-from gpu_control_plane.operator.stack.driver.wish import DriverWish
+from gpu_control_plane.operator.stack.driver.variants import built_in_toolkit, by_release
 from gpu_control_plane.operator.stack.driver_manager import driver_manager
 from gpu_control_plane.operator.stack.operands.driver import handed_over
+from gpu_control_plane.operator.stack.render_input import CannotRender, Platform, Stage
 from gpu_control_plane.operator.stack.sandbox import deployed
-from gpu_control_plane.operator.stack.shared import operand
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform, Stage
 from gpu_control_plane.operator.stack.state import State
 from gpu_control_plane.operator.stack.variants import Variant, by_system, find_its_own, only
 

@@ -1,0 +1,27 @@
+"""What people are told where NVIDIA's own CRD keeps little of a status: each change once, nothing at a restart."""
+
+import msgspec
+
+from gpu_control_plane.api.nvidia.status import OperandState, StackStatus, State, StateReport
+from gpu_control_plane.operator.status_writer import last_told
+
+KEPT = StackStatus(state=State.READY)
+"""What the schema leaves of any status with that state."""
+
+
+def status(state: OperandState) -> StackStatus:
+    return StackStatus(state=State.READY, states=(StateReport(name="state-dcgm", state=state, desired=2, ready=2),))
+
+
+def test_a_restart_is_no_news() -> None:
+    assert last_told(KEPT, None, status(OperandState.READY)).states == status(OperandState.READY).states
+
+
+def test_a_state_that_changed_since_is_news() -> None:
+    told = status(OperandState.NOT_READY)
+    assert last_told(KEPT, told, status(OperandState.READY)) == told
+
+
+def test_everything_about_a_new_policy_is_news() -> None:
+    new = msgspec.structs.replace(KEPT, state=StackStatus().state)
+    assert last_told(new, None, status(OperandState.READY)) == new

@@ -1,0 +1,229 @@
+"""Who has how long: no node fails because its operator was away, and none keeps its turn because it keeps dying."""
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from gpu_control_plane.api.nvidia.names import NodeAnnotation, UpgradeState
+from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy, WaitForCompletion
+from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Step, Wait
+from gpu_control_plane.operator.upgrade.node_view import Agent, DriverPod, NodeView
+from gpu_control_plane.operator.upgrade.step import step
+from gpu_control_plane.operator.views import Pod
+from unit.operator.upgrade.nodes import CURRENT, NOW, ORPHAN, POLICY, STALE, TRAINING, UNREADY, ago, cordoned, gpu_pod
+from unit.operator.upgrade.operator import Killed, Operator
+from unit.operator.upgrade.world import NEVER, Habits, World
+
+S = UpgradeState
+HOUR = 3600.0
+LIMIT = 300
+DRAINING = UpgradePolicy(auto_upgrade=True, drain=Drain(enable=True))
+POD = gpu_pod()
+UID = POD.metadata.uid
+EMPTYING = (S.POD_DELETION_REQUIRED, S.DRAIN_REQUIRED)
+
+
+def begun(state: UpgradeState, seconds: float, *drivers: DriverPod, renewals: int = 0, **rest: object) -> NodeView:
+    """A node whose step began so long ago."""
+    count = {NodeAnnotation.RENEWALS: str(renewals)} if renewals else {}
+    return cordoned(state, *(drivers or (STALE,)), annotations=ago(NodeAnnotation.STEP_SINCE, seconds) | count, **rest)
+
+
+def leaving(pod: Pod, until: float) -> Pod:
+    """The pod with a grace period that ends so many seconds from now."""
+    ends = datetime.fromtimestamp(NOW + until, UTC)
+    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=ends))
+
+
+def after(node: NodeView, change: Change) -> NodeView:
+    held: dict[str, str | None] = {**node.annotations, **{str(key): value for key, value in change.annotations.items()}}
+    return replace(node, annotations={key: value for key, value in held.items() if value is not None})
+
+
+def failed(found: Step) -> bool:
+    return isinstance(found, Change) and found.state is S.FAILED
+
+
+@pytest.mark.parametrize("state", EMPTYING)
+def test_an_operator_that_was_away_asks_before_anybody_fails(state: UpgradeState) -> None:
+    node = begun(state, HOUR, pods=(POD,))
+    renewal = step(node, DRAINING, NOW)
+    assert isinstance(renewal, Change)
+    assert renewal.annotations == {NodeAnnotation.STEP_SINCE: str(int(NOW)), NodeAnnotation.RENEWALS: "1"}
+    asking = step(after(node, renewal), DRAINING, NOW)
+    assert isinstance(asking, Evict)
+    assert asking.pods == (POD,)
+
+
+@pytest.mark.parametrize(
+    ("asked", "renewals", "expected"),
+    [
+        (None, 0, NOW),
+        (None, 2, NOW),
+        (None, 3, None),
+        (NOW - 100, 0, NOW - 100),
+        (NOW - 100, 3, None),
+        (NOW - 150, 0, None),
+        (NOW - 300, 0, None),
+    ],
+    ids=[
+        "asked nobody",
+        "asked nobody, the third time",
+        "asked nobody, and was given its time often enough",
+        "asked late",
+        "asked late, and was given its time often enough",
+        "asked for half of the time",
+        "asked all the time",
+    ],
+)
+@pytest.mark.parametrize("state", EMPTYING)
+def test_the_time_begins_anew_where_it_was_not_a_fair_one(
+    state: UpgradeState, asked: float | None, renewals: int, expected: float | None
+) -> None:
+    policy = replace(POLICY, drain=DRAINING.drain) if state is S.DRAIN_REQUIRED else POLICY
+    found = step(begun(state, LIMIT, renewals=renewals, pods=(POD,), asked_since=asked), policy, NOW)
+    if expected is None:
+        assert failed(found)
+        return
+    assert isinstance(found, Change)
+    assert found.state is None
+    assert found.annotations[NodeAnnotation.STEP_SINCE] == str(int(expected))
+    assert found.annotations[NodeAnnotation.RENEWALS] == str(renewals + 1)
+
+
+@pytest.mark.parametrize(
+    ("grace", "asked", "until"),
+    [
+        (10, NOW - 20, 40),
+        (10, None, 40),
+        (3000, NOW - 20, 280),
+        (3000, None, 300),
+        (3000, NOW - 300, None),
+        (-31, NOW - 100, None),
+        (-31, None, None),
+    ],
+    ids=[
+        "asked late, and going",
+        "asked by another process, and going",
+        "asked late, going slowly",
+        "asked by another process, going slowly",
+        "asked in time, going too slowly",
+        "asked late, and should be gone",
+        "asked by another process, and should be gone",
+    ],
+)
+def test_pods_that_are_leaving_have_their_own_time_but_no_more_than_the_limit(
+    grace: float, asked: float | None, until: float | None
+) -> None:
+    going = {UID: asked} if asked is not None else {}
+    node = begun(S.POD_DELETION_REQUIRED, LIMIT, pods=(leaving(POD, grace),), leaving=going, asked_since=asked)
+    found = step(node, POLICY, NOW)
+    if until is None:
+        assert failed(found)
+    else:
+        assert found == Wait(reason="work/train-1 are leaving", until=NOW + until)
+
+
+def test_a_pod_that_goes_though_no_watch_says_so_yet_is_waited_for() -> None:
+    node = begun(S.POD_DELETION_REQUIRED, LIMIT, pods=(POD,), leaving={UID: NOW - 1}, asked_since=NOW - LIMIT)
+    assert step(node, POLICY, NOW) == Wait(reason="work/train-1 are leaving", until=NOW + 29)
+
+
+def test_pods_that_come_one_after_the_other_do_not_put_the_end_off() -> None:
+    late = gpu_pod("late")
+    node = begun(S.POD_DELETION_REQUIRED, LIMIT, pods=(leaving(POD, 20), late), asked_since=NOW - LIMIT)
+    assert failed(step(node, POLICY, NOW))
+
+
+def test_without_a_limit_there_is_nothing_to_renew() -> None:
+    node = begun(S.POD_DELETION_REQUIRED, HOUR, pods=(POD,))
+    assert isinstance(step(node, replace(POLICY, pod_deletion=PodDeletion(timeout_seconds=0)), NOW), Evict)
+
+
+def test_work_that_may_finish_first_had_its_time_whoever_was_away() -> None:
+    policy = replace(POLICY, wait_for_completion=WaitForCompletion(pod_selector="app=train", timeout_seconds=60))
+    node = cordoned(S.WAIT_FOR_JOBS_REQUIRED, STALE, pods=(TRAINING,), annotations=ago(NodeAnnotation.WAIT_START, HOUR))
+    found = step(node, policy, NOW)
+    assert isinstance(found, Change)
+    assert found.state is S.POD_DELETION_REQUIRED
+
+
+@pytest.mark.parametrize("driver", [STALE, ORPHAN], ids=["old", "nobody's"])
+def test_a_driver_pod_that_nobody_replaced_is_replaced_by_the_next_operator(driver: DriverPod) -> None:
+    node = begun(S.POD_RESTART_REQUIRED, HOUR, driver)
+    renewal = step(node, POLICY, NOW)
+    assert isinstance(renewal, Change)
+    assert (renewal.state, renewal.annotations[NodeAnnotation.RENEWALS]) == (None, "1")
+    assert isinstance(step(after(node, renewal), POLICY, NOW), Restart)
+
+
+def test_our_agent_has_its_minute_though_the_operator_was_away() -> None:
+    labels = {"gpu.deckhouse.io/agent": "paused-for-driver-upgrade"}
+    node = begun(S.POD_RESTART_REQUIRED, HOUR, STALE, agent=Agent(), labels=labels)
+    renewal = step(node, POLICY, NOW)
+    assert isinstance(renewal, Change)
+    again = step(after(node, renewal), POLICY, NOW)
+    assert not isinstance(again, Restart)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        begun(S.POD_RESTART_REQUIRED, HOUR, UNREADY),
+        begun(S.POD_RESTART_REQUIRED, HOUR, replace(STALE, leaving=True)),
+        begun(S.POD_RESTART_REQUIRED, HOUR, ORPHAN, wanted=""),
+        begun(S.POD_RESTART_REQUIRED, HOUR, STALE, asked_since=NOW - 1000),
+        begun(S.POD_RESTART_REQUIRED, HOUR, STALE, renewals=3),
+    ],
+    ids=["new, and not ready", "leaving", "nobody brings another", "cannot be deleted", "often enough"],
+)
+def test_a_driver_that_needs_nothing_from_the_operator_has_no_more_time(node: NodeView) -> None:
+    assert failed(step(node, POLICY, NOW))
+
+
+def test_another_step_begins_with_all_its_renewals() -> None:
+    for node in (
+        begun(S.POD_DELETION_REQUIRED, 9, renewals=3),
+        begun(S.POD_DELETION_REQUIRED, HOUR, renewals=3, pods=(POD,)),
+        begun(S.UNCORDON_REQUIRED, 9, CURRENT, renewals=3),
+    ):
+        found = step(node, POLICY, NOW)
+        assert isinstance(found, Change)
+        assert found.annotations[NodeAnnotation.RENEWALS] is None
+
+
+def fates(habits: Mapping[str, Habits], *, writes: int, away: float) -> tuple[World, int]:
+    """A rollout under operators that make so many writes each, and are away for long after that; and their number."""
+    world = World(replace(POLICY, max_parallel_upgrades=1, max_unavailable="100%"), habits.items())
+    rng = random.Random(4)
+    Operator(world, rng).settle()
+    world.publish_driver()
+    for lives in range(1, 1000):
+        operator = Operator(world, rng, writes=writes)
+        try:
+            while (moment := min(operator.settle(), world.next_happening)) < NEVER:
+                world.advance(moment)
+        except Killed:
+            world.advance(world.clock + away)
+        else:
+            return world, lives
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("away", [2.0, 100.0, 400.0, 7200.0])
+def test_nodes_are_upgraded_by_operators_that_are_away_most_of_the_time(away: float) -> None:
+    world, lives = fates({"a": Habits(), "b": Habits(budget=120.0), "c": Habits(agent=True)}, writes=3, away=away)
+    assert lives > 3
+    assert {name: machine.state for name, machine in world.machines.items()} == dict.fromkeys("abc", S.DONE)
+    assert not world.ever_failed
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+@pytest.mark.parametrize("away", [2.0, 100.0, 400.0, 7200.0])
+def test_a_pod_that_stays_keeps_nobody_waiting_however_often_operators_die(writes: int, away: float) -> None:
+    world, _lives = fates({"a": Habits(budget=NEVER)}, writes=writes, away=away)
+    assert world.machines["a"].state is S.FAILED
+    assert world.holding() == 0
