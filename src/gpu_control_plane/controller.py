@@ -125,7 +125,7 @@ def _build(runtime: "Runtime", module: str, **settings: object) -> None:
 
 def _build_operator(runtime: "Runtime", module: str, namespace: str) -> None:
     operator = importlib.import_module(module)
-    operator.build(runtime, operator.Options(namespace=namespace, images=operator.images_from(os.environ)))
+    operator.build(runtime, operator.OperatorSettings(namespace=namespace, images=operator.images_from(os.environ)))
 
 
 if __name__ == "__main__":

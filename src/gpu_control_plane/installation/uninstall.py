@@ -26,7 +26,7 @@ from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.finalizers import remove_finalizer
 from gpu_control_plane.operator.node_cleanup import clean_nodes
-from gpu_control_plane.operator.stack.orphan_delete import finish
+from gpu_control_plane.operator.stack.orphan_delete import finish_orphan_deletes
 from gpu_control_plane.pools.controller import FINALIZER
 
 _OURS: Final = "app.kubernetes.io/name=gpu-control-plane,app.kubernetes.io/component in (controller,agent,discovery)"
@@ -97,7 +97,8 @@ async def clean_up(
     tell(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     tell(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
     if operand_namespace:
-        tell(f"DaemonSets let go that were held for their pods: {await finish(client, operand_namespace)}.")
+        released = await finish_orphan_deletes(client, operand_namespace)
+        tell(f"DaemonSets let go that were held for their pods: {released}.")
     tell(f"Reports deleted: {await _delete_reports(client)}.")
     tell(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
     tell(f"Nodes from which the software stack was taken off: {await clean_nodes(client)}.")

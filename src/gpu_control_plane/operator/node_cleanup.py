@@ -1,8 +1,8 @@
-"""Takes the software stack off all nodes, once this product is gone from a cluster: its labels, and what an upgrade of
-drivers that was under way has left, a cordon among it.
+"""Removes the software stack's labels and annotations from all nodes when this product is uninstalled, with what an
+unfinished driver upgrade has left on them, such as a cordon.
 
-NVIDIA's operator writes the same labels. Its own are left alone: in a cluster where no node carries a label that only
-we write, and where it is in charge now.
+NVIDIA's operator writes the same labels. They stay in a cluster where no node carries a label that only this operator
+writes, and where NVIDIA's operator is active now.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,30 +13,30 @@ from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import Conflict, Forbidden, NotFound
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.operator.labelling.decide import cleanup, managed
-from gpu_control_plane.operator.nvidia_lease import SELECTION, TimedLease, judge
+from gpu_control_plane.operator.labelling.decide import labelled_by_us, removal_patch
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, TimedLease, active_holder
 from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.step import switch_off
 
 _ATTEMPTS = 5
 
-type Patch = dict[str, dict[str, object]]
+type MergePatch = dict[str, dict[str, object]]
 """A merge patch of a Node; empty when there is nothing to do."""
 
 
 async def clean_nodes(client: Client, now: Callable[[], datetime] = utc_now) -> int:
-    """Take everything of ours off all nodes; how many were changed. Safe to repeat."""
+    """Remove everything of ours from all nodes; the number of nodes that were changed. Safe to repeat."""
     nodes = await client.list(Node)
-    if not any(managed(node) for node in nodes):
+    if not any(labelled_by_us(node) for node in nodes):
         return 0
-    removed = _only_ours if await _rival_in_charge(client, now()) else _everything
-    return sum([await _clean(client, node, removed) for node in nodes])
+    patch_of = _only_our_label if await _nvidia_operator_active(client, now()) else _everything
+    return sum([await _clean(client, node, patch_of) for node in nodes])
 
 
-async def _clean(client: Client, node: Node, removed: Callable[[Node], Patch]) -> bool:
-    """The kubelet writes to its Node, too. Who comes second looks again, and the last word is a failure."""
+async def _clean(client: Client, node: Node, patch_of: Callable[[Node], MergePatch]) -> bool:
+    """The kubelet writes to its Node, too: a conflict is tried again with the Node as it is then, a few times."""
     for attempt in range(1, _ATTEMPTS + 1):
-        patch = removed(node)
+        patch = patch_of(node)
         if not patch:
             return False
         try:
@@ -52,8 +52,8 @@ async def _clean(client: Client, node: Node, removed: Callable[[Node], Patch]) -
     return False
 
 
-def _everything(node: Node) -> Patch:
-    meta, stack = node.metadata, cleanup(node)
+def _everything(node: Node) -> MergePatch:
+    meta, stack = node.metadata, removal_patch(node)
     upgrade = switch_off(
         NodeView(
             name=node.name,
@@ -71,11 +71,11 @@ def _everything(node: Node) -> Patch:
     return patch
 
 
-def _only_ours(node: Node) -> Patch:
-    return _without({NodeLabel.RUNTIME.value} if managed(node) else (), ())
+def _only_our_label(node: Node) -> MergePatch:
+    return _without({NodeLabel.RUNTIME.value} if labelled_by_us(node) else (), ())
 
 
-def _without(labels: Iterable[str], annotations: Iterable[str]) -> Patch:
+def _without(labels: Iterable[str], annotations: Iterable[str]) -> MergePatch:
     fields = {"labels": dict.fromkeys(sorted(labels)), "annotations": dict.fromkeys(sorted(annotations))}
     metadata: dict[str, object] = {name: values for name, values in fields.items() if values}
     return {"metadata": metadata} if metadata else {}
@@ -85,11 +85,11 @@ def _held(names: Iterable[str], held: Mapping[str, str]) -> set[str]:
     return {str(name) for name in names if name in held}
 
 
-async def _rival_in_charge(client: Client, now: datetime) -> bool:
-    """Whether NVIDIA's operator is. Without its labels every node would lose its driver, so who may not look at Leases
-    takes it to be."""
+async def _nvidia_operator_active(client: Client, now: datetime) -> bool:
+    """Whether NVIDIA's operator is active. A process that may not list Leases assumes so: if the labels were removed
+    while it is, every node would lose its driver."""
     try:
-        leases = await client.list(TimedLease, SELECTION)
+        leases = await client.list(TimedLease, LEASE_SELECTION)
     except Forbidden:
         return True
-    return judge(leases, now) is not None
+    return active_holder(leases, now) is not None

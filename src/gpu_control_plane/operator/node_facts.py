@@ -1,7 +1,7 @@
-"""What a Node is, as far as the software stack cares: card, operating system, kernel and container runtime. Pure.
+"""What the software stack needs to know of a Node: card, operating system, kernel and container runtime. Pure.
 
-NFD's labels say most of it. A node whose labels do not say something simply lacks that fact here; whoever needs it
-says so in a sentence that names the node.
+Labels of Node Feature Discovery say most of it. A fact that no label says is empty here; the code that needs it reports
+an error that names the node.
 """
 
 import enum
@@ -14,31 +14,29 @@ from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, TRUE, NodeLabel
 
-DRIVER: Final = f"{DEPLOY}driver"
-VGPU_MANAGER: Final = f"{DEPLOY}vgpu-manager"
-VALIDATOR: Final = f"{DEPLOY}operator-validator"
+DEPLOY_DRIVER: Final = f"{DEPLOY}driver"
+DEPLOY_VGPU_MANAGER: Final = f"{DEPLOY}vgpu-manager"
+DEPLOY_VALIDATOR: Final = f"{DEPLOY}operator-validator"
 _CARD_LABELS: Final = (*PCI_LABELS, Label.GPU_PRESENT.value)
 _PAUSED: Final = "paused-for-"
 _MAJOR_ONLY: Final = frozenset({"ol", "rocky", "rhel"})
 
 
-class Runtime(enum.StrEnum):
-    """What runs containers on a node."""
-
+class ContainerRuntime(enum.StrEnum):
     CONTAINERD = "containerd"
     CRIO = "crio"
     DOCKER = "docker"
 
 
-class System(msgspec.Struct, frozen=True, order=True):
-    """An operating system: `tag` is how images for it are called."""
+class OperatingSystem(msgspec.Struct, frozen=True, order=True):
+    """An operating system; `tag` is its part in the tags of images."""
 
     id: str
     version: str
 
     @property
     def tag(self) -> str:
-        """`ubuntu24.04`, `rhel9`: of a family that promises compatibility only the major version counts."""
+        """`ubuntu24.04`, `rhel9`: of distributions that keep compatible within a major version only that counts."""
         version = self.version.split(".", 1)[0] if self.major_only else self.version
         return f"{self.id}{version}"
 
@@ -55,55 +53,55 @@ class System(msgspec.Struct, frozen=True, order=True):
 
 
 class NodeKind(msgspec.Struct, frozen=True):
-    """What is the same on all nodes that can share an operand."""
+    """The facts by which nodes differ for operands: nodes of one kind can share a DaemonSet."""
 
-    system: System | None = None
+    system: OperatingSystem | None = None
     kernel: str = ""
-    runtime: Runtime = Runtime.CONTAINERD
+    runtime: ContainerRuntime = ContainerRuntime.CONTAINERD
     ostree: str = ""
     driver: bool = True
-    """Whether a driver container is meant for them."""
+    """Whether they get a driver container."""
     vgpu: bool = True
-    """Whether a vGPU manager is meant for them."""
+    """Whether they get a vGPU manager."""
     agent: bool = False
     """Whether our agent hands out their cards."""
 
 
 def has_card(labels: Mapping[str, str]) -> bool:
-    """Whether the PCI bus of the node shows a card, by NFD's word or by that of our own discovery."""
+    """Whether the node has a card on its PCI bus, by a label of Node Feature Discovery or of our own discovery."""
     return any(labels.get(label) == TRUE for label in _CARD_LABELS)
 
 
-def gpu_present(labels: Mapping[str, str]) -> bool:
-    """Whether the node counts as a GPU node: it carries our word for it."""
+def is_gpu_node(labels: Mapping[str, str]) -> bool:
+    """Whether labelling has marked the node as a GPU node."""
     return labels.get(NodeLabel.PRESENT) == TRUE
 
 
-def kind_of(node: Node) -> NodeKind:
+def node_kind(node: Node) -> NodeKind:
     labels = node.metadata.labels
     os_id, version = labels.get(NodeLabel.OS_ID, ""), labels.get(NodeLabel.OS_VERSION, "")
     return NodeKind(
-        system=System(os_id, version) if os_id and version else None,
+        system=OperatingSystem(os_id, version) if os_id and version else None,
         kernel=labels.get(NodeLabel.KERNEL, ""),
-        runtime=runtime_of(node),
+        runtime=container_runtime(node),
         ostree=labels.get(NodeLabel.OSTREE, ""),
-        driver=before_pause(labels.get(DRIVER, "")) == TRUE,
-        vgpu=before_pause(labels.get(VGPU_MANAGER, "")) == TRUE,
-        agent=before_pause(labels.get(VALIDATOR, "")) == AGENT,
+        driver=without_pause(labels.get(DEPLOY_DRIVER, "")) == TRUE,
+        vgpu=without_pause(labels.get(DEPLOY_VGPU_MANAGER, "")) == TRUE,
+        agent=without_pause(labels.get(DEPLOY_VALIDATOR, "")) == AGENT,
     )
 
 
-def before_pause(value: str) -> str:
-    """What a deploy label says when nobody pauses its operand: driver managers write `paused-for-…` over `true`, and
-    hang it on to every other word, as in `agent_paused-for-…`."""
-    word, pause, _ = value.partition(_PAUSED)
-    return word.rstrip("_") or TRUE if pause else value
+def without_pause(value: str) -> str:
+    """The value of a deploy label before its operand was paused: driver managers replace `true` by `paused-for-…`, and
+    append it to every other value, as in `agent_paused-for-…`."""
+    before, pause, _ = value.partition(_PAUSED)
+    return before.rstrip("_") or TRUE if pause else value
 
 
-def runtime_of(node: Node) -> Runtime:
-    """The runtime by what the kubelet says of it, such as `cri-o://1.36.0`; containerd where it says nothing known."""
-    word = node.status.node_info.container_runtime_version.partition("://")[0]
-    return _RUNTIMES.get(word, Runtime.CONTAINERD)
+def container_runtime(node: Node) -> ContainerRuntime:
+    """The runtime that the kubelet reports, such as `cri-o://1.36.0`; containerd where it reports no known one."""
+    name = node.status.node_info.container_runtime_version.partition("://")[0]
+    return _RUNTIMES.get(name, ContainerRuntime.CONTAINERD)
 
 
-_RUNTIMES: Final = {"cri-o": Runtime.CRIO, "docker": Runtime.DOCKER}
+_RUNTIMES: Final = {"cri-o": ContainerRuntime.CRIO, "docker": ContainerRuntime.DOCKER}

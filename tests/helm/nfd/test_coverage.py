@@ -70,8 +70,8 @@ def test_the_stack_takes_exactly_nodes_with_cards_for_gpu_nodes(
 ) -> None:
     labels = labelled[_node(machine, setting)]
     assert node_facts.has_card(labels) is bool(machine.cards)
-    kind = node_facts.kind_of(Node(metadata=ObjectMeta(name=machine.name, labels=dict(labels))))
-    assert kind.system == node_facts.System(machine.system.id, machine.system.version)
+    kind = node_facts.node_kind(Node(metadata=ObjectMeta(name=machine.name, labels=dict(labels))))
+    assert kind.system == node_facts.OperatingSystem(machine.system.id, machine.system.version)
 
 
 @every_machine

@@ -37,7 +37,7 @@ from gpu_control_plane.operator.stack.live import LiveServiceMonitor
 from gpu_control_plane.pools import controller as pools
 from integration.flow.stage import Stage, pool_of
 from integration.operator.test_openshift import definition
-from integration.stack.operator_env import IMAGES, NAMESPACE, Namespace, Theatre, gpu_node
+from integration.stack.operator_env import IMAGES, NAMESPACE, Namespace, OperatorEnv, gpu_node
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until, until_async, until_still
 
@@ -63,7 +63,7 @@ class Process:
         inventory.build(self.runtime, InventorySettings(report_patience=AT_ONCE, bus_patience=AT_ONCE))
         bootstrap.build(self.runtime, BootstrapSettings(loss_after=AT_ONCE, return_after=AT_ONCE))
         pools.build(self.runtime)
-        operator.build(self.runtime, operator.Options(namespace=NAMESPACE, images=IMAGES))
+        operator.build(self.runtime, operator.OperatorSettings(namespace=NAMESPACE, images=IMAGES))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -172,7 +172,7 @@ async def _restart(config: Config, seed: int) -> list[str]:
 
 async def _grown(scene: Stage) -> None:
     """Let the cluster grow until every part of it is there, and stop all who could change it then."""
-    theatre = Theatre(scene.client, scene.cluster)
+    env = OperatorEnv(scene.client, scene.cluster)
     fleet = await scene.start_fleet()
     try:
         await scene.devices_known(4)
@@ -180,9 +180,9 @@ async def _grown(scene: Stage) -> None:
         await scene.start_pod("worker", "training")
         await scene.pod_is("worker", "Running")
         await scene.device_is(CARD, lambda device: pool_of(device) == "training")
-        await theatre.state("ready")
-        await until_async(lambda: _drivers_settled(theatre), within=120, saying="drivers do not become ready")
-        await until_async(lambda: theatre.held(LiveServiceMonitor), within=60, saying="there is no ServiceMonitor")
+        await env.state("ready")
+        await until_async(lambda: _drivers_settled(env), within=120, saying="drivers do not become ready")
+        await until_async(lambda: env.held(LiveServiceMonitor), within=60, saying="there is no ServiceMonitor")
         for component in WRITERS:
             await asyncio.to_thread(scene.cluster.stop_component, component)
     finally:
@@ -192,16 +192,16 @@ async def _grown(scene: Stage) -> None:
 
 async def _furnish(scene: Stage) -> None:
     """Nodes with and without an agent, two NVIDIADrivers, two pools, of which one waits for cards to be approved."""
-    client, theatre = scene.client, Theatre(scene.client, scene.cluster)
+    client, env = scene.client, OperatorEnv(scene.client, scene.cluster)
     await until_async(scene.takes_pods)
     await client.create(CustomResourceDefinition, definition(LiveServiceMonitor.resource))
     await client.create(Namespace, {"metadata": {"name": NAMESPACE}})
     for name in ("agent-a", "agent-b"):
         await client.create(Node, _with_agent(name))
-    await theatre.nodes(gpu_node("plain-a"), gpu_node("plain-b", system=("rhel", "9.4"), runtime="cri-o://1.36.0"))
+    await env.nodes(gpu_node("plain-a"), gpu_node("plain-b", system=("rhel", "9.4"), runtime="cri-o://1.36.0"))
     await client.create(StoredNVIDIADriver, _driver(OWN_DRIVER, {"kubernetes.io/hostname": "plain-a"}))
     await client.create(StoredNVIDIADriver, _driver(THE_REST, None))
-    await theatre.policy(_policy())
+    await env.policy(_policy())
     await scene.add_pool("training")
     await scene.add_pool("research")
 
@@ -226,9 +226,9 @@ def _policy() -> dict[str, Any]:
     return spec
 
 
-async def _drivers_settled(theatre: Theatre) -> bool:
-    drivers = [await theatre.client.get(StoredNVIDIADriver, name) for name in (OWN_DRIVER, THE_REST)]
-    nodes = [await theatre.node(name) for name in ("plain-a", "plain-b")]
+async def _drivers_settled(env: OperatorEnv) -> bool:
+    drivers = [await env.client.get(StoredNVIDIADriver, name) for name in (OWN_DRIVER, THE_REST)]
+    nodes = [await env.node(name) for name in ("plain-a", "plain-b")]
     return all(driver.status.state is State.READY and driver.status.upgrade for driver in drivers) and all(
         node.metadata.labels.get(NodeLabel.UPGRADE_STATE) == UpgradeState.DONE for node in nodes
     )

@@ -1,4 +1,4 @@
-"""Which nodes an upgrade of drivers is about, as a process with a real API server answers it."""
+"""Which nodes are in which upgrade group, with a real API server."""
 
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -11,11 +11,12 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import DEPLOY, PRE_INSTALLED, TRUE, NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.installation.crds import install
-from gpu_control_plane.kube import Client, Runtime
-from gpu_control_plane.operator.active_policy import Charge
-from gpu_control_plane.operator.labelling import OwnerWish
-from gpu_control_plane.operator.nvidia_lease import RivalWatch
-from gpu_control_plane.operator.upgrade.groups import THE_POLICYS, Campaign
+from gpu_control_plane.kube import Client, Runtime, Signal
+from gpu_control_plane.operator.active_policy import ActivePolicy
+from gpu_control_plane.operator.labelling.decide import DriverOwner
+from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
+from gpu_control_plane.operator.openshift import OpenShiftWatch
+from gpu_control_plane.operator.upgrade.groups import CLUSTER_POLICY, UpgradeGroup
 from integration.running import running
 from unit.api.nvidia.stock import stock_policy
 from waiting import until
@@ -29,22 +30,23 @@ NODES: dict[str, dict[str, str]] = {
     "without": {DRIVER: "false"},
     "off": {str(NodeLabel.OPERANDS): "false"},
 }
-GOVERNED = {"ours", "paused", "stripped"}
+UPGRADED = {"ours", "paused", "stripped"}
 
 
-class Theirs:
-    """NVIDIADrivers that govern all nodes, whatever is meant for them."""
+class FakeOwners:
+    """NVIDIADrivers that own all nodes, whether or not these get a driver."""
 
     def __init__(self, nodes: frozenset[str]) -> None:
         self.nodes = nodes
+        self.changed = Signal("owners")
 
-    def owner(self, _node: Node) -> OwnerWish | None:
+    def owner(self, _node: Node) -> DriverOwner | None:
         return None
 
-    def campaigns(self) -> Sequence[Campaign]:
-        return (Campaign("pool-a", None, self.nodes),)
+    def upgrade_groups(self) -> Sequence[UpgradeGroup]:
+        return (UpgradeGroup("pool-a", None, self.nodes),)
 
-    def leaving(self) -> bool:
+    def have_daemonsets(self) -> bool:
         return False
 
 
@@ -52,14 +54,14 @@ class Fleet:
     """Some nodes of a cluster that other tests use, too."""
 
     def __init__(self, runtime: Runtime, names: Mapping[str, str]) -> None:
-        self.charge = Charge(runtime, RivalWatch(runtime))
-        self.charge.drivers = Theirs(frozenset(names.values()))
+        owners = FakeOwners(frozenset(names.values()))
+        self.active_policy = ActivePolicy(runtime, NVIDIALeaseWatch(runtime), owners, OpenShiftWatch(runtime))
         self._names = {name: short for short, name in names.items()}
 
-    def governed(self, campaign: str) -> set[str]:
-        """The nodes of ours that belong to a campaign."""
-        found = {each.name: each.nodes for each in self.charge.all() or ()}
-        return {self._names[name] for name in found.get(campaign, ()) if name in self._names}
+    def in_group(self, group: str) -> set[str]:
+        """The nodes of this test that are in an upgrade group."""
+        found = {each.name: each.nodes for each in self.active_policy.upgrade_groups() or ()}
+        return {self._names[name] for name in found.get(group, ()) if name in self._names}
 
 
 @asynccontextmanager
@@ -71,12 +73,12 @@ async def fleet(client: Client, driver: Mapping[str, Any]) -> AsyncIterator[Flee
         await client.create(Node, {"metadata": {"name": names[short], "labels": held}})
     manifest = stock_policy()
     manifest["spec"]["driver"].update(driver)
-    runtime = Runtime("test-charge", config=client.config, elect=False, status_port=None)
+    runtime = Runtime("test-active-policy", config=client.config, elect=False, status_port=None)
     made = Fleet(runtime, names)
     try:
         async with running(runtime):
             await client.create(StoredClusterPolicy, manifest)
-            await until(lambda: made.charge.in_force() is not None and made.charge.nodes.is_synced)
+            await until(lambda: made.active_policy.current() is not None and made.active_policy.nodes.is_synced)
             yield made
     finally:
         await client.delete(StoredClusterPolicy, manifest["metadata"]["name"])
@@ -85,12 +87,12 @@ async def fleet(client: Client, driver: Mapping[str, Any]) -> AsyncIterator[Flee
 
 
 @pytest.mark.parametrize(
-    ("driver", "campaign"),
-    [({}, THE_POLICYS), ({"useNvidiaDriverCRD": True}, "pool-a")],
+    ("driver", "group"),
+    [({}, CLUSTER_POLICY), ({"useNvidiaDriverCRD": True}, "pool-a")],
     ids=["ClusterPolicy", "NVIDIADrivers"],
 )
 async def test_only_nodes_that_get_their_driver_from_us_are_upgraded_and_counted(
-    client: Client, driver: Mapping[str, Any], campaign: str
+    client: Client, driver: Mapping[str, Any], group: str
 ) -> None:
     async with fleet(client, driver) as seen:
-        assert seen.governed(campaign) == GOVERNED
+        assert seen.in_group(group) == UPGRADED

@@ -10,8 +10,9 @@ from fault_proxy import FaultProxy
 from gpu_control_plane.api.nvidia.names import LEASE
 from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.signal import Fired
 from gpu_control_plane.kube.times import micro_time, utc_now
-from gpu_control_plane.operator.nvidia_lease import GRACE, Rival, RivalWatch, TimedLease
+from gpu_control_plane.operator.nvidia_lease import GRACE_PERIOD, LeaseHolder, NVIDIALeaseWatch, TimedLease
 from integration.running import running
 from waiting import until
 
@@ -19,13 +20,17 @@ LASTS = 15
 
 
 class Watching:
-    """A watch in a process of its own, and what it said."""
+    """A watch in a process of its own, and the holder each time that it fired its signal."""
 
     def __init__(self, proxy: FaultProxy) -> None:
-        self.runtime = Runtime("test-rival", config=proxy.config, elect=False, status_port=None)
-        self.watch = RivalWatch(self.runtime)
-        self.said: list[str] = []
-        self.watch.on_change(lambda rival: self.said.append(rival.holder if rival else "nobody"))
+        self.runtime = Runtime("test-nvidia-lease", config=proxy.config, elect=False, status_port=None)
+        self.watch = NVIDIALeaseWatch(self.runtime)
+        self.holders: list[str] = []
+        self.watch.changed.on_change(self._record)
+
+    def _record(self, _old: Fired | None, _new: Fired | None) -> None:
+        holder = self.watch.active()
+        self.holders.append(holder.holder if holder else "none")
 
 
 @asynccontextmanager
@@ -54,32 +59,32 @@ async def held(client: Client, namespace: str, holder: str, at: datetime | None 
         await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
 
 
-async def test_each_change_is_told_once_and_renewals_are_not(client: Client, theirs: str) -> None:
+async def test_each_change_of_the_holder_is_signalled_once_and_renewals_are_not(client: Client, theirs: str) -> None:
     async with FaultProxy.before(client.config) as proxy, watching(proxy) as seen:
         assert seen.watch.active() is None
         await held(client, theirs, "first")
-        await until(lambda: seen.said == ["first"])
+        await until(lambda: seen.holders == ["first"])
         for _ in range(3):
             await held(client, theirs, "first")
         await held(client, theirs, "second")
-        await until(lambda: "second" in seen.said)
+        await until(lambda: "second" in seen.holders)
         active = seen.watch.active()
         assert active is not None
         assert (active.namespace, active.holder) == (theirs, "second")
         await client.delete(TimedLease, LEASE, theirs)
-        await until(lambda: seen.said[-1] == "nobody")
-        assert seen.said == ["first", "second", "nobody"]
+        await until(lambda: seen.holders[-1] == "none")
+        assert seen.holders == ["first", "second", "none"]
         assert seen.watch.active() is None
         assert proxy.writes == []
 
 
-async def test_a_lease_that_nobody_renews_ends_by_itself_without_a_request(client: Client, theirs: str) -> None:
+async def test_a_lease_that_is_not_renewed_ends_without_a_request(client: Client, theirs: str) -> None:
     """A few seconds before the end: nothing happens in the cluster any more, and yet the end is noticed."""
     async with FaultProxy.before(client.config) as proxy, watching(proxy) as seen:
-        await held(client, theirs, "crashed", utc_now() - GRACE - timedelta(seconds=LASTS - 4))
-        await until(lambda: seen.said == ["crashed"])
+        await held(client, theirs, "crashed", utc_now() - GRACE_PERIOD - timedelta(seconds=LASTS - 4))
+        await until(lambda: seen.holders == ["crashed"])
         before = len(proxy.requests)
-        await until(lambda: seen.said == ["crashed", "nobody"])
+        await until(lambda: seen.holders == ["crashed", "none"])
         assert len(proxy.requests) == before
 
 
@@ -90,7 +95,7 @@ async def test_other_leases_do_not_matter(client: Client, theirs: str) -> None:
     async with FaultProxy.before(client.config) as proxy, watching(proxy) as seen:
         assert seen.watch.active() is None
         await held(client, theirs, "first")
-        await until(lambda: seen.said == ["first"])
+        await until(lambda: seen.holders == ["first"])
         await client.delete(TimedLease, "another", theirs)
 
 
@@ -99,5 +104,5 @@ async def test_it_is_known_again_after_a_restart(client: Client, theirs: str) ->
     async with FaultProxy.before(client.config) as proxy:
         for _ in range(2):
             async with watching(proxy) as seen:
-                assert isinstance(seen.watch.active(), Rival)
-                await until(lambda: seen.said == ["first"])
+                assert isinstance(seen.watch.active(), LeaseHolder)
+                await until(lambda: seen.holders == ["first"])

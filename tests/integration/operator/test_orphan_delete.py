@@ -9,7 +9,12 @@ from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
-from gpu_control_plane.operator.stack.orphan_delete import HELD, finish, let_go, stands_still
+from gpu_control_plane.operator.stack.orphan_delete import (
+    FINALIZER,
+    delete_and_orphan_pods,
+    finish_orphan_deletes,
+    held_for_orphaning,
+)
 from gpu_control_plane.operator.views import OperandPod
 
 LABELS = {"app": "shared"}
@@ -39,7 +44,7 @@ def _pod(name: str, owner: LiveDaemonSet) -> dict[str, Any]:
 
 async def begin(client: Client, item: LiveDaemonSet) -> None:
     """What a process does before it dies."""
-    await add_finalizer(client, item, HELD)
+    await add_finalizer(client, item, FINALIZER)
     await client.delete(LiveDaemonSet, item.name, item.metadata.namespace, propagation="Background")
 
 
@@ -51,7 +56,7 @@ async def owner_of(client: Client, namespace: str, name: str) -> str:
 async def test_they_go_and_their_pods_are_nobodys(client: Client, namespace: str) -> None:
     made = [await daemonset(client, namespace, name) for name in ("first", "second")]
     kept = await daemonset(client, namespace, "kept")
-    await let_go(client, made, namespace)
+    await delete_and_orphan_pods(client, made, namespace)
     for item in made:
         with pytest.raises(NotFound):
             await client.get(LiveDaemonSet, item.name, namespace)
@@ -63,7 +68,7 @@ async def test_they_go_and_their_pods_are_nobodys(client: Client, namespace: str
 async def test_one_that_is_gone_already_keeps_no_other_from_going(client: Client, namespace: str) -> None:
     gone, there = [await daemonset(client, namespace, name) for name in ("gone", "there")]
     await client.delete(LiveDaemonSet, gone.name, namespace)
-    await let_go(client, [gone, there], namespace)
+    await delete_and_orphan_pods(client, [gone, there], namespace)
     with pytest.raises(NotFound):
         await client.get(LiveDaemonSet, there.name, namespace)
 
@@ -71,13 +76,13 @@ async def test_one_that_is_gone_already_keeps_no_other_from_going(client: Client
 async def test_what_a_dead_process_began_is_finished(client: Client, namespace: str) -> None:
     begun, other = [await daemonset(client, namespace, name) for name in ("begun", "other")]
     await begin(client, begun)
-    assert stands_still(await client.get(LiveDaemonSet, begun.name, namespace))
-    assert not stands_still(other)
-    assert await finish(client, namespace) == 1
+    assert held_for_orphaning(await client.get(LiveDaemonSet, begun.name, namespace))
+    assert not held_for_orphaning(other)
+    assert await finish_orphan_deletes(client, namespace) == 1
     with pytest.raises(NotFound):
         await client.get(LiveDaemonSet, begun.name, namespace)
     assert not await owner_of(client, namespace, begun.name)
-    assert await finish(client, namespace) == 0
+    assert await finish_orphan_deletes(client, namespace) == 0
 
 
 async def test_uninstalling_leaves_none_behind(client: Client, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""A cluster with pod life in which the operator plays: GPU nodes of any kind, policies, and what has become of them."""
+"""A cluster with simulated kubelets and the operator: GPU nodes of any kind, policies, and their objects."""
 
 import asyncio
 import contextlib
@@ -15,8 +15,9 @@ from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.local import Cluster
-from gpu_control_plane.operator.controller import Options, build
-from gpu_control_plane.operator.stack.live import EVERYWHERE, Live
+from gpu_control_plane.operator.controller import OperatorSettings, build
+from gpu_control_plane.operator.stack.live import CORE_KINDS, Live
+from gpu_control_plane.operator.upgrade.controller import UpgradeTiming
 from gpu_control_plane.operator.views import DaemonSet, OperandPod
 from waiting import until, until_async, until_still
 
@@ -38,7 +39,7 @@ def gpu_node(
     runtime: str = "containerd://2.1.4",
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """A Node as Node Feature Discovery leaves it, brought to life by KWOK."""
+    """A Node with the labels of Node Feature Discovery, whose kubelet KWOK simulates."""
     capacity = {"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"}
     return {
         "metadata": {
@@ -70,42 +71,44 @@ def gpu_node(
     }
 
 
-class Theatre:
+class OperatorEnv:
     """What a test does to the cluster, and what it sees."""
 
     def __init__(self, client: Client, cluster: Cluster) -> None:
         self.client = client
         self.cluster = cluster
         self._running: asyncio.Task[None] | None = None
-        self._detour = False
+        self._special = False
+        """Whether the operator runs with settings that only one test needs."""
         self.runtime: Runtime | None = None
 
     @classmethod
     @asynccontextmanager
     async def open(cls, cluster: Cluster) -> AsyncIterator[Self]:
         async with Client(load_config(cluster.kubeconfig)) as client:
-            theatre = cls(client, cluster)
-            await theatre._ensure_namespace()
+            env = cls(client, cluster)
+            await env._ensure_namespace()
             try:
-                yield theatre
+                yield env
             finally:
-                await theatre.stop()
-                await theatre.clear()
+                await env.stop()
+                await env.clear()
 
-    async def start(self, config: Config | None = None) -> Runtime:
-        """Start the operator; it leads at once. With a `config` of its own it reaches the cluster another way."""
-        self._detour = config is not None
+    async def start(self, config: Config | None = None, upgrade_timing: UpgradeTiming | None = None) -> Runtime:
+        """Start the operator; it leads at once. `config` may name a proxy in front of the API server."""
+        self._special = config is not None or upgrade_timing is not None
         self.runtime = Runtime(
             "operator", config=config or load_config(self.cluster.kubeconfig), elect=False, status_port=None,
             identity=f"test-{secrets.token_hex(2)}",
         )  # fmt: skip
-        build(self.runtime, Options(namespace=NAMESPACE, images=IMAGES))
+        timing = upgrade_timing or UpgradeTiming()
+        build(self.runtime, OperatorSettings(namespace=NAMESPACE, images=IMAGES, upgrade_timing=timing))
         self._running = asyncio.create_task(self.runtime.run())
         return self.runtime
 
     async def resume(self) -> None:
-        """Start the operator if a test has left it stopped, or on a way to the cluster that is no more."""
-        if self._detour:
+        """Start the operator with the usual settings, if a test has left it stopped or with special ones."""
+        if self._special:
             await self.kill()
         if self._running is None:
             await self.start()
@@ -117,7 +120,7 @@ class Theatre:
             self._running = self.runtime = None
 
     async def kill(self) -> None:
-        """End the operator without any leave-taking."""
+        """End the operator as in a crash."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait((self._running,))
@@ -165,7 +168,7 @@ class Theatre:
         return {item.name: item for item in found}
 
     async def next_status(self, seen: StoredClusterPolicy) -> StoredClusterPolicy:
-        """Wait until a policy says something else."""
+        """Wait until the status of a policy has changed."""
         now = seen
 
         async def other() -> bool:
@@ -177,7 +180,7 @@ class Theatre:
         return now
 
     async def events(self, reason: str, name: str = "cluster-policy") -> list[str]:
-        """What a policy has been told about, with this reason."""
+        """The notes of a policy's Events with this reason."""
         uid = (await self.seen_policy(name)).metadata.uid
         found = await self.client.list(Event, Selection(namespace="default"))
         return [item.note for item in found if item.regarding and item.regarding.uid == uid and item.reason == reason]
@@ -221,7 +224,7 @@ class Theatre:
         return self.requests("create", "update", "patch", "apply", "delete")
 
     async def at_rest(self) -> None:
-        """Wait until the operator has looked at everything and has nothing left to do, nor put off until later."""
+        """Wait until the operator has reconciled everything and no reconcile is queued or delayed."""
         assert self.runtime is not None
         runtime = self.runtime
 
@@ -232,10 +235,10 @@ class Theatre:
             return not any(waiting) and not any(working) and all(self.reconciles(name) for name in _CONTROLLERS)
 
         await until(idle, within=60, saying="the operator does not come to rest")
-        # What comes too soon after the last time waits for its turn outside of the queues.
-        await until_still(self._looks, saying="the operator looks again and again")
+        # A reconcile that is rate-limited waits for its time outside of the queues.
+        await until_still(self._all_reconciles, saying="the operator reconciles again and again")
 
-    def _looks(self) -> int:
+    def _all_reconciles(self) -> int:
         assert self.runtime is not None
         samples = [sample for metric in self.runtime.metrics.reconciles.collect() for sample in metric.samples]
         return sum(int(sample.value) for sample in samples if sample.name.endswith("_total"))
@@ -254,7 +257,7 @@ class Theatre:
         return next(pod for pod in found if node in (None, pod.spec.node_name))
 
     async def break_pod(self, pod: OperandPod, reason: str, message: str = "") -> None:
-        """Let the containers of a pod not work, as a kubelet would put it."""
+        """Let the containers of a pod fail, as a kubelet would report it."""
         waiting = {"waiting": {"reason": reason, "message": message or f"{reason} of a test"}}
         await self._set_health(pod, "False", ready=False, state=waiting)
 
@@ -272,8 +275,8 @@ class Theatre:
         await self.client.patch(OperandPod, pod.name, {"status": status}, namespace=NAMESPACE, subresource="status")
 
     async def clear(self) -> None:
-        """Take everything away, so that the next test finds the cluster empty. Pods go before their nodes do: a pod
-        whose node is gone goes only when the collector of such pods comes by."""
+        """Delete everything, so that the next test finds the cluster empty. Pods are deleted before their nodes: a pod
+        without a node is deleted only when the pod garbage collector runs."""
         for kind in (StoredClusterPolicy, StoredNVIDIADriver):
             for item in await self.client.list(kind):
                 await self.client.delete(kind, item.name)
@@ -281,24 +284,24 @@ class Theatre:
         await asyncio.gather(*(self._gone(Node, node.name, None) for node in await self.client.list(Node)))
 
     async def swept(self) -> bool:
-        """Sweep until nothing comes after: the operator may be at work yet on what it has not seen go."""
+        """Sweep again until nothing is left: the operator may still write what it has not seen deleted."""
         await self.sweep()
         return await self.empty()
 
     async def sweep(self) -> None:
         """Delete what Kubernetes would delete anyway, after a while."""
-        held = [(kind, name) for kind in EVERYWHERE for name in await self.held(kind)]
+        held = [(kind, name) for kind in CORE_KINDS for name in await self.held(kind)]
         await asyncio.gather(
             *(self._gone(kind, name, NAMESPACE if kind.resource.namespaced else None) for kind, name in held)
         )
-        # Also those that were left without a DaemonSet on purpose.
+        # Also pods that were orphaned on purpose.
         await asyncio.gather(*(self._gone(OperandPod, pod.name) for pod in await self.pods() if not pod.deleting))
 
     async def empty(self) -> bool:
         """Whether nothing is left of the stack."""
         if await self._any(OperandPod, Selection(namespace=NAMESPACE)):
             return False
-        for kind in EVERYWHERE:
+        for kind in CORE_KINDS:
             namespace = NAMESPACE if kind.resource.namespaced else None
             if await self._any(kind, Selection(namespace=namespace, labels=str(PodLabel.OPERAND))):
                 return False

@@ -10,7 +10,7 @@ from gpu_control_plane.kube.errors import NotFound, TooManyRequests
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.operator.stack.live import LiveServiceMonitor
-from integration.stack.operator_env import NAMESPACE, Theatre, gpu_node
+from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node
 from integration.stack.scenarios import stock
 from unit.operator.stack.daemonset_names import EXPORTER
 from waiting import until_async
@@ -33,22 +33,22 @@ def _definition() -> dict[str, Any]:
     }
 
 
-async def test_service_monitors_come_and_go_with_their_kind(theatre: Theatre) -> None:
-    await theatre.policy(stock())
-    await theatre.state("ready")
+async def test_service_monitors_come_and_go_with_their_kind(env: OperatorEnv) -> None:
+    await env.policy(stock())
+    await env.state("ready")
     for _ in range(2):
-        await theatre.client.create(CustomResourceDefinition, _definition())
-        await until_async(lambda: _monitored(theatre), within=60, saying="there is no ServiceMonitor")
-        await theatre.client.delete(LiveServiceMonitor, EXPORTER, NAMESPACE)
-        await until_async(lambda: _monitored(theatre), within=60, saying="it was not made again")
-        await theatre.client.delete(CustomResourceDefinition, _MONITORS.qualified_name)
-        await until_async(lambda: _forgotten(theatre), within=60, saying="the kind stays")
-        await theatre.patch_policy({"dcgmExporter": {"serviceMonitor": {"enabled": True, "interval": "20s"}}})
-        policy = await theatre.state("ready")
+        await env.client.create(CustomResourceDefinition, _definition())
+        await until_async(lambda: _monitored(env), within=60, saying="there is no ServiceMonitor")
+        await env.client.delete(LiveServiceMonitor, EXPORTER, NAMESPACE)
+        await until_async(lambda: _monitored(env), within=60, saying="it was not made again")
+        await env.client.delete(CustomResourceDefinition, _MONITORS.qualified_name)
+        await until_async(lambda: _forgotten(env), within=60, saying="the kind stays")
+        await env.patch_policy({"dcgmExporter": {"serviceMonitor": {"enabled": True, "interval": "20s"}}})
+        policy = await env.state("ready")
         assert not [state for state in policy.status.states if state.state == "failed"]
 
 
-async def test_nothing_is_written_while_nvidias_operator_is_in_charge(theatre: Theatre) -> None:
+async def test_nothing_is_written_while_nvidias_operator_is_in_charge(env: OperatorEnv) -> None:
     lease = {
         "metadata": {"name": LEASE},
         "spec": {
@@ -57,32 +57,32 @@ async def test_nothing_is_written_while_nvidias_operator_is_in_charge(theatre: T
             "renewTime": micro_time(utc_now()),
         },
     }
-    await theatre.client.create(TimedLease, lease, "default")
-    await theatre.nodes(gpu_node("rival-0"))
-    policy = await theatre.policy(stock())
-    held = await theatre.condition(StackCondition.OTHER_OPERATOR_ACTIVE, "LeaseHeld")
+    await env.client.create(TimedLease, lease, "default")
+    await env.nodes(gpu_node("rival-0"))
+    policy = await env.policy(stock())
+    held = await env.condition(StackCondition.OTHER_OPERATOR_ACTIVE, "LeaseHeld")
     assert "gpu-operator-abc" in held.message
-    await theatre.told(StackEvent.OTHER_OPERATOR_ACTIVE, "gpu-operator-abc")
-    await theatre.at_rest()
-    policy = await theatre.seen_policy()
+    await env.told(StackEvent.OTHER_OPERATOR_ACTIVE, "gpu-operator-abc")
+    await env.at_rest()
+    policy = await env.seen_policy()
     assert [held.type for held in policy.status.conditions] == [StackCondition.OTHER_OPERATOR_ACTIVE]
     assert not policy.status.states
-    assert await theatre.empty()
-    assert not any(label.startswith(DEPLOY) for label in (await theatre.node("rival-0")).metadata.labels)
+    assert await env.empty()
+    assert not any(label.startswith(DEPLOY) for label in (await env.node("rival-0")).metadata.labels)
 
-    await theatre.client.delete(TimedLease, LEASE, "default")
-    policy = await theatre.state("ready")
+    await env.client.delete(TimedLease, LEASE, "default")
+    policy = await env.state("ready")
     assert StackCondition.OTHER_OPERATOR_ACTIVE not in {held.type for held in policy.status.conditions}
-    await theatre.told(StackEvent.TAKEN_OVER)
+    await env.told(StackEvent.TAKEN_OVER)
 
 
-async def _monitored(theatre: Theatre) -> bool:
+async def _monitored(env: OperatorEnv) -> bool:
     try:
-        return EXPORTER in await theatre.held(LiveServiceMonitor)
+        return EXPORTER in await env.held(LiveServiceMonitor)
     except (NotFound, TooManyRequests):
         return False  # the kind is not served yet
 
 
-async def _forgotten(theatre: Theatre) -> bool:
-    known = {held.name for held in await theatre.client.list(CustomResourceDefinition)}
+async def _forgotten(env: OperatorEnv) -> bool:
+    known = {held.name for held in await env.client.list(CustomResourceDefinition)}
     return _MONITORS.qualified_name not in known

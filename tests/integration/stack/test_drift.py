@@ -21,7 +21,7 @@ from gpu_control_plane.operator.stack.live import (
     LiveService,
     LiveServiceAccount,
 )
-from integration.stack.operator_env import NAMESPACE, Theatre, gpu_node
+from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node
 from integration.stack.scenarios import stock
 from unit.operator.stack.daemonset_names import EXPORTER, MIG
 from waiting import until_async
@@ -79,77 +79,77 @@ AT_ONCE = (
 )
 
 
-async def test_every_object_is_mended_and_the_repair_is_told(theatre: Theatre) -> None:
-    await theatre.nodes(gpu_node("drift-0"))
-    await theatre.policy(stock())
-    await theatre.state("ready")
-    await theatre.at_rest()
-    assert not await theatre.events(StackEvent.DRIFT_REPAIRED)
+async def test_every_object_is_mended_and_the_repair_is_told(env: OperatorEnv) -> None:
+    await env.nodes(gpu_node("drift-0"))
+    await env.policy(stock())
+    await env.state("ready")
+    await env.at_rest()
+    assert not await env.events(StackEvent.DRIFT_REPAIRED)
     for hand in ON_ONE:
-        await _mended(theatre, hand)
-        await theatre.told(StackEvent.DRIFT_REPAIRED, f"DaemonSet/{MIG}")
-    await until_async(lambda: _mended_at_once(theatre), within=120, saying="no Event tells of many repairs at once")
+        await _mended(env, hand)
+        await env.told(StackEvent.DRIFT_REPAIRED, f"DaemonSet/{MIG}")
+    await until_async(lambda: _mended_at_once(env), within=120, saying="no Event tells of many repairs at once")
     for hand in AT_ONCE[:3]:
-        await _mended(theatre, hand)
-        await theatre.told(StackEvent.DRIFT_REPAIRED, f"{hand.kind.resource.kind}/{hand.name}")
-    await theatre.state("ready")
+        await _mended(env, hand)
+        await env.told(StackEvent.DRIFT_REPAIRED, f"{hand.kind.resource.kind}/{hand.name}")
+    await env.state("ready")
 
 
-async def test_what_the_api_server_refuses_does_not_take_away_what_is_there(theatre: Theatre) -> None:
-    await theatre.nodes(gpu_node("bad-0"))
-    await theatre.policy(stock())
-    await theatre.state("ready")
-    before = await theatre.client.get(LiveDaemonSet, EXPORTER, NAMESPACE)
-    await theatre.patch_policy({"dcgmExporter": {"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}})
-    policy = await theatre.state("notReady")
+async def test_what_the_api_server_refuses_does_not_take_away_what_is_there(env: OperatorEnv) -> None:
+    await env.nodes(gpu_node("bad-0"))
+    await env.policy(stock())
+    await env.state("ready")
+    before = await env.client.get(LiveDaemonSet, EXPORTER, NAMESPACE)
+    await env.patch_policy({"dcgmExporter": {"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}})
+    policy = await env.state("notReady")
     told = {state.name: state.message for state in policy.status.states if state.state == "failed"}
     assert set(told) == {"state-dcgm-exporter"}
     assert "must be less than or equal to cpu limit" in told["state-dcgm-exporter"]
-    after = await theatre.client.get(LiveDaemonSet, EXPORTER, NAMESPACE)
+    after = await env.client.get(LiveDaemonSet, EXPORTER, NAMESPACE)
     assert (after.metadata.uid, after.metadata.generation) == (before.metadata.uid, before.metadata.generation)
     assert after.body() == before.body()
-    await theatre.patch_policy({"dcgmExporter": {"resources": None}})
-    await theatre.state("ready")
+    await env.patch_policy({"dcgmExporter": {"resources": None}})
+    await env.state("ready")
 
 
-async def test_what_the_api_server_refuses_for_a_while_is_nobodys_change(theatre: Theatre) -> None:
+async def test_what_the_api_server_refuses_for_a_while_is_nobodys_change(env: OperatorEnv) -> None:
     def refused(request: Request) -> bool:
         return request.method == "POST" and request.path.endswith("/daemonsets")
 
-    await theatre.nodes(gpu_node("late-0"))
-    await theatre.stop()
-    async with FaultProxy.before(load_config(theatre.cluster.kubeconfig)) as proxy:
+    await env.nodes(gpu_node("late-0"))
+    await env.stop()
+    async with FaultProxy.before(load_config(env.cluster.kubeconfig)) as proxy:
         proxy.plant(Fault(when=refused, times=float("inf"), status=403, reason="Forbidden"))
-        await theatre.start(proxy.config)
-        await theatre.policy(stock())
-        held = await theatre.condition("Error", "ReconcileFailed")
+        await env.start(proxy.config)
+        await env.policy(stock())
+        held = await env.condition("Error", "ReconcileFailed")
         assert "a planted fault" in held.message
         proxy.faults.clear()
-        await theatre.state("ready")
-        await theatre.stop()  # by then all Events are written
-    assert not await theatre.events(StackEvent.DRIFT_REPAIRED)
+        await env.state("ready")
+        await env.stop()  # by then all Events are written
+    assert not await env.events(StackEvent.DRIFT_REPAIRED)
 
 
-async def _mended_at_once(theatre: Theatre) -> bool:
+async def _mended_at_once(env: OperatorEnv) -> bool:
     """Whether what many hands did at once was told at once. How many of them have been at work when the operator looks
     is chance, so that they may have to come again."""
-    await asyncio.gather(*(_mended(theatre, hand) for hand in AT_ONCE))
-    notes = await theatre.events(StackEvent.DRIFT_REPAIRED)
+    await asyncio.gather(*(_mended(env, hand) for hand in AT_ONCE))
+    notes = await env.events(StackEvent.DRIFT_REPAIRED)
     return any(" more; all is as the ClusterPolicy says" in note for note in notes)
 
 
-async def _mended(theatre: Theatre, hand: Hand) -> None:
+async def _mended(env: OperatorEnv, hand: Hand) -> None:
     """Do it, and wait until it is undone."""
     namespace = NAMESPACE if hand.kind.resource.namespaced else None
-    before = await theatre.client.get(hand.kind, hand.name, namespace)
+    before = await env.client.get(hand.kind, hand.name, namespace)
     if hand.patch is None:
-        await theatre.client.delete(hand.kind, hand.name, namespace)
+        await env.client.delete(hand.kind, hand.name, namespace)
     else:
-        changed = await theatre.client.patch(hand.kind, hand.name, hand.patch, namespace=namespace)
+        changed = await env.client.patch(hand.kind, hand.name, hand.patch, namespace=namespace)
         assert changed.metadata.resource_version != before.metadata.resource_version, f"{hand} does nothing"
 
     async def undone() -> bool:
-        now = (await theatre.held(hand.kind)).get(hand.name)
+        now = (await env.held(hand.kind)).get(hand.name)
         return (
             now is not None
             and now.metadata.owner_references == before.metadata.owner_references

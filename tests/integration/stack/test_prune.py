@@ -15,7 +15,7 @@ from gpu_control_plane.operator.stack.live import (
     LiveService,
     LiveServiceAccount,
 )
-from integration.stack.operator_env import NAMESPACE, Theatre, gpu_node
+from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node
 from integration.stack.scenarios import stock
 from waiting import until_async
 
@@ -38,10 +38,10 @@ def _owned(policy: StoredClusterPolicy) -> list[dict[str, Any]]:
     ]
 
 
-async def test_what_an_old_kata_manager_made_goes_but_not_what_others_made(theatre: Theatre) -> None:
-    await theatre.nodes(gpu_node("kata-old"))
-    policy = await theatre.policy(stock())
-    await theatre.state("ready")
+async def test_what_an_old_kata_manager_made_goes_but_not_what_others_made(env: OperatorEnv) -> None:
+    await env.nodes(gpu_node("kata-old"))
+    policy = await env.policy(stock())
+    await env.state("ready")
     pod = {"containers": [{"name": "kata", "image": "example.com/kata:1"}], "nodeSelector": {"no": "node"}}
     daemonset = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod}}
     theirs: list[tuple[type[Live], str, dict[str, Any]]] = [
@@ -53,23 +53,23 @@ async def test_what_an_old_kata_manager_made_goes_but_not_what_others_made(theat
         (LiveDaemonSet, _KATA, {"spec": daemonset}),
     ]
     metadata = {"labels": _MADE_BY_KATA}
-    await theatre.client.create(LiveRuntimeClass, {"metadata": {"name": "of-a-person", **metadata}, "handler": "kata"})
+    await env.client.create(LiveRuntimeClass, {"metadata": {"name": "of-a-person", **metadata}, "handler": "kata"})
     for kind, name, body in theirs:
         made = {"metadata": {"name": name, "ownerReferences": _owned(policy), **metadata}, **body}
-        await theatre.client.create(kind, made, _place(kind))
+        await env.client.create(kind, made, _place(kind))
 
     async def gone() -> bool:
-        return not [name for kind, name, _ in theirs if await _there(theatre, kind, name)]
+        return not [name for kind, name, _ in theirs if await _there(env, kind, name)]
 
     await until_async(gone, within=60, saying="something stays behind")
-    await theatre.at_rest()
-    assert await _there(theatre, LiveRuntimeClass, "of-a-person")
-    await theatre.client.delete(LiveRuntimeClass, "of-a-person")
+    await env.at_rest()
+    assert await _there(env, LiveRuntimeClass, "of-a-person")
+    await env.client.delete(LiveRuntimeClass, "of-a-person")
 
 
 def _place(kind: type[Live]) -> str | None:
     return NAMESPACE if kind.resource.namespaced else None
 
 
-async def _there(theatre: Theatre, kind: type[Live], name: str) -> bool:
-    return name in {held.name for held in await theatre.client.list(kind, Selection(namespace=_place(kind)))}
+async def _there(env: OperatorEnv, kind: type[Live], name: str) -> bool:
+    return name in {held.name for held in await env.client.list(kind, Selection(namespace=_place(kind)))}

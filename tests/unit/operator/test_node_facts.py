@@ -6,14 +6,14 @@ from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
 from gpu_control_plane.api.nvidia.names import DEPLOY, PCI_LABELS, NodeLabel
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.operator.node_facts import (
+    ContainerRuntime,
     NodeKind,
-    Runtime,
-    System,
-    before_pause,
-    gpu_present,
+    OperatingSystem,
+    container_runtime,
     has_card,
-    kind_of,
-    runtime_of,
+    is_gpu_node,
+    node_kind,
+    without_pause,
 )
 
 
@@ -40,34 +40,36 @@ def _node(labels: dict[str, str] | None = None, runtime: str = "") -> Node:
     ],
 )
 def test_images_for_a_system_are_called_by_its_tag(os_id: str, version: str, tag: str) -> None:
-    assert System(os_id, version).tag == tag
+    assert OperatingSystem(os_id, version).tag == tag
 
 
 @pytest.mark.parametrize(
     ("system", "selector"),
     [
-        (System("ubuntu", "24.04"), {NodeLabel.OS_ID: "ubuntu", NodeLabel.OS_VERSION: "24.04"}),
-        (System("rhel", "9.4"), {NodeLabel.OS_ID: "rhel", NodeLabel.OS_MAJOR: "9"}),
-        (System("sles", "15-SP6"), {NodeLabel.OS_ID: "sles", NodeLabel.OS_VERSION: "15-SP6"}),
+        (OperatingSystem("ubuntu", "24.04"), {NodeLabel.OS_ID: "ubuntu", NodeLabel.OS_VERSION: "24.04"}),
+        (OperatingSystem("rhel", "9.4"), {NodeLabel.OS_ID: "rhel", NodeLabel.OS_MAJOR: "9"}),
+        (OperatingSystem("sles", "15-SP6"), {NodeLabel.OS_ID: "sles", NodeLabel.OS_VERSION: "15-SP6"}),
     ],
 )
-def test_nodes_of_a_system_are_found_by_what_its_tag_is_made_of(system: System, selector: dict[str, str]) -> None:
+def test_nodes_of_a_system_are_found_by_what_its_tag_is_made_of(
+    system: OperatingSystem, selector: dict[str, str]
+) -> None:
     assert system.selector == selector
 
 
 @pytest.mark.parametrize(
     ("word", "runtime"),
     [
-        ("containerd://2.1.4", Runtime.CONTAINERD),
-        ("cri-o://1.36.0", Runtime.CRIO),
-        ("docker://28.0.1", Runtime.DOCKER),
-        ("", Runtime.CONTAINERD),
-        ("rkt://1", Runtime.CONTAINERD),
-        ("cri-o", Runtime.CRIO),
+        ("containerd://2.1.4", ContainerRuntime.CONTAINERD),
+        ("cri-o://1.36.0", ContainerRuntime.CRIO),
+        ("docker://28.0.1", ContainerRuntime.DOCKER),
+        ("", ContainerRuntime.CONTAINERD),
+        ("rkt://1", ContainerRuntime.CONTAINERD),
+        ("cri-o", ContainerRuntime.CRIO),
     ],
 )
-def test_the_kubelet_says_what_runs_containers(word: str, runtime: Runtime) -> None:
-    assert runtime_of(_node(runtime=word)) is runtime
+def test_the_kubelet_says_what_runs_containers(word: str, runtime: ContainerRuntime) -> None:
+    assert container_runtime(_node(runtime=word)) is runtime
 
 
 def test_a_kind_is_all_that_labels_and_status_say() -> None:
@@ -79,10 +81,10 @@ def test_a_kind_is_all_that_labels_and_status_say() -> None:
         f"{DEPLOY}driver": "true",
         f"{DEPLOY}operator-validator": "agent",
     }
-    assert kind_of(_node(labels, "cri-o://1.36.0")) == NodeKind(
-        system=System("rhcos", "4.20"),
+    assert node_kind(_node(labels, "cri-o://1.36.0")) == NodeKind(
+        system=OperatingSystem("rhcos", "4.20"),
         kernel="5.14.0-570.el9_6.x86_64",
-        runtime=Runtime.CRIO,
+        runtime=ContainerRuntime.CRIO,
         ostree="9.6.20260101-0",
         driver=True,
         vgpu=False,
@@ -104,7 +106,7 @@ def test_a_kind_is_all_that_labels_and_status_say() -> None:
     ],
 )
 def test_a_pause_hides_no_word(value: str, before: str) -> None:
-    assert before_pause(value) == before
+    assert without_pause(value) == before
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_a_pause_hides_no_word(value: str, before: str) -> None:
 )
 def test_a_driver_is_meant_for_nodes_whose_label_says_so(value: str | None, driver: bool) -> None:
     of_containers, of_machines = (
-        kind_of(_node({} if value is None else {f"{DEPLOY}{name}": value})) for name in ("driver", "vgpu-manager")
+        node_kind(_node({} if value is None else {f"{DEPLOY}{name}": value})) for name in ("driver", "vgpu-manager")
     )
     assert (of_containers.driver, of_containers.vgpu) == (driver, False)
     assert (of_machines.driver, of_machines.vgpu) == (False, driver)
@@ -124,12 +126,12 @@ def test_a_driver_is_meant_for_nodes_whose_label_says_so(value: str | None, driv
     [("agent", True), ("agent_paused-for-driver-upgrade", True), ("true", False), ("false", False), ("", False)],
 )
 def test_nodes_of_the_agent_are_known_by_the_label_of_their_validator(value: str, agent: bool) -> None:
-    assert kind_of(_node({f"{DEPLOY}operator-validator": value})).agent is agent
+    assert node_kind(_node({f"{DEPLOY}operator-validator": value})).agent is agent
 
 
 @pytest.mark.parametrize("labels", [{}, {NodeLabel.OS_ID: "ubuntu"}, {NodeLabel.OS_VERSION: "24.04"}])
 def test_half_a_system_is_none(labels: dict[str, str]) -> None:
-    assert kind_of(_node(labels)).system is None
+    assert node_kind(_node(labels)).system is None
 
 
 @pytest.mark.parametrize("label", PCI_LABELS)
@@ -149,4 +151,4 @@ def test_other_labels_are_no_card() -> None:
 
 @pytest.mark.parametrize(("value", "present"), [("true", True), ("false", False), ("", False), (None, False)])
 def test_a_node_counts_once_it_carries_our_word(value: str | None, present: bool) -> None:
-    assert gpu_present({} if value is None else {NodeLabel.PRESENT: value}) is present
+    assert is_gpu_node({} if value is None else {NodeLabel.PRESENT: value}) is present

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia.names import LEASE
 from gpu_control_plane.kube import ObjectMeta
-from gpu_control_plane.operator.nvidia_lease import GRACE, LeaseTimes, Rival, TimedLease, judge
+from gpu_control_plane.operator.nvidia_lease import GRACE_PERIOD, LeaseHolder, LeaseTimes, TimedLease, active_holder
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 HOLDER = "gpu-operator-7d9f-x2x_5f1c"
@@ -43,11 +43,11 @@ def lease(
     ],
 )
 def test_a_lease_says_who_is_in_charge(held: TimedLease, in_charge: bool) -> None:
-    assert (judge([held], NOW) is not None) is in_charge
+    assert (active_holder([held], NOW) is not None) is in_charge
 
 
 def test_without_a_lease_nobody_else_is_in_charge() -> None:
-    assert judge([], NOW) is None
+    assert active_holder([], NOW) is None
 
 
 def test_a_lease_that_was_taken_but_never_renewed_counts_from_then() -> None:
@@ -55,12 +55,16 @@ def test_a_lease_that_was_taken_but_never_renewed_counts_from_then() -> None:
         metadata=ObjectMeta(name=LEASE, namespace="a"),
         spec=LeaseTimes(holder_identity=HOLDER, lease_duration_seconds=15, acquire_time=NOW),
     )
-    assert judge([taken], NOW) == Rival("a", HOLDER, NOW + timedelta(seconds=15) + GRACE)
+    assert active_holder([taken], NOW) == LeaseHolder("a", HOLDER, NOW + timedelta(seconds=15) + GRACE_PERIOD)
 
 
 def test_of_several_the_one_that_lasts_longest_is_named() -> None:
     old, new = lease(300, namespace="old"), lease(2, namespace="new")
-    assert judge([new, old], NOW) == judge([old, new], NOW) == Rival("new", HOLDER, NOW + timedelta(seconds=13) + GRACE)
+    assert (
+        active_holder([new, old], NOW)
+        == active_holder([old, new], NOW)
+        == LeaseHolder("new", HOLDER, NOW + timedelta(seconds=13) + GRACE_PERIOD)
+    )
 
 
 _LEASES = st.lists(
@@ -77,7 +81,7 @@ _LEASES = st.lists(
 
 @given(_LEASES)
 def test_until_is_exactly_when_the_judgement_changes(leases: list[TimedLease]) -> None:
-    rival = judge(leases, NOW)
+    rival = active_holder(leases, NOW)
     if rival is not None:
-        assert judge(leases, rival.until - timedelta(microseconds=1)) is not None
-        assert judge(leases, rival.until) is None
+        assert active_holder(leases, rival.until - timedelta(microseconds=1)) is not None
+        assert active_holder(leases, rival.until) is None

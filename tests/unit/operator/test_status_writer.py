@@ -3,7 +3,7 @@
 import msgspec
 
 from gpu_control_plane.api.nvidia.status import OperandState, StackStatus, State, StateReport
-from gpu_control_plane.operator.status_writer import last_told
+from gpu_control_plane.operator.status_writer import last_known
 
 KEPT = StackStatus(state=State.READY)
 """What the schema leaves of any status with that state."""
@@ -14,14 +14,14 @@ def status(state: OperandState) -> StackStatus:
 
 
 def test_a_restart_is_no_news() -> None:
-    assert last_told(KEPT, None, status(OperandState.READY)).states == status(OperandState.READY).states
+    assert last_known(KEPT, None, status(OperandState.READY)).states == status(OperandState.READY).states
 
 
 def test_a_state_that_changed_since_is_news() -> None:
     told = status(OperandState.NOT_READY)
-    assert last_told(KEPT, told, status(OperandState.READY)) == told
+    assert last_known(KEPT, told, status(OperandState.READY)) == told
 
 
 def test_everything_about_a_new_policy_is_news() -> None:
     new = msgspec.structs.replace(KEPT, state=StackStatus().state)
-    assert last_told(new, None, status(OperandState.READY)) == new
+    assert last_known(new, None, status(OperandState.READY)) == new

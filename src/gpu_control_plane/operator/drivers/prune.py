@@ -1,7 +1,7 @@
-"""Which DaemonSets of an NVIDIADriver are no longer needed. Pure.
+"""Which DaemonSets of an NVIDIADriver are not needed any more. Pure.
 
-A driver is never taken away from a node that would then have none. One that serves no node goes; one whose nodes all
-have a successor goes as well, but leaves its pods: the upgrade of each node replaces them in turn.
+A driver is never removed from a node that would then have none. A DaemonSet that serves no node is deleted. One whose
+nodes all have a successor is deleted as well, but its pods run on: the upgrade replaces them node by node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,15 +13,17 @@ from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.views import DaemonSet
 
 
-class Stale(msgspec.Struct, frozen=True):
-    """A DaemonSet to delete; `orphan` says that its pods stay."""
+class OutdatedDaemonSet(msgspec.Struct, frozen=True):
+    """A DaemonSet to delete; `orphan` says that its pods run on."""
 
     name: str
     orphan: bool = False
 
 
-def stale(held: Iterable[DaemonSet], rendered: Sequence[Manifest], nodes: Sequence[Node]) -> list[Stale]:
-    """Those of the DaemonSets an NVIDIADriver has that should go, by name."""
+def outdated_daemonsets(
+    held: Iterable[DaemonSet], rendered: Sequence[Manifest], nodes: Sequence[Node]
+) -> list[OutdatedDaemonSet]:
+    """Those of an NVIDIADriver's DaemonSets that should be deleted, by name."""
     kept = [manifest for manifest in rendered if manifest["kind"] == "DaemonSet"]
     names = {manifest["metadata"]["name"] for manifest in kept}
     successors = [manifest["spec"]["template"]["spec"]["nodeSelector"] for manifest in kept]
@@ -31,9 +33,9 @@ def stale(held: Iterable[DaemonSet], rendered: Sequence[Manifest], nodes: Sequen
             continue
         selected = [node for node in nodes if _selects(daemonset.spec.template.spec.node_selector, node)]
         if not selected and daemonset.idle:
-            found.append(Stale(daemonset.name))
+            found.append(OutdatedDaemonSet(daemonset.name))
         elif selected and all(any(_selects(selector, node) for selector in successors) for node in selected):
-            found.append(Stale(daemonset.name, orphan=True))
+            found.append(OutdatedDaemonSet(daemonset.name, orphan=True))
     return found
 
 

@@ -1,83 +1,95 @@
-"""What the status of each NVIDIADriver should be."""
+"""Computes the status of each NVIDIADriver, and records Events when it changes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
+from gpu_control_plane.api.nvidia.names import StackCondition, StackEvent, StackReason
 from gpu_control_plane.api.nvidia.status import StackStatus, UpgradeReport
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver, UnreadableSpec
-from gpu_control_plane.kube import Runtime
-from gpu_control_plane.operator.active_policy import Charge
-from gpu_control_plane.operator.drivers.controller import Drivers, Result
-from gpu_control_plane.operator.drivers.events import tell_driver
-from gpu_control_plane.operator.drivers.predicates import asked_for
-from gpu_control_plane.operator.drivers.status import Picture, driver_status
-from gpu_control_plane.operator.stack.daemonset_readiness import Standings, tolerations_of
-from gpu_control_plane.operator.stack.readiness import Standing
-from gpu_control_plane.operator.stack.status import rival_condition
-from gpu_control_plane.operator.status_writer import StatusReporter, beside
+from gpu_control_plane.kube import EventRecorder, Runtime, Signal
+from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.operator.active_policy import ActivePolicy
+from gpu_control_plane.operator.cluster_policy import uses_driver_crd
+from gpu_control_plane.operator.drivers.controller import DriverResult, DriversController
+from gpu_control_plane.operator.drivers.status import DriverStatusInput, driver_status
+from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness, tolerations_of
+from gpu_control_plane.operator.stack.events import record_status_change
+from gpu_control_plane.operator.stack.readiness import Readiness
+from gpu_control_plane.operator.stack.status import other_operator_condition
+from gpu_control_plane.operator.status_writer import StatusWriter, with_condition
 
 
-class DriverReporter:
-    """Reports on NVIDIADrivers."""
+class DriverStatusReporter:
+    """Reports on NVIDIADrivers. `changed` are signals of the parts beside them whose state the status contains."""
 
     def __init__(
-        self, runtime: Runtime, charge: Charge, drivers: Drivers, standings: Standings, *,
-        namespace: str, now: Callable[[], datetime],
-        upgrade: Callable[[str, UpgradeReport | None], UpgradeReport | None],
+        self, runtime: Runtime, active_policy: ActivePolicy, drivers: DriversController, readiness: DaemonSetReadiness,
+        *, namespace: str, now: Callable[[], datetime],
+        upgrade: Callable[[str, UpgradeReport | None], UpgradeReport | None], changed: Iterable[Signal],
     ) -> None:  # fmt: skip
-        self._charge = charge
+        self._active_policy = active_policy
         self._drivers = drivers
-        self._standings = standings
+        self._readiness = readiness
         self._namespace = namespace
         self._upgrade = upgrade
         self._clock = now
-        tell = partial(tell_driver, runtime.events)
-        self.wake = StatusReporter(runtime, "drivers-status", drivers.stored, self._desired, tell).wake
-        standings.on_change(self.wake)
-        drivers.on_result = self.wake
+        signals = (readiness.changed, active_policy.changed, drivers.reconciled, *changed)
+        record = partial(record_driver_status, runtime.events)
+        StatusWriter(runtime, "drivers-status", drivers.stored, desired=self._desired, record=record, signals=signals)
 
     def _desired(self, stored: StoredNVIDIADriver) -> StackStatus | None:
-        """What to write; None while nobody can say."""
+        """What the status should be; None while that is not known."""
         now, generation = self._clock().replace(microsecond=0), stored.metadata.generation
-        if rival := self._charge.rival.active():
-            return beside(stored.status, rival_condition(stored.status.conditions, rival, generation, now))
-        found = self._charge.in_force()
+        if holder := self._active_policy.nvidia_lease.active():
+            condition = other_operator_condition(stored.status.conditions, holder, generation, now)
+            return with_condition(stored.status, condition)
+        found = self._active_policy.current()
         if found is not None and found.spec is None:
             return None
-        asked = asked_for(found.spec if found is not None else None)
-        if asked and stored.name not in self._drivers.results:
+        asked_for = uses_driver_crd(found.spec if found is not None else None)
+        if asked_for and stored.name not in self._drivers.results:
             return None
-        return driver_status(stored.status, self._picture(stored, asked=asked))
+        return driver_status(stored.status, self._status_input(stored, asked_for=asked_for))
 
-    def _picture(self, stored: StoredNVIDIADriver, *, asked: bool) -> Picture:
+    def _status_input(self, stored: StoredNVIDIADriver, *, asked_for: bool) -> DriverStatusInput:
         generation = stored.metadata.generation
-        result = self._drivers.results.get(stored.name) or Result(generation=0)
-        return Picture(
+        result = self._drivers.results.get(stored.name) or DriverResult(generation=0)
+        return DriverStatusInput(
             generation=generation,
             namespace=self._namespace,
-            asked_for=asked,
-            trouble=result.trouble,
-            standings=self._standing(result),
-            left_out=result.left_out,
-            unlabelled=self._drivers.book.unlabelled(stored.name),
+            asked_for=asked_for,
+            problem=result.problem,
+            readiness=self._readiness_of(result),
+            unidentified=result.unidentified,
+            unlabelled=self._drivers.index.unlabelled_nodes(stored.name),
             nodes=result.nodes,
             converged=result.generation == generation,
             upgrade=self._upgrade(stored.name, stored.status.upgrade),
-            unknown=_unknown(stored),
+            unknown=_unknown_fields(stored),
             now=self._clock().replace(microsecond=0),
         )
 
-    def _standing(self, result: Result) -> dict[str, Standing]:
+    def _readiness_of(self, result: DriverResult) -> dict[str, Readiness]:
         return {
-            manifest["metadata"]["name"]: self._standings.of(
+            manifest["metadata"]["name"]: self._readiness.of(
                 manifest["metadata"]["name"], tolerations_of(manifest["spec"]["template"]["spec"])
             )
             for manifest in result.daemonsets
         }
 
 
-def _unknown(stored: StoredNVIDIADriver) -> tuple[str, ...]:
+def record_driver_status(recorder: EventRecorder, driver: StoredNVIDIADriver, new: StackStatus) -> None:
+    """Record how a status has changed: readiness, conflicts, fields without effect."""
+    old = driver.status
+    record_status_change(recorder, driver, old, new)
+    before, after = (find(status.conditions, StackCondition.ERROR) for status in (old, new))
+    conflicting = StackReason.CONFLICTING_NODE_SELECTOR
+    if after is not None and after.reason == conflicting and (before is None or before.reason != conflicting):
+        recorder.warning(driver, StackEvent.CONFLICTING_NODE_SELECTOR, after.message)
+
+
+def _unknown_fields(stored: StoredNVIDIADriver) -> tuple[str, ...]:
     try:
         return stored.read().unknown
     except UnreadableSpec:

@@ -1,7 +1,7 @@
-"""The nodes of an NVIDIADriver, divided into pools that can share a DaemonSet. Pure.
+"""The nodes of an NVIDIADriver, and the variants of its driver that they need. Pure.
 
-A node belongs to the NVIDIADriver that its label names. What its selector says decided about the label, and has no say
-afterwards: until the label changes, the driver on the node stays.
+A node belongs to the NVIDIADriver that its owner label names. The selector decides about the label only: until the
+label changes, the driver on the node stays.
 """
 
 from collections import Counter
@@ -13,54 +13,55 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.nvidiadriver import DriverType
-from gpu_control_plane.operator.drivers.owner import Driver
-from gpu_control_plane.operator.node_facts import NodeKind, gpu_present, kind_of
-from gpu_control_plane.operator.stack.driver.driver_spec import DriverWish
+from gpu_control_plane.operator.drivers.owner import ParsedDriver
+from gpu_control_plane.operator.node_facts import NodeKind, is_gpu_node, node_kind
+from gpu_control_plane.operator.stack.driver.driver_spec import DriverSpec
 from gpu_control_plane.operator.stack.driver.variants import (
     built_in_toolkit,
     by_kernel,
     by_release,
     by_system,
-    runtime_in,
+    variant_runtime,
 )
 from gpu_control_plane.operator.stack.render_input import Platform
 from gpu_control_plane.operator.stack.variants import Variant
 
 
-def nodes_of(driver: Driver, nodes: Iterable[Node]) -> list[Node]:
-    """The GPU nodes that carry the NVIDIADriver's name, without those to which no driver goes: who needs none need not
-    say which system it has, and is not missed. The driver of a host goes by another label than one of containers."""
+def nodes_with_driver(driver: ParsedDriver, nodes: Iterable[Node]) -> list[Node]:
+    """The GPU nodes whose owner label names the NVIDIADriver and whose deploy label asks for a driver. A node without a
+    driver need not say which system it has, and is not reported as missing. A vGPU host driver has a deploy label of
+    its own."""
     host = driver.spec is not None and driver.spec.driver_type is DriverType.VGPU_HOST_MANAGER
     return [
         node
         for node in nodes
-        if gpu_present(node.metadata.labels)
+        if is_gpu_node(node.metadata.labels)
         and node.metadata.labels.get(NodeLabel.DRIVER_OWNER) == driver.name
-        and (kind_of(node).vgpu if host else kind_of(node).driver)
+        and (node_kind(node).vgpu if host else node_kind(node).driver)
     ]
 
 
-def pools(
-    kinds: Counter[NodeKind], wish: DriverWish, platform: Platform, policy: ClusterPolicySpec | None
+def driver_variants(
+    kinds: Counter[NodeKind], driver_spec: DriverSpec, platform: Platform, policy: ClusterPolicySpec | None
 ) -> list[Variant]:
-    """One for each operating system, and for each kernel of a precompiled driver, or for each release of CoreOS."""
-    if wish.precompiled:
+    """By operating system, for a precompiled driver also by kernel, in OpenShift's Driver Toolkit by release."""
+    if driver_spec.precompiled:
         found = by_kernel(kinds, whole=False)
     elif built_in_toolkit(platform.openshift, policy, kinds, precompiled=False):
         found = by_release(kinds)
     else:
         found = by_system(kinds)
-    return [msgspec.structs.replace(place, runtime=runtime_in(place, kinds)) for place in found]
+    return [msgspec.structs.replace(variant, runtime=variant_runtime(variant, kinds)) for variant in found]
 
 
 def kinds_of(nodes: Iterable[Node]) -> Counter[NodeKind]:
-    return Counter(map(kind_of, nodes))
+    return Counter(map(node_kind, nodes))
 
 
-def left_out(nodes: Sequence[Node], wish: DriverWish) -> list[str]:
-    """Nodes that get no driver because their labels do not say which one."""
-    return sorted(node.name for node in nodes if not _known(kind_of(node), wish))
+def unidentified_nodes(nodes: Sequence[Node], driver_spec: DriverSpec) -> list[str]:
+    """Nodes that get no driver because their labels do not say which one they need."""
+    return sorted(node.name for node in nodes if not _identified(node_kind(node), driver_spec))
 
 
-def _known(kind: NodeKind, wish: DriverWish) -> bool:
-    return kind.system is not None and (bool(kind.kernel) or not wish.precompiled)
+def _identified(kind: NodeKind, driver_spec: DriverSpec) -> bool:
+    return kind.system is not None and (bool(kind.kernel) or not driver_spec.precompiled)

@@ -1,4 +1,4 @@
-"""What becomes of each DaemonSet and of its pods, by the same rules that decide in production. Pure."""
+"""What would happen to each DaemonSet and to its pods, by the same functions that decide in production. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -7,24 +7,25 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube.fields import OpenEnum
-from gpu_control_plane.operator.drivers.ownership_index import upgrades_itself
+from gpu_control_plane.operator.driver_pods import of_cluster_policy
+from gpu_control_plane.operator.drivers.ownership_index import upgrades_automatically
 from gpu_control_plane.operator.drivers.predicates import owner_uid
-from gpu_control_plane.operator.drivers.prune import stale
-from gpu_control_plane.operator.labelling.decide import wish_of
-from gpu_control_plane.operator.migration.desired import DriverPart, Wanted
+from gpu_control_plane.operator.drivers.prune import outdated_daemonsets
+from gpu_control_plane.operator.labelling.decide import label_spec_of
+from gpu_control_plane.operator.migration.desired import DesiredDriver, DesiredStack
 from gpu_control_plane.operator.migration.differences import differences
 from gpu_control_plane.operator.migration.installation import FullDaemonSet, Installation
-from gpu_control_plane.operator.node_facts import gpu_present
-from gpu_control_plane.operator.stack.daemonset_readiness import of_the_policy, tolerations_of
-from gpu_control_plane.operator.stack.drift import content_drifts, with_its_selector
+from gpu_control_plane.operator.node_facts import is_gpu_node
+from gpu_control_plane.operator.stack.daemonset_readiness import tolerations_of
+from gpu_control_plane.operator.stack.drift import content_drifts, with_live_selector
 from gpu_control_plane.operator.stack.manifest import Manifest, on_delete
-from gpu_control_plane.operator.stack.prune import Asked, asked_of, goes, leaves_pods
-from gpu_control_plane.operator.stack.readiness import nodes_for
+from gpu_control_plane.operator.stack.prune import PruneInput, orphans_pods, prune_input, should_delete
+from gpu_control_plane.operator.stack.readiness import schedulable_nodes
 from gpu_control_plane.operator.views import DaemonSet, controller_of
 
 
-class Action(OpenEnum):
-    """What happens to a DaemonSet."""
+class DaemonSetAction(OpenEnum):
+    """What would happen to a DaemonSet."""
 
     CREATED = "created", "It does not exist yet."
     CHANGED = "changed", "It is rewritten."
@@ -33,8 +34,8 @@ class Action(OpenEnum):
     REMOVED = "removed", "Nothing asks for it, or another one takes its place."
 
 
-class Restart(OpenEnum):
-    """What happens to the pods of a DaemonSet."""
+class PodRestart(OpenEnum):
+    """What would happen to the pods of a DaemonSet."""
 
     NONE = "none", "they stay"
     ROLLING = "rolling", "replaced, a few at a time"
@@ -45,98 +46,106 @@ class Restart(OpenEnum):
 
 
 class DaemonSetChange(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A DaemonSet and what would become of it."""
+    """A DaemonSet and what would happen to it."""
 
     name: str
-    action: Action
+    action: DaemonSetAction
     owner: str
     """The ClusterPolicy or the NVIDIADriver that asks for it, or asked."""
-    restart: Restart = Restart.NONE
+    restart: PodRestart = PodRestart.NONE
     pods: int = 0
-    """How many nodes have a pod of it now, or should."""
+    """How many nodes have a pod of it now, or should have one."""
     pods_after: int = 0
     """How many would."""
     differences: tuple[str, ...] = ()
 
 
-def fates(found: Installation, wanted: Wanted) -> Iterator[DaemonSetChange]:
+def daemonset_changes(found: Installation, wanted: DesiredStack) -> Iterator[DaemonSetChange]:
     """Every DaemonSet that a ClusterPolicy or an NVIDIADriver asks for or has asked for, by name."""
-    changes = [*_of_the_policy(found, wanted), *_of_drivers(found, wanted)]
+    changes = [*_policy_changes(found, wanted), *_drivers_changes(found, wanted)]
     yield from sorted(changes, key=lambda change: change.name)
 
 
-def _of_the_policy(found: Installation, wanted: Wanted) -> Iterator[DaemonSetChange]:
+def _policy_changes(found: Installation, wanted: DesiredStack) -> Iterator[DaemonSetChange]:
     policy = found.policy
     if policy is None or wanted.policy is None:
         return
     owner = f"{policy.resource.kind}/{policy.name}"
-    upgrades = wish_of(wanted.policy).upgrades
+    upgrades = label_spec_of(wanted.policy).upgrades
     manifests = _daemonsets(manifest for state in wanted.states for manifest in state.manifests)
     held = {one.name: one for one in found.daemonsets}
-    yield from _wished(manifests, held, wanted, owner=owner, upgrades=upgrades)
-    asked = _asked(found, wanted)
+    yield from _desired_changes(manifests, held, wanted, owner=owner, upgrades=upgrades)
+    asked = _prune_input(found, wanted)
     for one in found.daemonsets:
         if one.name in manifests or not _is_owner(policy, one):
             continue
-        if not goes(one, asked):
-            yield DaemonSetChange(name=one.name, action=Action.KEPT, owner=owner, pods=one.pods, pods_after=one.pods)
+        if not should_delete(one, asked):
+            yield DaemonSetChange(
+                name=one.name, action=DaemonSetAction.KEPT, owner=owner, pods=one.pods, pods_after=one.pods
+            )
         else:
-            yield _removed(one, owner, leaves=leaves_pods(one, asked), upgrades=upgrades or wanted.drivers is not None)
+            yield _removed(
+                one, owner, orphans=orphans_pods(one, asked), upgrades=upgrades or wanted.drivers is not None
+            )
 
 
-def _of_drivers(found: Installation, wanted: Wanted) -> Iterator[DaemonSetChange]:
+def _drivers_changes(found: Installation, wanted: DesiredStack) -> Iterator[DaemonSetChange]:
     held = {one.name: one for one in found.daemonsets}
     if wanted.drivers is None:
-        upgrades = wanted.policy is not None and wish_of(wanted.policy).upgrades
+        upgrades = wanted.policy is not None and label_spec_of(wanted.policy).upgrades
         for one in found.daemonsets:
             if owner_uid(one):
-                yield _removed(one, _owner_name(one), leaves=True, upgrades=upgrades)
+                yield _removed(one, _owner_name(one), orphans=True, upgrades=upgrades)
         return
     for part in wanted.drivers:
-        yield from _of_driver(part, held, wanted)
+        yield from _driver_changes(part, held, wanted)
 
 
-def _of_driver(part: DriverPart, held: Mapping[str, FullDaemonSet], wanted: Wanted) -> Iterator[DaemonSetChange]:
+def _driver_changes(
+    part: DesiredDriver, held: Mapping[str, FullDaemonSet], wanted: DesiredStack
+) -> Iterator[DaemonSetChange]:
     owner = f"NVIDIADriver/{part.driver.name}"
-    upgrades = upgrades_itself(part.driver.spec)
+    upgrades = upgrades_automatically(part.driver.spec)
     manifests = _daemonsets(part.manifests)
-    yield from _wished(manifests, held, wanted, owner=owner, upgrades=upgrades)
+    yield from _desired_changes(manifests, held, wanted, owner=owner, upgrades=upgrades)
     own = [one for one in held.values() if owner_uid(one) == part.driver.uid and one.name not in manifests]
     views = [msgspec.convert(msgspec.to_builtins(one), DaemonSet) for one in own]
-    going = {} if part.problem else {one.name: one for one in stale(views, part.manifests, part.nodes)}
+    going = {} if part.problem else {one.name: one for one in outdated_daemonsets(views, part.manifests, part.nodes)}
     for one in own:
         if one.name in going:
-            yield _removed(one, owner, leaves=going[one.name].orphan, upgrades=upgrades)
+            yield _removed(one, owner, orphans=going[one.name].orphan, upgrades=upgrades)
         else:
-            yield DaemonSetChange(name=one.name, action=Action.KEPT, owner=owner, pods=one.pods, pods_after=one.pods)
+            yield DaemonSetChange(
+                name=one.name, action=DaemonSetAction.KEPT, owner=owner, pods=one.pods, pods_after=one.pods
+            )
 
 
-def _asked(found: Installation, wanted: Wanted) -> Asked:
+def _prune_input(found: Installation, wanted: DesiredStack) -> PruneInput:
     assert found.policy is not None  # noqa: S101 - the caller checked both
     assert wanted.policy is not None  # noqa: S101
     held = {one.name: one for one in found.daemonsets}
 
-    def needless(name: str, state: str) -> bool:
+    def unneeded(name: str, state: str) -> bool:
         served = _served(held[name].spec or {}, wanted)
         successors = (
             manifest for one in wanted.states if one.state == state for manifest in _daemonsets(one.manifests).values()
         )
         return not held[name].pods or any(served & _served(manifest["spec"], wanted) for manifest in successors)
 
-    return asked_of(
+    return prune_input(
         found.policy.metadata.uid,
         wanted.policy,
         wanted.states,
-        policy_drivers=any(of_the_policy(pod) for pod in found.driver_pods),
-        cards=any(gpu_present(node.metadata.labels) for node in wanted.nodes),
-        needless=needless,
+        policy_drivers=any(of_cluster_policy(pod) for pod in found.driver_pods),
+        cards=any(is_gpu_node(node.metadata.labels) for node in wanted.nodes),
+        unneeded=unneeded,
     )
 
 
-def _wished(
+def _desired_changes(
     manifests: Mapping[str, Manifest],
     held: Mapping[str, FullDaemonSet],
-    wanted: Wanted,
+    wanted: DesiredStack,
     *,
     owner: str,
     upgrades: bool,
@@ -144,7 +153,7 @@ def _wished(
     for name, manifest in manifests.items():
         existing, after = held.get(name), len(_served(manifest["spec"], wanted))
         if existing is None:
-            yield DaemonSetChange(name=name, action=Action.CREATED, owner=owner, pods_after=after)
+            yield DaemonSetChange(name=name, action=DaemonSetAction.CREATED, owner=owner, pods_after=after)
             continue
         action, restart, paths = _changed(existing, manifest, upgrades=upgrades)
         yield DaemonSetChange(
@@ -158,29 +167,33 @@ def _wished(
         )
 
 
-def _changed(existing: FullDaemonSet, manifest: Manifest, *, upgrades: bool) -> tuple[Action, Restart, tuple[str, ...]]:
-    """Compared by what decides about drift in production; the paths are for people."""
-    manifest = with_its_selector(manifest, existing)
+def _changed(
+    existing: FullDaemonSet, manifest: Manifest, *, upgrades: bool
+) -> tuple[DaemonSetAction, PodRestart, tuple[str, ...]]:
+    """Compared by the function that finds drift in production; the paths are for people."""
+    manifest = with_live_selector(manifest, existing)
     if not content_drifts(manifest, existing):
-        return Action.KEPT, Restart.NONE, ()
+        return DaemonSetAction.KEPT, PodRestart.NONE, ()
     anew = _part_drifts("selector", manifest, existing)
     if not _part_drifts("template", manifest, existing):
-        restart = Restart.NONE
+        restart = PodRestart.NONE
     elif on_delete(manifest["spec"]):
-        restart = Restart.UPGRADE if upgrades else Restart.BY_HAND
+        restart = PodRestart.UPGRADE if upgrades else PodRestart.BY_HAND
     else:
-        restart = Restart.AT_ONCE if anew else Restart.ROLLING
+        restart = PodRestart.AT_ONCE if anew else PodRestart.ROLLING
     paths = tuple(differences(manifest["spec"], existing.spec, "spec")) or ("spec",)
-    return Action.RECREATED if anew else Action.CHANGED, restart, paths
+    return DaemonSetAction.RECREATED if anew else DaemonSetAction.CHANGED, restart, paths
 
 
-def _removed(existing: FullDaemonSet, owner: str, *, leaves: bool, upgrades: bool) -> DaemonSetChange:
-    restart = (Restart.UPGRADE if upgrades else Restart.BY_HAND) if leaves else Restart.GONE
-    return DaemonSetChange(name=existing.name, action=Action.REMOVED, owner=owner, restart=restart, pods=existing.pods)
+def _removed(existing: FullDaemonSet, owner: str, *, orphans: bool, upgrades: bool) -> DaemonSetChange:
+    restart = (PodRestart.UPGRADE if upgrades else PodRestart.BY_HAND) if orphans else PodRestart.GONE
+    return DaemonSetChange(
+        name=existing.name, action=DaemonSetAction.REMOVED, owner=owner, restart=restart, pods=existing.pods
+    )
 
 
 def _part_drifts(part: str, manifest: Manifest, existing: FullDaemonSet) -> bool:
-    """Whether this part of the spec is another than it should be, whatever the rest is."""
+    """Whether this part of the spec differs, whatever the rest is."""
     spec = dict(existing.spec or {})
     spec.pop(part, None)
     if part in manifest["spec"]:
@@ -188,10 +201,10 @@ def _part_drifts(part: str, manifest: Manifest, existing: FullDaemonSet) -> bool
     return content_drifts({**manifest, "spec": spec}, existing)
 
 
-def _served(spec: Mapping[str, Any], wanted: Wanted) -> set[str]:
-    """Names of the nodes that get a pod of such a DaemonSet."""
+def _served(spec: Mapping[str, Any], wanted: DesiredStack) -> set[str]:
+    """Names of the nodes that get a pod of a DaemonSet with this spec."""
     pod = spec.get("template", {}).get("spec", {})
-    return set(nodes_for(pod.get("nodeSelector", {}), tolerations_of(pod), wanted.nodes))
+    return set(schedulable_nodes(pod.get("nodeSelector", {}), tolerations_of(pod), wanted.nodes))
 
 
 def _daemonsets(manifests: Iterable[Manifest]) -> dict[str, Manifest]:

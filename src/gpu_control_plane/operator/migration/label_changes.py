@@ -1,6 +1,6 @@
-"""How nodes would be labelled: decided as in production, again and again, until nothing changes any more. Pure.
+"""Which labels nodes would get: decided as in production, repeatedly, until nothing changes any more. Pure.
 
-One pass is not enough, since a node belongs to an NVIDIADriver only once it counts as a GPU node.
+Once is not enough, since an NVIDIADriver can own a node only after it was labelled as a GPU node.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,21 +10,21 @@ import msgspec
 
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.operator.drivers.owner import Driver, Ownership, owners
-from gpu_control_plane.operator.drivers.ownership_index import driver_of, upgrades_itself
-from gpu_control_plane.operator.labelling.agent_report import report_of
-from gpu_control_plane.operator.labelling.decide import OwnerWish, Subject, Wish, decide, wish_of
+from gpu_control_plane.operator.driver_pods import is_driver
+from gpu_control_plane.operator.drivers.owner import Ownership, ParsedDriver, ownership_of
+from gpu_control_plane.operator.drivers.ownership_index import parse_driver, upgrades_automatically
+from gpu_control_plane.operator.labelling.agent_report import agent_report
+from gpu_control_plane.operator.labelling.decide import DriverOwner, LabelSpec, NodeInput, decide, label_spec_of
 from gpu_control_plane.operator.migration.installation import Installation
-from gpu_control_plane.operator.upgrade.caches import is_driver
 
-_MOST_PASSES: Final = 5
+_MOST_ROUNDS: Final = 5
 
 
-class Relabelled(msgspec.Struct, frozen=True):
-    """The nodes as they would be."""
+class RelabelledNodes(msgspec.Struct, frozen=True):
+    """The nodes with the labels that they would get."""
 
     nodes: tuple[Node, ...]
-    trouble: str = ""
+    problem: str = ""
     """Why no node changes its NVIDIADriver."""
 
 
@@ -37,37 +37,37 @@ class KeyChange(msgspec.Struct, frozen=True, rename="camel"):
     nodes: tuple[str, ...]
 
 
-def relabelled(found: Installation, spec: ClusterPolicySpec) -> Relabelled:
+def relabel(found: Installation, spec: ClusterPolicySpec) -> RelabelledNodes:
     """All nodes with the labels and annotations that this operator would give them."""
-    wish, drivers = wish_of(spec), [driver_of(stored) for stored in found.drivers]
+    label_spec, drivers = label_spec_of(spec), [parse_driver(stored) for stored in found.drivers]
     states = {state.name: state for state in found.states}
     with_driver = {pod.spec.node_name for pod in found.driver_pods if is_driver(pod)}
     nodes, ownership = found.nodes, Ownership()
-    for _ in range(_MOST_PASSES):
-        if wish.driver_crd:
-            ownership = owners(drivers, nodes)
+    for _ in range(_MOST_ROUNDS):
+        if label_spec.driver_crd:
+            ownership = ownership_of(drivers, nodes)
         after = tuple(
-            _changed(
-                Subject(
+            _relabelled(
+                NodeInput(
                     node=node,
-                    report=report_of(states.get(node.name)),
+                    report=agent_report(states.get(node.name)),
                     driver_pod=node.name in with_driver,
-                    owner=_owner(node, ownership, drivers) if wish.driver_crd else None,
+                    owner=_owner(node, ownership, drivers) if label_spec.driver_crd else None,
                 ),
-                wish,
+                label_spec,
             )
             for node in nodes
         )
         if after == nodes:
             break
         nodes = after
-    return Relabelled(nodes, ownership.trouble.message if ownership.trouble is not None else "")
+    return RelabelledNodes(nodes, ownership.problem.message if ownership.problem is not None else "")
 
 
 def key_changes(
     before: Sequence[Node], after: Sequence[Node], keys: Callable[[Node], Mapping[str, str]]
 ) -> tuple[KeyChange, ...]:
-    """What differs in the labels or the annotations of the same nodes, told once for all nodes it is true of."""
+    """The differences in labels or annotations of the same nodes; a change that several nodes share is listed once."""
     nodes: dict[tuple[str, str | None, str | None], list[str]] = {}
     for old, new in zip(before, after, strict=True):
         held, made = keys(old), keys(new)
@@ -77,22 +77,22 @@ def key_changes(
     return tuple(KeyChange(*change, tuple(sorted(nodes[change]))) for change in sorted(nodes, key=str))
 
 
-def _owner(node: Node, ownership: Ownership, drivers: Sequence[Driver]) -> OwnerWish | None:
-    if ownership.trouble is not None:
+def _owner(node: Node, ownership: Ownership, drivers: Sequence[ParsedDriver]) -> DriverOwner | None:
+    if ownership.problem is not None:
         return None
     name = ownership.owners.get(node.name)
     spec = next((driver.spec for driver in drivers if driver.name == name), None)
-    return OwnerWish(name, upgrades=upgrades_itself(spec))
+    return DriverOwner(name, upgrades=upgrades_automatically(spec))
 
 
-def _changed(subject: Subject, wish: Wish) -> Node:
-    change, node = decide(subject, wish), subject.node
-    if not change:
+def _relabelled(node_input: NodeInput, label_spec: LabelSpec) -> Node:
+    patch, node = decide(node_input, label_spec), node_input.node
+    if not patch:
         return node
     meta = msgspec.structs.replace(
         node.metadata,
-        labels=_patched(node.metadata.labels, change.labels),
-        annotations=_patched(node.metadata.annotations, change.annotations),
+        labels=_patched(node.metadata.labels, patch.labels),
+        annotations=_patched(node.metadata.annotations, patch.annotations),
     )
     return msgspec.structs.replace(node, metadata=meta)
 

@@ -1,7 +1,7 @@
-"""The change of hands: NVIDIA's operator is sent to rest and its Lease removed, or it is woken again.
+"""Switches between the operators: scales NVIDIA's operator to zero and deletes its Lease, or scales it up again.
 
-Every step can be repeated: who was interrupted runs the command once more. Nothing is deleted but the Lease; the
-Deployment remembers in an annotation how many replicas it had.
+Every step can be repeated: after an interruption the command is run once more. Nothing is deleted but the Lease; an
+annotation of the Deployment keeps how many replicas it had.
 """
 
 import asyncio
@@ -14,49 +14,56 @@ from gpu_control_plane.kube import Cache, Client, Selection
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import ApiSource
-from gpu_control_plane.operator.migration.installation import BEFORE, OURS, Deployment, live, operators, pod_of
-from gpu_control_plane.operator.nvidia_lease import SELECTION, Rival, TimedLease, judge
+from gpu_control_plane.operator.migration.installation import (
+    OUR_LEASE,
+    REPLICAS_BEFORE,
+    Deployment,
+    current_holder,
+    holder_pod,
+    operator_deployments,
+)
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder
 from gpu_control_plane.operator.views import Pod
 
 
-class HandoverError(KubeError):
-    """The hands cannot change; the message says why and what to do."""
+class SwitchError(KubeError):
+    """The operators cannot be switched; the message says why and what to do."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class SwitchResult(msgspec.Struct, frozen=True):
     """What was found and done."""
 
     namespace: str
     name: str
     replicas: int
-    """How many there were before a take-over, 0 if nobody knows, or are after a give-back."""
+    """After a take-over how many there were before, 0 if that is not known; after a give-back how many there are."""
     lease_deleted: bool = False
-    rival: Rival | None = None
-    """Another operator of NVIDIA's that is still in charge."""
+    other_holder: LeaseHolder | None = None
+    """Another replica of NVIDIA's operator that is still active."""
 
 
-async def find(client: Client, namespace: str | None) -> Deployment:
+async def find_operator(client: Client, namespace: str | None) -> Deployment:
     """The one Deployment of NVIDIA's operator."""
-    found = await operators(client, namespace)
+    found = await operator_deployments(client, namespace)
     if not found:
         if namespace:
-            raise HandoverError(
+            raise SwitchError(
                 f"NVIDIA's operator was not found in namespace {namespace}. Leave --namespace out to look everywhere."
             )
-        raise HandoverError(
+        raise SwitchError(
             "NVIDIA's operator was not found in this cluster. If it has no labels of its chart, and holds no Lease, "
             "scale its Deployment to zero by hand."
         )
     if len(found) > 1:
         places = ", ".join(str(one.key) for one in found)
-        raise HandoverError(f"NVIDIA's operator is there more than once: {places}. Choose one with --namespace.")
+        raise SwitchError(f"NVIDIA's operator is there more than once: {places}. Choose one with --namespace.")
     return found[0]
 
 
-async def ours_runs(client: Client) -> bool:
-    """Whether one of our controllers leads at this moment, and would begin."""
-    leases = await client.list(TimedLease, Selection(fields=f"metadata.name={OURS}"))
-    return live(leases, utc_now()) is not None
+async def our_controller_runs(client: Client) -> bool:
+    """Whether one of our controllers leads at this moment, and would start to work."""
+    leases = await client.list(TimedLease, Selection(fields=f"metadata.name={OUR_LEASE}"))
+    return current_holder(leases, utc_now()) is not None
 
 
 async def take_over(
@@ -64,8 +71,8 @@ async def take_over(
     operator: Deployment,
     *,
     progress: Callable[[str], None] = lambda _text: None,
-    patience: float = 180.0,
-) -> Outcome:
+    timeout: float = 180.0,
+) -> SwitchResult:
     """Scale NVIDIA's operator to zero, wait until its pods are gone, and delete its Lease."""
     place = operator.metadata.namespace or ""
     replicas = operator.replicas or _remembered(operator)
@@ -73,46 +80,48 @@ async def take_over(
         await client.patch(
             Deployment,
             operator.name,
-            {"metadata": {"annotations": {BEFORE: str(replicas)}}, "spec": {"replicas": 0}},
+            {"metadata": {"annotations": {REPLICAS_BEFORE: str(replicas)}}, "spec": {"replicas": 0}},
             namespace=place,
             resource_version=operator.metadata.resource_version,
         )
-    await _gone(client, Selection(place, labels=operator.selector), progress, patience)
+    await _wait_until_gone(client, Selection(place, labels=operator.selector), progress, timeout)
     deleted = await _delete_lease(client, place)
-    rest = judge(await client.list(TimedLease, SELECTION), utc_now())
-    return Outcome(place, operator.name, replicas, lease_deleted=deleted, rival=rest)
+    other = active_holder(await client.list(TimedLease, LEASE_SELECTION), utc_now())
+    return SwitchResult(place, operator.name, replicas, lease_deleted=deleted, other_holder=other)
 
 
-async def give_back(client: Client, operator: Deployment) -> Outcome:
-    """Scale NVIDIA's operator to as many replicas as it had. It takes its Lease, and ours steps back by itself."""
+async def give_back(client: Client, operator: Deployment) -> SwitchResult:
+    """Scale NVIDIA's operator to as many replicas as it had. It takes its Lease, and ours stops writing by itself."""
     place = operator.metadata.namespace or ""
     replicas = operator.replicas or _remembered(operator) or 1
-    if operator.replicas and BEFORE not in operator.metadata.annotations:
-        return Outcome(place, operator.name, replicas)
+    if operator.replicas and REPLICAS_BEFORE not in operator.metadata.annotations:
+        return SwitchResult(place, operator.name, replicas)
     await client.patch(
         Deployment,
         operator.name,
-        {"metadata": {"annotations": {BEFORE: None}}, "spec": {"replicas": replicas}},
+        {"metadata": {"annotations": {REPLICAS_BEFORE: None}}, "spec": {"replicas": replicas}},
         namespace=place,
         resource_version=operator.metadata.resource_version,
     )
-    return Outcome(place, operator.name, replicas)
+    return SwitchResult(place, operator.name, replicas)
 
 
 def _remembered(operator: Deployment) -> int:
-    """How many replicas an earlier take-over found; 0 if there was none, or if somebody has spoilt its note."""
-    noted = operator.metadata.annotations.get(BEFORE, "")
+    """How many replicas an earlier take-over found; 0 if there was none, or if the annotation cannot be read."""
+    noted = operator.metadata.annotations.get(REPLICAS_BEFORE, "")
     return int(noted) if noted.isdecimal() else 0
 
 
-async def _gone(client: Client, selection: Selection, progress: Callable[[str], None], patience: float) -> None:
-    """Wait for the end of all pods of a selection, told by a watch."""
+async def _wait_until_gone(
+    client: Client, selection: Selection, progress: Callable[[str], None], timeout: float
+) -> None:
+    """Wait until there is no pod of a selection, by a watch."""
     pods = Cache(Pod, ApiSource(client, Pod, selection), metrics=client.metrics)
     changed = asyncio.Event()
     pods.on_change(lambda _old, _new: changed.set())
     watching = asyncio.create_task(pods.run())
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             await pods.synced()
             while len(pods):
                 progress(f"{len(pods)} left: {', '.join(sorted(pod.name for pod in pods))}")
@@ -120,8 +129,8 @@ async def _gone(client: Client, selection: Selection, progress: Callable[[str], 
                 await changed.wait()
     except TimeoutError:
         names = ", ".join(sorted(pod.name for pod in pods)) or "of which nothing was heard"
-        raise HandoverError(
-            f"Pods of NVIDIA's operator are still there after {patience:g} s: {names}. Its Lease was left alone; "
+        raise SwitchError(
+            f"Pods of NVIDIA's operator are still there after {timeout:g} s: {names}. Its Lease was left alone; "
             "see why they do not end (kubectl describe pod), then run the command again."
         ) from None
     finally:
@@ -130,11 +139,11 @@ async def _gone(client: Client, selection: Selection, progress: Callable[[str], 
 
 
 async def _delete_lease(client: Client, namespace: str) -> bool:
-    """Delete the Lease that was left behind, and no other that somebody makes in its place meanwhile."""
+    """Delete the Lease that is left, but not one that was created in its place meanwhile."""
     try:
         lease = await client.get(TimedLease, LEASE, namespace)
-        if (pod := await pod_of(client, lease)) is not None:
-            raise HandoverError(
+        if (pod := await holder_pod(client, lease)) is not None:
+            raise SwitchError(
                 f"{pod.key} holds the Lease of NVIDIA's operator and does not belong to this Deployment. "
                 "Stop it first, then run the command again."
             )

@@ -1,118 +1,64 @@
-"""What happens to every DaemonSet of the stack, whatever operand it is. Pure.
+"""What every DaemonSet of the stack gets, whatever operand it is. Pure.
 
-Transforms of an operand come first and what people wrote for the operand last, so that they have the last word.
+The operand's own transform comes before this, and the environment that people wrote for the operand comes last: they
+override everything else.
 """
 
 from typing import Final
 
 from gpu_control_plane.api.nvidia.choices import UpdateStrategy
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
-from gpu_control_plane.api.nvidia.fields import EnvVar, ImageParts, Operand, Resources
-from gpu_control_plane.operator.node_facts import Runtime
-from gpu_control_plane.operator.stack.daemonset_manifest import Container, DaemonSet
-from gpu_control_plane.operator.stack.images import image_of, pull_policy
+from gpu_control_plane.api.nvidia.fields import EnvVar
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.images import image_of
 from gpu_control_plane.operator.stack.manifest import on_delete
-from gpu_control_plane.operator.stack.render_input import Stage
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from gpu_control_plane.operator.stack.transforms import (
+    add_env,
+    add_nri_devices,
+    add_pull_secrets,
+    runtime_class_for,
+    set_image,
+    set_resources,
+)
 from gpu_control_plane.operator.stack.variants import Variant
 from gpu_control_plane.operator.views import ON_DELETE
 
 VALIDATOR_IMAGE: Final = "VALIDATOR_IMAGE"
-RUNTIME_CLASS: Final = "nvidia"
-"""Name of the runtime class where the policy has none."""
 
 _DRIVER_ROOT: Final = "/run/nvidia/driver"
 _DRIVER: Final = "nvidia-driver-daemonset"
-_PROTECTED: Final = ("app", "app.kubernetes.io/part-of")
-_MANAGED_CARDS: Final = "management.nvidia.com/gpu=all"
+_PROTECTED_LABELS: Final = ("app", "app.kubernetes.io/part-of")
 
 
-def run_image(containers: list[Container], image: str, parts: ImageParts) -> None:
-    """Let containers run an image, pulled as its section says."""
-    for container in containers:
-        container.manifest["image"] = image
-        container.manifest["imagePullPolicy"] = pull_policy(parts.image_pull_policy)
-
-
-def pull_secrets(daemonset: DaemonSet, *names: str) -> None:
-    """Add Secrets with which the pod's images are pulled."""
-    held = daemonset.pod.get("imagePullSecrets", [])
-    known = {entry["name"] for entry in held}
-    added = [{"name": name} for name in dict.fromkeys(names) if name not in known]
-    if held or added:
-        daemonset.pod["imagePullSecrets"] = [*held, *added]
-
-
-def limit(containers: list[Container], resources: Resources | None) -> None:
-    """Give containers the resources that a section names."""
-    if resources is None:
-        return
-    parts = {"limits": resources.limits, "requests": resources.requests}
-    wanted = {name: dict(values) for name, values in parts.items() if values}
-    for container in containers:
-        container.manifest["resources"] = wanted
-
-
-def add_env(container: Container, env: tuple[EnvVar, ...]) -> None:
-    for variable in env:
-        container.set_env(variable.name, variable.value)
-
-
-def operand(daemonset: DaemonSet, section: Operand, stage: Stage, *, image: str, names: tuple[str, ...] = ()) -> None:
-    """What the section of an operand says of its pod, all but the environment.
-
-    `image` is the variable that names the image when the section does not; `names` are the containers that run it, by
-    default the main one.
-    """
-    environment = stage.platform.images
-    containers = [daemonset.container(name) for name in names if daemonset.has(name)] or [daemonset.main]
-    named = image_of(section, fallback=image, what=daemonset.name, environment=environment)
-    run_image(containers, named, section)
-    pull_secrets(daemonset, *section.image_pull_secrets)
-    limit(containers, section.resources)
-    if section.args:
-        daemonset.main.manifest["args"] = list(section.args)
-    if section.host_network:
-        daemonset.pod["hostNetwork"] = True
-        daemonset.pod["dnsPolicy"] = "ClusterFirstWithHostNet"
-
-
-def runtime_class_of(stage: Stage, variant: Variant) -> str:
-    """The runtime class of the pods that need cards; none where NRI gives them, or a hook of CRI-O."""
-    cdi = stage.policy.cdi
-    if cdi.nri_plugin_enabled or (not cdi.enabled and variant.runtime is Runtime.CRIO):
-        return ""
-    return stage.policy.operator.runtime_class or RUNTIME_CLASS
-
-
-def give_cards(daemonset: DaemonSet, *names: str) -> None:
-    """Let NRI give containers all cards of the node."""
-    annotations = {f"nvidia.cdi.k8s.io/container.{name}": _MANAGED_CARDS for name in names}
-    daemonset.template["metadata"].setdefault("annotations", {}).update(annotations)
-
-
-def finish(
-    daemonset: DaemonSet, stage: Stage, variant: Variant, *, env: tuple[EnvVar, ...], runtime_class: bool
+def apply_common_settings(
+    daemonset: DaemonSetManifest,
+    render_input: RenderInput,
+    variant: Variant,
+    *,
+    env: tuple[EnvVar, ...],
+    runtime_class: bool,
 ) -> None:
-    """The last touches, the same for all: validation containers, runtime class, host paths, common settings, env."""
-    _validate(daemonset, stage)
+    """Validation containers, runtime class, host paths, the section `daemonsets`, and the operand's own environment."""
+    _validation_containers(daemonset, render_input)
     if runtime_class:
-        _see_cards(daemonset, stage, variant)
-    _host_paths(daemonset, stage.policy)
-    _common(daemonset, stage.policy)
+        _give_cards(daemonset, render_input, variant)
+    _host_paths(daemonset, render_input.policy)
+    _daemonsets_section(daemonset, render_input.policy)
     add_env(daemonset.main, env)
 
 
-def _validate(daemonset: DaemonSet, stage: Stage) -> None:
-    """Containers that wait for, or carry out, a validation run the validator's image."""
-    policy, environment = stage.policy, stage.platform.images
+def _validation_containers(daemonset: DaemonSetManifest, render_input: RenderInput) -> None:
+    """Containers that carry out a validation, or wait for one, run the validator's image."""
+    policy, environment = render_input.policy, render_input.platform.images
     containers = [held for held in daemonset.containers() if held.name.endswith("-validation")]
     if not containers:
         return
     validator = policy.validator
     image = image_of(validator, fallback=VALIDATOR_IMAGE, what="the validator", environment=environment)
-    run_image(containers, image, validator)
-    limit(containers, validator.resources)
-    pull_secrets(daemonset, *validator.image_pull_secrets)
+    set_image(containers, image, validator)
+    set_resources(containers, validator.resources)
+    add_pull_secrets(daemonset, *validator.image_pull_secrets)
     steps = {"driver-validation": validator.driver, "toolkit-validation": validator.toolkit}
     for container in containers:
         container.manifest.setdefault("securityContext", {})["runAsUser"] = 0
@@ -121,22 +67,22 @@ def _validate(daemonset: DaemonSet, stage: Stage) -> None:
             add_env(container, step.env)
 
 
-def _see_cards(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
-    """How an operand that computes on cards, or watches them, is given all of them."""
-    if stage.policy.cdi.nri_plugin_enabled:
-        give_cards(daemonset, *(held["name"] for held in daemonset.pod["containers"]))
-    elif name := runtime_class_of(stage, variant):
+def _give_cards(daemonset: DaemonSetManifest, render_input: RenderInput, variant: Variant) -> None:
+    """Give all cards of the node to an operand that computes on them or monitors them: by NRI or by a runtime class."""
+    if render_input.policy.cdi.nri_plugin_enabled:
+        add_nri_devices(daemonset, *(held["name"] for held in daemonset.pod["containers"]))
+    elif name := runtime_class_for(render_input, variant):
         daemonset.pod["runtimeClassName"] = name
 
 
-def _host_paths(daemonset: DaemonSet, policy: ClusterPolicySpec) -> None:
+def _host_paths(daemonset: DaemonSetManifest, policy: ClusterPolicySpec) -> None:
     paths = policy.host_paths
     root = paths.root_fs.rstrip("/")
     if root:
         daemonset.move_host_path("host-root", root)
         daemonset.move_host_path("host-dev-char", f"{root}/dev/char")
         for container in daemonset.containers():
-            if container.env("HOST_ROOT") in {None, "/"}:  # else it means where the container itself sees the host
+            if container.env("HOST_ROOT") in {None, "/"}:  # else it is the path under which the container sees the host
                 container.set_env("HOST_ROOT", root)
     driver = paths.driver_install_dir.rstrip("/")
     if driver and driver != _DRIVER_ROOT:
@@ -148,8 +94,8 @@ def _host_paths(daemonset: DaemonSet, policy: ClusterPolicySpec) -> None:
                 container.set_env("DRIVER_INSTALL_DIR_CTR_PATH", driver)
 
 
-def _common(daemonset: DaemonSet, policy: ClusterPolicySpec) -> None:
-    """The section `daemonsets`: what all operands have in common."""
+def _daemonsets_section(daemonset: DaemonSetManifest, policy: ClusterPolicySpec) -> None:
+    """The section `daemonsets`: settings that all operands share."""
     wanted, spec = policy.daemonsets, daemonset.manifest["spec"]
     driver = daemonset.name.startswith(_DRIVER) or on_delete(spec)
     if wanted.update_strategy is UpdateStrategy.ON_DELETE:
@@ -166,5 +112,5 @@ def _common(daemonset: DaemonSet, policy: ClusterPolicySpec) -> None:
         daemonset.pod["tolerations"] = [dict(toleration) for toleration in wanted.tolerations]
     if wanted.pod_security_context is not None:
         daemonset.pod["securityContext"] = dict(wanted.pod_security_context)
-    daemonset.label(wanted.labels, protected={*_PROTECTED, *spec["selector"]["matchLabels"]})
+    daemonset.label(wanted.labels, protected={*_PROTECTED_LABELS, *spec["selector"]["matchLabels"]})
     daemonset.annotate(wanted.annotations)

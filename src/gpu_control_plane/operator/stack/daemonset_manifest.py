@@ -1,7 +1,7 @@
-"""A DaemonSet while it is being written: the few verbs that transforms are made of.
+"""A DaemonSet's manifest while it is rendered: the operations that transforms consist of.
 
-It works on a manifest of its own, in place. Asking for a container or a volume that the asset does not have is a bug
-and raises `KeyError` with the name.
+They change the manifest in place. Asking for a container or a volume that the asset does not have is a bug and raises
+`KeyError` with the name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,8 +10,8 @@ from typing import Any
 from gpu_control_plane.operator.stack.manifest import Manifest
 
 
-class Container:
-    """One container of the pod."""
+class ContainerManifest:
+    """A container in the manifest of a DaemonSet."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -21,11 +21,11 @@ class Container:
         return str(self.manifest["name"])
 
     def env(self, name: str) -> str | None:
-        """The value of a variable that is written out; None if it is absent or comes from somewhere else."""
+        """The literal value of a variable; None if it is absent or comes from a `valueFrom`."""
         return next((item.get("value") for item in self.manifest.get("env", ()) if item["name"] == name), None)
 
     def set_env(self, name: str, value: str) -> None:
-        """Set a variable; one that is there already keeps its place."""
+        """Set a variable; an existing one keeps its position."""
         held = self.manifest.setdefault("env", [])
         for item in held:
             if item["name"] == name:
@@ -40,7 +40,7 @@ class Container:
     def mount(
         self, volume: str, path: str, *, sub_path: str = "", read_only: bool = False, propagation: str = ""
     ) -> None:
-        """Mount a volume at a path; what was mounted at that path makes room."""
+        """Mount a volume at a path, in place of what was mounted there."""
         entry: Manifest = {"name": volume, "mountPath": path}
         if sub_path:
             entry["subPath"] = sub_path
@@ -56,14 +56,14 @@ class Container:
         self.manifest["volumeMounts"] = [entry for entry in held if entry["name"] != volume]
 
     def move_mount(self, volume: str, path: str) -> None:
-        """Mount a volume somewhere else, if it is mounted at all."""
+        """Mount a volume at another path, if it is mounted at all."""
         for entry in self.manifest.get("volumeMounts", ()):
             if entry["name"] == volume:
                 entry["mountPath"] = path
 
 
-class DaemonSet:
-    """A DaemonSet and the pod it makes."""
+class DaemonSetManifest:
+    """The manifest of a DaemonSet."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -86,27 +86,27 @@ class DaemonSet:
         found: Manifest = self.template["spec"]
         return found
 
-    def containers(self) -> Iterator[Container]:
-        """All containers, those that run first included."""
+    def containers(self) -> Iterator[ContainerManifest]:
+        """All containers, init containers included."""
         for part in ("initContainers", "containers"):
             for manifest in self.pod.get(part, ()):
-                yield Container(manifest)
+                yield ContainerManifest(manifest)
 
     def has(self, name: str) -> bool:
         return any(container.name == name for container in self.containers())
 
-    def container(self, name: str) -> Container:
+    def container(self, name: str) -> ContainerManifest:
         for container in self.containers():
             if container.name == name:
                 return container
         raise KeyError(name)
 
     @property
-    def main(self) -> Container:
-        return Container(self.pod["containers"][0])
+    def main(self) -> ContainerManifest:
+        return ContainerManifest(self.pod["containers"][0])
 
     def drop(self, *names: str) -> None:
-        """Remove containers, where they are."""
+        """Remove containers of these names, where there are some."""
         for part in ("initContainers", "containers"):
             if part in self.pod:
                 self.pod[part] = [held for held in self.pod[part] if held["name"] not in names]
@@ -122,7 +122,7 @@ class DaemonSet:
         return any(volume["name"] == name for volume in self.pod.get("volumes", ()))
 
     def add_volume(self, name: str, **source: Any) -> None:
-        """Add a volume, or put another source into its place: `add_volume("x", hostPath={"path": "/x"})`."""
+        """Add a volume, or replace its source: `add_volume("x", hostPath={"path": "/x"})`."""
         others = [volume for volume in self.pod.get("volumes", ()) if volume["name"] != name]
         self.pod["volumes"] = [*others, {"name": name, **source}]
 
@@ -133,22 +133,22 @@ class DaemonSet:
             container.unmount(name)
 
     def move_host_path(self, volume: str, path: str) -> None:
-        """Let a volume show another folder of the host, if there is such a volume."""
+        """Let a volume mount another folder of the host, if there is such a volume."""
         if self.has_volume(volume):
             self.volume(volume)["hostPath"]["path"] = path
 
     def label(self, labels: Mapping[str, str], *, protected: Iterable[str] = ()) -> None:
-        """Labels of the DaemonSet and of its pods; those of the pods that are protected stay."""
+        """Add labels to the DaemonSet and to its pods; protected labels of the pods stay as they are."""
         self.manifest["metadata"].setdefault("labels", {}).update(labels)
         pods = self.template["metadata"].setdefault("labels", {})
         pods.update({key: value for key, value in labels.items() if key not in set(protected)})
 
     def annotate(self, annotations: Mapping[str, str]) -> None:
-        """Annotations of the DaemonSet and of its pods."""
+        """Add annotations to the DaemonSet and to its pods."""
         for metadata in (self.manifest["metadata"], self.template["metadata"]):
             if annotations:
                 metadata.setdefault("annotations", {}).update(annotations)
 
     def select(self, labels: Mapping[str, str]) -> None:
-        """Restrict the nodes that the pods go to further."""
+        """Restrict the pods to nodes that also have these labels."""
         self.pod.setdefault("nodeSelector", {}).update(labels)

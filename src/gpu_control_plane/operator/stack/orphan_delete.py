@@ -1,9 +1,10 @@
-"""Lets DaemonSets go that select each other's pods, and leaves the pods running: all at once, or a DaemonSet that is
-still there would adopt what another one leaves behind, and remove it where it is not meant to be.
+"""Deletes DaemonSets that select each other's pods, and leaves the pods running.
 
-A DaemonSet that is being deleted makes, adopts and removes nothing, and exists as long as a finalizer holds it. So all
-of them are deleted under one; when the last stands still their pods are made nobody's, and then the finalizers go.
-Whoever finds some that stand still goes on from there.
+They have to go together: a DaemonSet that is still active would adopt the pods that another one leaves behind, and
+delete them from nodes that it is not for. A DaemonSet that is being deleted creates, adopts and deletes no pods, and
+exists as long as a finalizer holds it. So all of them are deleted under our finalizer; then their pods are released
+from their owners, and then the finalizers are removed. A process that finds some under the finalizer goes on from
+there.
 """
 
 from collections.abc import Iterable
@@ -18,33 +19,33 @@ from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.views import OperandPod
 
-HELD: Final = f"{GROUP}/pods-run-on"
+FINALIZER: Final = f"{GROUP}/pods-run-on"
 
 
-def stands_still(daemonset: Object) -> bool:
-    """Whether somebody began to let it go."""
-    return daemonset.deleting and HELD in daemonset.metadata.finalizers
+def held_for_orphaning(daemonset: Object) -> bool:
+    """Whether it is being deleted under our finalizer."""
+    return daemonset.deleting and FINALIZER in daemonset.metadata.finalizers
 
 
-async def let_go(client: Client, daemonsets: Iterable[LiveDaemonSet], namespace: str) -> None:
-    """Delete DaemonSets in such a way that their pods become nobody's."""
-    await gather_all(_stop(client, item) for item in daemonsets)
-    await finish(client, namespace)
+async def delete_and_orphan_pods(client: Client, daemonsets: Iterable[LiveDaemonSet], namespace: str) -> None:
+    """Delete DaemonSets and leave their pods without an owner."""
+    await gather_all(_delete_under_finalizer(client, item) for item in daemonsets)
+    await finish_orphan_deletes(client, namespace)
 
 
-async def finish(client: Client, namespace: str) -> int:
-    """Let all DaemonSets go that stand still; how many there were."""
-    still = list(filter(stands_still, await client.list(LiveDaemonSet, Selection(namespace=namespace))))
-    if still:
-        owners = {item.metadata.uid for item in still}
+async def finish_orphan_deletes(client: Client, namespace: str) -> int:
+    """Release the pods of all DaemonSets that are held, then the DaemonSets; the number of DaemonSets."""
+    held = list(filter(held_for_orphaning, await client.list(LiveDaemonSet, Selection(namespace=namespace))))
+    if held:
+        owners = {item.metadata.uid for item in held}
         pods = await client.list(OperandPod, Selection(namespace=namespace))
-        await gather_all(make_nobodys(client, pod) for pod in pods if _uid_of_owner(pod) in owners)
-        await gather_all(remove_finalizer(client, item, HELD) for item in still)
-    return len(still)
+        await gather_all(release_pod(client, pod) for pod in pods if _uid_of_owner(pod) in owners)
+        await gather_all(remove_finalizer(client, item, FINALIZER) for item in held)
+    return len(held)
 
 
-async def make_nobodys(client: Client, pod: OperandPod, *, without: Iterable[str] = ()) -> None:
-    """Let a pod run on without an owner, and `without` some labels by which one would find it again."""
+async def release_pod(client: Client, pod: OperandPod, *, without: Iterable[str] = ()) -> None:
+    """Remove a pod's owner, and the labels `without`, by which a DaemonSet would select and adopt it again."""
     meta = pod.metadata
     released = {"uid": meta.uid, "ownerReferences": None, "labels": dict.fromkeys(without)}
     try:
@@ -53,13 +54,13 @@ async def make_nobodys(client: Client, pod: OperandPod, *, without: Iterable[str
         return
 
 
-async def _stop(client: Client, item: LiveDaemonSet) -> None:
+async def _delete_under_finalizer(client: Client, item: LiveDaemonSet) -> None:
     meta = item.metadata
     try:
-        await add_finalizer(client, item, HELD)
+        await add_finalizer(client, item, FINALIZER)
         await client.delete(LiveDaemonSet, meta.name, meta.namespace, uid=meta.uid, propagation="Background")
     except NotFound:
-        return  # somebody was faster
+        return  # it was deleted meanwhile
 
 
 def _uid_of_owner(pod: OperandPod) -> str:

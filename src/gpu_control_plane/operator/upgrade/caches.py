@@ -1,4 +1,4 @@
-"""Takes the picture of a node from the caches: the only place that knows where its parts come from."""
+"""Builds the view of a node from caches: the only place that knows where its parts come from."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,20 @@ from typing import Final
 from gpu_control_plane.api.gpunodestate import GPUNodeState, StepResult
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.names import TRUE, NodeLabel, PodLabel, UpgradeState
+from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.runtime import Runtime
-from gpu_control_plane.operator.upgrade.evictor import Evictions
-from gpu_control_plane.operator.upgrade.node_view import Agent, DriverPod, NodeView, ValidatorPod
+from gpu_control_plane.operator.driver_pods import (
+    DRIVER_SELECTORS,
+    VALIDATOR_APP,
+    has_driver_labels,
+    is_driver,
+    is_validator,
+)
+from gpu_control_plane.operator.upgrade.evictor import Evictor
+from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView, ValidatorPod
 from gpu_control_plane.operator.views import (
     REVISION_HASH,
     ControllerRevision,
@@ -25,61 +32,53 @@ from gpu_control_plane.operator.views import (
     newest,
 )
 
-DRIVER_APP: Final = "nvidia-driver-daemonset"
-DRIVER_COMPONENT: Final = "nvidia-driver"
-VALIDATOR_APP: Final = "nvidia-operator-validator"
 DIGEST: Final = "DRIVER_CONFIG_DIGEST"
-_TOOLKIT_BUILD: Final = "openshift.driver-toolkit"
-_LABELS: Final = (
-    f"app in ({DRIVER_APP},{VALIDATOR_APP})",
-    f"{PodLabel.COMPONENT}={DRIVER_COMPONENT}",
-    f"{_TOOLKIT_BUILD}={TRUE}",
-)
-"""Which pods are drivers and validators: those with any of these. Other pods of the stack are not held."""
-_NOBODY: Final = ""
-"""In place of the owner of a pod that has none."""
+_SELECTORS: Final = (*DRIVER_SELECTORS, f"app={VALIDATOR_APP}")
+"""Label selectors of the pods of drivers and validators. Other pods of the stack are not held."""
+_NO_OWNER: Final = ""
+"""In the index, in place of the owner of a pod that has none."""
 _NODE, _OWNER, _FAILED = "upgrade-node", "upgrade-owner", "upgrade-failed"
 _AT_REST: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.REQUIRED})
 _VERSION: Final = re.compile(r":(?P<version>[3-9]\d\d\.\d+(?:\.\d+)?)(?:-|$)")
-"""The tag of a driver image, where it begins with the driver's version."""
+"""The tag of a driver image, if it begins with the driver's version."""
 
 
-class Look:
-    """The caches of an upgrade, and how a node is put together from them."""
+class UpgradeCaches:
+    """The caches of upgrades, and the views of nodes that are built from them."""
 
     def __init__(self, runtime: Runtime, namespace: str) -> None:
         here = Selection(namespace=namespace)
         self.nodes: Cache[Node] = runtime.cache(Node)
         self.pods: tuple[Cache[Pod], ...] = tuple(
-            runtime.cache(Pod, Selection(namespace=namespace, labels=labels)) for labels in _LABELS
+            runtime.cache(Pod, Selection(namespace=namespace, labels=labels)) for labels in _SELECTORS
         )
         self.daemonsets: Cache[DaemonSet] = runtime.cache(DaemonSet, here)
         self.revisions: Cache[ControllerRevision] = runtime.cache(ControllerRevision, here)
         self.states: Cache[GPUNodeState] = runtime.cache(GPUNodeState)
         self._pools: Cache[GPUPool] = runtime.cache(GPUPool)
-        self._namespace = namespace
+        self.namespace = namespace
         for pods in self.pods:
             pods.index(_NODE, lambda pod: (pod.spec.node_name,))
-            pods.index(_OWNER, lambda pod: (_owner(pod) or (_NOBODY,)) if is_driver(pod) else ())
+            pods.index(_OWNER, lambda pod: (_owner(pod) or (_NO_OWNER,)) if is_driver(pod) else ())
         self.revisions.index(_OWNER, _owner)
         self.nodes.index(_FAILED, lambda node: (_FAILED,) if _state(node) is UpgradeState.FAILED else ())
 
     def nodes_of_daemonset(self, daemonset: DaemonSet) -> set[Key]:
-        """Nodes with driver pods of the DaemonSet, and those that wait for another driver, perhaps this one."""
-        if not _drives(daemonset):
+        """Nodes with driver pods of the DaemonSet, and nodes that wait for another driver, which this one may bring."""
+        if not _brings_driver(daemonset):
             return self._nodes_of(daemonset.metadata.uid)
         failed = {node.key for node in self.nodes.by_index(_FAILED, _FAILED)}
-        return self._nodes_of(daemonset.metadata.uid) | self._nodes_of(_NOBODY) | failed
+        return self._nodes_of(daemonset.metadata.uid) | self._nodes_of(_NO_OWNER) | failed
 
     def nodes_of_revision(self, revision: ControllerRevision) -> set[Key]:
-        """The same for the DaemonSet whose revision it is."""
+        """The same for the DaemonSet that the revision belongs to."""
         owner = controller_of(revision)
-        daemonset = self.daemonsets.get(owner.name, self._namespace) if owner is not None else None
+        daemonset = self.daemonsets.get(owner.name, self.namespace) if owner is not None else None
         return self.nodes_of_daemonset(daemonset) if daemonset is not None else set()
 
-    def view(self, node: Node, evictions: Evictions, pods: tuple[Pod, ...] = ()) -> NodeView:
+    def view(self, node: Node, evictor: Evictor, pods: tuple[Pod, ...] = ()) -> NodeView:
         here = self._pods(_NODE, node.name)
-        leaving = evictions.leaving(node.name)
+        leaving = evictor.leaving(node.name)
         drivers = tuple(self._driver(pod, leaving) for pod in here if is_driver(pod))
         return NodeView(
             name=node.name,
@@ -93,23 +92,23 @@ class Look:
                 for pod in here
                 if is_validator(pod)
             ),
-            agent=agent_of(self.states.get(node.name), node_ready=node.ready),
+            agent=agent_view(self.states.get(node.name), node_ready=node.ready),
             pods=pods,
             pool_resources=frozenset(name for pool in self._pools for name in pool.resource_names if pods),
             leaving=leaving,
-            refusals=evictions.refusals(node.name),
-            asked_since=evictions.since(node.name),
+            refusals=evictor.refusals(node.name),
+            asked_since=evictor.since(node.name),
             wanted=self._wanted(node) if _state(node) not in _AT_REST or any(pod.orphan for pod in drivers) else "",
         )
 
     def _wanted(self, node: Node) -> str:
-        """Revision of the driver for the node, by what DaemonSets select. Asked only where it matters: of nodes that
-        may fail, or did, or whose driver is nobody's."""
+        """Revision of the driver for the node, by the node selectors of DaemonSets. Computed only where it matters: for
+        nodes that may fail, or did, or whose driver pod has no owner."""
         labels = node.metadata.labels.items()
         found = [
             newest(self.revisions.by_index(_OWNER, daemonset.metadata.uid))
             for daemonset in self.daemonsets
-            if _drives(daemonset) and daemonset.spec.template.spec.node_selector.items() <= labels
+            if _brings_driver(daemonset) and daemonset.spec.template.spec.node_selector.items() <= labels
         ]
         return ".".join(sorted(revision.hash for revision in found if revision is not None))
 
@@ -117,14 +116,14 @@ class Look:
         return {Key(pod.spec.node_name) for pod in self._pods(_OWNER, owner) if pod.spec.node_name}
 
     def _pods(self, index: str, value: str) -> list[Pod]:
-        """A pod may have several of the labels; it counts once."""
+        """A pod may be in several of the caches; it counts once."""
         found = {pod.metadata.uid: pod for pods in self.pods for pod in pods.by_index(index, value)}
         return list(found.values())
 
     def _driver(self, pod: Pod, leaving: Mapping[str, float]) -> DriverPod:
         owner = pod.controller
         owned = owner is not None and owner.kind == DaemonSet.resource.kind
-        wanted = self.daemonsets.get(owner.name, self._namespace) if owner is not None and owned else None
+        wanted = self.daemonsets.get(owner.name, self.namespace) if owner is not None and owned else None
         revisions = self.revisions.by_index(_OWNER, owner.uid) if owner is not None and owned else []
         statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
         return DriverPod(
@@ -144,43 +143,27 @@ class Look:
         )
 
 
-def is_driver(pod: Object) -> bool:
-    return _of_driver(pod.metadata.labels)
-
-
 def _current(pod: Pod, revisions: Sequence[ControllerRevision]) -> bool:
-    """Whether it is of its DaemonSet's newest template. A pod may be seen before the revision it is of: a word that
-    nobody knows, on a pod younger than the newest revision that is known, is newer still."""
-    latest, word = newest(revisions), pod.metadata.labels.get(REVISION_HASH)
-    if latest is None or word == latest.hash:
+    """Whether it is of its DaemonSet's newest template. A pod may be seen before the revision it is of: an unknown
+    hash, on a pod younger than the newest known revision, is of a still newer one."""
+    latest, pod_hash = newest(revisions), pod.metadata.labels.get(REVISION_HASH)
+    if latest is None or pod_hash == latest.hash:
         return True
-    known = any(revision.hash == word for revision in revisions)
+    known = any(revision.hash == pod_hash for revision in revisions)
     return not known and _seconds(pod.metadata.creation_timestamp) > _seconds(latest.metadata.creation_timestamp) > 0
 
 
-def _drives(daemonset: DaemonSet) -> bool:
-    return not daemonset.deleting and _of_driver(daemonset.spec.template.metadata.labels)
+def _brings_driver(daemonset: DaemonSet) -> bool:
+    return not daemonset.deleting and has_driver_labels(daemonset.spec.template.metadata.labels)
 
 
-def _of_driver(labels: Mapping[str, str]) -> bool:
-    return (
-        labels.get("app") == DRIVER_APP
-        or labels.get(PodLabel.COMPONENT) == DRIVER_COMPONENT
-        or labels.get(_TOOLKIT_BUILD) == TRUE
-    )
-
-
-def is_validator(pod: Pod) -> bool:
-    return pod.metadata.labels.get("app") == VALIDATOR_APP
-
-
-def agent_of(state: GPUNodeState | None, *, node_ready: bool) -> Agent | None:
-    """What our agent says. It has said something at least once, else it is not on the node."""
+def agent_view(state: GPUNodeState | None, *, node_ready: bool) -> AgentView | None:
+    """What our agent reports; None if it has never reported, which means that it is not on the node."""
     if state is None or (state.status.validation is None and state.status.plugin is None):
         return None
     status, validation = state.status, state.status.validation
     steps = validation.steps if validation is not None else ()
-    return Agent(
+    return AgentView(
         alive=node_ready,
         quiesced=status.quiesced is not None,
         driver=status.driver.version if status.driver is not None else "",
@@ -200,7 +183,7 @@ def _owner(item: Object) -> tuple[str, ...]:
 
 
 def digest_of(spec: PodSpec) -> str:
-    """What stands for the driver and its configuration in a pod of a driver."""
+    """The digest over driver and configuration that a driver pod has in its environment."""
     values = (env.value for container in spec.all_containers for env in container.env if env.name == DIGEST)
     return next(values, "")
 

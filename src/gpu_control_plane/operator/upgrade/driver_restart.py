@@ -1,6 +1,7 @@
-"""How the driver pod is replaced, and its successor checked. Pure.
+"""How the driver pod is replaced, and how the new driver is checked. Pure.
 
-Whoever holds the driver open makes its replacement fail. Our agent is asked to let go first, and has a minute for it.
+A process that has the driver's devices open makes its replacement fail. Our agent is asked to release the driver first,
+and has a minute for it. NVIDIA's validator says whether the new driver works; where it does not run, our agent does.
 """
 
 from typing import Final
@@ -8,36 +9,37 @@ from typing import Final
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.operator.upgrade.actions import (
     PAUSED,
-    Change,
-    Restart,
-    Step,
+    DeleteDriverPod,
+    NodePatch,
+    UpgradeAction,
     Values,
     Wait,
-    enter,
-    fail,
+    enter_state,
+    fail_upgrade,
     stamp,
-    unpaused,
+    unpause_agent,
 )
-from gpu_control_plane.operator.upgrade.deadlines import renewed
-from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView
-from gpu_control_plane.operator.upgrade.validation import validated
+from gpu_control_plane.operator.upgrade.deadlines import renew_step
+from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView
 
-RESTART_LIMIT: Final = 1800.0
-"""Seconds a new driver pod has to become ready: drivers are compiled on the node."""
-VALIDATION_LIMIT: Final = 600.0
-"""Seconds in which a new driver has to prove itself."""
-QUIESCE_LIMIT: Final = 60.0
-"""Seconds the agent has to let go of the driver."""
+RESTART_LIMIT_SECONDS: Final = 1800.0
+"""For a new driver pod to become ready: drivers are compiled on the node."""
+VALIDATION_LIMIT_SECONDS: Final = 600.0
+"""For a new driver to pass its checks."""
+QUIESCE_LIMIT_SECONDS: Final = 60.0
+"""For the agent to release the driver."""
 MOST_RESTARTS: Final = 10
 NO_SUCCESSOR: Final = "its driver pod is nobody's, and no DaemonSet would bring another one"
+AGENT_CHECKS: Final = ("driver", "cuda")
+"""Checks of the agent that a new driver has to pass."""
 
 
 def begin_restart(
     view: NodeView, note: str, now: float, annotations: Values | None = None, *, unschedulable: bool | None = None
-) -> Change:
-    """On to the replacement of the driver pod; the agent is asked to let go with the same write."""
-    pause: Values = {NodeLabel.AGENT: PAUSED} if _to_be_touched(view) and _can_be_paused(view) else {}
-    return enter(
+) -> NodePatch:
+    """Go on to the replacement of the driver pod; the same write asks the agent to release the driver."""
+    pause: Values = {NodeLabel.AGENT: PAUSED} if _to_be_unloaded(view) and _can_be_paused(view) else {}
+    return enter_state(
         UpgradeState.POD_RESTART_REQUIRED,
         note,
         now,
@@ -47,54 +49,79 @@ def begin_restart(
     )
 
 
-def restart(view: NodeView, now: float) -> Step:
-    """Replace the driver pod and wait until its successor is ready."""
+def restart(view: NodeView, now: float) -> UpgradeAction:
+    """Replace the driver pod and wait until the new one is ready."""
     since = view.since(NodeAnnotation.STEP_SINCE)
     if since is None:
-        return Change(note="The driver pod is to be replaced", annotations={NodeAnnotation.STEP_SINCE: stamp(now)})
-    if view.settled and not view.safe_load:
-        return enter(
+        return NodePatch(note="The driver pod is to be replaced", annotations={NodeAnnotation.STEP_SINCE: stamp(now)})
+    if view.up_to_date and not view.safe_load:
+        return enter_state(
             UpgradeState.VALIDATION_REQUIRED,
             "The new driver pod is ready",
             now,
-            labels=unpaused(view),
+            labels=unpause_agent(view),
             annotations={NodeAnnotation.VALIDATION_START: stamp(now)},
         )
     if failing := next((pod for pod in view.drivers if _fails(pod)), None):
-        return fail(view, f"{failing.name} restarted {failing.restarts} times{_because(failing)}", now)
+        return fail_upgrade(view, f"{failing.name} restarted {failing.restarts} times{_because(failing.trouble)}", now)
     deadline = _deadline(view, since)
-    ours = _to_be_touched(view) and not view.without_successor
+    has_work = _to_be_unloaded(view) and not view.without_successor
     if now >= deadline:
-        anew = renewed(view, RESTART_LIMIT, now) if ours else None
-        late = f"no new driver was ready after {RESTART_LIMIT / 60:.0f} min: {_missing(view)}"
-        return anew or fail(view, late, now)
-    if ours:
+        renewal = renew_step(view, RESTART_LIMIT_SECONDS, now) if has_work else None
+        late = f"no new driver was ready after {RESTART_LIMIT_SECONDS / 60:.0f} min: {_missing(view)}"
+        return renewal or fail_upgrade(view, late, now)
+    if has_work:
         return _quiesce(view, since, now) or _replace(view)
     return Wait(reason=_missing(view), until=deadline)
 
 
-def validate(view: NodeView, now: float) -> Step | None:
-    """Wait until the new driver has proven itself; None when it has."""
+def validate(view: NodeView, now: float) -> UpgradeAction | None:
+    """Wait until the new driver has passed its checks; None when it has."""
     since = view.since(NodeAnnotation.VALIDATION_START)
     if since is None:
-        return Change(note="The new driver is checked", annotations={NodeAnnotation.VALIDATION_START: stamp(now)})
-    missing = validated(view) if view.settled else _missing(view)
+        return NodePatch(note="The new driver is checked", annotations={NodeAnnotation.VALIDATION_START: stamp(now)})
+    missing = validation_problem(view) if view.up_to_date else _missing(view)
     if missing is None:
         return None
-    if now >= since + VALIDATION_LIMIT:
-        return fail(view, f"the new driver has not proven itself in {VALIDATION_LIMIT:.0f} s: {missing}", now)
-    return Wait(reason=missing, until=since + VALIDATION_LIMIT)
+    if now >= since + VALIDATION_LIMIT_SECONDS:
+        late = f"the new driver has not proven itself in {VALIDATION_LIMIT_SECONDS:.0f} s: {missing}"
+        return fail_upgrade(view, late, now)
+    return Wait(reason=missing, until=since + VALIDATION_LIMIT_SECONDS)
+
+
+def validation_problem(view: NodeView) -> str | None:
+    """Which check of the driver is missing or has failed; None when all have passed."""
+    if view.validators:
+        unready = [pod for pod in view.validators if not pod.ready]
+        return f"the validator {unready[0].name} is not ready{_because(unready[0].trouble)}" if unready else None
+    if view.agent is None:
+        return "nothing checks the driver: neither NVIDIA's validator nor our agent is on the node"
+    return _agent_check_problem(view.agent, view.drivers)
+
+
+def _agent_check_problem(agent: AgentView, drivers: tuple[DriverPod, ...]) -> str | None:
+    if agent.quiesced:
+        return "the agent has not come back to the driver"
+    for check in AGENT_CHECKS:
+        if check in agent.failed:
+            return f"the agent's check of {check} failed{_because(agent.failed[check])}"
+        if agent.passed.get(check, 0.0) < max((pod.created for pod in drivers), default=0.0):
+            return f"the agent has not checked {check} with the new driver yet"
+    wanted = {pod.version for pod in drivers if pod.version} | ({agent.driver} if agent.driver else set())
+    if wanted - {agent.checked_driver}:
+        return f"the agent has checked driver {agent.checked_driver}, not {', '.join(sorted(wanted))}"
+    return None
 
 
 def _deadline(view: NodeView, since: float) -> float:
-    """A driver that was published in the middle has as much time as the first. It is not put off any further: pods
-    may come and go for ever."""
-    made = max((pod.created for pod in view.drivers if not pod.outdated), default=since)
-    return min(max(since, made), since + RESTART_LIMIT) + RESTART_LIMIT
+    """A driver that is published during the step has as much time as the first one. The deadline is not put off any
+    further: pods may be replaced for ever."""
+    created = max((pod.created for pod in view.drivers if not pod.outdated), default=since)
+    return min(max(since, created), since + RESTART_LIMIT_SECONDS) + RESTART_LIMIT_SECONDS
 
 
-def _to_be_touched(view: NodeView) -> bool:
-    """Whether the driver is about to be unloaded: its pod is outdated, or a new one waits for our word."""
+def _to_be_unloaded(view: NodeView) -> bool:
+    """Whether the driver is about to be unloaded: its pod is outdated, or a new one waits for permission to load."""
     return bool(_outdated(view)) or (view.safe_load and any(not pod.leaving for pod in view.drivers))
 
 
@@ -102,31 +129,32 @@ def _outdated(view: NodeView) -> list[DriverPod]:
     return [pod for pod in view.drivers if pod.outdated and not pod.leaving]
 
 
-def _quiesce(view: NodeView, since: float, now: float) -> Step | None:
-    """Ask the agent to let go and wait for it; None when it has, or there is nobody to wait for."""
+def _quiesce(view: NodeView, since: float, now: float) -> UpgradeAction | None:
+    """Ask the agent to release the driver and wait for it; None when it has, or if there is no agent to wait for."""
     if _can_be_paused(view):
-        return Change(note="Our agent has to let go of the driver", labels={NodeLabel.AGENT: PAUSED})
-    if _holds_on(view) and now < since + QUIESCE_LIMIT:
-        return Wait(reason="our agent has to let go of the driver", until=since + QUIESCE_LIMIT)
+        return NodePatch(note="Our agent has to let go of the driver", labels={NodeLabel.AGENT: PAUSED})
+    if _holds_driver(view) and now < since + QUIESCE_LIMIT_SECONDS:
+        return Wait(reason="our agent has to let go of the driver", until=since + QUIESCE_LIMIT_SECONDS)
     return None
 
 
-def _replace(view: NodeView) -> Step:
-    late = f" (our agent has not let go of the driver in {QUIESCE_LIMIT:.0f} s)" if _holds_on(view) else ""
+def _replace(view: NodeView) -> UpgradeAction:
+    late = f" (our agent has not let go of the driver in {QUIESCE_LIMIT_SECONDS:.0f} s)" if _holds_driver(view) else ""
     outdated = _outdated(view)
     if outdated:
-        return Restart(note=f"The driver pod {outdated[0].name} is replaced{late}", pod=outdated[0], warning=bool(late))
-    return Change(
+        note = f"The driver pod {outdated[0].name} is replaced{late}"
+        return DeleteDriverPod(note=note, pod=outdated[0], warning=bool(late))
+    return NodePatch(
         note=f"The new driver may load{late}", annotations={NodeAnnotation.SAFE_LOAD: None}, warning=bool(late)
     )
 
 
 def _can_be_paused(view: NodeView) -> bool:
-    """Whether the agent is there and nobody has spoken to it; another value of the label is a person's."""
+    """Whether the agent runs and its label is not set; another value of the label was set by a person."""
     return view.agent is not None and view.agent.alive and NodeLabel.AGENT not in view.labels
 
 
-def _holds_on(view: NodeView) -> bool:
+def _holds_driver(view: NodeView) -> bool:
     agent = view.agent
     return agent is not None and agent.alive and not agent.quiesced and view.labels.get(NodeLabel.AGENT) == PAUSED
 
@@ -143,8 +171,8 @@ def _missing(view: NodeView) -> str:
     pod = next((pod for pod in view.drivers if pod.leaving), view.drivers[0])
     if pod.leaving:
         return f"the old driver pod {pod.name} is leaving"
-    return f"the driver pod {pod.name} is not ready{_because(pod)}"
+    return f"the driver pod {pod.name} is not ready{_because(pod.trouble)}"
 
 
-def _because(pod: DriverPod) -> str:
-    return f": {pod.trouble}" if pod.trouble else ""
+def _because(trouble: str) -> str:
+    return f": {trouble}" if trouble else ""

@@ -1,6 +1,6 @@
-"""Asks pods to leave, by the eviction API: it respects PodDisruptionBudgets, and says no where one is in the way.
+"""Evicts pods by the eviction API, which respects PodDisruptionBudgets and refuses where one does not allow it.
 
-What was asked is remembered to ask less often, and to know that it was this process that asked. One that forgets it
+The answers are kept to ask less often, and to know that it was this process that asked. A process that has lost them
 asks again, which does no harm.
 """
 
@@ -14,11 +14,11 @@ from gpu_control_plane.kube.errors import ApiError, NotFound
 from gpu_control_plane.operator.upgrade.node_view import Refusal
 from gpu_control_plane.operator.views import Pod
 
-_PAUSE: Final = Backoff(first=5.0, most=60.0)
+_BACKOFF: Final = Backoff(first=5.0, most=60.0)
 
 
-class Evictions:
-    """Pods that have been asked to leave, by node, with their answers."""
+class Evictor:
+    """Pods whose eviction was requested, by node, with the answers."""
 
     def __init__(self, client: Client, now: Callable[[], float], rng: random.Random | None = None) -> None:
         self._client = client
@@ -30,31 +30,31 @@ class Evictions:
         self._since: dict[str, float] = {}
 
     def since(self, node: str) -> float | None:
-        """When a pod of the node first answered; None if nobody was asked yet, or no answer has come."""
+        """When the API server first answered a request for a pod of the node; None if it has not yet."""
         return self._since.get(node)
 
     def leaving(self, node: str) -> dict[str, float]:
-        """By uid, those that go, and when they were asked."""
+        """By UID, the pods that are leaving, and when their eviction was accepted."""
         return dict(self._leaving.get(node, {}))
 
     def refusals(self, node: str) -> dict[str, Refusal]:
         return dict(self._refusals.get(node, {}))
 
     def forget(self, node: str) -> None:
-        """The node has come to a state in which nobody has to leave."""
+        """The node has reached a state in which no pod has to leave."""
         self._leaving.pop(node, None)
         self._since.pop(node, None)
         for uid in self._refusals.pop(node, {}):
             self._counts.pop(uid, None)
 
     def clear(self) -> None:
-        """Somebody else may have asked since."""
+        """Another process may have evicted pods since."""
         for held in (self._leaving, self._since, self._refusals, self._counts):
             held.clear()
 
     async def evict(self, node: str, pod: Pod) -> Refusal | None:
-        """Ask once; the refusal if it was refused. A pod that is gone has left; one that is another by now, or has just
-        been changed, is looked at again."""
+        """Request an eviction once; the refusal if it was refused. A pod that is gone counts as evicted; one that was
+        replaced or changed meanwhile is refused, and looked at again."""
         meta = pod.metadata
         body = {
             "apiVersion": "policy/v1",
@@ -68,23 +68,23 @@ class Evictions:
             pass
         except ApiError as error:
             return self._refused(node, meta.uid, error)
-        self.left(node, meta.uid)
+        self.accepted(node, meta.uid)
         return None
 
-    def left(self, node: str, uid: str) -> None:
-        """The pod has been asked, and goes."""
+    def accepted(self, node: str, uid: str) -> None:
+        """The request was accepted: the pod is leaving."""
         self._refusals.get(node, {}).pop(uid, None)
         self._counts.pop(uid, None)
         self._leaving.setdefault(node, {}).setdefault(uid, self._now())
         self.answered(node)
 
     def answered(self, node: str) -> None:
-        """The API server has answered, be it with a refusal."""
+        """The API server has answered, possibly with a refusal."""
         self._since.setdefault(node, self._now())
 
     def _refused(self, node: str, uid: str, error: ApiError) -> Refusal:
         count = self._counts[uid] = self._counts.get(uid, 0) + 1
-        refusal = Refusal(self._now() + _PAUSE.delay(count, self._rng), error.message)
+        refusal = Refusal(self._now() + _BACKOFF.delay(count, self._rng), error.message)
         self._refusals.setdefault(node, {})[uid] = refusal
         self.answered(node)
         return refusal

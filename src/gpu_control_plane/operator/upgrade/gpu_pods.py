@@ -1,4 +1,4 @@
-"""Which pods of a node use a GPU, and which of them may be made to leave. Pure."""
+"""Which pods of a node use a GPU, and which of them may be evicted. Pure."""
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
@@ -13,23 +13,23 @@ from gpu_control_plane.operator.views import Pod
 
 _PREFIXES: Final = ("nvidia.com/gpu", "nvidia.com/mig-", f"{GROUP}/")
 _MIRROR: Final = "kubernetes.io/config.mirror"
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person allows to be lost."""
+class EvictionRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the policy allows to be lost."""
 
     force: bool
-    """Also pods that no controller would replace."""
+    """Also evict pods that no controller would replace."""
     delete_empty_dir: bool
 
 
-def at_work(pod: Pod) -> bool:
+def is_active(pod: Pod) -> bool:
     return pod.status.phase in {"Running", "Pending"}
 
 
 def uses_gpu(pod: Pod, pool_resources: AbstractSet[str] = frozenset()) -> bool:
-    """Whether one of its containers asks for a card, or for a part of one, or the pod claims a device."""
+    """Whether one of its containers requests a card or a part of one, or the pod has a resource claim."""
     return bool(pod.spec.resource_claims) or any(
         name.startswith(_PREFIXES) or name in pool_resources
         for container in pod.spec.all_containers
@@ -37,28 +37,28 @@ def uses_gpu(pod: Pod, pool_resources: AbstractSet[str] = frozenset()) -> bool:
     )
 
 
-def comes_back(pod: Pod) -> bool:
-    """Whether the pod belongs to the node itself: a DaemonSet, or the kubelet, would start it there again at once."""
+def is_node_pod(pod: Pod) -> bool:
+    """Whether the pod belongs to the node: a DaemonSet, or the kubelet, would start it there again at once."""
     owner = pod.controller
     return (owner is not None and owner.kind == "DaemonSet") or _MIRROR in pod.metadata.annotations
 
 
-def gpu_users(pods: Iterable[Pod], pool_resources: AbstractSet[str]) -> list[Pod]:
-    """Pods at work that have to leave before a driver can be replaced."""
-    return [pod for pod in pods if at_work(pod) and not comes_back(pod) and uses_gpu(pod, pool_resources)]
+def gpu_pods(pods: Iterable[Pod], pool_resources: AbstractSet[str]) -> list[Pod]:
+    """Running or pending pods that have to be evicted before a driver can be replaced."""
+    return [pod for pod in pods if is_active(pod) and not is_node_pod(pod) and uses_gpu(pod, pool_resources)]
 
 
-def drained(pods: Iterable[Pod], selector: LabelSelector) -> list[Pod]:
-    """Pods at work that a drain makes leave."""
-    return [pod for pod in pods if at_work(pod) and not comes_back(pod) and _drainable(pod, selector)]
+def pods_to_drain(pods: Iterable[Pod], selector: LabelSelector) -> list[Pod]:
+    """Running or pending pods that a drain evicts."""
+    return [pod for pod in pods if is_active(pod) and not is_node_pod(pod) and _drainable(pod, selector)]
 
 
-def keeps_away_drains(pod: Pod) -> bool:
+def skips_drain(pod: Pod) -> bool:
     return pod.metadata.labels.get(PodLabel.DRAIN_SKIP) == TRUE
 
 
-def obstacle(pod: Pod, rules: Rules) -> str | None:
-    """Why the pod may not be made to leave; None if it may. One that is leaving already needs no permission."""
+def eviction_problem(pod: Pod, rules: EvictionRules) -> str | None:
+    """Why the pod may not be evicted; None if it may. One that is leaving already needs no permission."""
     if pod.deleting:
         return None
     if pod.controller is None and not rules.force:
@@ -68,12 +68,12 @@ def obstacle(pod: Pod, rules: Rules) -> str | None:
     return None
 
 
-def names(pods: Iterable[Pod]) -> str:
-    """Some pods by name, for a sentence."""
+def pod_names(pods: Iterable[Pod]) -> str:
+    """The first pods by name, for a sentence."""
     found = sorted(str(pod.key) for pod in pods)
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(found[:_NAMED]) + more
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return ", ".join(found[:_MOST_NAMED]) + more
 
 
 def _drainable(pod: Pod, selector: LabelSelector) -> bool:
-    return selector.matches(pod.metadata.labels) and not keeps_away_drains(pod)
+    return selector.matches(pod.metadata.labels) and not skips_drain(pod)

@@ -1,4 +1,4 @@
-"""One node as its upgrade sees it: everything that a step is decided on, taken at one moment."""
+"""Everything about one node that the next action of its upgrade is decided on, taken at one moment."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -10,7 +10,7 @@ from gpu_control_plane.api.nvidia.names import TRUE, NodeAnnotation, NodeLabel, 
 from gpu_control_plane.operator.views import Pod
 
 IDLE: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.REQUIRED, UpgradeState.FAILED})
-"""States in which nothing is done to a node. A failed one waits for a person, not for us."""
+"""States in which nothing is done to a node. A failed one waits for a person or another driver."""
 
 NEEDS_PODS: Final = frozenset(
     {UpgradeState.WAIT_FOR_JOBS_REQUIRED, UpgradeState.POD_DELETION_REQUIRED, UpgradeState.DRAIN_REQUIRED}
@@ -27,15 +27,15 @@ class DriverPod(msgspec.Struct, frozen=True, kw_only=True):
     current: bool = True
     """Made from its DaemonSet's newest template."""
     orphan: bool = False
-    """No DaemonSet owns it: it was left over by a change of owner."""
+    """No DaemonSet owns it: a change of owner has left it behind."""
     ready: bool = True
     restarts: int = 0
-    """Of the container that is not ready; the most of any."""
+    """The restart count of the container that is not ready; of several the highest."""
     leaving: bool = False
     digest: str = ""
     wanted_digest: str = ""
     version: str = ""
-    """The driver's version, if its image tells."""
+    """The driver's version, if its image's tag says it."""
     created: float = 0.0
     trouble: str = ""
 
@@ -57,14 +57,14 @@ class ValidatorPod(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """What our agent on the node says."""
+class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+    """What our agent on the node reports."""
 
     alive: bool = True
     quiesced: bool = False
-    """It has let go of the driver."""
+    """It has released the driver."""
     driver: str = ""
-    """The driver it sees."""
+    """The version of the loaded driver."""
     checked_driver: str = ""
     passed: Mapping[str, float] = {}
     """Checks that passed, and since when."""
@@ -73,7 +73,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A pod that could not be made to leave, and when it may be tried again."""
+    """An eviction that was refused, and when it may be tried again."""
 
     until: float
     why: str
@@ -89,21 +89,21 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = True
     drivers: tuple[DriverPod, ...] = ()
     validators: tuple[ValidatorPod, ...] = ()
-    agent: Agent | None = None
+    agent: AgentView | None = None
     pods: tuple[Pod, ...] = ()
     """The pods of the node, in the states that need them."""
     pool_resources: AbstractSet[str] = frozenset()
-    """Resources by which pools hand out cards."""
+    """Extended resources by which pools hand out cards."""
     leaving: Mapping[str, float] = {}
-    """Pods, by uid, that have been asked to leave and go, and when this process asked them."""
+    """By UID, the pods whose eviction this process requested and that are leaving, and since when."""
     refusals: Mapping[str, Refusal] = {}
-    """Pods, by uid, that refused to leave."""
+    """By UID, the pods whose eviction was refused."""
     asked_since: float | None = None
-    """When this process was first answered by a pod that it asked to leave in the present step; None if by none yet."""
-    granted: bool = False
-    """It is the node's turn."""
+    """When the API server first answered a request of this process for a pod in the present step; None if not yet."""
+    slot_granted: bool = False
+    """The node may start its upgrade."""
     wanted: str = ""
-    """Revision of the driver that it is to get; empty if nobody can say, or nobody asks."""
+    """Revision of the driver that it is to get; empty if that is not known, or not needed."""
 
     @property
     def state(self) -> UpgradeState:
@@ -111,7 +111,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def managed(self) -> bool:
-        """Whether there is a driver to upgrade; a node whose host brings the driver has none."""
+        """Whether there is a driver to upgrade; where the host brings the driver there is none."""
         return bool(self.drivers) or self.state is not UpgradeState.NONE
 
     @property
@@ -119,8 +119,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         return self.state not in IDLE
 
     @property
-    def holds_turn(self) -> bool:
-        """Whether others have to wait for it; a node that only has to be uncordoned is through."""
+    def occupies_slot(self) -> bool:
+        """Whether it counts for `maxParallelUpgrades`; a node that only has to be uncordoned does not."""
         return self.in_progress and self.state is not UpgradeState.UNCORDON_REQUIRED
 
     @property
@@ -129,7 +129,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unavailable(self) -> bool:
-        """Whether pods cannot come to it, or will not be able to in a moment."""
+        """Whether pods cannot be scheduled to it, or will not be able to in a moment."""
         return self.unschedulable or not self.ready or self.state is UpgradeState.CORDON_REQUIRED
 
     @property
@@ -138,7 +138,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def safe_load(self) -> bool:
-        """Whether a new driver waits for a word that it may load."""
+        """Whether a new driver waits for permission to load."""
         return NodeAnnotation.SAFE_LOAD in self.annotations
 
     @property
@@ -147,24 +147,22 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wants_upgrade(self) -> bool:
-        """Whether anything asks for an upgrade of a node that has the right driver, as far as its label says.
-
-        A pod that a change of owner left behind is one such thing: whoever governs the node brings another.
-        """
+        """Whether a node needs an upgrade although its label says that it is done: on request, because a new driver
+        waits, or because a driver pod is outdated. A pod that a change of owner left behind is outdated."""
         return self.requested or self.safe_load or any(pod.outdated and not pod.leaving for pod in self.drivers)
 
     @property
     def without_successor(self) -> bool:
-        """Whether a driver that is nobody's would be taken away, and no other would come: its owner cannot be rendered,
-        or leaves the node out."""
+        """Whether a driver pod without an owner would be deleted and no other would come, since the new owner's driver
+        cannot be rendered or does not cover the node."""
         return not self.wanted and any(pod.orphan for pod in self.drivers)
 
     @property
-    def settled(self) -> bool:
-        """Whether the driver is as it should be, and works."""
+    def up_to_date(self) -> bool:
+        """Whether all driver pods are of the newest template and ready."""
         return bool(self.drivers) and all(pod.ready and not pod.outdated and not pod.leaving for pod in self.drivers)
 
     def since(self, annotation: NodeAnnotation) -> float | None:
-        """A moment that an annotation holds; None if it holds none, or nonsense."""
+        """The time that an annotation holds; None if it holds none."""
         text = self.annotations.get(annotation, "")
         return float(text) if text.isdecimal() else None

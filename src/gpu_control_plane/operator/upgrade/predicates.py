@@ -1,19 +1,20 @@
-"""What wakes upgrades: which changes matter, and whom they concern."""
+"""Which changes wake upgrades, and which nodes they concern."""
 
 from collections.abc import Iterable
 from typing import Final
 
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.kube.signal import Keyed
 from gpu_control_plane.operator.views import DaemonSet, Pod
 
-TURNS: Final = Key("turns")
-"""The one key under which turns are given."""
+SCHEDULE: Final = Key("schedule")
+"""The one key of the scheduler."""
 
 
-def the_turns(_item: Object) -> Iterable[Key]:
-    return (TURNS,)
+def the_schedule(_item: Keyed) -> Iterable[Key]:
+    return (SCHEDULE,)
 
 
 def node_changed(old: Node | None, new: Node | None) -> bool:
@@ -25,12 +26,12 @@ def node_of(pod: Pod) -> Iterable[Key]:
 
 
 def template_changed(old: DaemonSet | None, new: DaemonSet | None) -> bool:
-    """Of DaemonSets the template counts; their numbers change all the time."""
+    """Whether the template of a DaemonSet has changed; its status changes all the time."""
     return old is None or new is None or old.spec.template != new.spec.template
 
 
-def answer_changed(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
-    """Of what our agent says, whether it has let go and what it has checked."""
+def agent_changed(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
+    """Whether our agent reports something new about the driver: that it has released it, or what it has checked."""
     return (
         old is None
         or new is None

@@ -7,10 +7,9 @@ import pytest
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube.objects import ObjectMeta, OwnerReference
-from gpu_control_plane.operator.drivers.predicates import asked_for, node_changed, touched, upgrading
+from gpu_control_plane.operator.drivers.predicates import content_changed, node_changed, upgrading
 from gpu_control_plane.operator.stack.live import Live, LiveConfigMap, LiveDaemonSet
-from unit.operator.drivers.fleet import node
-from unit.operator.stack.driver_scene import policy
+from unit.operator.drivers.builders import node
 
 
 @pytest.mark.parametrize(
@@ -43,8 +42,8 @@ def held(kind: type[Live], owner: str, **more: Any) -> Live:
         (held(LiveConfigMap, ""), held(LiveConfigMap, "", data={"a": "1"}), True),
     ],
 )
-def test_another_hand_on_what_is_theirs_wakes(old: Live | None, new: Live | None, wakes: bool) -> None:
-    assert touched(old, new) is wakes
+def test_a_change_of_their_objects_by_any_writer_wakes(old: Live | None, new: Live | None, wakes: bool) -> None:
+    assert content_changed(old, new) is wakes
 
 
 @pytest.mark.parametrize(
@@ -57,12 +56,6 @@ def test_another_hand_on_what_is_theirs_wakes(old: Live | None, new: Live | None
         ({NodeLabel.UPGRADE_STATE: "upgrade-required", NodeLabel.UPGRADE_SKIP: "true"}, False),
     ],
 )
-def test_an_upgrade_is_under_way_until_it_is_done(labels: dict[str, str], under_way: bool) -> None:
+def test_an_upgrade_counts_until_it_is_done(labels: dict[str, str], under_way: bool) -> None:
     assert upgrading(node("n", owner="a", labels=labels)) is under_way
     assert not upgrading(node("n", labels=labels))
-
-
-def test_drivers_come_from_here_unless_a_policy_says_otherwise() -> None:
-    assert asked_for(None)
-    assert asked_for(policy({"useNvidiaDriverCRD": True}))
-    assert not asked_for(policy())

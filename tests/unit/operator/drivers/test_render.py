@@ -5,25 +5,26 @@ from typing import Any
 import pytest
 
 from gpu_control_plane.operator.drivers.names import short_hash
-from gpu_control_plane.operator.drivers.owner import Driver
+from gpu_control_plane.operator.drivers.owner import ParsedDriver
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.openshift import OpenShift
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.render_input import CannotRender, OpenShift, Platform
-from unit.operator.drivers.fleet import NAMESPACE, driver, node
-from unit.operator.stack.driver_scene import mounts, policy
+from gpu_control_plane.operator.stack.render_input import Platform, RenderError
+from unit.operator.drivers.builders import NAMESPACE, driver, node
+from unit.operator.stack.driver_builders import mounts, policy
 
 MANAGER = "k8s-driver-manager"
 NODES = [node("n1", owner="demo"), node("n2", owner="demo")]
 
 
-def rendered(held: Driver, **platform: Any) -> list[Manifest]:
+def rendered(held: ParsedDriver, **platform: Any) -> list[Manifest]:
     return render_driver(held, platform.pop("nodes", NODES), Platform(namespace=NAMESPACE, **platform), None)
 
 
-def daemonset(held: Driver, **platform: Any) -> DaemonSet:
+def daemonset(held: ParsedDriver, **platform: Any) -> DaemonSetManifest:
     (found,) = (manifest for manifest in rendered(held, **platform) if manifest["kind"] == "DaemonSet")
-    return DaemonSet(found)
+    return DaemonSetManifest(found)
 
 
 def test_a_driver_without_nodes_has_no_objects() -> None:
@@ -70,10 +71,10 @@ def test_everything_is_owned_by_the_nvidiadriver_and_refers_only_to_its_own() ->
         assert by_kind[binding]["roleRef"]["name"] == account
         assert by_kind[binding]["subjects"][0]["name"] == account
     assert by_kind["SecurityContextConstraints"]["users"] == [f"system:serviceaccount:{NAMESPACE}:{account}"]
-    assert DaemonSet(by_kind["DaemonSet"]).pod["serviceAccountName"] == account
+    assert DaemonSetManifest(by_kind["DaemonSet"]).pod["serviceAccountName"] == account
     config_maps = {manifest["metadata"]["name"] for manifest in made if manifest["kind"] == "ConfigMap"}
     assert config_maps == {"nvidia-driver-startup-probe-demo", "gpu-operator-trusted-ca-demo"}
-    mounted = set(mounts(DaemonSet(by_kind["DaemonSet"])).values())
+    mounted = set(mounts(DaemonSetManifest(by_kind["DaemonSet"])).values())
     assert config_maps <= mounted
 
 
@@ -90,7 +91,7 @@ def test_pools_of_one_system_share_service_account_and_roles() -> None:
     made = rendered(driver("demo", usePrecompiled=True, version="595"), nodes=nodes)
     found = [manifest["kind"] for manifest in made]
     assert (found.count("DaemonSet"), found.count("ServiceAccount"), found.count("ConfigMap")) == (3, 2, 1)
-    images = sorted(DaemonSet(held).main.manifest["image"] for held in made if held["kind"] == "DaemonSet")
+    images = sorted(DaemonSetManifest(held).main.manifest["image"] for held in made if held["kind"] == "DaemonSet")
     assert images[1] == "nvcr.io/nvidia/driver:595-6.8.0-60-generic-ubuntu24.04"
 
 
@@ -105,12 +106,11 @@ def test_pools_of_one_system_share_service_account_and_roles() -> None:
         ({"gds": {"enabled": True, "repository": "r", "image": "i", "version": "sha256:a"}}, "kernelModuleType"),
         ({"repository": "", "version": "", "image": "nvcr.io/nvidia/driver"}, "has no version"),
         ({"kernelModuleConfig": {"name": "absent"}}, "ConfigMap absent"),
-        ({"secretEnv": "absent"}, "Secret absent"),
     ],
 )
 def test_what_cannot_be_rendered_says_why(spec: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        rendered(driver("demo", **spec), secrets=frozenset())
+        rendered(driver("demo", **spec))
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_storage_goes_with_modules_that_can_do_it(spec: dict[str, Any]) -> None:
 
 
 def test_an_unreadable_spec_says_so() -> None:
-    with pytest.raises(CannotRender, match=r"spec\.rdma"):
-        rendered(Driver(name="demo", uid="u", problem="spec.rdma: no"))
+    with pytest.raises(RenderError, match=r"spec\.rdma"):
+        rendered(ParsedDriver(name="demo", uid="u", problem="spec.rdma: no"))
 
 
 def test_arguments_follow_init() -> None:
@@ -180,7 +180,7 @@ def test_the_host_manager_runs_where_virtual_machines_do() -> None:
 def test_the_clusterpolicy_says_where_the_hosts_root_is() -> None:
     spec = policy(None, hostPaths={"rootFS": "/sysroot"})
     made = render_driver(driver("demo"), NODES, Platform(namespace=NAMESPACE), spec)
-    held = DaemonSet(next(manifest for manifest in made if manifest["kind"] == "DaemonSet"))
+    held = DaemonSetManifest(next(manifest for manifest in made if manifest["kind"] == "DaemonSet"))
     assert mounts(held, MANAGER)["/host"] == "/sysroot"
     assert mounts(daemonset(driver("demo")), MANAGER)["/host"] == "/"
 
@@ -194,7 +194,7 @@ def test_it_ranks_with_the_drivers_of_the_policy_unless_it_says_otherwise(
 ) -> None:
     spec = policy(None, daemonsets={"priorityClassName": policys})
     made = render_driver(driver("demo", priorityClassName=own), NODES, Platform(namespace=NAMESPACE), spec)
-    held = DaemonSet(next(manifest for manifest in made if manifest["kind"] == "DaemonSet"))
+    held = DaemonSetManifest(next(manifest for manifest in made if manifest["kind"] == "DaemonSet"))
     assert held.pod["priorityClassName"] == expected
 
 

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from gpu_control_plane.operator.drivers.names import daemonset_name
-from gpu_control_plane.operator.drivers.variants import kinds_of, left_out, nodes_of, pools
-from gpu_control_plane.operator.node_facts import Runtime
+from gpu_control_plane.operator.drivers.variants import driver_variants, kinds_of, nodes_with_driver, unidentified_nodes
+from gpu_control_plane.operator.node_facts import ContainerRuntime
+from gpu_control_plane.operator.openshift import OpenShift
 from gpu_control_plane.operator.stack.driver.variants import by_kernel
-from gpu_control_plane.operator.stack.render_input import CannotRender, OpenShift, Platform
-from unit.operator.drivers.fleet import NAMESPACE, driver, node, wish_of
-from unit.operator.stack.driver_scene import policy
+from gpu_control_plane.operator.stack.render_input import Platform, RenderError
+from unit.operator.drivers.builders import NAMESPACE, driver, node, wish_of
+from unit.operator.stack.driver_builders import policy
 
 OPENSHIFT = OpenShift(version="4.18", toolkit_images={"418.94": "toolkit"})
 FLEET = [
@@ -31,33 +32,33 @@ FLEET = [
 )
 def test_there_is_a_pool_for_each_system_and_kernel_that_matters(spec: dict[str, Any], words: list[str]) -> None:
     wish = wish_of(**spec)
-    found = pools(kinds_of(FLEET), wish, Platform(namespace=NAMESPACE), None)
-    assert [place.word for place in found] == words
+    found = driver_variants(kinds_of(FLEET), wish, Platform(namespace=NAMESPACE), None)
+    assert [variant.label for variant in found] == words
 
 
 def test_kernels_that_differ_in_their_architecture_alone_never_share_a_name() -> None:
     fleet = [node(name, system="rhel 9.4", kernel=f"5.14.0-427.el9.{name}") for name in ("aarch64", "x86_64")]
     wish = wish_of(usePrecompiled=True)
-    found = pools(kinds_of(fleet), wish, Platform(namespace=NAMESPACE), None)
-    assert len({daemonset_name(wish.type, "uid", place) for place in found}) == len(found) == 2
-    with pytest.raises(CannotRender, match=r"5.14.0-427.el9.aarch64 and 5.14.0-427.el9.x86_64 would have one name"):
+    found = driver_variants(kinds_of(fleet), wish, Platform(namespace=NAMESPACE), None)
+    assert len({daemonset_name(wish.type, "uid", variant) for variant in found}) == len(found) == 2
+    with pytest.raises(RenderError, match=r"5.14.0-427.el9.aarch64 and 5.14.0-427.el9.x86_64 would have one name"):
         by_kernel(kinds_of(fleet), whole=True)
 
 
 def test_pools_select_disjoint_nodes_and_leave_out_only_nameless_ones() -> None:
     for spec in ({}, {"usePrecompiled": True}):
         wish = wish_of(**spec)
-        found = pools(kinds_of(FLEET), wish, Platform(namespace=NAMESPACE), None)
+        found = driver_variants(kinds_of(FLEET), wish, Platform(namespace=NAMESPACE), None)
         served = [
-            held.name for place in found for held in FLEET if place.selector.items() <= held.metadata.labels.items()
+            held.name for variant in found for held in FLEET if variant.selector.items() <= held.metadata.labels.items()
         ]
         assert sorted(served) == ["r1", "r2", "u1", "u2"]
-        assert left_out(FLEET, wish) == ["nameless"]
+        assert unidentified_nodes(FLEET, wish) == ["nameless"]
 
 
 def test_a_precompiled_driver_needs_to_know_the_kernel() -> None:
     wish = wish_of(usePrecompiled=True)
-    assert left_out([node("n", kernel="")], wish) == ["n"]
+    assert unidentified_nodes([node("n", kernel="")], wish) == ["n"]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +72,9 @@ def test_openshift_has_a_pool_for_each_release_where_drivers_are_built_in_its_to
     ]
     wish = wish_of()
     spec = policy(None, operator={"use_ocp_driver_toolkit": switch})
-    found = pools(kinds_of(nodes), wish, Platform(namespace=NAMESPACE, openshift=OPENSHIFT), spec)
-    assert [place.word for place in found] == words
-    assert {place.runtime for place in found} == {Runtime.CRIO}
+    found = driver_variants(kinds_of(nodes), wish, Platform(namespace=NAMESPACE, openshift=OPENSHIFT), spec)
+    assert [variant.label for variant in found] == words
+    assert {variant.runtime for variant in found} == {ContainerRuntime.CRIO}
 
 
 def test_a_node_is_its_whose_name_it_carries() -> None:
@@ -83,7 +84,7 @@ def test_a_node_is_its_whose_name_it_carries() -> None:
         node("nobody"),
         node("gone", owner="d", labels={"nvidia.com/gpu.present": "false"}),
     ]
-    assert [held.name for held in nodes_of(driver("d"), nodes)] == ["mine"]
+    assert [held.name for held in nodes_with_driver(driver("d"), nodes)] == ["mine"]
 
 
 @pytest.mark.parametrize(
@@ -101,4 +102,4 @@ def test_a_node_is_its_whose_name_it_carries() -> None:
 def test_nodes_that_get_no_driver_are_neither_served_nor_missed(kind: str, gate: str, value: str, counts: bool) -> None:
     """The host brings one, a person keeps it away, or nothing of the stack goes there."""
     held = node("n", owner="d", system="", labels={f"nvidia.com/gpu.deploy.{gate}": value})
-    assert bool(nodes_of(driver("d", driverType=kind), [held])) is counts
+    assert bool(nodes_with_driver(driver("d", driverType=kind), [held])) is counts

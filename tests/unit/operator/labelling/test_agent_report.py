@@ -14,8 +14,8 @@ from gpu_control_plane.api.gpunodestate import (
     Validation,
     ValidationStep,
 )
-from gpu_control_plane.operator.labelling.agent_report import host_driver, report_of
-from gpu_control_plane.operator.labelling.decide import SILENT, HostDriver
+from gpu_control_plane.operator.labelling.agent_report import agent_report, host_driver
+from gpu_control_plane.operator.labelling.decide import NO_REPORT, HostDriver
 
 
 def state(**status: object) -> GPUNodeState:
@@ -86,10 +86,10 @@ def test_a_check_that_did_not_fail_is_no_problem(result: StepResult) -> None:
     ],
 )
 def test_silence_about_a_driver_is_not_its_absence(reported: GPUNodeState, *, known: bool) -> None:
-    assert report_of(reported).driver_known is known
+    assert agent_report(reported).driver_known is known
 
 
 def test_an_agent_serves_when_it_has_told_the_kubelet() -> None:
-    assert report_of(node_state()).agent_plugin
-    assert not report_of(state(driver=host())).agent_plugin
-    assert report_of(None) == SILENT
+    assert agent_report(node_state()).agent_plugin
+    assert not agent_report(state(driver=host())).agent_plugin
+    assert agent_report(None) == NO_REPORT

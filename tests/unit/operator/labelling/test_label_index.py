@@ -1,7 +1,6 @@
-"""Who asks the book which nodes lack labels gets the answer that the caches give, at every moment."""
+"""The index gives the nodes that lack labels as they follow from the caches, at every moment."""
 
-import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -12,83 +11,84 @@ from gpu_control_plane.api.gpunodestate import Driver, DriverSource, GPUNodeStat
 from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
 from gpu_control_plane.api.nvidia.choices import Workload
 from gpu_control_plane.api.nvidia.names import PCI_LABELS, TRUE, NodeLabel
-from gpu_control_plane.kube.cache import Cache
-from gpu_control_plane.kube.objects import Object, ObjectMeta
-from gpu_control_plane.kube.watch import Batch
-from gpu_control_plane.operator.labelling.decide import Change, OwnerWish, Wish, managed
-from gpu_control_plane.operator.labelling.label_index import LabelBook
+from gpu_control_plane.kube import Key, Signal
+from gpu_control_plane.kube.objects import ObjectMeta
+from gpu_control_plane.kube.signal import Fired
+from gpu_control_plane.operator.labelling.decide import DriverOwner, LabelPatch, LabelSpec, labelled_by_us
+from gpu_control_plane.operator.labelling.label_index import LabelIndex
 from gpu_control_plane.operator.labelling.metrics import LabellingMetrics
-from unit.operator.labelling.scene import WISH
+from unit.operator.labelling.builders import SPEC
+from unit.operator.scripted_cache import ScriptedCache, running
 
 CARD = {PCI_LABELS[0]: TRUE}
 
 
-class Script[T: Object]:
-    """A watch that says what the test wants it to say."""
-
-    def __init__(self, kind: type[T]) -> None:
-        self.queue: asyncio.Queue[Batch[T]] = asyncio.Queue()
-        self.cache: Cache[T] = Cache(kind, self)
-        self._version = 0
-        self.queue.put_nowait(Batch([], "1", synced=True))
-
-    async def changes(self, since: str | None) -> AsyncGenerator[Batch[T]]:
-        while True:
-            yield await self.queue.get()
-            self.queue.task_done()
-
-    async def say(self, changed: T, *, deleted: bool = False) -> None:
-        self._version += 1
-        meta = msgspec.structs.replace(changed.metadata, resource_version=str(self._version))
-        changed = msgspec.structs.replace(changed, metadata=meta)
-        self.queue.put_nowait(Batch([(changed, deleted)], str(self._version)))
-        await self.queue.join()
-
-
-class Given:
-    """What is in force, as the test says."""
+class FakePolicy:
+    """What the active ClusterPolicy asks, as the test says."""
 
     def __init__(self) -> None:
-        self.wished: Wish | None = WISH
+        self.changed = Signal("policy")
+        self.asked: LabelSpec | None = SPEC
         self.writes = True
         self.gone = False
-        self.asked: list[str] = []
+        self.owners_asked: list[str] = []
 
-    def wish(self) -> Wish | None:
-        return self.wished
+    def ask(self, spec: LabelSpec | None, *, removed: bool = False) -> None:
+        self.asked, self.gone = spec, removed
+        self.changed.fire()
 
-    def owner(self, node: Node) -> OwnerWish | None:
-        self.asked.append(node.name)
-        return OwnerWish("pool-a")
+    def label_spec(self) -> LabelSpec | None:
+        return self.asked
+
+    def driver_owner(self, node: Node) -> DriverOwner | None:
+        self.owners_asked.append(node.name)
+        return DriverOwner("pool-a")
 
     def may_write(self) -> bool:
         return self.writes
 
-    def retired(self) -> bool:
+    def removed(self) -> bool:
         return self.gone
 
 
-class World:
+class FakeDriverPods:
+    """Nodes with driver pods, as the test says."""
+
     def __init__(self) -> None:
-        self.nodes, self.states = Script(Node), Script(GPUNodeState)
-        self.policies = Given()
-        self.book = LabelBook(self.nodes.cache, self.states.cache, self.policies, lambda _node: False)
-        self.told: list[bool] = []
-        self.problems_told = 0
-        self.book.on_settled(self.told.append)
-        self.book.on_problems(self._problems)
+        self.changed = Signal("driver-pods")
+        self.nodes: set[str] = set()
 
-    def _problems(self) -> None:
-        self.problems_told += 1
+    def on(self, node: str) -> bool:
+        return node in self.nodes
 
-    async def write(self, name: str) -> Change:
-        """Do what the book says of a node, as the controller would."""
+
+class IndexEnv:
+    """An index on scripted caches, and what it was like each time that it fired its signal."""
+
+    def __init__(self) -> None:
+        self.nodes, self.states = ScriptedCache(Node), ScriptedCache(GPUNodeState)
+        self.policy, self.driver_pods = FakePolicy(), FakeDriverPods()
+        self.index = LabelIndex(self.nodes.cache, self.states.cache, self.policy, self.driver_pods)
+        self.settled: list[bool] = []
+        self.problem_changes = 0
+        self._problems: dict[str, str] = {}
+        self.index.changed.on_change(self._record)
+
+    def _record(self, _old: Fired | None, _new: Fired | None) -> None:
+        if self.index.host_problems == self._problems:
+            self.settled.append(self.index.settled)
+        else:
+            self.problem_changes += 1
+            self._problems = dict(self.index.host_problems)
+
+    async def write(self, name: str) -> LabelPatch:
+        """Write the labels of a node as the controller would."""
         node = self.nodes.cache.get(name)
         assert node is not None
-        change = self.book.change(node)
-        labels = {**node.metadata.labels, **change.labels}
-        await self.nodes.say(machine(name, {key: value for key, value in labels.items() if value is not None}))
-        return change
+        patch = self.index.patch_for(node)
+        labels = {**node.metadata.labels, **patch.labels}
+        await self.nodes.deliver(machine(name, {key: value for key, value in labels.items() if value is not None}))
+        return patch
 
 
 def machine(name: str, labels: dict[str, str] | None = None, runtime: str = "containerd://2.4.2") -> Node:
@@ -105,135 +105,142 @@ def with_driver(name: str, version: str) -> GPUNodeState:
 
 
 @pytest.fixture
-async def world() -> AsyncGenerator[World]:
-    made = World()
-    tasks = [asyncio.create_task(script.cache.run()) for script in (made.nodes, made.states)]
-    await asyncio.gather(made.nodes.cache.synced(), made.states.cache.synced())
-    yield made
-    for task in tasks:
-        task.cancel()
+async def env() -> AsyncIterator[IndexEnv]:
+    made = IndexEnv()
+    async with running(made.nodes, made.states):
+        yield made
 
 
-async def test_a_node_is_outstanding_until_its_labels_are_there(world: World) -> None:
-    await world.nodes.say(machine("bare"))
-    assert world.book.settled
-    await world.nodes.say(machine("a", CARD))
-    await world.nodes.say(machine("b", CARD))
-    assert world.book.outstanding == {"a", "b"}
-    await world.write("a")
-    await world.write("b")
-    assert world.book.settled
-    assert world.told == [False, True]
+async def test_a_node_is_pending_until_it_has_its_labels(env: IndexEnv) -> None:
+    await env.nodes.deliver(machine("bare"))
+    assert env.index.settled
+    await env.nodes.deliver(machine("a", CARD))
+    await env.nodes.deliver(machine("b", CARD))
+    assert env.index.pending == {"a", "b"}
+    await env.write("a")
+    await env.write("b")
+    assert env.index.settled
+    assert env.settled == [False, True]
 
 
-async def test_a_node_that_goes_is_waited_for_no_longer(world: World) -> None:
-    await world.nodes.say(machine("a", CARD))
-    await world.nodes.say(machine("a", CARD), deleted=True)
-    assert world.told == [False, True]
+async def test_a_node_that_is_deleted_is_not_pending(env: IndexEnv) -> None:
+    await env.nodes.deliver(machine("a", CARD))
+    await env.nodes.deliver(machine("a", CARD), deleted=True)
+    assert env.settled == [False, True]
 
 
-async def test_another_runtime_is_noticed(world: World) -> None:
-    await world.nodes.say(machine("a", CARD))
-    await world.write("a")
-    labels = world.nodes.cache.get("a")
+async def test_another_container_runtime_makes_a_node_pending(env: IndexEnv) -> None:
+    await env.nodes.deliver(machine("a", CARD))
+    await env.write("a")
+    labels = env.nodes.cache.get("a")
     assert labels is not None
-    await world.nodes.say(machine("a", labels.metadata.labels, runtime="cri-o://1.36.0"))
-    assert world.book.outstanding == {"a"}
+    await env.nodes.deliver(machine("a", labels.metadata.labels, runtime="cri-o://1.36.0"))
+    assert env.index.pending == {"a"}
 
 
-async def test_what_an_agent_says_and_its_end_are_noticed(world: World) -> None:
-    await world.nodes.say(machine("a", CARD))
-    await world.write("a")
-    await world.states.say(node_state("a"))
-    assert world.book.outstanding == {"a"}
-    assert "nvidia.com/gpu.deploy.driver" in (await world.write("a")).labels
-    await world.states.say(node_state("a"), deleted=True)
-    assert world.book.outstanding == {"a"}
-    assert (await world.write("a")).labels.keys() == {
+async def test_what_an_agent_reports_and_its_end_make_a_node_pending(env: IndexEnv) -> None:
+    await env.nodes.deliver(machine("a", CARD))
+    await env.write("a")
+    await env.states.deliver(node_state("a"))
+    assert env.index.pending == {"a"}
+    assert "nvidia.com/gpu.deploy.driver" in (await env.write("a")).labels
+    await env.states.deliver(node_state("a"), deleted=True)
+    assert env.index.pending == {"a"}
+    assert (await env.write("a")).labels.keys() == {
         "nvidia.com/gpu.deploy.device-plugin",
         "nvidia.com/gpu.deploy.operator-validator",
     }
 
 
-async def test_another_policy_concerns_all_nodes(world: World) -> None:
+async def test_a_driver_pod_on_a_node_is_seen_by_its_signal(env: IndexEnv) -> None:
+    """What is loaded is then the pod's driver, and not the host's."""
+    await env.nodes.deliver(machine("a", CARD))
+    await env.states.deliver(with_driver("a", "580.1"))
+    assert (await env.write("a")).labels["nvidia.com/gpu.deploy.driver"] == "pre-installed"
+    labels = {"nvidia.com/gpu.deploy.driver": "true"}
+    held = env.nodes.cache.get("a")
+    assert held is not None
+    await env.nodes.deliver(machine("a", {**held.metadata.labels, **labels}))
+    assert env.index.pending == {"a"}
+    env.driver_pods.nodes.add("a")
+    env.driver_pods.changed.fire(Key("a"))
+    assert env.index.settled
+
+
+async def test_another_policy_concerns_all_nodes(env: IndexEnv) -> None:
     for name in ("a", "b"):
-        await world.nodes.say(machine(name, CARD))
-        await world.write(name)
-    held = world.book.outstanding
-    world.policies.wished = msgspec.structs.replace(WISH, sandbox=True, default_workload=Workload.VM_VGPU)
-    world.book.recount()
-    assert held is world.book.outstanding
+        await env.nodes.deliver(machine(name, CARD))
+        await env.write(name)
+    held = env.index.pending
+    env.policy.ask(msgspec.structs.replace(SPEC, sandbox=True, default_workload=Workload.VM_VGPU))
+    assert held is env.index.pending
     assert held == {"a", "b"}
-    world.policies.wished = WISH
-    world.book.recount()
+    env.policy.ask(SPEC)
     assert not held
-    assert world.told == [False, True, False, True, False, True]
+    assert env.settled == [False, True, False, True, False, True]
 
 
-async def test_owners_are_asked_for_only_where_they_decide(world: World) -> None:
-    await world.nodes.say(machine("a", CARD))
-    assert world.policies.asked == []
-    world.policies.wished = msgspec.structs.replace(WISH, driver_crd=True)
-    await world.nodes.say(machine("bare"))
-    world.book.look_at("a")
-    assert world.policies.asked == ["a"]
-    assert (await world.write("a")).labels["nvidia.com/gpu-operator.driver.owner"] == "pool-a"
+async def test_owners_are_computed_only_where_they_decide(env: IndexEnv) -> None:
+    await env.nodes.deliver(machine("a", CARD))
+    assert env.policy.owners_asked == []
+    await env.nodes.deliver(machine("bare"))
+    env.policy.ask(msgspec.structs.replace(SPEC, driver_crd=True))
+    assert env.policy.owners_asked == ["a"]
+    assert (await env.write("a")).labels["nvidia.com/gpu-operator.driver.owner"] == "pool-a"
 
 
-async def test_without_a_policy_nothing_is_touched_unless_it_was_ours(world: World) -> None:
-    world.policies.wished = None
-    await world.nodes.say(machine("a", CARD | {"nvidia.com/gpu.present": TRUE, "nvidia.com/gpu.deploy.driver": TRUE}))
-    world.book.recount()
-    assert (world.book.settled, any(map(managed, world.nodes.cache))) == (True, False)
-    world.policies.wished = WISH
-    await world.write("a")
-    assert (world.book.settled, any(map(managed, world.nodes.cache))) == (True, True)
-    world.policies.wished = None
-    world.book.recount()
-    assert world.book.settled
-    world.policies.gone = True
-    world.book.recount()
-    assert world.book.outstanding == {"a"}
-    await world.write("a")
-    assert (world.book.settled, any(map(managed, world.nodes.cache))) == (True, False)
-    held = world.nodes.cache.get("a")
+async def test_without_a_policy_labels_are_removed_only_if_this_operator_wrote_them(env: IndexEnv) -> None:
+    env.policy.ask(None)
+    await env.nodes.deliver(machine("a", CARD | {"nvidia.com/gpu.present": TRUE, "nvidia.com/gpu.deploy.driver": TRUE}))
+    env.policy.ask(None)
+    assert (env.index.settled, any(map(labelled_by_us, env.nodes.cache))) == (True, False)
+    env.policy.ask(SPEC)
+    await env.write("a")
+    assert (env.index.settled, any(map(labelled_by_us, env.nodes.cache))) == (True, True)
+    env.policy.ask(None)
+    assert env.index.settled
+    env.policy.ask(None, removed=True)
+    assert env.index.pending == {"a"}
+    await env.write("a")
+    assert (env.index.settled, any(map(labelled_by_us, env.nodes.cache))) == (True, False)
+    held = env.nodes.cache.get("a")
     assert held is not None
     assert held.metadata.labels == CARD
 
 
-async def test_problems_of_host_drivers_come_and_go_with_driver_and_card(world: World) -> None:
-    await world.states.say(with_driver("a", "440.33"))
-    assert world.book.problems == {}
-    await world.nodes.say(machine("a", CARD))
-    assert list(world.book.problems) == ["a"]
-    await world.states.say(with_driver("a", "580.1"))
-    assert world.book.problems == {}
-    await world.states.say(with_driver("a", "418.1"))
-    assert "418.1" in world.book.problems["a"]
-    await world.nodes.say(machine("a", {**CARD, NodeLabel.OPERANDS: "false"}))
-    assert world.book.problems == {}, "nothing of the stack goes there"
-    await world.nodes.say(machine("a", CARD))
-    assert list(world.book.problems) == ["a"]
-    await world.nodes.say(machine("a"))
-    assert world.book.problems == {}
-    assert world.problems_told == 6
+async def test_problems_of_host_drivers_follow_driver_and_card(env: IndexEnv) -> None:
+    await env.states.deliver(with_driver("a", "440.33"))
+    assert env.index.host_problems == {}
+    await env.nodes.deliver(machine("a", CARD))
+    assert list(env.index.host_problems) == ["a"]
+    await env.states.deliver(with_driver("a", "580.1"))
+    assert env.index.host_problems == {}
+    await env.states.deliver(with_driver("a", "418.1"))
+    assert "418.1" in env.index.host_problems["a"]
+    await env.nodes.deliver(machine("a", {**CARD, NodeLabel.OPERANDS: "false"}))
+    assert env.index.host_problems == {}, "nothing of the stack goes there"
+    await env.nodes.deliver(machine("a", CARD))
+    assert list(env.index.host_problems) == ["a"]
+    await env.nodes.deliver(machine("a"))
+    assert env.index.host_problems == {}
+    assert env.problem_changes == 6
 
 
-async def test_the_numbers_are_those_of_the_book(world: World) -> None:
+async def test_the_metrics_are_those_of_the_index(env: IndexEnv) -> None:
     registry = CollectorRegistry()
-    LabellingMetrics(registry, world.book, world.policies.may_write)
-    await world.nodes.say(machine("a", CARD))
-    await world.nodes.say(machine("b", CARD))
-    await world.states.say(with_driver("b", "440.33"))
+    LabellingMetrics(registry, env.index, env.policy.may_write)
+    await env.nodes.deliver(machine("a", CARD))
+    await env.nodes.deliver(machine("b", CARD))
+    await env.states.deliver(with_driver("b", "440.33"))
     assert registry.get_sample_value("gpu_operator_unlabelled_nodes") == 2
     assert registry.get_sample_value("gpu_operator_host_driver_problems") == 1
 
 
-async def test_labels_that_another_operator_would_have_to_write_are_missed_by_nobody(world: World) -> None:
+async def test_labels_are_not_counted_as_missing_while_nvidias_operator_is_active(env: IndexEnv) -> None:
     registry = CollectorRegistry()
-    LabellingMetrics(registry, world.book, world.policies.may_write)
-    await world.nodes.say(machine("a", CARD))
-    world.policies.writes = False
+    LabellingMetrics(registry, env.index, env.policy.may_write)
+    await env.nodes.deliver(machine("a", CARD))
+    env.policy.writes = False
     assert registry.get_sample_value("gpu_operator_unlabelled_nodes") == 0
-    world.policies.writes = True
+    env.policy.writes = True
     assert registry.get_sample_value("gpu_operator_unlabelled_nodes") == 1

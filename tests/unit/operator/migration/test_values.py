@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec, NVIDIADriverSpec
 from gpu_control_plane.operator.migration.chart_defaults import CHART, DEFAULTS
-from gpu_control_plane.operator.migration.mapping import Verdict
+from gpu_control_plane.operator.migration.mapping import KeyMapping
 from gpu_control_plane.operator.migration.values import BadValues, translate
 
 
@@ -81,27 +81,27 @@ def test_a_value_goes_to_its_place(key: str, value: Any, where: str, becomes: An
     ("key", "value", "verdict"),
     [
         ("operator.affinity", {"nodeAffinity": {}}, None),
-        ("operator.resources.limits.cpu", "2", Verdict.WITHOUT_EFFECT),
-        ("operator.imagePullSecrets", ["registry"], Verdict.WITHOUT_EFFECT),
-        ("devicePlugin.config.data", {"any": "x"}, Verdict.WITHOUT_EFFECT),
-        ("driver.useOpenKernelModules", True, Verdict.WITHOUT_EFFECT),
-        ("driver.nvidiaDriverCRD.nodeSelector", {"a": "b"}, Verdict.WITHOUT_EFFECT),
-        ("gpuCluster.deployCR", True, Verdict.WITHOUT_EFFECT),
-        ("extraObjects", [{"kind": "ConfigMap"}], Verdict.WITHOUT_EFFECT),
-        ("platform.openshift", True, Verdict.WITHOUT_EFFECT),
-        ("kataManager.enabled", True, Verdict.WITHOUT_EFFECT),
-        ("operator.nonsense", 1, Verdict.UNKNOWN),
-        ("driver.nonsense", 1, Verdict.UNKNOWN),
-        ("driver.manager.nonsense", 1, Verdict.UNKNOWN),
-        ("nonsense.inside", {"a": 1}, Verdict.UNKNOWN),
+        ("operator.resources.limits.cpu", "2", KeyMapping.WITHOUT_EFFECT),
+        ("operator.imagePullSecrets", ["registry"], KeyMapping.WITHOUT_EFFECT),
+        ("devicePlugin.config.data", {"any": "x"}, KeyMapping.WITHOUT_EFFECT),
+        ("driver.useOpenKernelModules", True, KeyMapping.WITHOUT_EFFECT),
+        ("driver.nvidiaDriverCRD.nodeSelector", {"a": "b"}, KeyMapping.WITHOUT_EFFECT),
+        ("gpuCluster.deployCR", True, KeyMapping.WITHOUT_EFFECT),
+        ("extraObjects", [{"kind": "ConfigMap"}], KeyMapping.WITHOUT_EFFECT),
+        ("platform.openshift", True, KeyMapping.WITHOUT_EFFECT),
+        ("kataManager.enabled", True, KeyMapping.WITHOUT_EFFECT),
+        ("operator.nonsense", 1, KeyMapping.UNKNOWN),
+        ("driver.nonsense", 1, KeyMapping.UNKNOWN),
+        ("driver.manager.nonsense", 1, KeyMapping.UNKNOWN),
+        ("nonsense.inside", {"a": 1}, KeyMapping.UNKNOWN),
         ("driver.version", "1", None),
         ("extraObjects", [], None),
         ("gpuCluster.deployCR", False, None),
     ],
 )
-def test_what_goes_nowhere_is_told(key: str, value: Any, verdict: Verdict | None) -> None:
+def test_what_goes_nowhere_is_told(key: str, value: Any, verdict: KeyMapping | None) -> None:
     told = [note for note in translate(nested(key, value)).notes if note.key != "nfd.enabled"]
-    assert [note.verdict for note in told] == ([verdict] if verdict else [])
+    assert [note.mapping for note in told] == ([verdict] if verdict else [])
     if verdict is not None:
         assert key.startswith(told[0].key)
         assert told[0].why

@@ -7,12 +7,13 @@ import pytest
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import EnvVar, Operand, Resources
-from gpu_control_plane.operator.node_facts import NodeKind, Runtime
-from gpu_control_plane.operator.stack.common_settings import finish, operand, pull_secrets
-from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, follow_config
-from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
-from gpu_control_plane.operator.stack.images import NoImage
-from gpu_control_plane.operator.stack.render_input import Platform, Stage
+from gpu_control_plane.operator.node_facts import ContainerRuntime, NodeKind
+from gpu_control_plane.operator.stack.common_settings import apply_common_settings
+from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, add_config_digest
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.images import ImageNotNamed
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
+from gpu_control_plane.operator.stack.transforms import add_pull_secrets, apply_operand_section
 from gpu_control_plane.operator.stack.variants import Variant
 from unit.api.nvidia.stock import stock_policy
 
@@ -20,8 +21,8 @@ BUILT_IN = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedul
 VALIDATOR = "nvcr.io/nvidia/gpu-operator:v26.7.0"
 
 
-def _daemonset(name: str = "nvidia-thing", key: str = "app") -> DaemonSet:
-    return DaemonSet(
+def _daemonset(name: str = "nvidia-thing", key: str = "app") -> DaemonSetManifest:
+    return DaemonSetManifest(
         {
             "metadata": {"name": name, "labels": {"app": name}},
             "spec": {
@@ -60,9 +61,9 @@ def _daemonset(name: str = "nvidia-thing", key: str = "app") -> DaemonSet:
     )
 
 
-def _stage(**sections: Any) -> Stage:
+def _render_input(**sections: Any) -> RenderInput:
     spec = {**stock_policy()["spec"], **sections}
-    return Stage(
+    return RenderInput(
         policy=msgspec.convert(spec, ClusterPolicySpec),
         platform=Platform(namespace="x", config_maps={"settings": {"a": "1"}}),
         kinds={NodeKind(): 1},
@@ -70,15 +71,15 @@ def _stage(**sections: Any) -> Stage:
 
 
 def _finished(
-    made: DaemonSet | None = None,
+    made: DaemonSetManifest | None = None,
     *,
     env: tuple[EnvVar, ...] = (),
     cards: bool = False,
-    runtime: Runtime = Runtime.CONTAINERD,
+    runtime: ContainerRuntime = ContainerRuntime.CONTAINERD,
     **sections: Any,
-) -> DaemonSet:
+) -> DaemonSetManifest:
     made = made or _daemonset()
-    finish(made, _stage(**sections), Variant(runtime=runtime), env=env, runtime_class=cards)
+    apply_common_settings(made, _render_input(**sections), Variant(runtime=runtime), env=env, runtime_class=cards)
     return made
 
 
@@ -188,10 +189,10 @@ def test_a_driver_elsewhere_is_looked_for_there() -> None:
     assert made.main.env("DRIVER_INSTALL_DIR") is None
 
 
-def _operand(**fields: Any) -> DaemonSet:
+def _operand(**fields: Any) -> DaemonSetManifest:
     made = _daemonset()
     parts = {"repository": "r", "image": "i", "version": "1", **fields}
-    operand(made, Operand(**parts), _stage(), image="THING_IMAGE")
+    apply_operand_section(made, Operand(**parts), _render_input(), image="THING_IMAGE")
     return made
 
 
@@ -223,19 +224,19 @@ def test_a_section_that_says_little_changes_little() -> None:
 def test_several_containers_can_run_the_image() -> None:
     made = _daemonset()
     section = Operand(repository="r", image="i", version="1")
-    operand(made, section, _stage(), image="THING_IMAGE", names=("main", "beside", "dropped"))
+    apply_operand_section(made, section, _render_input(), image="THING_IMAGE", names=("main", "beside", "dropped"))
     assert [held["image"] for held in made.pod["containers"]] == ["r/i:1", "r/i:1"]
 
 
 def test_an_image_that_cannot_be_named_names_the_daemonset() -> None:
-    with pytest.raises(NoImage, match="nvidia-thing"):
-        operand(_daemonset(), Operand(), _stage(), image="THING_IMAGE")
+    with pytest.raises(ImageNotNamed, match="nvidia-thing"):
+        apply_operand_section(_daemonset(), Operand(), _render_input(), image="THING_IMAGE")
 
 
 def test_a_secret_is_named_once() -> None:
     made = _daemonset()
-    pull_secrets(made, "a", "a")
-    pull_secrets(made, "b", "a")
+    add_pull_secrets(made, "a", "a")
+    add_pull_secrets(made, "b", "a")
     assert made.pod["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
 
 
@@ -271,15 +272,17 @@ def test_what_people_write_comes_last() -> None:
 @pytest.mark.parametrize(
     ("cdi", "runtime", "name"),
     [
-        ({"enabled": True}, Runtime.CONTAINERD, "nvidia"),
-        ({"enabled": True}, Runtime.CRIO, "nvidia"),
-        ({"enabled": False}, Runtime.CONTAINERD, "nvidia"),
-        ({"enabled": False}, Runtime.DOCKER, "nvidia"),
-        ({"enabled": False}, Runtime.CRIO, None),
-        ({"enabled": True, "nriPluginEnabled": True}, Runtime.CONTAINERD, None),
+        ({"enabled": True}, ContainerRuntime.CONTAINERD, "nvidia"),
+        ({"enabled": True}, ContainerRuntime.CRIO, "nvidia"),
+        ({"enabled": False}, ContainerRuntime.CONTAINERD, "nvidia"),
+        ({"enabled": False}, ContainerRuntime.DOCKER, "nvidia"),
+        ({"enabled": False}, ContainerRuntime.CRIO, None),
+        ({"enabled": True, "nriPluginEnabled": True}, ContainerRuntime.CONTAINERD, None),
     ],
 )
-def test_pods_that_need_cards_have_the_runtime_class(cdi: dict[str, bool], runtime: Runtime, name: str | None) -> None:
+def test_pods_that_need_cards_have_the_runtime_class(
+    cdi: dict[str, bool], runtime: ContainerRuntime, name: str | None
+) -> None:
     assert _finished(cards=True, runtime=runtime, cdi=cdi).pod.get("runtimeClassName") == name
     assert "runtimeClassName" not in _finished(cards=False, runtime=runtime, cdi=cdi).pod
 
@@ -299,8 +302,8 @@ def test_nri_is_asked_by_an_annotation_for_each_container() -> None:
 
 def _digest(content: dict[str, dict[str, str]], *names: str) -> str:
     made = _daemonset()
-    stage = msgspec.structs.replace(_stage(), platform=Platform(namespace="x", config_maps=content))
-    follow_config(made, stage, *names)
+    render_input = msgspec.structs.replace(_render_input(), platform=Platform(namespace="x", config_maps=content))
+    add_config_digest(made, render_input, *names)
     found: str = made.template["metadata"]["annotations"][CONFIG_DIGEST]
     return found
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.operator.stack.daemonset_manifest import Container, DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import ContainerManifest, DaemonSetManifest
 
 
-def _daemonset() -> DaemonSet:
-    return DaemonSet(
+def _daemonset() -> DaemonSetManifest:
+    return DaemonSetManifest(
         {
             "metadata": {"name": "a"},
             "spec": {
@@ -31,8 +31,8 @@ def _daemonset() -> DaemonSet:
     )
 
 
-def _container(**fields: Any) -> Container:
-    return Container({"name": "a", **fields})
+def _container(**fields: Any) -> ContainerManifest:
+    return ContainerManifest({"name": "a", **fields})
 
 
 def test_a_variable_is_added_at_the_end_and_changed_in_its_place() -> None:

@@ -13,7 +13,7 @@ from gpu_control_plane.kube.client import decoder
 from gpu_control_plane.operator.stack.drift import content_drifts, metadata_drifts
 from gpu_control_plane.operator.stack.live import LiveSecurityContextConstraints
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
-from gpu_control_plane.operator.stack.states import STATES
+from gpu_control_plane.operator.stack.operands import STATES
 from unit.operator.stack.drift_examples import SENT, answer, live, sent
 
 Path = tuple[str | int, ...]
@@ -72,9 +72,9 @@ def test_what_the_api_server_fills_in_is_no_drift(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in SENT if name != "ServiceAccount"])
 def test_every_changed_value_is_drift(name: str) -> None:
     whole = answer(name)
-    places = [path for path in leaves(content(whole)) if not set(_ALLOTTED) & set(path)]
-    assert places
-    for path in places:
+    variants = [path for path in leaves(content(whole)) if not set(_ALLOTTED) & set(path)]
+    assert variants
+    for path in variants:
         changed = copy.deepcopy(whole)
         at(changed, path[:-1])[path[-1]] = other(at(whole, path))
         assert content_drifts(sent(name), live(changed)), path
@@ -120,10 +120,10 @@ def test_every_value_of_ours_that_is_gone_is_drift(name: str) -> None:
 )
 def test_every_added_field_of_a_daemonset_is_drift(name: str, where: Any, key: str, value: object) -> None:
     changed = answer(name)
-    place = at(changed["spec"], where.choice(list(mappings(changed["spec"]))))
-    if key in place:
+    variant = at(changed["spec"], where.choice(list(mappings(changed["spec"]))))
+    if key in variant:
         return
-    place[key] = value
+    variant[key] = value
     assert content_drifts(sent(name), live(changed))
 
 

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api.nvidia.names import PodLabel
-from gpu_control_plane.operator.node_facts import NodeKind, System
+from gpu_control_plane.operator.node_facts import NodeKind, OperatingSystem
+from gpu_control_plane.operator.openshift import OpenShift
 from gpu_control_plane.operator.stack.driver.openshift import TOOLKIT
-from gpu_control_plane.operator.stack.driver.variants import kernel_word
-from gpu_control_plane.operator.stack.render_input import OpenShift
-from unit.operator.stack.driver_scene import (
+from gpu_control_plane.operator.stack.driver.variants import kernel_name
+from unit.operator.stack.driver_builders import (
     COREOS,
     NAMELESS,
     NEXT_COREOS,
@@ -40,7 +40,7 @@ def test_each_system_has_a_driver_of_its_own() -> None:
 
 
 def test_a_system_that_cannot_be_served_keeps_no_other_from_its_driver() -> None:
-    strange = NodeKind(system=System("talos", "v1.12.6"))
+    strange = NodeKind(system=OperatingSystem("talos", "v1.12.6"))
     wanted = policy({"certConfig": {"name": "certs"}})
     found = rendered(wanted, UBUNTU, strange, RHEL, config_maps={"certs": {"ca.crt": ""}})
     images = {
@@ -97,11 +97,11 @@ def test_a_precompiled_driver_is_made_for_each_kernel_and_system_and_never_for_a
     ],
 )
 def test_a_kernel_becomes_part_of_a_name(kernel: str, word: str) -> None:
-    assert kernel_word(kernel) == word
+    assert kernel_name(kernel) == word
 
 
 def test_a_long_kernel_still_makes_a_valid_label() -> None:
-    long = NodeKind(system=System("ubuntu", "24.04"), kernel=f"6.8.0-{'x' * 57}")
+    long = NodeKind(system=OperatingSystem("ubuntu", "24.04"), kernel=f"6.8.0-{'x' * 57}")
     made = driver(policy({"usePrecompiled": True}), long)
     assert all(len(value) <= 63 for value in made.template["metadata"]["labels"].values())
 

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia.fields import ImageParts
-from gpu_control_plane.operator.stack.images import NoImage, for_system, image_of, precompiled, pull_policy
+from gpu_control_plane.operator.stack.images import (
+    ImageNotNamed,
+    image_of,
+    precompiled_image,
+    pull_policy,
+    system_image,
+)
 
 DRIVER = ImageParts(repository="nvcr.io/nvidia", image="driver", version="595.91.07")
 ENVIRONMENT = {"DRIVER_IMAGE": "registry.example/from-environment:1"}
@@ -42,12 +48,12 @@ def test_the_environment_names_an_image_of_which_the_spec_says_nothing() -> None
 
 @pytest.mark.parametrize("environment", [{}, {"DRIVER_IMAGE": ""}, {"OTHER_IMAGE": "x"}])
 def test_without_any_name_the_error_says_where_one_could_come_from(environment: dict[str, str]) -> None:
-    with pytest.raises(NoImage, match=r"the driver.*DRIVER_IMAGE.*set repository, image and version"):
+    with pytest.raises(ImageNotNamed, match=r"the driver.*DRIVER_IMAGE.*set repository, image and version"):
         _image(ImageParts(), environment=environment)
 
 
 def test_where_no_variable_could_help_none_is_named() -> None:
-    with pytest.raises(NoImage) as caught:
+    with pytest.raises(ImageNotNamed) as caught:
         _image(ImageParts(), fallback="", environment=ENVIRONMENT)
     assert "variable" not in str(caught.value)
 
@@ -63,7 +69,7 @@ def test_where_no_variable_could_help_none_is_named() -> None:
     ],
 )
 def test_half_a_name_is_an_error_even_if_the_environment_has_a_whole_one(parts: ImageParts, missing: str) -> None:
-    with pytest.raises(NoImage, match=missing):
+    with pytest.raises(ImageNotNamed, match=missing):
         _image(parts, environment=ENVIRONMENT)
 
 
@@ -76,17 +82,17 @@ def test_half_a_name_is_an_error_even_if_the_environment_has_a_whole_one(parts: 
     ],
 )
 def test_a_tag_is_completed_by_the_system_and_a_digest_is_complete(image: str, tag: str, result: str) -> None:
-    assert for_system(image, tag) == result
+    assert system_image(image, tag, what="the driver") == result
 
 
 def test_precompiled_modules_are_for_one_kernel_and_one_system() -> None:
-    image = precompiled("nvcr.io/nvidia/driver:595", "6.8.0-60-generic", "ubuntu24.04")
+    image = precompiled_image("nvcr.io/nvidia/driver:595", "6.8.0-60-generic", "ubuntu24.04", what="the driver")
     assert image == "nvcr.io/nvidia/driver:595-6.8.0-60-generic-ubuntu24.04"
 
 
 def test_a_digest_cannot_be_precompiled_for_several_kernels() -> None:
-    with pytest.raises(NoImage, match="give a version"):
-        precompiled("nvcr.io/nvidia/driver@sha256:abc", "6.8.0-60-generic", "ubuntu24.04")
+    with pytest.raises(ImageNotNamed, match="give a version"):
+        precompiled_image("nvcr.io/nvidia/driver@sha256:abc", "6.8.0-60-generic", "ubuntu24.04", what="the driver")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +119,7 @@ def test_there_is_a_whole_image_or_an_error(repository: str, image: str, version
     whole = all((repository, image, version)) or (not any((repository, version)) and bool(image or named))
     try:
         found = _image(parts, environment={"DRIVER_IMAGE": named})
-    except NoImage:
+    except ImageNotNamed:
         assert not whole
     else:
         assert whole

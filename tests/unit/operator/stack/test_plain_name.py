@@ -2,21 +2,28 @@
 
 import pytest
 
-from gpu_control_plane.operator.node_facts import NodeKind, System
-from gpu_control_plane.operator.stack.render_input import Platform, Stage
-from gpu_control_plane.operator.stack.variants import by_system, name_of
-from unit.operator.stack.driver_scene import policy
+from gpu_control_plane.operator.node_facts import NodeKind, OperatingSystem
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
+from gpu_control_plane.operator.stack.variants import by_system, suffixed_name
+from unit.operator.stack.driver_builders import policy
 
 NAME = "nvidia-driver-daemonset"
-NOBLE, JAMMY, RHEL = System("ubuntu", "24.04"), System("ubuntu", "22.04"), System("rhel", "9.4")
+NOBLE, JAMMY, RHEL = (
+    OperatingSystem("ubuntu", "24.04"),
+    OperatingSystem("ubuntu", "22.04"),
+    OperatingSystem("rhel", "9.4"),
+)
 
 
 def names(held: dict[str, str], **nodes: int) -> dict[str, str]:
     """The name of each system's DaemonSet."""
     systems = {"noble": NOBLE, "jammy": JAMMY, "rhel": RHEL}
     kinds = {NodeKind(system=systems[word]): count for word, count in nodes.items()}
-    stage = Stage(policy=policy(), platform=Platform(namespace="gpu", held=held), kinds=kinds)
-    return {variant.word: NAME if variant.plain else name_of(NAME, variant.word) for variant in by_system(stage, NAME)}
+    render_input = RenderInput(policy=policy(), platform=Platform(namespace="gpu", current_variants=held), kinds=kinds)
+    return {
+        variant.label: NAME if variant.plain else suffixed_name(NAME, variant.label)
+        for variant in by_system(render_input, NAME)
+    }
 
 
 MIXED = {NAME: "ubuntu24.04", f"{NAME}-ubuntu22.04": "ubuntu22.04", f"{NAME}-rhel9": "rhel9"}
@@ -47,5 +54,5 @@ def test_who_has_the_plain_name(held: dict[str, str], nodes: dict[str, int], pla
     found = names(held, **nodes)
     assert [word for word, name in found.items() if name == NAME] == ([plain] if plain else [])
     for name, word in held.items():
-        if word in found and name == name_of(NAME, word):
+        if word in found and name == suffixed_name(NAME, word):
             assert found[word] == name, "it was renamed"

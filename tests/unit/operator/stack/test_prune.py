@@ -1,4 +1,4 @@
-"""What of a policy's objects goes when it is no longer asked for."""
+"""Which objects of a policy are deleted when it does not ask for them any more."""
 
 import pytest
 from msgspec.structs import replace
@@ -7,11 +7,11 @@ from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicy
 from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.kube.objects import ObjectMeta, controlled_by
 from gpu_control_plane.operator.stack.live import Live, LiveDaemonSet, LiveServiceAccount
-from gpu_control_plane.operator.stack.prune import Asked, goes, leaves_pods, state_of
+from gpu_control_plane.operator.stack.prune import PruneInput, orphans_pods, should_delete, state_of
 
 STATE = "state-driver"
-ASKED = Asked(policy="ours", enabled=frozenset({STATE}))
-OFF = Asked(policy="ours", enabled=frozenset())
+ASKED = PruneInput(policy="ours", enabled=frozenset({STATE}))
+OFF = PruneInput(policy="ours", enabled=frozenset())
 
 
 def made(kind: type[Live], owner: str = "ours", state: str = STATE, name: str = "x") -> Live:
@@ -29,22 +29,25 @@ def driver(strategy: str) -> Live:
 
 
 @pytest.mark.parametrize(
-    ("live", "wanted", "gone"),
+    ("live", "wanted", "deleted"),
     [
         pytest.param(made(LiveServiceAccount), OFF, True, id="its state is off"),
         pytest.param(made(LiveDaemonSet), OFF, True, id="its state is off, pods and all"),
         pytest.param(made(LiveServiceAccount), ASKED, True, id="its state no longer has it"),
-        pytest.param(made(LiveServiceAccount, owner="another"), OFF, False, id="somebody else's"),
-        pytest.param(made(LiveDaemonSet, state=""), OFF, True, id="made by another operator for this policy"),
+        pytest.param(made(LiveServiceAccount, owner="another"), OFF, False, id="another owner's"),
+        pytest.param(made(LiveDaemonSet, state=""), OFF, True, id="made by NVIDIA's operator for this policy"),
         pytest.param(made(LiveDaemonSet), ASKED, False, id="a DaemonSet that still serves nodes"),
         pytest.param(
-            made(LiveDaemonSet), replace(ASKED, needless=lambda _name, _state: True), True, id="a needless DaemonSet"
+            made(LiveDaemonSet),
+            replace(ASKED, unneeded=lambda _name, _state: True),
+            True,
+            id="a DaemonSet that is not needed",
         ),
         pytest.param(
             made(LiveDaemonSet),
-            replace(ASKED, needless=lambda _name, _state: True, cards=False),
+            replace(ASKED, unneeded=lambda _name, _state: True, cards=False),
             False,
-            id="a needless DaemonSet while no node has a card",
+            id="a DaemonSet that is not needed, while no node has a card",
         ),
         pytest.param(
             made(LiveServiceAccount),
@@ -54,59 +57,59 @@ def driver(strategy: str) -> Live:
         ),
         pytest.param(
             made(LiveServiceAccount),
-            replace(OFF, handed_over=frozenset({STATE}), policy_drivers=True),
+            replace(OFF, orphaned=frozenset({STATE}), policy_drivers=True),
             False,
-            id="handed over, and pods still need their account",
+            id="NVIDIADrivers take over, and pods still need the account",
         ),
         pytest.param(
             made(LiveServiceAccount),
-            replace(OFF, handed_over=frozenset({STATE})),
+            replace(OFF, orphaned=frozenset({STATE})),
             True,
-            id="handed over, no pod is left",
+            id="NVIDIADrivers have taken over, no pod is left",
         ),
         pytest.param(
             made(LiveDaemonSet),
-            replace(OFF, handed_over=frozenset({STATE}), policy_drivers=True),
+            replace(OFF, orphaned=frozenset({STATE}), policy_drivers=True),
             True,
-            id="handed over: the DaemonSet itself goes",
+            id="NVIDIADrivers take over: the DaemonSet itself is deleted",
         ),
         pytest.param(
             made(LiveDaemonSet, state="", name="nvidia-driver-daemonset"),
             replace(ASKED, unrendered=frozenset({STATE})),
             False,
-            id="another operator's driver, while ours cannot be rendered",
+            id="NVIDIA's operator's driver, while ours cannot be rendered",
         ),
         pytest.param(
             made(LiveServiceAccount, state="", name="nvidia-driver"),
-            replace(OFF, handed_over=frozenset({STATE}), policy_drivers=True),
+            replace(OFF, orphaned=frozenset({STATE}), policy_drivers=True),
             False,
-            id="another operator's account, handed over, and pods still need it",
+            id="the account that NVIDIA's operator made, which pods still need",
         ),
     ],
 )
-def test_what_goes(live: Live, wanted: Asked, gone: bool) -> None:
-    assert goes(live, wanted) is gone
+def test_which_objects_are_deleted(live: Live, wanted: PruneInput, deleted: bool) -> None:
+    assert should_delete(live, wanted) is deleted
 
 
 @pytest.mark.parametrize(
-    ("live", "wanted", "stay"),
+    ("live", "wanted", "orphaned"),
     [
-        pytest.param(driver("OnDelete"), ASKED, True, id="a driver whose successor is asked for"),
-        pytest.param(driver("OnDelete"), OFF, False, id="a driver that nobody asks for any more"),
+        pytest.param(driver("OnDelete"), ASKED, True, id="a driver that has a successor"),
+        pytest.param(driver("OnDelete"), OFF, False, id="a driver without a successor"),
         pytest.param(driver("RollingUpdate"), ASKED, False, id="an operand that may be replaced at any time"),
-        pytest.param(driver("OnDelete"), replace(OFF, handed_over=frozenset({STATE})), True, id="handed over"),
+        pytest.param(driver("OnDelete"), replace(OFF, orphaned=frozenset({STATE})), True, id="NVIDIADrivers take over"),
         pytest.param(
             made(LiveDaemonSet, state="", name="nvidia-driver-daemonset"),
-            replace(OFF, handed_over=frozenset({STATE})),
+            replace(OFF, orphaned=frozenset({STATE})),
             True,
-            id="another operator's, handed over",
+            id="made by NVIDIA's operator, and NVIDIADrivers take over",
         ),
     ],
 )
-def test_a_driver_under_work_is_replaced_by_its_nodes_upgrade_and_not_at_once(
-    live: Live, wanted: Asked, stay: bool
+def test_pods_of_a_driver_with_a_successor_run_on_until_the_upgrade(
+    live: Live, wanted: PruneInput, orphaned: bool
 ) -> None:
-    assert leaves_pods(live, wanted) is stay
+    assert orphans_pods(live, wanted) is orphaned
 
 
 @pytest.mark.parametrize(
@@ -122,5 +125,5 @@ def test_a_driver_under_work_is_replaced_by_its_nodes_upgrade_and_not_at_once(
         (made(LiveDaemonSet, state="", name="x"), ""),
     ],
 )
-def test_what_another_operator_made_is_known_by_its_name(live: Live, state: str) -> None:
+def test_objects_of_nvidias_operator_are_recognised_by_name(live: Live, state: str) -> None:
     assert state_of(live) == state

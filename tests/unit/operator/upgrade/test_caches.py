@@ -12,8 +12,8 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Runtime
-from gpu_control_plane.operator.upgrade.caches import Look, agent_of
-from gpu_control_plane.operator.upgrade.evictor import Evictions
+from gpu_control_plane.operator.upgrade.caches import UpgradeCaches, agent_view
+from gpu_control_plane.operator.upgrade.evictor import Evictor
 from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView
 from gpu_control_plane.operator.views import ControllerRevision, DaemonSet, Pod
 
@@ -68,7 +68,7 @@ def worker(**labels: str) -> Node:
 async def seen(*things: Pod | ControllerRevision | DaemonSet, node: Node | None = None) -> NodeView:
     """The node `worker` as it looks when these exist. A pod is held by each cache whose selector it matches."""
     runtime = Runtime("test", config=plain_config("http://127.0.0.1:1"), elect=False, status_port=None)
-    look = Look(runtime, HERE)
+    look = UpgradeCaches(runtime, HERE)
     for thing in things:
         match thing:
             case Pod():
@@ -78,7 +78,7 @@ async def seen(*things: Pod | ControllerRevision | DaemonSet, node: Node | None 
                 look.revisions._store.put(thing)
             case DaemonSet():
                 look.daemonsets._store.put(thing)
-    return look.view(node or worker(), Evictions(runtime.client, lambda: 0.0))
+    return look.view(node or worker(), Evictor(runtime.client, lambda: 0.0))
 
 
 async def only(*things: Pod | ControllerRevision | DaemonSet) -> DriverPod:
@@ -86,7 +86,7 @@ async def only(*things: Pod | ControllerRevision | DaemonSet) -> DriverPod:
     return pod
 
 
-async def test_a_driver_pod_is_told_once_with_what_its_image_and_environment_say() -> None:
+async def test_a_driver_pod_has_digest_and_version_and_appears_once() -> None:
     pod = await only(driver(LABELS, OWNER), daemonset("abc"), revision(1, "new"))
     assert pod == DriverPod(
         name="driver-x",
@@ -137,7 +137,7 @@ async def test_a_pod_is_current_if_it_is_of_the_newest_revision(
     ],
     ids=["failed", "under way", "not selected", "nobody asks"],
 )
-async def test_the_driver_a_node_is_to_get_is_known_without_a_pod_of_it(state: str, zone: str, wanted: str) -> None:
+async def test_the_revision_a_node_is_to_get_is_known_without_a_pod_of_it(state: str, zone: str, wanted: str) -> None:
     node = worker(zone=zone, **{str(NodeLabel.UPGRADE_STATE): state})
     template = {"metadata": {"labels": LABELS}, "spec": {"nodeSelector": {"zone": "a"}}}
     meta = {"name": "driver", "namespace": HERE, "uid": "ds"}
@@ -147,7 +147,7 @@ async def test_the_driver_a_node_is_to_get_is_known_without_a_pod_of_it(state: s
     assert view.wanted == wanted
 
 
-async def test_whether_another_driver_would_come_is_known_of_a_node_whose_driver_is_nobodys() -> None:
+async def test_a_node_whose_driver_pod_has_no_owner_knows_whether_another_driver_would_come() -> None:
     held = msgspec.convert(
         {
             "metadata": {"name": "driver", "namespace": HERE, "uid": "ds"},
@@ -164,7 +164,7 @@ async def test_a_pod_that_no_daemonset_owns_is_an_orphan() -> None:
     assert (await only(driver(LABELS, {**OWNER, "controller": False}))).orphan
 
 
-async def test_the_restarts_of_an_init_container_count_until_it_is_through() -> None:
+async def test_the_restarts_of_an_init_container_count_until_it_has_finished() -> None:
     init = [
         {"name": "manager", "ready": False, "restartCount": 11, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
     ]
@@ -174,23 +174,23 @@ async def test_the_restarts_of_an_init_container_count_until_it_is_through() -> 
     assert (await only(driver(LABELS, OWNER, initContainerStatuses=init))).restarts == 0
 
 
-async def test_validators_are_told_apart_from_drivers() -> None:
+async def test_validators_are_distinguished_from_drivers() -> None:
     view = await seen(driver({"app": "nvidia-operator-validator"}, OWNER))
     assert not view.drivers
     assert [pod.ready for pod in view.validators] == [True]
 
 
-def test_an_agent_is_there_once_it_has_said_something() -> None:
+def test_an_agent_is_on_the_node_once_it_has_reported() -> None:
     silent = msgspec.convert({"metadata": {"name": "worker"}, "status": {"deviceCount": 8}}, GPUNodeState)
-    assert agent_of(silent, node_ready=True) is None
-    assert agent_of(None, node_ready=True) is None
+    assert agent_view(silent, node_ready=True) is None
+    assert agent_view(None, node_ready=True) is None
     steps = [
         {"name": "driver", "result": "Passed", "at": AT},
         {"name": "cuda", "result": "Failed", "message": "no kernel ran"},
         {"name": "plugin", "result": "Skipped"},
     ]
     status = {"validation": {"driverVersion": "580.1", "steps": steps}, "quiesced": {"since": AT, "reason": "x"}}
-    agent = agent_of(msgspec.convert({"status": status}, GPUNodeState), node_ready=False)
+    agent = agent_view(msgspec.convert({"status": status}, GPUNodeState), node_ready=False)
     assert agent is not None
     assert (agent.alive, agent.quiesced, agent.checked_driver) == (False, True, "580.1")
     assert (agent.passed, agent.failed) == ({"driver": AT.timestamp()}, {"cuda": "no kernel ran"})

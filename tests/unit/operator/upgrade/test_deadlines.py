@@ -9,13 +9,24 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy, WaitForCompletion
-from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Step, Wait
-from gpu_control_plane.operator.upgrade.node_view import Agent, DriverPod, NodeView
+from gpu_control_plane.operator.upgrade.actions import DeleteDriverPod, EvictPods, NodePatch, UpgradeAction, Wait
+from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView
 from gpu_control_plane.operator.upgrade.step import step
 from gpu_control_plane.operator.views import Pod
-from unit.operator.upgrade.nodes import CURRENT, NOW, ORPHAN, POLICY, STALE, TRAINING, UNREADY, ago, cordoned, gpu_pod
-from unit.operator.upgrade.operator import Killed, Operator
-from unit.operator.upgrade.world import NEVER, Habits, World
+from unit.operator.upgrade.builders import (
+    CURRENT,
+    NOW,
+    ORPHAN,
+    POLICY,
+    STALE,
+    TRAINING,
+    UNREADY,
+    ago,
+    cordoned,
+    gpu_pod,
+)
+from unit.operator.upgrade.cluster_model import NEVER, ClusterModel, NodeBehaviour
+from unit.operator.upgrade.operator_model import Killed, OperatorModel
 
 S = UpgradeState
 HOUR = 3600.0
@@ -38,23 +49,23 @@ def leaving(pod: Pod, until: float) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=ends))
 
 
-def after(node: NodeView, change: Change) -> NodeView:
+def after(node: NodeView, change: NodePatch) -> NodeView:
     held: dict[str, str | None] = {**node.annotations, **{str(key): value for key, value in change.annotations.items()}}
     return replace(node, annotations={key: value for key, value in held.items() if value is not None})
 
 
-def failed(found: Step) -> bool:
-    return isinstance(found, Change) and found.state is S.FAILED
+def failed(found: UpgradeAction) -> bool:
+    return isinstance(found, NodePatch) and found.state is S.FAILED
 
 
 @pytest.mark.parametrize("state", EMPTYING)
 def test_an_operator_that_was_away_asks_before_anybody_fails(state: UpgradeState) -> None:
     node = begun(state, HOUR, pods=(POD,))
     renewal = step(node, DRAINING, NOW)
-    assert isinstance(renewal, Change)
+    assert isinstance(renewal, NodePatch)
     assert renewal.annotations == {NodeAnnotation.STEP_SINCE: str(int(NOW)), NodeAnnotation.RENEWALS: "1"}
     asking = step(after(node, renewal), DRAINING, NOW)
-    assert isinstance(asking, Evict)
+    assert isinstance(asking, EvictPods)
     assert asking.pods == (POD,)
 
 
@@ -88,7 +99,7 @@ def test_the_time_begins_anew_where_it_was_not_a_fair_one(
     if expected is None:
         assert failed(found)
         return
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is None
     assert found.annotations[NodeAnnotation.STEP_SINCE] == str(int(expected))
     assert found.annotations[NodeAnnotation.RENEWALS] == str(renewals + 1)
@@ -140,14 +151,14 @@ def test_pods_that_come_one_after_the_other_do_not_put_the_end_off() -> None:
 
 def test_without_a_limit_there_is_nothing_to_renew() -> None:
     node = begun(S.POD_DELETION_REQUIRED, HOUR, pods=(POD,))
-    assert isinstance(step(node, replace(POLICY, pod_deletion=PodDeletion(timeout_seconds=0)), NOW), Evict)
+    assert isinstance(step(node, replace(POLICY, pod_deletion=PodDeletion(timeout_seconds=0)), NOW), EvictPods)
 
 
 def test_work_that_may_finish_first_had_its_time_whoever_was_away() -> None:
     policy = replace(POLICY, wait_for_completion=WaitForCompletion(pod_selector="app=train", timeout_seconds=60))
     node = cordoned(S.WAIT_FOR_JOBS_REQUIRED, STALE, pods=(TRAINING,), annotations=ago(NodeAnnotation.WAIT_START, HOUR))
     found = step(node, policy, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is S.POD_DELETION_REQUIRED
 
 
@@ -155,18 +166,18 @@ def test_work_that_may_finish_first_had_its_time_whoever_was_away() -> None:
 def test_a_driver_pod_that_nobody_replaced_is_replaced_by_the_next_operator(driver: DriverPod) -> None:
     node = begun(S.POD_RESTART_REQUIRED, HOUR, driver)
     renewal = step(node, POLICY, NOW)
-    assert isinstance(renewal, Change)
+    assert isinstance(renewal, NodePatch)
     assert (renewal.state, renewal.annotations[NodeAnnotation.RENEWALS]) == (None, "1")
-    assert isinstance(step(after(node, renewal), POLICY, NOW), Restart)
+    assert isinstance(step(after(node, renewal), POLICY, NOW), DeleteDriverPod)
 
 
 def test_our_agent_has_its_minute_though_the_operator_was_away() -> None:
     labels = {"gpu.deckhouse.io/agent": "paused-for-driver-upgrade"}
-    node = begun(S.POD_RESTART_REQUIRED, HOUR, STALE, agent=Agent(), labels=labels)
+    node = begun(S.POD_RESTART_REQUIRED, HOUR, STALE, agent=AgentView(), labels=labels)
     renewal = step(node, POLICY, NOW)
-    assert isinstance(renewal, Change)
+    assert isinstance(renewal, NodePatch)
     again = step(after(node, renewal), POLICY, NOW)
-    assert not isinstance(again, Restart)
+    assert not isinstance(again, DeleteDriverPod)
 
 
 @pytest.mark.parametrize(
@@ -191,39 +202,41 @@ def test_another_step_begins_with_all_its_renewals() -> None:
         begun(S.UNCORDON_REQUIRED, 9, CURRENT, renewals=3),
     ):
         found = step(node, POLICY, NOW)
-        assert isinstance(found, Change)
+        assert isinstance(found, NodePatch)
         assert found.annotations[NodeAnnotation.RENEWALS] is None
 
 
-def fates(habits: Mapping[str, Habits], *, writes: int, away: float) -> tuple[World, int]:
+def fates(behaviour: Mapping[str, NodeBehaviour], *, writes: int, away: float) -> tuple[ClusterModel, int]:
     """A rollout under operators that make so many writes each, and are away for long after that; and their number."""
-    world = World(replace(POLICY, max_parallel_upgrades=1, max_unavailable="100%"), habits.items())
+    cluster = ClusterModel(replace(POLICY, max_parallel_upgrades=1, max_unavailable="100%"), behaviour.items())
     rng = random.Random(4)
-    Operator(world, rng).settle()
-    world.publish_driver()
+    OperatorModel(cluster, rng).settle()
+    cluster.publish_driver()
     for lives in range(1, 1000):
-        operator = Operator(world, rng, writes=writes)
+        operator = OperatorModel(cluster, rng, writes=writes)
         try:
-            while (moment := min(operator.settle(), world.next_happening)) < NEVER:
-                world.advance(moment)
+            while (moment := min(operator.settle(), cluster.next_happening)) < NEVER:
+                cluster.advance(moment)
         except Killed:
-            world.advance(world.clock + away)
+            cluster.advance(cluster.clock + away)
         else:
-            return world, lives
+            return cluster, lives
     raise AssertionError("it never ends")
 
 
 @pytest.mark.parametrize("away", [2.0, 100.0, 400.0, 7200.0])
 def test_nodes_are_upgraded_by_operators_that_are_away_most_of_the_time(away: float) -> None:
-    world, lives = fates({"a": Habits(), "b": Habits(budget=120.0), "c": Habits(agent=True)}, writes=3, away=away)
+    cluster, lives = fates(
+        {"a": NodeBehaviour(), "b": NodeBehaviour(budget=120.0), "c": NodeBehaviour(agent=True)}, writes=3, away=away
+    )
     assert lives > 3
-    assert {name: machine.state for name, machine in world.machines.items()} == dict.fromkeys("abc", S.DONE)
-    assert not world.ever_failed
+    assert {name: node.state for name, node in cluster.nodes.items()} == dict.fromkeys("abc", S.DONE)
+    assert not cluster.ever_failed
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
 @pytest.mark.parametrize("away", [2.0, 100.0, 400.0, 7200.0])
 def test_a_pod_that_stays_keeps_nobody_waiting_however_often_operators_die(writes: int, away: float) -> None:
-    world, _lives = fates({"a": Habits(budget=NEVER)}, writes=writes, away=away)
-    assert world.machines["a"].state is S.FAILED
-    assert world.holding() == 0
+    cluster, _lives = fates({"a": NodeBehaviour(budget=NEVER)}, writes=writes, away=away)
+    assert cluster.nodes["a"].state is S.FAILED
+    assert cluster.holding() == 0

@@ -6,20 +6,20 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
-from gpu_control_plane.operator.upgrade.actions import PAUSED, Change, Restart, Wait
-from gpu_control_plane.operator.upgrade.node_view import Agent, NodeView, ValidatorPod
+from gpu_control_plane.operator.upgrade.actions import PAUSED, DeleteDriverPod, NodePatch, Wait
+from gpu_control_plane.operator.upgrade.driver_restart import validation_problem
+from gpu_control_plane.operator.upgrade.node_view import AgentView, NodeView, ValidatorPod
 from gpu_control_plane.operator.upgrade.step import step, switch_off
-from gpu_control_plane.operator.upgrade.validation import validated
-from unit.operator.upgrade.nodes import CURRENT, NOW, POLICY, STALE, view
+from unit.operator.upgrade.builders import CURRENT, NOW, POLICY, STALE, view
 
 S = UpgradeState
-AGENT = Agent()
+AGENT = AgentView()
 HELD: dict[str, str] = {NodeLabel.AGENT: PAUSED}
-CHECKED = Agent(driver="580.1", checked_driver="580.1", passed={"driver": NOW, "cuda": NOW})
+CHECKED = AgentView(driver="580.1", checked_driver="580.1", passed={"driver": NOW, "cuda": NOW})
 NEW = replace(CURRENT, version="580.1")
 
 
-def restarting(*, agent: Agent | None = AGENT, labels: Mapping[str, str] | None = None, **rest: object) -> NodeView:
+def restarting(*, agent: AgentView | None = AGENT, labels: Mapping[str, str] | None = None, **rest: object) -> NodeView:
     given: dict[str, object] = {"unschedulable": True, **rest}
     return view(S.POD_RESTART_REQUIRED, STALE, agent=agent, labels=labels, **given)  # type: ignore[arg-type]
 
@@ -27,13 +27,13 @@ def restarting(*, agent: Agent | None = AGENT, labels: Mapping[str, str] | None 
 def test_the_agent_is_asked_to_let_go_with_the_write_that_leads_to_the_restart() -> None:
     node = view(S.POD_DELETION_REQUIRED, STALE, unschedulable=True, agent=AGENT)
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert (found.state, found.labels[NodeLabel.AGENT]) == (S.POD_RESTART_REQUIRED, PAUSED)
 
 
 def test_an_agent_that_nobody_asked_yet_is_asked_before_the_pod_is_deleted() -> None:
     found = step(restarting(), POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.labels == HELD
 
 
@@ -41,24 +41,24 @@ def test_the_driver_pod_is_deleted_when_the_agent_has_let_go() -> None:
     assert step(restarting(labels=HELD), POLICY, NOW + 59) == Wait(
         reason="our agent has to let go of the driver", until=NOW + 60
     )
-    found = step(restarting(labels=HELD, agent=Agent(quiesced=True)), POLICY, NOW)
-    assert isinstance(found, Restart)
+    found = step(restarting(labels=HELD, agent=AgentView(quiesced=True)), POLICY, NOW)
+    assert isinstance(found, DeleteDriverPod)
     assert not found.warning
 
 
 def test_an_agent_that_holds_on_is_waited_for_no_longer_than_a_minute() -> None:
     found = step(restarting(labels=HELD), POLICY, NOW + 60)
-    assert isinstance(found, Restart)
+    assert isinstance(found, DeleteDriverPod)
     assert found.warning
 
 
 @pytest.mark.parametrize(
     ("agent", "labels"),
-    [(None, {}), (Agent(alive=False), {}), (AGENT, {NodeLabel.AGENT: "false"})],
+    [(None, {}), (AgentView(alive=False), {}), (AGENT, {NodeLabel.AGENT: "false"})],
     ids=["none", "dead", "kept away by a person"],
 )
-def test_nobody_is_waited_for_where_there_is_no_agent(agent: Agent | None, labels: Mapping[str, str]) -> None:
-    assert isinstance(step(restarting(agent=agent, labels=labels), POLICY, NOW), Restart)
+def test_nobody_is_waited_for_where_there_is_no_agent(agent: AgentView | None, labels: Mapping[str, str]) -> None:
+    assert isinstance(step(restarting(agent=agent, labels=labels), POLICY, NOW), DeleteDriverPod)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_nobody_is_waited_for_where_there_is_no_agent(agent: Agent | None, label
 )
 def test_the_agent_may_use_the_driver_again_before_it_is_checked(node: NodeView) -> None:
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.labels[NodeLabel.AGENT] is None
     assert found.state in {S.VALIDATION_REQUIRED, S.FAILED}
 
@@ -107,11 +107,11 @@ def test_switching_off_lets_the_agent_go_on() -> None:
         "no agent",
     ],
 )
-def test_the_agent_vouches_for_the_new_driver_only(agent: Agent | None, proven: bool) -> None:
-    assert (validated(view(S.VALIDATION_REQUIRED, NEW, agent=agent)) is None) is proven
+def test_the_agent_vouches_for_the_new_driver_only(agent: AgentView | None, proven: bool) -> None:
+    assert (validation_problem(view(S.VALIDATION_REQUIRED, NEW, agent=agent)) is None) is proven
 
 
 def test_where_nvidias_validator_runs_it_has_the_word() -> None:
     node = view(S.VALIDATION_REQUIRED, NEW, agent=CHECKED, validators=(ValidatorPod(name="v", ready=False),))
-    assert validated(node) == "the validator v is not ready"
-    assert validated(replace(node, agent=None, validators=(ValidatorPod(name="v"),))) is None
+    assert validation_problem(node) == "the validator v is not ready"
+    assert validation_problem(replace(node, agent=None, validators=(ValidatorPod(name="v"),))) is None

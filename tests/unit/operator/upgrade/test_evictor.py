@@ -7,8 +7,8 @@ import pytest
 
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import Conflict, KubeError, NotFound, TooManyRequests, Unreachable
-from gpu_control_plane.operator.upgrade.evictor import Evictions
-from unit.operator.upgrade.nodes import gpu_pod
+from gpu_control_plane.operator.upgrade.evictor import Evictor
+from unit.operator.upgrade.builders import gpu_pod
 
 POD = gpu_pod()
 UID = POD.metadata.uid
@@ -27,9 +27,9 @@ class Server(Client):
             raise self.answer
 
 
-def evictions(answer: KubeError | None = None) -> tuple[Evictions, Server]:
+def evictions(answer: KubeError | None = None) -> tuple[Evictor, Server]:
     server = Server(answer)
-    return Evictions(server, lambda: 100.0, random.Random(1)), server
+    return Evictor(server, lambda: 100.0, random.Random(1)), server
 
 
 async def test_only_the_pod_that_was_looked_at_is_evicted() -> None:

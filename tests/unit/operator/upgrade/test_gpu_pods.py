@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.operator.upgrade.gpu_pods import Rules, gpu_users, obstacle
+from gpu_control_plane.operator.upgrade.gpu_pods import EvictionRules, eviction_problem, gpu_pods
 from gpu_control_plane.operator.upgrade.selector import BadSelector, parse
 from gpu_control_plane.operator.views import Pod, PodSpec, ResourceClaim
-from unit.operator.upgrade.nodes import gpu_pod
+from unit.operator.upgrade.builders import gpu_pod
 
-STRICT = Rules(force=False, delete_empty_dir=False)
-LENIENT = Rules(force=True, delete_empty_dir=True)
+STRICT = EvictionRules(force=False, delete_empty_dir=False)
+LENIENT = EvictionRules(force=True, delete_empty_dir=True)
 
 
 def initialised(pod: Pod) -> Pod:
@@ -46,7 +46,7 @@ def mirror(pod: Pod) -> Pod:
     ],
 )
 def test_pods_at_work_that_use_a_gpu_have_to_leave(pod: Pod, leaves: bool) -> None:
-    assert bool(gpu_users([pod], {"example.com/my-pool"})) is leaves
+    assert bool(gpu_pods([pod], {"example.com/my-pool"})) is leaves
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_pods_at_work_that_use_a_gpu_have_to_leave(pod: Pod, leaves: bool) -> No
         (gpu_pod(owner=None), STRICT, "force"),
         (gpu_pod(empty_dir=True), STRICT, "deleteEmptyDir"),
         (gpu_pod(owner=None, empty_dir=True), LENIENT, None),
-        (gpu_pod(owner=None, empty_dir=True), Rules(force=True, delete_empty_dir=False), "deleteEmptyDir"),
+        (gpu_pod(owner=None, empty_dir=True), EvictionRules(force=True, delete_empty_dir=False), "deleteEmptyDir"),
     ],
 )
-def test_what_would_be_lost_needs_a_persons_permission(pod: Pod, rules: Rules, word: str | None) -> None:
-    found = obstacle(pod, rules)
+def test_what_would_be_lost_needs_a_persons_permission(pod: Pod, rules: EvictionRules, word: str | None) -> None:
+    found = eviction_problem(pod, rules)
     assert (found is None) if word is None else (found is not None and word in found)
 
 

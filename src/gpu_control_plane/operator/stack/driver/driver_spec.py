@@ -1,6 +1,6 @@
-"""What somebody wants of a driver, read from a ClusterPolicy or an NVIDIADriver. Pure.
+"""What a ClusterPolicy or an NVIDIADriver asks of a driver, in one form. Pure.
 
-The two kinds name the same things differently and fill gaps differently; after this they are the same.
+The two kinds have different names and different defaults for the same settings; after this there is no difference.
 """
 
 from typing import Final
@@ -21,27 +21,27 @@ from gpu_control_plane.api.nvidia.fields import (
     on,
 )
 from gpu_control_plane.api.nvidia.nvidiadriver import DriverType, NVIDIADriverSpec
-from gpu_control_plane.operator.stack.render_input import CannotRender
+from gpu_control_plane.operator.stack.render_input import RenderError
 
-_DELAY: Final = 60
-_PRECOMPILED_DELAY: Final = 5
+_DELAY_SECONDS: Final = 60
+_PRECOMPILED_DELAY_SECONDS: Final = 5
 
 
 class Licence(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the licence of a vGPU driver comes from. A Secret wins over a ConfigMap."""
+    """Where the licence of a vGPU driver comes from. A Secret takes precedence over a ConfigMap."""
 
     secret: str = ""
     config_map: str = ""
     token: bool = False
-    """Whether a token for NVIDIA's licence system comes with it."""
+    """Whether it includes a token for NVIDIA's licence system."""
 
 
-class DriverWish(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver as somebody wants it. ConfigMaps and Secrets are names; empty ones are not wanted."""
+class DriverSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a driver. ConfigMaps and Secrets are given by name; an empty name means none."""
 
     image: ImageParts
     type: DriverType = DriverType.GPU
-    by_variable: bool = False
+    image_from_environment: bool = False
     """Whether variables of the operator's environment name the images that this does not."""
     manager: DriverManager = DriverManager()
     precompiled: bool = False
@@ -67,13 +67,13 @@ class DriverWish(msgspec.Struct, frozen=True, kw_only=True):
     host_network: bool = False
 
 
-def from_policy(policy: ClusterPolicySpec) -> DriverWish:
+def from_policy(policy: ClusterPolicySpec) -> DriverSpec:
     """The driver of a ClusterPolicy."""
     driver = policy.driver
     licence = driver.licensing_config
-    return DriverWish(
+    return DriverSpec(
         image=driver,
-        by_variable=True,
+        image_from_environment=True,
         manager=driver.manager,
         precompiled=_on(driver.use_precompiled),
         modules=driver.kernel_module_type,
@@ -103,17 +103,17 @@ def from_policy(policy: ClusterPolicySpec) -> DriverWish:
     )
 
 
-def from_driver(spec: NVIDIADriverSpec) -> DriverWish:
+def from_driver(spec: NVIDIADriverSpec) -> DriverSpec:
     """The driver of an NVIDIADriver."""
     licence = spec.licensing_config
     precompiled = _on(spec.use_precompiled)
-    return DriverWish(
+    return DriverSpec(
         image=spec,
         type=spec.driver_type,
         manager=spec.manager,
         precompiled=precompiled,
         modules=spec.kernel_module_type,
-        startup=spec.startup_probe or _patient(precompiled=precompiled),
+        startup=spec.startup_probe or _default_startup_probe(precompiled=precompiled),
         rdma=_rdma(spec.rdma),
         host_mofed=_rdma(spec.rdma) and spec.rdma is not None and _on(spec.rdma.use_host_mofed),
         gds=_add_on(spec.gds),
@@ -133,20 +133,21 @@ def from_driver(spec: NVIDIADriverSpec) -> DriverWish:
     )
 
 
-def check(wish: DriverWish) -> None:
+def check(driver_spec: DriverSpec) -> None:
     """Refuse what no driver image can do: modules beside a precompiled driver would have to be built."""
-    beside = [name for name, held in (("gds", wish.gds), ("gdrcopy", wish.gdrcopy)) if held is not None]
-    if wish.precompiled and beside:
-        raise CannotRender(
-            f"{' and '.join(beside)} cannot be loaded beside a precompiled driver:"
-            f" switch {' and '.join(beside)} or usePrecompiled off"
+    add_ons = [name for name, held in (("gds", driver_spec.gds), ("gdrcopy", driver_spec.gdrcopy)) if held is not None]
+    if driver_spec.precompiled and add_ons:
+        raise RenderError(
+            f"{' and '.join(add_ons)} cannot be loaded beside a precompiled driver:"
+            f" switch {' and '.join(add_ons)} or usePrecompiled off"
         )
 
 
-def _patient(*, precompiled: bool) -> Probe:
-    """The start-up probe of an NVIDIADriver that has none. Modules that need no building are looked for early."""
+def _default_startup_probe(*, precompiled: bool) -> Probe:
+    """The start-up probe of an NVIDIADriver that has none. Precompiled modules load sooner, so they are probed
+    earlier."""
     return Probe(
-        initial_delay_seconds=_PRECOMPILED_DELAY if precompiled else _DELAY,
+        initial_delay_seconds=_PRECOMPILED_DELAY_SECONDS if precompiled else _DELAY_SECONDS,
         timeout_seconds=60,
         period_seconds=10,
         success_threshold=1,

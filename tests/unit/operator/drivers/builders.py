@@ -8,8 +8,8 @@ from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
 from gpu_control_plane.api.nvidia import NVIDIADriverSpec
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.operator.drivers.owner import Driver
-from gpu_control_plane.operator.stack.driver.driver_spec import DriverWish, from_driver
+from gpu_control_plane.operator.drivers.owner import ParsedDriver
+from gpu_control_plane.operator.stack.driver.driver_spec import DriverSpec, from_driver
 from unit.api.nvidia.stock import stock_driver
 
 NAMESPACE = "gpu-operator"
@@ -36,14 +36,14 @@ def node(name: str, *, owner: str = "", system: str = "ubuntu 24.04", **more: An
     )
 
 
-def driver(name: str, *, deleting: bool = False, **spec: Any) -> Driver:
+def driver(name: str, *, deleting: bool = False, **spec: Any) -> ParsedDriver:
     """An NVIDIADriver like the chart's, with changes; not the default one unless it says so."""
     held = {**stock_driver()["spec"], "default": False, **spec}
-    return Driver(
+    return ParsedDriver(
         name=name, uid=f"uid-{name}", generation=1, spec=msgspec.convert(held, NVIDIADriverSpec), deleting=deleting
     )
 
 
-def wish_of(**spec: Any) -> DriverWish:
+def wish_of(**spec: Any) -> DriverSpec:
     """What an NVIDIADriver like the chart's wants, with changes."""
     return from_driver(msgspec.convert({**stock_driver()["spec"], **spec}, NVIDIADriverSpec))

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.operator.drivers.prune import Stale, stale
+from gpu_control_plane.operator.drivers.prune import OutdatedDaemonSet, outdated_daemonsets
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.views import DaemonSet, DaemonSetSpec, DaemonSetStatus, PodSpec, PodTemplate
-from unit.operator.drivers.fleet import node
+from unit.operator.drivers.builders import node
 
 NODES = [node("n1", labels={"kernel": "new"}), node("n2", labels={"kernel": "odd"})]
 NEW: Manifest = {
@@ -30,20 +30,22 @@ def held(name: str, kernel: str, *, seen: int = 1, deleting: bool = False, **num
 @pytest.mark.parametrize(
     ("daemonset", "goes"),
     [
-        (held("old", "gone"), [Stale("old")]),
+        (held("old", "gone"), [OutdatedDaemonSet("old")]),
         (held("old", "gone", seen=0), []),
         (held("old", "gone", number_misscheduled=1), []),
         (held("old", "gone", desired_number_scheduled=1), []),
         (held("old", "odd"), []),
         (held("old", "odd", desired_number_scheduled=1), []),
-        (held("old", "new", desired_number_scheduled=1), [Stale("old", orphan=True)]),
+        (held("old", "new", desired_number_scheduled=1), [OutdatedDaemonSet("old", orphan=True)]),
         (held("new", "new"), []),
         (held("old", "gone", deleting=True), []),
     ],
 )
-def test_a_driver_goes_only_when_no_node_loses_it(daemonset: DaemonSet, goes: list[Stale]) -> None:
-    assert stale([daemonset], [NEW], NODES) == goes
+def test_a_driver_goes_only_when_no_node_loses_it(daemonset: DaemonSet, goes: list[OutdatedDaemonSet]) -> None:
+    assert outdated_daemonsets([daemonset], [NEW], NODES) == goes
 
 
 def test_without_nodes_idle_ones_go() -> None:
-    assert stale([held("old", "gone"), held("busy", "gone", desired_number_scheduled=2)], [], []) == [Stale("old")]
+    assert outdated_daemonsets([held("old", "gone"), held("busy", "gone", desired_number_scheduled=2)], [], []) == [
+        OutdatedDaemonSet("old")
+    ]

@@ -8,7 +8,7 @@ from gpu_control_plane.api.node import Node, NodeInfo, NodeStatus
 from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.names import DEPLOY, PCI_LABELS, TRUE, NodeAnnotation, NodeLabel
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.operator.labelling.decide import Change, Report, Subject, Wish, decide
+from gpu_control_plane.operator.labelling.decide import AgentReport, LabelPatch, LabelSpec, NodeInput, decide
 
 P = {PCI_LABELS[0]: TRUE}
 PRESENT = {NodeLabel.PRESENT.value: TRUE}
@@ -34,7 +34,7 @@ MIG = keys("mig-manager")
 VFIO = keys("sandbox-device-plugin", "sandbox-validator", "vfio-manager", "kata-manager", "cc-manager", "client")
 KATA = keys("kata-sandbox-device-plugin", "sandbox-validator", "vfio-manager", "kata-manager", "cc-manager", "client")
 VGPU = keys("sandbox-device-plugin", "vgpu-manager", "vgpu-device-manager", "sandbox-validator", "cc-manager", "client")
-WISH = Wish(
+SPEC = LabelSpec(
     sandbox=False,
     default_workload=Workload.CONTAINER,
     mode=SandboxMode.KUBEVIRT,
@@ -44,11 +44,11 @@ WISH = Wish(
     upgrades=False,
     driver_crd=False,
 )
-SANDBOX = msgspec.structs.replace(WISH, sandbox=True)
+SANDBOX = msgspec.structs.replace(SPEC, sandbox=True)
 KATA_MODE = msgspec.structs.replace(SANDBOX, mode=SandboxMode.KATA)
-ALL_DISABLED = msgspec.structs.replace(WISH, mig_default="all-disabled")
-UPGRADES = msgspec.structs.replace(WISH, upgrades=True)
-DRIVER_CRD = msgspec.structs.replace(WISH, driver_crd=True)
+ALL_DISABLED = msgspec.structs.replace(SPEC, mig_default="all-disabled")
+UPGRADES = msgspec.structs.replace(SPEC, upgrades=True)
+DRIVER_CRD = msgspec.structs.replace(SPEC, driver_crd=True)
 CAPABLE = {NodeLabel.MIG_CAPABLE.value: TRUE}
 A100 = {NodeLabel.PRODUCT.value: "NVIDIA-A100-SXM4-40GB"}
 PASSTHROUGH = {WORKLOAD: "vm-passthrough"}
@@ -65,7 +65,7 @@ def node(
     )
 
 
-def after(before: Node, change: Change) -> Node:
+def after(before: Node, change: LabelPatch) -> Node:
     """The node once the change is written."""
     meta = before.metadata
     sides = (({**meta.labels}, change.labels), ({**meta.annotations}, change.annotations))
@@ -79,8 +79,8 @@ def after(before: Node, change: Change) -> Node:
     )
 
 
-def labelled(labels: Mapping[str, str], wish: Wish, report: Report | None = None) -> dict[str, str]:
+def labelled(labels: Mapping[str, str], spec: LabelSpec, report: AgentReport | None = None) -> dict[str, str]:
     """All labels of a node once it is as it should be, our own label left out: one test is about that."""
-    subject = Subject(node(labels), report or Report())
-    found = after(subject.node, decide(subject, wish)).metadata.labels
+    subject = NodeInput(node(labels), report or AgentReport())
+    found = after(subject.node, decide(subject, spec)).metadata.labels
     return {name: value for name, value in found.items() if name != RUNTIME}

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.operator.node_facts import NodeKind, System
-from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.node_facts import NodeKind, OperatingSystem
+from gpu_control_plane.operator.openshift import OpenShift
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.operands import (
     cc_manager,
@@ -21,15 +22,15 @@ from gpu_control_plane.operator.stack.operands import (
     vgpu_manager,
 )
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.render_input import OpenShift, Platform, Stage
-from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
+from gpu_control_plane.operator.stack.states import StackState
 from unit.api.nvidia.stock import stock_policy
 
 NAMESPACE = "gpu-operator"
-UBUNTU = NodeKind(system=System("ubuntu", "24.04"))
-RHEL = NodeKind(system=System("rhel", "9.4"))
+UBUNTU = NodeKind(system=OperatingSystem("ubuntu", "24.04"))
+RHEL = NodeKind(system=OperatingSystem("rhel", "9.4"))
 VGPU_IMAGE = {"enabled": True, "repository": "registry.example/vgpu", "image": "vgpu-manager", "version": "580.1"}
-STATES: tuple[State, ...] = (
+STATES: tuple[StackState, ...] = (
     vgpu_manager.STATE,
     vgpu_device_manager.STATE,
     sandbox_validation.STATE,
@@ -50,36 +51,36 @@ def policy(mode: str = "kubevirt", /, **sections: Mapping[str, Any]) -> ClusterP
     return msgspec.convert(spec, ClusterPolicySpec)
 
 
-def stage(
+def render_input(
     spec: ClusterPolicySpec | None = None,
     *kinds: NodeKind,
     openshift: OpenShift | None = None,
     **platform: Any,
-) -> Stage:
+) -> RenderInput:
     """One node of each kind; an Ubuntu node if none is named."""
-    return Stage(
+    return RenderInput(
         policy=spec or policy(),
         platform=Platform(namespace=NAMESPACE, openshift=openshift, **platform),
         kinds=dict.fromkeys(kinds or (UBUNTU,), 1),
     )
 
 
-def objects(state: State, scene: Stage) -> list[Manifest]:
+def objects(state: StackState, scene: RenderInput) -> list[Manifest]:
     rendered = render_state(state, scene)
     assert not rendered.problem
     return copy.deepcopy(list(rendered.manifests))
 
 
-def daemonsets(state: State, scene: Stage) -> list[DaemonSet]:
-    return [DaemonSet(manifest) for manifest in objects(state, scene) if manifest["kind"] == "DaemonSet"]
+def daemonsets(state: StackState, scene: RenderInput) -> list[DaemonSetManifest]:
+    return [DaemonSetManifest(manifest) for manifest in objects(state, scene) if manifest["kind"] == "DaemonSet"]
 
 
-def daemonset(state: State, scene: Stage) -> DaemonSet:
+def daemonset(state: StackState, scene: RenderInput) -> DaemonSetManifest:
     (found,) = daemonsets(state, scene)
     return found
 
 
-def mounts(made: DaemonSet, container: str) -> dict[str, str]:
+def mounts(made: DaemonSetManifest, container: str) -> dict[str, str]:
     """What a container mounts: the folder or ConfigMap behind each path."""
     found = {}
     for mount in made.container(container).manifest.get("volumeMounts", ()):
@@ -94,7 +95,7 @@ CLOUD_NATIVE = "nvcr.io/nvidia/cloud-native"
 class Row(NamedTuple):
     """An operand and what is known of it with stock values."""
 
-    state: State
+    state: StackState
     section: str
     name: str
     gate: str
@@ -102,12 +103,12 @@ class Row(NamedTuple):
     variable: str
     mode: str = "kubevirt"
 
-    def stage(self, **section: Any) -> Stage:
+    def render_input(self, **section: Any) -> RenderInput:
         held = VGPU_IMAGE if self.section == "vgpuManager" else {}
-        return stage(policy(self.mode, **{self.section: {**held, **section}}))
+        return render_input(policy(self.mode, **{self.section: {**held, **section}}))
 
-    def made(self, **section: Any) -> DaemonSet:
-        return daemonset(self.state, self.stage(**section))
+    def made(self, **section: Any) -> DaemonSetManifest:
+        return daemonset(self.state, self.render_input(**section))
 
 
 ROWS = [

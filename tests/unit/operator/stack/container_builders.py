@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.operator.node_facts import NodeKind, Runtime, System
-from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSet
+from gpu_control_plane.operator.node_facts import ContainerRuntime, NodeKind, OperatingSystem
+from gpu_control_plane.operator.openshift import OpenShift
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.operands import (
     container_toolkit,
@@ -24,16 +25,16 @@ from gpu_control_plane.operator.stack.operands import (
     prerequisites,
 )
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.render_input import OpenShift, Platform, Stage
-from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
+from gpu_control_plane.operator.stack.states import StackState
 from unit.api.nvidia.stock import stock_policy
 
 NAMESPACE = "gpu-operator"
 OPENSHIFT = OpenShift(version="4.20")
-UBUNTU = System("ubuntu", "24.04")
+UBUNTU = OperatingSystem("ubuntu", "24.04")
 CONTAINERD = NodeKind(system=UBUNTU)
-CRIO = NodeKind(system=UBUNTU, runtime=Runtime.CRIO)
-DOCKER = NodeKind(system=UBUNTU, runtime=Runtime.DOCKER)
+CRIO = NodeKind(system=UBUNTU, runtime=ContainerRuntime.CRIO)
+DOCKER = NodeKind(system=UBUNTU, runtime=ContainerRuntime.DOCKER)
 PEOPLES: dict[str, dict[str, str]] = {
     "sharing": {"whole": ""},
     "metrics": {"dcgm-metrics.csv": ""},
@@ -43,7 +44,7 @@ PEOPLES: dict[str, dict[str, str]] = {
 """The ConfigMaps that policies of tests name."""
 CDI_OFF: dict[str, Any] = {"cdi": {"enabled": False}}
 NRI: dict[str, Any] = {"cdi": {"nriPluginEnabled": True}}
-STATES: tuple[State, ...] = (
+STATES: tuple[StackState, ...] = (
     prerequisites.STATE,
     operator_metrics.STATE,
     container_toolkit.STATE,
@@ -68,14 +69,14 @@ def policy(**sections: Mapping[str, Any]) -> ClusterPolicySpec:
     return msgspec.convert(spec, ClusterPolicySpec)
 
 
-def stage(
+def render_input(
     *kinds: NodeKind,
     openshift: OpenShift | None = None,
     service_monitors: bool = True,
     config_maps: Mapping[str, Mapping[str, str]] | None = None,
     images: Mapping[str, str] | None = None,
     **sections: Mapping[str, Any],
-) -> Stage:
+) -> RenderInput:
     """One node of each kind, one with containerd if none is named."""
     platform = Platform(
         namespace=NAMESPACE,
@@ -84,35 +85,35 @@ def stage(
         config_maps=PEOPLES if config_maps is None else config_maps,
         images=images or {},
     )
-    return Stage(policy=policy(**sections), platform=platform, kinds=dict.fromkeys(kinds or (CONTAINERD,), 1))
+    return RenderInput(policy=policy(**sections), platform=platform, kinds=dict.fromkeys(kinds or (CONTAINERD,), 1))
 
 
-def objects(state: State, scene: Stage) -> list[Manifest]:
+def objects(state: StackState, scene: RenderInput) -> list[Manifest]:
     rendered = render_state(state, scene)
     assert not rendered.problem
     return copy.deepcopy(list(rendered.manifests))
 
 
-def of_kind(state: State, scene: Stage, kind: str) -> list[Manifest]:
+def of_kind(state: StackState, scene: RenderInput, kind: str) -> list[Manifest]:
     return [manifest for manifest in objects(state, scene) if manifest["kind"] == kind]
 
 
-def daemonsets(state: State, scene: Stage) -> list[DaemonSet]:
-    return [DaemonSet(manifest) for manifest in of_kind(state, scene, "DaemonSet")]
+def daemonsets(state: StackState, scene: RenderInput) -> list[DaemonSetManifest]:
+    return [DaemonSetManifest(manifest) for manifest in of_kind(state, scene, "DaemonSet")]
 
 
-def daemonset(state: State, scene: Stage) -> DaemonSet:
+def daemonset(state: StackState, scene: RenderInput) -> DaemonSetManifest:
     (found,) = daemonsets(state, scene)
     return found
 
 
-def env(made: DaemonSet, container: str = "") -> dict[str, str]:
+def env(made: DaemonSetManifest, container: str = "") -> dict[str, str]:
     """The variables of a container, the main one by default, that are written out."""
     held = made.container(container) if container else made.main
     return {item["name"]: item["value"] for item in held.manifest.get("env", ()) if "value" in item}
 
 
-def mounts(made: DaemonSet, container: str = "") -> dict[str, str]:
+def mounts(made: DaemonSetManifest, container: str = "") -> dict[str, str]:
     """What a container mounts, the main one by default: the folder or ConfigMap behind each path."""
     held = made.container(container) if container else made.main
     return {mount["mountPath"]: _source(made.volume(mount["name"])) for mount in held.manifest.get("volumeMounts", ())}
@@ -127,7 +128,7 @@ def _source(volume: Manifest) -> str:
 class Row(NamedTuple):
     """An operand and what is known of it with stock values."""
 
-    state: State
+    state: StackState
     section: str
     name: str
     gate: str
@@ -138,12 +139,12 @@ class Row(NamedTuple):
     absent: bool = True
     """Whether it is there when nobody says."""
 
-    def stage(self, *kinds: NodeKind, **section: Any) -> Stage:
+    def render_input(self, *kinds: NodeKind, **section: Any) -> RenderInput:
         sections: dict[str, Any] = {self.section: section}
-        return stage(*kinds, **sections)
+        return render_input(*kinds, **sections)
 
-    def made(self, **section: Any) -> DaemonSet:
-        return daemonset(self.state, self.stage(**section))
+    def made(self, **section: Any) -> DaemonSetManifest:
+        return daemonset(self.state, self.render_input(**section))
 
 
 _NVCR = "nvcr.io/nvidia"

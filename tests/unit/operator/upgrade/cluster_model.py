@@ -17,11 +17,11 @@ from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, Upgrad
 from gpu_control_plane.api.nvidia.upgradepolicy import PodDeletion, UpgradePolicy
 from gpu_control_plane.operator.upgrade.actions import PAUSED
 from gpu_control_plane.operator.upgrade.deadlines import MOST_RENEWALS
-from gpu_control_plane.operator.upgrade.gpu_pods import gpu_users
-from gpu_control_plane.operator.upgrade.node_view import Agent, DriverPod, NodeView, ValidatorPod
-from gpu_control_plane.operator.upgrade.slots import share
+from gpu_control_plane.operator.upgrade.gpu_pods import gpu_pods
+from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView, ValidatorPod
+from gpu_control_plane.operator.upgrade.rollout import scaled_value
 from gpu_control_plane.operator.views import Pod
-from unit.operator.upgrade.nodes import NOW, gpu_pod
+from unit.operator.upgrade.builders import NOW, gpu_pod
 
 BAD_TO_TOUCH = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.REQUIRED, UpgradeState.FAILED})
 NEVER = float("inf")
@@ -31,7 +31,7 @@ class Conflict(Exception):
     """The node has changed since."""
 
 
-class Habits(msgspec.Struct, frozen=True, kw_only=True):
+class NodeBehaviour(msgspec.Struct, frozen=True, kw_only=True):
     """How a node behaves. Times are seconds; what takes for ever never happens."""
 
     build: float = 90.0
@@ -51,7 +51,7 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """In this state the machine goes, for ever."""
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class NodeModel(msgspec.Struct, frozen=True, kw_only=True):
     """What the API server knows of one node."""
 
     name: str
@@ -67,7 +67,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     quiesced: bool = False
     checked_at: float = 0.0
     pods: Mapping[str, Pod] = {}
-    habits: Habits = Habits()
+    behaviour: NodeBehaviour = NodeBehaviour()
     refuses_until: float = 0.0
 
     @property
@@ -88,22 +88,22 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
             unschedulable=self.unschedulable,
             ready=self.ready,
             drivers=(driver,) if driver is not None else (),
-            validators=(ValidatorPod(name="validator", ready=self.validated),) if self.habits.validator else (),
-            agent=Agent(alive=self.ready, quiesced=self.quiesced, passed=passed) if self.habits.agent else None,
+            validators=(ValidatorPod(name="validator", ready=self.validated),) if self.behaviour.validator else (),
+            agent=AgentView(alive=self.ready, quiesced=self.quiesced, passed=passed) if self.behaviour.agent else None,
             pods=tuple(self.pods.values()),
             leaving=asked,
             wanted=str(revision),
         )
 
 
-class World:
+class ClusterModel:
     """The truth, and those who act on it besides the operator."""
 
-    def __init__(self, policy: UpgradePolicy, machines: Iterable[tuple[str, Habits]], pods_each: int = 1) -> None:
+    def __init__(self, policy: UpgradePolicy, nodes: Iterable[tuple[str, NodeBehaviour]], pods_each: int = 1) -> None:
         self.policy = policy
         self.clock = NOW
         self.revision = 1
-        self.machines: dict[str, Machine] = {}
+        self.nodes: dict[str, NodeModel] = {}
         self.writes = 0
         self.touched: set[str] = set()
         """Nodes of which a pod was asked to leave, or the driver pod was deleted."""
@@ -118,91 +118,87 @@ class World:
         self._asked: dict[tuple[str, str], float] = {}
         self._views: dict[str, tuple[tuple[int, int], NodeView]] = {}
         self._waits: dict[str, tuple[tuple[int, int, UpgradePolicy], float]] = {}
-        for name, habits in machines:
+        for name, behaviour in nodes:
             pods = [gpu_pod(f"train-{number}", node=name) for number in range(pods_each)]
-            self.machines[name] = Machine(
+            self.nodes[name] = NodeModel(
                 name=name,
                 driver=DriverPod(name=f"driver-{name}", uid=f"{name}-0", created=NOW),
                 revision=1,
                 pods={pod.metadata.uid: pod for pod in pods},
-                habits=habits,
+                behaviour=behaviour,
                 checked_at=NOW,
             )
 
     # Deciding is pure: the same picture gives the same answer, until its time has come. That saves most of the work.
 
-    def view(self, machine: Machine) -> NodeView:
-        key = (machine.version, self.revision)
-        held = self._views.get(machine.name)
+    def view(self, node: NodeModel) -> NodeView:
+        key = (node.version, self.revision)
+        held = self._views.get(node.name)
         if held is None or held[0] != key:
-            held = self._views[machine.name] = (key, machine.view(self.revision))
+            held = self._views[node.name] = (key, node.view(self.revision))
         return held[1]
 
-    def waits(self, machine: Machine) -> float | None:
+    def waits(self, node: NodeModel) -> float | None:
         """Until when such a node is known to wait."""
-        key, until = self._waits.get(machine.name, ((0, 0, self.policy), 0.0))
-        return until if key == (machine.version, self.revision, self.policy) and self.clock < until else None
+        key, until = self._waits.get(node.name, ((0, 0, self.policy), 0.0))
+        return until if key == (node.version, self.revision, self.policy) and self.clock < until else None
 
-    def remember_wait(self, machine: Machine, until: float) -> None:
-        self._waits[machine.name] = (machine.version, self.revision, self.policy), until
+    def remember_wait(self, node: NodeModel, until: float) -> None:
+        self._waits[node.name] = (node.version, self.revision, self.policy), until
 
     # What the operator may do.
 
-    def patch(self, name: str, body: Mapping[str, Any], version: int) -> Machine:
-        machine = self.machines[name]
-        if machine.version != version:
+    def patch(self, name: str, body: Mapping[str, Any], version: int) -> NodeModel:
+        node = self.nodes[name]
+        if node.version != version:
             raise Conflict(name)
         self.writes += 1
         metadata = body.get("metadata", {})
         written = replace(
-            machine,
-            labels=_merged(machine.labels, metadata.get("labels", {})),
-            annotations=_merged(machine.annotations, metadata.get("annotations", {})),
-            unschedulable=bool(body.get("spec", {}).get("unschedulable", machine.unschedulable)),
+            node,
+            labels=_merged(node.labels, metadata.get("labels", {})),
+            annotations=_merged(node.annotations, metadata.get("annotations", {})),
+            unschedulable=bool(body.get("spec", {}).get("unschedulable", node.unschedulable)),
         )
-        self._check_turn(machine, written)
-        self._check_patience(machine, written)
+        self._check_turn(node, written)
+        self._check_patience(node, written)
         if written.state is UpgradeState.FAILED:
             self.ever_failed.add(name)
         self._put(written)
-        self._react(machine, written)
-        return self.machines[name]
+        self._react(node, written)
+        return self.nodes[name]
 
     def evict(self, name: str, uid: str) -> str | None:
         """Why not, or None."""
-        machine = self.machines[name]
+        node = self.nodes[name]
         self.writes += 1
-        assert machine.state not in BAD_TO_TOUCH, f"a pod of {name} was touched in the state {machine.state!r}"
-        assert machine.unschedulable, f"pods leave {name} while others may come"
+        assert node.state not in BAD_TO_TOUCH, f"a pod of {name} was touched in the state {node.state!r}"
+        assert node.unschedulable, f"pods leave {name} while others may come"
         self.touched.add(name)
-        if machine.habits.budget and not machine.refuses_until:
-            machine = self._put(replace(machine, refuses_until=self.clock + machine.habits.budget))
+        if node.behaviour.budget and not node.refuses_until:
+            node = self._put(replace(node, refuses_until=self.clock + node.behaviour.budget))
         self._asked.setdefault((name, uid), self.clock)
-        if self.clock < machine.refuses_until:
+        if self.clock < node.refuses_until:
             return "it would violate the pod's disruption budget"
-        if uid in machine.pods:
+        if uid in node.pods:
             self._accepted.append((name, uid))
-            ends = datetime.fromtimestamp(self.clock + machine.habits.grace, UTC)
-            leaving = replace(machine.pods[uid], metadata=replace(machine.pods[uid].metadata, deletion_timestamp=ends))
-            self._put(replace(machine, pods={**machine.pods, uid: leaving}))
-            self.after(machine.habits.grace, lambda: self._pod_gone(name, uid))
+            ends = datetime.fromtimestamp(self.clock + node.behaviour.grace, UTC)
+            leaving = replace(node.pods[uid], metadata=replace(node.pods[uid].metadata, deletion_timestamp=ends))
+            self._put(replace(node, pods={**node.pods, uid: leaving}))
+            self.after(node.behaviour.grace, lambda: self._pod_gone(name, uid))
         return None
 
     def delete_driver(self, name: str, uid: str) -> None:
-        machine = self.machines[name]
+        node = self.nodes[name]
         self.writes += 1
-        assert machine.state is UpgradeState.POD_RESTART_REQUIRED, (
-            f"the driver of {name} was deleted in {machine.state!r}"
-        )
+        assert node.state is UpgradeState.POD_RESTART_REQUIRED, f"the driver of {name} was deleted in {node.state!r}"
         self.touched.add(name)
-        driver = machine.driver
+        driver = node.driver
         if driver is None or driver.uid != uid or driver.leaving:
             return
-        assert driver.only_restarts or not gpu_users(machine.pods.values(), frozenset()), (
-            f"a pod of {name} uses the driver"
-        )
-        self._check_agent(machine)
-        self._put(replace(machine, driver=replace(driver, leaving=True, ready=False), validated=False))
+        assert driver.only_restarts or not gpu_pods(node.pods.values(), frozenset()), f"a pod of {name} uses the driver"
+        self._check_agent(node)
+        self._put(replace(node, driver=replace(driver, leaving=True, ready=False), validated=False))
         self.after(5.0, lambda: self._driver_gone(name, uid))
 
     # What others do.
@@ -224,120 +220,120 @@ class World:
 
     def change(self, name: str, **fields: object) -> None:
         """Something happens to the node without the operator."""
-        self._put(replace(self.machines[name], **fields))
+        self._put(replace(self.nodes[name], **fields))
 
     def label(self, name: str, key: str, value: str | None) -> None:
-        self.change(name, labels=_merged(self.machines[name].labels, {key: value}))
+        self.change(name, labels=_merged(self.nodes[name].labels, {key: value}))
 
     def annotate(self, name: str, key: str, value: str | None) -> None:
-        self.change(name, annotations=_merged(self.machines[name].annotations, {key: value}))
+        self.change(name, annotations=_merged(self.nodes[name].annotations, {key: value}))
 
-    def come_back(self, name: str, habits: Habits) -> None:
+    def come_back(self, name: str, behaviour: NodeBehaviour) -> None:
         """A machine that was lost, or behaved badly, goes on where it stopped."""
-        self.change(name, ready=True, habits=habits, refuses_until=0.0)
+        self.change(name, ready=True, behaviour=behaviour, refuses_until=0.0)
         for node, uid in self._accepted:
             if node == name:
-                self.after(habits.grace, lambda uid=uid: self._pod_gone(name, uid))  # type: ignore[misc]
-        driver = self.machines[name].driver
+                self.after(behaviour.grace, lambda uid=uid: self._pod_gone(name, uid))  # type: ignore[misc]
+        driver = self.nodes[name].driver
         if driver is None:
             self.after(1.0, lambda: self._driver_made(name, f"{name}-{next(self._pods)}"))
         elif driver.leaving:
             self.after(5.0, lambda: self._driver_gone(name, driver.uid))
         elif not driver.ready:
             self.change(name, driver=replace(driver, restarts=0))
-            self.after(habits.build, lambda: self._driver_ready(name, driver.uid))
+            self.after(behaviour.build, lambda: self._driver_ready(name, driver.uid))
         self.after(3.0, lambda: self._agent_answers(name))
-        self.after(habits.check, lambda: self._checked(name))
+        self.after(behaviour.check, lambda: self._checked(name))
 
     def publish_driver(self) -> None:
         """The DaemonSet has another template."""
         self.revision += 1
-        for machine in self.machines.values():
-            self._put(machine)
+        for node in self.nodes.values():
+            self._put(node)
 
     # How things come about.
 
-    def _put(self, machine: Machine) -> Machine:
-        held = self.machines[machine.name] = replace(machine, version=next(self._versions))
+    def _put(self, node: NodeModel) -> NodeModel:
+        held = self.nodes[node.name] = replace(node, version=next(self._versions))
         return held
 
-    def _react(self, before: Machine, after: Machine) -> None:
-        name, habits = after.name, after.habits
-        if habits.lost_at is not None and after.state is habits.lost_at:
+    def _react(self, before: NodeModel, after: NodeModel) -> None:
+        name, behaviour = after.name, after.behaviour
+        if behaviour.lost_at is not None and after.state is behaviour.lost_at:
             self.change(name, ready=False)
             return
         paused = after.labels.get(NodeLabel.AGENT) == PAUSED
-        if paused != (before.labels.get(NodeLabel.AGENT) == PAUSED) and habits.agent and not habits.deaf:
+        if paused != (before.labels.get(NodeLabel.AGENT) == PAUSED) and behaviour.agent and not behaviour.deaf:
             self.after(3.0, lambda: self._agent_answers(name))
 
     def _agent_answers(self, name: str) -> None:
-        machine = self.machines[name]
-        paused = machine.labels.get(NodeLabel.AGENT) == PAUSED
-        if machine.ready and machine.quiesced != paused:
-            self._put(replace(machine, quiesced=paused))
+        node = self.nodes[name]
+        paused = node.labels.get(NodeLabel.AGENT) == PAUSED
+        if node.ready and node.quiesced != paused:
+            self._put(replace(node, quiesced=paused))
             if not paused:
-                self.after(machine.habits.check, lambda: self._checked(name))
+                self.after(node.behaviour.check, lambda: self._checked(name))
 
     def _checked(self, name: str) -> None:
-        machine = self.machines[name]
-        if machine.ready and machine.driver is not None and machine.driver.ready:
-            self._put(replace(machine, checked_at=self.clock, validated=machine.habits.check < NEVER))
+        node = self.nodes[name]
+        if node.ready and node.driver is not None and node.driver.ready:
+            self._put(replace(node, checked_at=self.clock, validated=node.behaviour.check < NEVER))
 
     def _pod_gone(self, name: str, uid: str) -> None:
-        machine = self.machines[name]
-        if machine.ready:
-            self._put(replace(machine, pods={key: pod for key, pod in machine.pods.items() if key != uid}))
+        node = self.nodes[name]
+        if node.ready:
+            self._put(replace(node, pods={key: pod for key, pod in node.pods.items() if key != uid}))
 
     def _driver_gone(self, name: str, uid: str) -> None:
-        machine = self.machines[name]
-        if not machine.ready or machine.driver is None or machine.driver.uid != uid:
+        node = self.nodes[name]
+        if not node.ready or node.driver is None or node.driver.uid != uid:
             return
         fresh = f"{name}-{next(self._pods)}"
-        self._put(replace(machine, driver=None))
+        self._put(replace(node, driver=None))
         self.after(1.0, lambda: self._driver_made(name, fresh))
 
     def _driver_made(self, name: str, uid: str) -> None:
-        machine = self.machines[name]
-        if not machine.ready or machine.driver is not None:
+        node = self.nodes[name]
+        if not node.ready or node.driver is not None:
             return
         pod = DriverPod(
             name=f"driver-{name}",
             uid=uid,
             ready=False,
             created=self.clock,
-            restarts=11 if machine.habits.crashes else 0,
+            restarts=11 if node.behaviour.crashes else 0,
         )
-        self._put(replace(machine, driver=pod, revision=self.revision))
-        if not machine.habits.crashes:
-            self.after(machine.habits.build, lambda: self._driver_ready(name, uid))
+        self._put(replace(node, driver=pod, revision=self.revision))
+        if not node.behaviour.crashes:
+            self.after(node.behaviour.build, lambda: self._driver_ready(name, uid))
 
     def _driver_ready(self, name: str, uid: str) -> None:
-        machine = self.machines[name]
-        if machine.ready and machine.driver is not None and machine.driver.uid == uid and not machine.driver.leaving:
-            self._put(replace(machine, driver=replace(machine.driver, ready=True)))
-            self.after(machine.habits.check, lambda: self._checked(name))
+        node = self.nodes[name]
+        if node.ready and node.driver is not None and node.driver.uid == uid and not node.driver.leaving:
+            self._put(replace(node, driver=replace(node.driver, ready=True)))
+            self.after(node.behaviour.check, lambda: self._checked(name))
 
     # What must never happen.
 
     def holding(self) -> int:
-        return sum(self.view(machine).holds_turn for machine in self.machines.values())
+        return sum(self.view(node).occupies_slot for node in self.nodes.values())
 
-    def _check_turn(self, before: Machine, after: Machine) -> None:
+    def _check_turn(self, before: NodeModel, after: NodeModel) -> None:
         was, now = before.view(self.revision), after.view(self.revision)
-        if was.holds_turn or not now.holds_turn:
+        if was.occupies_slot or not now.occupies_slot:
             return
         assert not was.skipped, f"{after.name} is to be left alone"
-        others = [machine for machine in self.machines.values() if machine.name != after.name]
-        busy = sum(self.view(machine).holds_turn for machine in others) + 1
+        others = [node for node in self.nodes.values() if node.name != after.name]
+        busy = sum(self.view(node).occupies_slot for node in others) + 1
         parallel = self.policy.max_parallel_upgrades
         assert not parallel or busy <= parallel, f"{busy} nodes under way, {parallel} allowed"
-        most = share(len(self.machines), self.policy.max_unavailable)
-        if not was.unavailable and most < len(self.machines):
-            out = sum(self.view(machine).unavailable for machine in others) + 1
+        most = scaled_value(len(self.nodes), self.policy.max_unavailable)
+        if not was.unavailable and most < len(self.nodes):
+            out = sum(self.view(node).unavailable for node in others) + 1
             self.most_out = max(self.most_out, out)
             assert out <= most, f"{out} nodes out of service, {most} allowed"
 
-    def _check_patience(self, before: Machine, after: Machine) -> None:
+    def _check_patience(self, before: NodeModel, after: NodeModel) -> None:
         """Nobody fails for pods that nobody asked, or that had no time to go, unless operators died of it for long."""
         why = after.annotations.get(NodeAnnotation.FAILURE, "")
         if after.state is not UpgradeState.FAILED or "did not leave" not in why:
@@ -352,10 +348,10 @@ class World:
             fair = self.clock - asked >= rules.timeout_seconds / 2
             assert fair or (ends is not None and self.clock >= ends.timestamp()), f"{uid} had no time to leave"
 
-    def _check_agent(self, machine: Machine) -> None:
-        waited = self.clock - float(machine.annotations[NodeAnnotation.STEP_SINCE])
-        free = not machine.habits.agent or machine.quiesced or not machine.ready
-        assert free or waited >= 59, f"the agent of {machine.name} held the driver"
+    def _check_agent(self, node: NodeModel) -> None:
+        waited = self.clock - float(node.annotations[NodeAnnotation.STEP_SINCE])
+        free = not node.behaviour.agent or node.quiesced or not node.ready
+        assert free or waited >= 59, f"the agent of {node.name} held the driver"
 
 
 def _merged(held: Mapping[str, str], news: Mapping[str, str | None]) -> dict[str, str]:

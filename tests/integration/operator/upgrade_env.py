@@ -1,4 +1,4 @@
-"""Nodes with drivers on a real API server. The test plays the DaemonSet controller, the kubelets and our agent."""
+"""Nodes with drivers on a real API server. The test acts as DaemonSet controller, kubelets and agent."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -12,10 +12,11 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
-from gpu_control_plane.kube import Client, Config, Object, Resource, Runtime, Selection
+from gpu_control_plane.kube import Client, Config, Object, Resource, Runtime, Selection, Signal
 from gpu_control_plane.kube.errors import Conflict, NotFound
-from gpu_control_plane.operator.upgrade import Campaign, Upgrades, build_upgrades
 from gpu_control_plane.operator.upgrade.actions import PAUSED
+from gpu_control_plane.operator.upgrade.controller import UpgradeController, UpgradeTiming
+from gpu_control_plane.operator.upgrade.groups import UpgradeGroup
 from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, Pod
 
 DRIVER = {"app": "nvidia-driver-daemonset"}
@@ -35,20 +36,21 @@ class Budget(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 
 
-class Wishes(msgspec.Struct):
-    """The campaigns of a test."""
+class FakePolicies(msgspec.Struct):
+    """The upgrade groups of a test."""
 
-    campaigns: tuple[Campaign, ...] = ()
+    groups: tuple[UpgradeGroup, ...] = ()
     writing: bool = True
+    changed: Signal = msgspec.field(default_factory=lambda: Signal("policies"))
 
-    def all(self) -> Sequence[Campaign]:
-        return self.campaigns
+    def upgrade_groups(self) -> Sequence[UpgradeGroup]:
+        return self.groups
 
     def may_write(self) -> bool:
         return self.writing
 
 
-class Stage:
+class UpgradeEnv:
     """The cluster of one test. Its nodes have names unlike any other test's."""
 
     def __init__(self, client: Client, namespace: str) -> None:
@@ -60,7 +62,7 @@ class Stage:
         """Nodes with our agent, and without NVIDIA's validator."""
         self.stuck: set[str] = set()
         """Nodes on which no new driver pod becomes ready."""
-        self.wishes = Wishes()
+        self.policies = FakePolicies()
         self._daemonset: DaemonSet | None = None
 
     # What a test sets up.
@@ -115,7 +117,7 @@ class Stage:
         return await self._add_pod(f"{name}-{node}", node, dict(labels or {}), [owner], resources=limits)
 
     async def refuse_evictions(self, labels: Mapping[str, str]) -> None:
-        """A budget that allows no disruption; nobody else sets its status here."""
+        """A budget that allows no disruption; no controller sets its status here."""
         spec = {"minAvailable": 1, "selector": {"matchLabels": dict(labels)}}
         await self.client.create(Budget, {"metadata": {"name": "guard"}, "spec": spec}, self.namespace)
         await self.allow_disruptions(0)
@@ -126,7 +128,7 @@ class Stage:
         await self.client.patch(Budget, "guard", status, namespace=self.namespace, subresource="status")
 
     def govern(self, policy: UpgradePolicy | None, name: str = "") -> None:
-        self.wishes.campaigns = (Campaign(name, policy, frozenset(self.nodes)),)
+        self.policies.groups = (UpgradeGroup(name, policy, frozenset(self.nodes)),)
 
     # What a test looks at.
 
@@ -145,12 +147,12 @@ class Stage:
 
     @asynccontextmanager
     async def operator(
-        self, config: Config, *, orderly: bool = True, elect: bool = False
-    ) -> AsyncIterator[tuple[Runtime, Upgrades]]:
-        """The operator at work. Without `orderly` it ends as in a crash: in the middle of whatever it does. With
-        `elect` it works while it holds the lease `LEASE` of the namespace."""
+        self, config: Config, *, orderly: bool = True, elect: bool = False, timing: UpgradeTiming | None = None
+    ) -> AsyncIterator[tuple[Runtime, UpgradeController]]:
+        """Run the operator. Without `orderly` it ends as in a crash. With `elect` it works while it holds the lease
+        `LEASE` of the namespace."""
         runtime = Runtime(LEASE, config=config, namespace=self.namespace, elect=elect, status_port=None)
-        upgrades = build_upgrades(runtime, self.namespace, self.wishes)
+        upgrades = UpgradeController(runtime, self.namespace, self.policies, timing)
         task = asyncio.create_task(runtime.run())
         try:
             yield runtime, upgrades
@@ -163,11 +165,11 @@ class Stage:
             if not task.cancelled():
                 assert task.exception() is None
 
-    # What others do meanwhile.
+    # What DaemonSet controller, kubelets and agents do.
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
-        """DaemonSet controller, kubelets and agents at work."""
+        """Act as DaemonSet controller, kubelets and agents meanwhile."""
         task = asyncio.create_task(self._live())
         try:
             yield
@@ -266,9 +268,11 @@ def writes(runtime: Runtime) -> Callable[[], float]:
 
 
 def reconciles(runtime: Runtime) -> Callable[[], float]:
-    """How often turns have been given so far."""
+    """How often the scheduler has run so far."""
     return lambda: sum(
-        value for labels, value in _samples(runtime, "kube_reconciles_total") if labels["controller"] == "upgrade-turns"
+        value
+        for labels, value in _samples(runtime, "kube_reconciles_total")
+        if labels["controller"] == "upgrade-scheduler"
     )
 
 
