@@ -39,7 +39,7 @@ _IMAGE_SUFFIX: Final = "_IMAGE"
 
 
 class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is told about the operator."""
+    """Settings of the operator."""
 
     namespace: str = NAMESPACE
     """Where operands run."""

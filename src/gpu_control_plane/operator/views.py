@@ -1,4 +1,4 @@
-"""Pods, DaemonSets and their revisions as the software stack sees them: only the fields that somebody decides on.
+"""Pods, DaemonSets and their revisions as the software stack sees them: only the fields that decisions depend on.
 
 One view of each for the whole operator, so that one process watches each kind once.
 """
@@ -11,11 +11,11 @@ import msgspec
 from gpu_control_plane.kube.objects import Object, OwnerReference, Resource
 
 REVISION_HASH = "controller-revision-hash"
-"""Label by which a DaemonSet's pod and a ControllerRevision say which template they are of."""
+"""Label of a DaemonSet's pod and of a ControllerRevision: which template they are of."""
 
 
 class View(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Base of every part."""
+    """Base of the parts of these views."""
 
 
 class EnvVar(View, frozen=True, kw_only=True):
@@ -36,12 +36,12 @@ class Container(View, frozen=True, kw_only=True):
 
     @property
     def asks_for(self) -> frozenset[str]:
-        """Names of the resources it wants, whether as a request or as a limit."""
+        """Names of the resources in its requests and limits."""
         return frozenset(self.resources.limits) | frozenset(self.resources.requests)
 
 
 class EmptyDir(View, frozen=True, kw_only=True):
-    """That there is one is all that counts."""
+    """An emptyDir; none of its fields matters here."""
 
 
 class Volume(View, frozen=True, kw_only=True):
@@ -50,13 +50,13 @@ class Volume(View, frozen=True, kw_only=True):
 
 
 class ResourceClaim(View, frozen=True, kw_only=True):
-    """A pod's claim to devices, made by dynamic resource allocation."""
+    """A pod's claim to devices, for dynamic resource allocation."""
 
     name: str = ""
 
 
 class NodeField(View, frozen=True, kw_only=True):
-    """A condition on a field of nodes; the only field there is, is the name."""
+    """A condition on a field of nodes; the only such field is the name."""
 
     values: tuple[str, ...] = ()
 
@@ -78,14 +78,14 @@ class Affinity(View, frozen=True, kw_only=True):
 
 
 class Placement(View, frozen=True, kw_only=True):
-    """Of a pod's spec, where it is."""
+    """Of a pod's spec, the node it is on or meant for."""
 
     node_name: str = ""
     affinity: Affinity = Affinity()
 
     @property
     def meant_for(self) -> str:
-        """The node it is on, or the one that its DaemonSet made it for and no scheduler has sent it to yet."""
+        """The node it is on, or, before it is scheduled, the node for which its DaemonSet has created it."""
         if self.node_name:
             return self.node_name
         terms = self.affinity.node_affinity.required.node_selector_terms
@@ -129,7 +129,8 @@ class ContainerStatus(View, frozen=True, kw_only=True):
 
     @property
     def trouble(self) -> str:
-        """Why it does not run, as the kubelet puts it, such as `ImagePullBackOff: no such image`; empty if it does."""
+        """Why it does not run, as the kubelet reports it, such as `ImagePullBackOff: no such image`; empty if it
+        does."""
         state = self.state
         found = state.waiting or (state.terminated if state.terminated and state.terminated.exit_code else None)
         return ": ".join(part for part in (found.reason, found.message) if part) if found else ""
@@ -152,7 +153,7 @@ class PodStatus(View, frozen=True, kw_only=True):
 
 
 class OperandPod(Object, frozen=True):
-    """A pod by what has become of it: enough to say whether it works, and little enough to hold one for each node."""
+    """A pod without what it requests: enough to say whether it is ready, and small enough to hold several per node."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
 
@@ -161,7 +162,7 @@ class OperandPod(Object, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """Who would replace it."""
+        """The controller that owns it and would replace it."""
         return controller_of(self)
 
     @property
@@ -172,13 +173,13 @@ class OperandPod(Object, frozen=True):
 
     @property
     def counted_on(self) -> bool:
-        """Whether Kubernetes counts on it: not while its node does not answer, whatever its containers said last."""
+        """Whether it counts as ready: not while its node is unreachable, even if its containers were last ready."""
         refused = any(held.type == "Ready" and held.status == "False" for held in self.status.conditions)
         return self.all_ready and not refused and not self.deleting
 
     @property
     def trouble(self) -> str:
-        """The first thing that keeps it from running, with the container's name; empty when nothing does."""
+        """The first reason why it does not run, with the container's name; empty when it runs."""
         for status in (*self.status.init_container_statuses, *self.status.container_statuses):
             if status.trouble:
                 return f"{status.name}: {status.trouble}"
@@ -189,7 +190,7 @@ class OperandPod(Object, frozen=True):
 
 
 class Pod(OperandPod, frozen=True):
-    """A pod with what it asks for."""
+    """A pod with its containers, volumes and claims."""
 
     spec: PodSpec = PodSpec()
 
@@ -222,7 +223,7 @@ class DaemonSetStatus(View, frozen=True, kw_only=True):
 
 
 ON_DELETE: Final = "OnDelete"
-"""The update strategy of drivers: nobody replaces a pod but whoever deletes it."""
+"""The update strategy of drivers: a pod is replaced only when it is deleted."""
 
 
 class DaemonSet(Object, frozen=True):
@@ -237,14 +238,14 @@ class DaemonSet(Object, frozen=True):
 
     @property
     def idle(self) -> bool:
-        """Whether Kubernetes has looked at it as it is now, and found no node for it and no stray pod."""
+        """Whether its controller has observed its present generation, and found no node for it and no pod too many."""
         numbers = self.status
         busy = numbers.desired_number_scheduled or numbers.number_misscheduled
         return numbers.observed_generation >= self.metadata.generation and not busy
 
 
 class ControllerRevision(Object, frozen=True):
-    """A template that a DaemonSet has or had; the one with the highest number is in force."""
+    """A template that a DaemonSet has or had; the one with the highest number is the present one."""
 
     resource: ClassVar[Resource] = Resource("apps", "v1", "ControllerRevision", "controllerrevisions")
 
@@ -260,7 +261,7 @@ class ControllerRevision(Object, frozen=True):
 
 
 def newest(revisions: Iterable[ControllerRevision]) -> ControllerRevision | None:
-    """The one in force of a DaemonSet's."""
+    """The present one of a DaemonSet's revisions."""
     return max(revisions, key=lambda held: held.revision, default=None)
 
 

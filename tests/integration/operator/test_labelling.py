@@ -60,7 +60,7 @@ class NoDriverPods:
 
 
 class Fleet:
-    """The nodes of one test. Their names are unlike any others', so that requests about them can be told apart."""
+    """The nodes of one test. Their names are unlike any others', so that requests about them can be recognised."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

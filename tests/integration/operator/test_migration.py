@@ -1,4 +1,4 @@
-"""Taking over from NVIDIA's operator and giving back, on a real API server. The tests play its pods."""
+"""Taking over from NVIDIA's operator and giving back, on a real API server. The tests act as its pods."""
 
 import asyncio
 import secrets
@@ -120,7 +120,9 @@ async def other_namespace(client: Client) -> str:
     return (await client.create(Namespace, {"metadata": {"generateName": "other-"}})).name
 
 
-async def test_taking_over_stops_it_and_giving_back_restores_it(client: Client, nvidias: NvidiasOperator) -> None:
+async def test_taking_over_scales_nvidias_operator_down_and_giving_back_scales_it_up(
+    client: Client, nvidias: NvidiasOperator
+) -> None:
     await nvidias.start(replicas=2)
     seen: list[str] = []
     taking = asyncio.create_task(take_over(client, await find_operator(client, None), progress=seen.append))
@@ -138,7 +140,9 @@ async def test_taking_over_stops_it_and_giving_back_restores_it(client: Client, 
     assert REPLICAS_BEFORE not in woken.metadata.annotations
 
 
-async def test_ours_is_in_charge_as_soon_as_the_take_over_is_done(client: Client, nvidias: NvidiasOperator) -> None:
+async def test_our_operator_may_write_as_soon_as_the_take_over_is_done(
+    client: Client, nvidias: NvidiasOperator
+) -> None:
     """Not ten minutes later, as after a crash."""
     await nvidias.start()
     runtime = Runtime("test-handover", config=client.config, elect=False, status_port=None)
@@ -165,7 +169,7 @@ async def test_a_take_over_that_was_interrupted_is_finished_by_the_next(
     assert (again.replicas, again.lease_deleted) == (3, False)
 
 
-async def test_an_operator_with_other_labels_is_found_by_its_lease_and_later_by_its_note(
+async def test_an_operator_with_other_labels_is_found_by_its_lease_and_later_by_its_annotation(
     client: Client, nvidias: NvidiasOperator
 ) -> None:
     await nvidias.start(labels={"team": "gpu"})
@@ -208,7 +212,7 @@ async def command(api_server: Cluster, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-async def test_the_command_refuses_while_ours_does_not_run(
+async def test_the_command_refuses_while_our_operator_does_not_run(
     client: Client, api_server: Cluster, nvidias: NvidiasOperator, capfd: pytest.CaptureFixture[str], crashed: bool
 ) -> None:
     await nvidias.start()
@@ -270,7 +274,7 @@ async def test_the_command_refuses_what_would_do_harm(
         await client.delete(StoredClusterPolicy, name)
 
 
-async def test_who_may_not_read_the_cluster_is_told_so(
+async def test_the_command_says_that_the_cluster_may_not_be_read(
     client: Client, api_server: Cluster, namespace: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = yaml.safe_load(api_server.kubeconfig.read_text())

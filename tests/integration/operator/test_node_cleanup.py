@@ -46,8 +46,8 @@ async def machine(client: Client) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def rival(client: Client, namespace: str) -> AsyncIterator[None]:
-    """NVIDIA's operator is in charge. Its Lease does not outlive the test, as it would concern others."""
+async def nvidia_operator(client: Client, namespace: str) -> AsyncIterator[None]:
+    """NVIDIA's operator is active. Its Lease is deleted after the test, since it would stop other tests' operators."""
     spec = {"holderIdentity": "theirs", "leaseDurationSeconds": 15, "renewTime": micro_time(utc_now())}
     await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
     yield
@@ -86,17 +86,15 @@ async def test_an_upgrade_that_was_under_way_leaves_no_trace(
     assert found.spec.unschedulable is cordoned
 
 
-@pytest.mark.usefixtures("rival")
-async def test_labels_that_another_operator_uses_now_stay(client: Client, machine: str) -> None:
+@pytest.mark.usefixtures("nvidia_operator")
+async def test_labels_stay_while_nvidias_operator_is_active(client: Client, machine: str) -> None:
     await clean_nodes(client)
     found = await client.get(Node, machine)
     assert found.metadata.labels == CARD | STACK
     assert found.metadata.annotations == UPGRADES
 
 
-async def test_labels_stay_where_nobody_may_look_whether_another_operator_is_there(
-    client: Client, machine: str
-) -> None:
+async def test_labels_stay_if_leases_may_not_be_read(client: Client, machine: str) -> None:
     async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as restricted:
         proxy.plant(Fault(when=lambda r: r.path.endswith("/leases"), status=403, reason="Forbidden"))
         await clean_nodes(restricted)
@@ -111,8 +109,8 @@ async def test_labels_of_a_cluster_that_we_never_labelled_stay(client: Client, m
     assert (await client.get(Node, machine)).metadata.labels == CARD | STACK
 
 
-async def test_a_node_that_changes_meanwhile_is_looked_at_again(client: Client, machine: str) -> None:
-    """The list is old when its turn comes, as the kubelet has written since."""
+async def test_a_node_that_changes_meanwhile_is_retried(client: Client, machine: str) -> None:
+    """The list is outdated when the node is patched, since the kubelet has written meanwhile."""
     async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as late:
         touched = False
 

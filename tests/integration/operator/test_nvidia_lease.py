@@ -99,7 +99,7 @@ async def test_other_leases_do_not_matter(client: Client, theirs: str) -> None:
         await client.delete(TimedLease, "another", theirs)
 
 
-async def test_it_is_known_again_after_a_restart(client: Client, theirs: str) -> None:
+async def test_the_holder_is_known_after_a_restart(client: Client, theirs: str) -> None:
     await held(client, theirs, "first")
     async with FaultProxy.before(client.config) as proxy:
         for _ in range(2):

@@ -110,7 +110,7 @@ def _beside_the_release(request: Request) -> bool:
     return "/proxies" in request.path or "/imagestreams" in request.path
 
 
-async def test_nothing_is_said_before_proxy_and_images_have_been_seen_as_well(openshift: Cluster) -> None:
+async def test_openshift_is_detected_only_when_proxy_and_images_have_been_read(openshift: Cluster) -> None:
     late = Fault(when=_beside_the_release, times=math.inf, delay=0.5)
     async with looking(openshift, late) as watch, asyncio.timeout(30):
         await watch.detected.wait()
@@ -121,7 +121,7 @@ async def test_nothing_is_said_before_proxy_and_images_have_been_seen_as_well(op
 
 
 @pytest.mark.parametrize("status", [403, 404], ids=["no permission", "no such kind"])
-async def test_what_the_cluster_does_not_show_is_not_waited_for(openshift: Cluster, status: int) -> None:
+async def test_objects_that_may_not_be_read_are_not_waited_for(openshift: Cluster, status: int) -> None:
     refused = Fault(when=_beside_the_release, times=math.inf, status=status)
     async with looking(openshift, refused) as watch, asyncio.timeout(30):
         await watch.detected.wait()
@@ -177,7 +177,7 @@ async def test_the_driver_is_built_in_the_toolkit_of_the_release(cluster: Cluste
             await until_async(allowed, within=60)
 
 
-async def test_no_driver_is_made_before_it_is_known_where_it_runs(cluster: Cluster) -> None:
+async def test_no_driver_is_created_before_the_platform_is_detected(cluster: Cluster) -> None:
     config = load_config(cluster.kubeconfig)
     async with Client(config) as client, FaultProxy.before(config) as proxy:
         proxy.plant(Fault(when=lambda request: "clusterversions" in request.path, times=math.inf, delay=1.5))

@@ -1,4 +1,4 @@
-"""DaemonSets that share pods are let go together; what a process that died has begun is finished by whoever comes."""
+"""DaemonSets that select each other's pods are deleted together, and the next process finishes what one began."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ async def owner_of(client: Client, namespace: str, name: str) -> str:
     return pod.controller.name if pod.controller is not None else ""
 
 
-async def test_they_go_and_their_pods_are_nobodys(client: Client, namespace: str) -> None:
+async def test_daemonsets_are_deleted_and_their_pods_lose_their_owner(client: Client, namespace: str) -> None:
     made = [await daemonset(client, namespace, name) for name in ("first", "second")]
     kept = await daemonset(client, namespace, "kept")
     await delete_and_orphan_pods(client, made, namespace)
@@ -65,7 +65,7 @@ async def test_they_go_and_their_pods_are_nobodys(client: Client, namespace: str
     assert await owner_of(client, namespace, kept.name) == kept.name
 
 
-async def test_one_that_is_gone_already_keeps_no_other_from_going(client: Client, namespace: str) -> None:
+async def test_a_daemonset_that_is_gone_already_does_not_stop_the_others(client: Client, namespace: str) -> None:
     gone, there = [await daemonset(client, namespace, name) for name in ("gone", "there")]
     await client.delete(LiveDaemonSet, gone.name, namespace)
     await delete_and_orphan_pods(client, [gone, there], namespace)
@@ -73,7 +73,7 @@ async def test_one_that_is_gone_already_keeps_no_other_from_going(client: Client
         await client.get(LiveDaemonSet, there.name, namespace)
 
 
-async def test_what_a_dead_process_began_is_finished(client: Client, namespace: str) -> None:
+async def test_a_deletion_that_a_dead_process_began_is_finished(client: Client, namespace: str) -> None:
     begun, other = [await daemonset(client, namespace, name) for name in ("begun", "other")]
     await begin(client, begun)
     assert held_for_orphaning(await client.get(LiveDaemonSet, begun.name, namespace))
@@ -85,7 +85,7 @@ async def test_what_a_dead_process_began_is_finished(client: Client, namespace: 
     assert await finish_orphan_deletes(client, namespace) == 0
 
 
-async def test_uninstalling_leaves_none_behind(client: Client, namespace: str) -> None:
+async def test_uninstalling_finishes_held_deletions(client: Client, namespace: str) -> None:
     await begin(client, await daemonset(client, namespace, "begun"))
     said: list[str] = []
     await clean_up(

@@ -251,7 +251,7 @@ async def test_nothing_is_written_while_nvidias_operator_is_active(env: UpgradeE
         await until_async(lambda: env.all_in(S.DONE))
 
 
-async def test_an_upgrade_that_another_operator_began_goes_on(env: UpgradeEnv, api_server: Cluster) -> None:
+async def test_an_upgrade_that_nvidias_operator_began_goes_on(env: UpgradeEnv, api_server: Cluster) -> None:
     """Labels and annotations as NVIDIA's operator leaves them when it goes in the middle."""
     name = await env.add_node("a", {NodeLabel.UPGRADE_STATE: S.POD_DELETION_REQUIRED.value})
     await env.client.patch(Node, name, {"spec": {"unschedulable": True}})
@@ -270,7 +270,7 @@ async def test_an_upgrade_that_another_operator_began_goes_on(env: UpgradeEnv, a
 
 
 @pytest.mark.parametrize("state", [S.POD_DELETION_REQUIRED, S.DRAIN_REQUIRED, S.POD_RESTART_REQUIRED])
-async def test_a_step_goes_on_though_its_operator_was_away_for_longer_than_it_may_take(
+async def test_a_step_goes_on_although_no_operator_was_there_for_longer_than_its_limit(
     env: UpgradeEnv, api_server: Cluster, state: UpgradeState
 ) -> None:
     name = await env.add_node("one", {NodeLabel.UPGRADE_STATE: state.value}, cordoned=True)
@@ -291,7 +291,7 @@ async def test_a_step_goes_on_though_its_operator_was_away_for_longer_than_it_ma
     assert f"train-{name}" not in await env.pods()
 
 
-async def test_pods_are_left_alone_if_their_node_has_moved_on_while_they_were_listed(
+async def test_no_pod_is_evicted_if_its_node_has_changed_state_while_pods_were_listed(
     env: UpgradeEnv, api_server: Cluster
 ) -> None:
     """The view of a node may be outdated when the list of its pods arrives, with pods that came since."""

@@ -1,4 +1,4 @@
-"""One control plane with scheduler and pod life, and one operator, for all tests of the stack.
+"""One control plane with scheduler and simulated kubelets, and one operator, for all tests of the stack.
 
 Each test leaves the cluster empty. All run on one event loop, since the operator runs on it from the first to the last.
 """
@@ -24,7 +24,7 @@ def lively_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def house(lively_cluster: Cluster) -> AsyncIterator[OperatorEnv]:
-    """An empty cluster, in which each test finds the operator at work."""
+    """An empty cluster in which the operator runs."""
     async with OperatorEnv.open(lively_cluster) as env:
         yield env
 

@@ -135,17 +135,17 @@ class OperatorEnv:
     async def patch_policy(self, spec: Mapping[str, Any], name: str = "cluster-policy") -> StoredClusterPolicy:
         return await self.client.patch(StoredClusterPolicy, name, {"spec": dict(spec)})
 
-    async def seen_policy(self, name: str = "cluster-policy") -> StoredClusterPolicy:
+    async def get_policy(self, name: str = "cluster-policy") -> StoredClusterPolicy:
         return await self.client.get(StoredClusterPolicy, name)
 
     async def state(self, wanted: str, name: str = "cluster-policy", within: float = 120) -> StoredClusterPolicy:
         """Wait until a policy is in this state, of its present generation."""
 
-        seen = await self.seen_policy(name)
+        seen = await self.get_policy(name)
 
         async def there() -> bool:
             nonlocal seen
-            seen = await self.seen_policy(name)
+            seen = await self.get_policy(name)
             return seen.status.state == wanted and seen.status.observed_generation == seen.metadata.generation
 
         await until_async(there, within=within, saying=f"{name} is not {wanted}")
@@ -173,7 +173,7 @@ class OperatorEnv:
 
         async def other() -> bool:
             nonlocal now
-            now = await self.seen_policy(seen.name)
+            now = await self.get_policy(seen.name)
             return now.status != seen.status
 
         await until_async(other, within=60, saying=f"{seen.name} still says {seen.status}")
@@ -181,11 +181,11 @@ class OperatorEnv:
 
     async def events(self, reason: str, name: str = "cluster-policy") -> list[str]:
         """The notes of a policy's Events with this reason."""
-        uid = (await self.seen_policy(name)).metadata.uid
+        uid = (await self.get_policy(name)).metadata.uid
         found = await self.client.list(Event, Selection(namespace="default"))
         return [item.note for item in found if item.regarding and item.regarding.uid == uid and item.reason == reason]
 
-    async def told(self, reason: str, *words: str, name: str = "cluster-policy") -> str:
+    async def event(self, reason: str, *words: str, name: str = "cluster-policy") -> str:
         """Wait for an Event with this reason and these words in it."""
         seen: list[str] = []
 
@@ -203,7 +203,7 @@ class OperatorEnv:
 
         async def there() -> bool:
             nonlocal seen
-            policy = await self.seen_policy(name)
+            policy = await self.get_policy(name)
             seen = [held for held in policy.status.conditions if (held.type, held.reason) == (wanted, reason)]
             return bool(seen)
 
@@ -261,7 +261,7 @@ class OperatorEnv:
         waiting = {"waiting": {"reason": reason, "message": message or f"{reason} of a test"}}
         await self._set_health(pod, "False", ready=False, state=waiting)
 
-    async def mend_pod(self, pod: OperandPod) -> None:
+    async def repair_pod(self, pod: OperandPod) -> None:
         await self._set_health(pod, "True", ready=True, state={"running": {}})
 
     async def _set_health(self, pod: OperandPod, word: str, *, ready: bool, state: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ async def reports(env: OperatorEnv) -> AsyncIterator[None]:
         await _agent_leaves(env, state.name)
 
 
-async def test_each_side_has_its_own_operands_and_nodes_change_sides(env: OperatorEnv) -> None:
+async def test_nodes_get_other_operands_when_the_agent_comes_and_goes(env: OperatorEnv) -> None:
     await _agent_serves(env, "side-a")
     await env.nodes(gpu_node("side-a", labels=_CAPABLE), gpu_node("side-b", labels=_CAPABLE))
     await env.policy(stock(nodeStatusExporter={"enabled": True}))
@@ -78,7 +78,7 @@ async def test_a_fleet_that_brings_its_drivers_need_not_say_its_system(env: Oper
     assert DRIVER not in await env.daemonsets()
     assert (await env.node("bring-a")).metadata.labels[f"{DEPLOY}driver"] == PRE_INSTALLED
 
-    # One of them loses its driver: what it lacks for one of ours is told.
+    # One of them loses its driver: the status names the labels that it lacks for one of ours.
     await _say(env, "bring-a", driver=None, validation={"steps": [{"name": "driver", "result": "Failed"}]})
     assert "operating system" in (await env.condition("Error", "ReconcileFailed")).message
 

@@ -48,7 +48,7 @@ async def test_service_monitors_come_and_go_with_their_kind(env: OperatorEnv) ->
         assert not [state for state in policy.status.states if state.state == "failed"]
 
 
-async def test_nothing_is_written_while_nvidias_operator_is_in_charge(env: OperatorEnv) -> None:
+async def test_nothing_is_written_while_nvidias_operator_is_active(env: OperatorEnv) -> None:
     lease = {
         "metadata": {"name": LEASE},
         "spec": {
@@ -62,9 +62,9 @@ async def test_nothing_is_written_while_nvidias_operator_is_in_charge(env: Opera
     policy = await env.policy(stock())
     held = await env.condition(StackCondition.OTHER_OPERATOR_ACTIVE, "LeaseHeld")
     assert "gpu-operator-abc" in held.message
-    await env.told(StackEvent.OTHER_OPERATOR_ACTIVE, "gpu-operator-abc")
+    await env.event(StackEvent.OTHER_OPERATOR_ACTIVE, "gpu-operator-abc")
     await env.at_rest()
-    policy = await env.seen_policy()
+    policy = await env.get_policy()
     assert [held.type for held in policy.status.conditions] == [StackCondition.OTHER_OPERATOR_ACTIVE]
     assert not policy.status.states
     assert await env.empty()
@@ -73,7 +73,7 @@ async def test_nothing_is_written_while_nvidias_operator_is_in_charge(env: Opera
     await env.client.delete(TimedLease, LEASE, "default")
     policy = await env.state("ready")
     assert StackCondition.OTHER_OPERATOR_ACTIVE not in {held.type for held in policy.status.conditions}
-    await env.told(StackEvent.TAKEN_OVER)
+    await env.event(StackEvent.TAKEN_OVER)
 
 
 async def _monitored(env: OperatorEnv) -> bool:

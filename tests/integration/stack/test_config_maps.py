@@ -1,4 +1,4 @@
-"""A ConfigMap that a policy names and nobody has made keeps nothing else from running, and is waited for."""
+"""A ConfigMap that a policy names and that does not exist stops nothing else, and is waited for."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400
 _METRICS = "metrics-of-a-person"
 
 
-async def test_a_missing_one_is_named_and_what_runs_stays_until_it_comes(env: OperatorEnv) -> None:
+async def test_a_missing_config_map_is_named_and_what_runs_stays(env: OperatorEnv) -> None:
     await env.nodes(gpu_node("map-0"))
     await env.policy(stock())
     await env.state("ready")

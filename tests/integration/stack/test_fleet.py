@@ -128,7 +128,7 @@ async def _watched(env: OperatorEnv) -> AsyncIterator[list[StoredClusterPolicy]]
 
 
 async def _first_ready(env: OperatorEnv, seen: list[StoredClusterPolicy], *, nodes: int) -> StoredClusterPolicy:
-    """The first time that a policy was ready; by then every DaemonSet had been at work for a while."""
+    """The first time that a policy was ready; by then every DaemonSet had run for a while."""
     assert len({policy.metadata.uid for policy in seen}) == 1
     assert seen[0].status.state is None
     first = next(policy for policy in seen if policy.status.state is State.READY)

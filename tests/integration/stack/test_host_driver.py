@@ -34,7 +34,7 @@ async def reports(env: OperatorEnv) -> AsyncIterator[None]:
             await env.client.delete(GPUNodeState, state.name)
 
 
-async def test_by_the_word_of_the_agent(env: OperatorEnv) -> None:
+async def test_a_host_driver_that_the_agent_reports(env: OperatorEnv) -> None:
     await env.client.create(GPUNodeState, {"metadata": {"name": "pre-a"}, "spec": {}})
     await _say(env, driver=_GOOD, validation=_WORKS)
     await env.nodes(gpu_node("pre-a"), gpu_node("pre-b"))
@@ -44,10 +44,10 @@ async def test_by_the_word_of_the_agent(env: OperatorEnv) -> None:
     assert await _driven(env) == {"pre-b"}
     assert {state.name: state.desired for state in policy.status.states}["state-driver"] == 1
 
-    # Its check fails, as after a new kernel: it is told, and nobody puts a second driver beside it.
+    # Its check fails, as after a new kernel: the status says so, and no driver container comes.
     for said, why in (({"driver": _GOOD, "validation": _FAILS}, _MISMATCH), ({"driver": _OLD}, "418.40 is too old")):
         await _say(env, **said)
-        await until_async(partial(_told, env, why), within=60, saying=f"nobody says: {why}")
+        await until_async(partial(_reported, env, why), within=60, saying=f"the status does not say: {why}")
         assert (await env.node("pre-a")).metadata.labels[_LABEL] == PRE_INSTALLED
         assert await _driven(env) == {"pre-b"}
 
@@ -58,7 +58,7 @@ async def test_by_the_word_of_the_agent(env: OperatorEnv) -> None:
     assert (await env.node("pre-a")).metadata.labels[_LABEL] == "true"
 
 
-async def test_by_the_word_of_the_driver_container_that_found_it(env: OperatorEnv) -> None:
+async def test_a_host_driver_that_the_driver_container_has_found(env: OperatorEnv) -> None:
     await env.nodes(gpu_node("found-a"), gpu_node("found-b"))
     await env.policy(stock())
     await env.state("ready")
@@ -69,7 +69,7 @@ async def test_by_the_word_of_the_driver_container_that_found_it(env: OperatorEn
     await env.at_rest()
     assert (await env.node("found-a")).metadata.labels[_LABEL] == PRE_INSTALLED
 
-    # Without an agent nobody knows when the host loses it; a person says so by removing the label.
+    # Without an agent it is not known when the host loses it; a person says so by removing the label.
     await env.client.patch(Node, "found-a", {"metadata": {"labels": {_LABEL: None}}})
     await until_async(lambda: _is_driven(env, {"found-a", "found-b"}), within=60, saying="no driver comes")
     await env.state("ready")
@@ -80,8 +80,8 @@ async def _say(env: OperatorEnv, **status: Any) -> None:
     await env.client.patch(GPUNodeState, "pre-a", {"status": status}, subresource="status")
 
 
-async def _told(env: OperatorEnv, why: str) -> bool:
-    policy = await env.seen_policy()
+async def _reported(env: OperatorEnv, why: str) -> bool:
+    policy = await env.get_policy()
     troubles = [held for state in policy.status.states if state.name == "state-driver" for held in state.nodes]
     return policy.status.state == "notReady" and [
         (held.node, held.reason, why in held.message) for held in troubles

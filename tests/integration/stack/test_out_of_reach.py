@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400
 _TAINT = {"key": "team", "value": "ml", "effect": "NoSchedule"}
 
 
-async def test_a_fleet_that_takes_no_pods_is_not_ready_and_a_part_of_one_is_named(env: OperatorEnv) -> None:
+async def test_a_fleet_with_untolerated_taints_is_not_ready_and_part_of_one_is_named(env: OperatorEnv) -> None:
     for name in ("far-0", "far-1"):
         await env.nodes(gpu_node(name) | {"spec": {"taints": [_TAINT]}})
     await env.policy(stock())
@@ -35,7 +35,7 @@ async def test_a_fleet_that_takes_no_pods_is_not_ready_and_a_part_of_one_is_name
     assert {pod.spec.node_name for pod in await env.pods()} == {"far-0", "far-1"}
 
 
-async def test_a_pod_whose_node_does_not_answer_is_named_though_its_containers_last_said_that_they_work(
+async def test_a_pod_of_an_unreachable_node_is_named_although_its_containers_were_last_ready(
     env: OperatorEnv,
 ) -> None:
     await env.nodes(gpu_node("mute-0"), gpu_node("mute-1"))
@@ -50,7 +50,7 @@ async def test_a_pod_whose_node_does_not_answer_is_named_though_its_containers_l
     assert "does not answer" in troubles[0].message
 
 
-async def test_a_cluster_whose_nodes_want_no_operands_is_ready(env: OperatorEnv) -> None:
+async def test_a_cluster_with_operands_disabled_on_all_nodes_is_ready(env: OperatorEnv) -> None:
     off = gpu_node("none-0", labels={str(NodeLabel.OPERANDS): "false"})
     await env.nodes(off | {"spec": {"taints": [_TAINT]}})
     await env.policy(stock())
@@ -58,7 +58,7 @@ async def test_a_cluster_whose_nodes_want_no_operands_is_ready(env: OperatorEnv)
     assert not await env.pods()
 
 
-async def test_a_node_whose_system_nobody_knows_is_named_until_somebody_does(env: OperatorEnv) -> None:
+async def test_a_node_with_an_unknown_system_is_named_until_it_is_labelled(env: OperatorEnv) -> None:
     strange = gpu_node("odd-1")
     for label in (NodeLabel.OS_ID, NodeLabel.OS_VERSION):
         del strange["metadata"]["labels"][label]
@@ -66,13 +66,13 @@ async def test_a_node_whose_system_nobody_knows_is_named_until_somebody_does(env
     await env.policy(stock())
     seen = await env.state("notReady")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         nonlocal seen
-        seen = await env.seen_policy()
+        seen = await env.get_policy()
         driver = next((state for state in seen.status.states if state.name == "state-driver"), None)
         return driver is not None and (driver.desired, driver.ready) == (2, 1)
 
-    await until_async(told, within=60, saying="the strange node is not counted")
+    await until_async(reported, within=60, saying="the strange node is not counted")
     (trouble,) = next(state.nodes for state in seen.status.states if state.name == "state-driver")
     assert (trouble.node, trouble.reason) == ("odd-1", "NothingSuits")
     assert NodeLabel.OS_ID in trouble.message

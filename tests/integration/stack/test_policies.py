@@ -1,5 +1,5 @@
 """Every kind of policy becomes ready on nodes it suits, brings what it should and nothing else; and whatever breaks
-then is told by its name, its node and its reason."""
+then is named with its node and the reason."""
 
 from collections.abc import Iterable
 
@@ -48,7 +48,7 @@ async def _look(env: OperatorEnv) -> Seen:
 
 
 async def _break_each(env: OperatorEnv) -> None:
-    """Break one pod of every DaemonSet, look at what is told, and mend them."""
+    """Break one pod of every DaemonSet, check what the status says, and repair them."""
     broken = await _one_of_each(env)
     reasons = dict(zip(sorted(broken), _REASONS * len(broken), strict=False))
     for state, pod in broken.items():
@@ -57,15 +57,15 @@ async def _break_each(env: OperatorEnv) -> None:
     assert len(expected) >= 4
 
     policy = await env.state(State.NOT_READY)
-    while _told(policy.status.states) != expected:
+    while _reported(policy.status.states) != expected:
         policy = await env.next_status(policy)
     message = next(held.message for held in policy.status.conditions if held.type == "Error")
     for state, (node, reason) in expected.items():
         assert f"{state}: {node} ({reason})" in message
-        await env.told(StackEvent.OPERAND_NOT_READY, state, node, reason)
+        await env.event(StackEvent.OPERAND_NOT_READY, state, node, reason)
 
     for pod in broken.values():
-        await env.mend_pod(pod)
+        await env.repair_pod(pod)
     policy = await env.state(State.READY)
     assert all(not state.nodes and not state.message for state in policy.status.states)
 
@@ -76,7 +76,7 @@ async def _one_of_each(env: OperatorEnv) -> dict[str, OperandPod]:
     return {state_of[pod.controller.name]: pod for pod in await env.pods() if pod.controller}
 
 
-def _told(states: Iterable[StateReport]) -> dict[str, tuple[str, str]]:
+def _reported(states: Iterable[StateReport]) -> dict[str, tuple[str, str]]:
     return {
         state.name: (trouble.node, trouble.reason)
         for state in states

@@ -1,4 +1,4 @@
-"""Drivers for several kernels and systems change their form and their hands without a running one being taken away.
+"""Drivers for several kernels and systems get another form or owner, and no running one is deleted.
 
 The DaemonSet controller and the garbage collector are the real ones: a DaemonSet adopts whatever its selector finds
 without an owner, and removes it where it is not meant to be.
@@ -42,11 +42,11 @@ KERNELS = {
     "5.14.0-503.el9": "rhel9.4",
 }
 KERNEL_PAUSE = 0.7
-"""Seconds from one write of a DaemonSet to the next: time for whoever is there to adopt pods."""
+"""Seconds from one write of a DaemonSet to the next: time for other DaemonSets to adopt pods."""
 
 
 def policy(**driver: Any) -> dict[str, Any]:
-    """Nothing but drivers, which nobody upgrades: whatever takes one away is a fault."""
+    """Only drivers, without upgrades: if a driver pod is deleted, that is a fault."""
     off = {"enabled": False}
     spec = merged(spec_of(stock_policy()), driver={"upgradePolicy": {"autoUpgrade": False}, **driver})
     others = ("toolkit", "devicePlugin", "dcgmExporter", "gfd", "migManager")
@@ -110,7 +110,7 @@ def ready_made(kernel: str) -> str:
 
 
 async def playing(env: OperatorEnv, **driver: Any) -> dict[str, str]:
-    """A fleet with drivers at work; the UIDs of their pods."""
+    """A fleet with running drivers; the UIDs of their pods."""
     nodes = [gpu_node(name, system=system, kernel=kernel) for name, (system, kernel) in FLEET.items()]
     await env.nodes(*nodes)
     await env.policy(policy(**driver))
@@ -121,7 +121,7 @@ async def playing(env: OperatorEnv, **driver: Any) -> dict[str, str]:
 
 
 async def handed_over(env: OperatorEnv, form: Mapping[str, Any]) -> None:
-    """Leave drivers to an NVIDIADriver, and wait until the policy's are nobody's."""
+    """Leave drivers to an NVIDIADriver, and wait until the policy's pods have no owner."""
     await ask_nvidiadriver(env, form)
     await become_nobodys(env)
 
@@ -156,7 +156,7 @@ async def test_precompiled_drivers_run_on_when_built_ones_are_asked_for(env: Ope
 
 
 @pytest.mark.parametrize("form", [BUILT, READY_MADE], ids=["built", "precompiled"])
-async def test_drivers_that_change_hands_and_come_back_run_on_under_whom_they_suit(
+async def test_drivers_run_on_when_nvidiadrivers_take_over_and_the_policy_takes_them_back(
     env: OperatorEnv, form: Mapping[str, Any]
 ) -> None:
     before = await playing(env, **form)
@@ -174,7 +174,7 @@ async def test_drivers_that_change_hands_and_come_back_run_on_under_whom_they_su
     assert await running(env) == before
 
 
-async def test_successors_that_wait_do_not_drive_out_drivers_of_a_lower_rank(env: OperatorEnv) -> None:
+async def test_waiting_successors_do_not_preempt_drivers_with_a_lower_priority(env: OperatorEnv) -> None:
     """A pod of a higher priority is let in where others are in its way, be it by their labels alone."""
     await env.nodes(gpu_node("low-0"), gpu_node("low-1"))
     await env.policy(merged(policy(**BUILT), daemonsets={"priorityClassName": "system-cluster-critical"}))
@@ -185,13 +185,13 @@ async def test_successors_that_wait_do_not_drive_out_drivers_of_a_lower_rank(env
     assert await running(env) == before
 
 
-async def test_precompiled_drivers_of_nvidias_operator_run_on_when_it_is_relieved(env: OperatorEnv) -> None:
+async def test_precompiled_drivers_of_nvidias_operator_run_on_after_a_take_over(env: OperatorEnv) -> None:
     before = await relieved(env)
     await handed_over(env, READY_MADE)
     assert await running(env) == before
 
 
-async def test_they_run_on_also_when_they_are_let_go_slowly_by_an_operator_that_dies(env: OperatorEnv) -> None:
+async def test_drivers_run_on_also_when_the_operator_dies_while_it_orphans_them(env: OperatorEnv) -> None:
     """Whichever DaemonSet is there yet, and may adopt pods, must find none."""
     before = await relieved(env)
     await env.stop()
@@ -248,7 +248,7 @@ async def relieved(env: OperatorEnv) -> dict[str, str]:
 
 
 async def test_nodes_move_to_another_nvidiadriver_with_their_drivers_running(env: OperatorEnv) -> None:
-    """At first one for all; then somebody brings another driver to a part of the fleet."""
+    """First one NVIDIADriver for all nodes, then another one for a part of them."""
     labels = {"pool": "a"}
     await env.nodes(gpu_node("move-0", labels=labels), gpu_node("move-1", labels=labels), gpu_node("stay-0"))
     everywhere = stock_driver()
@@ -305,7 +305,7 @@ async def test_nodes_move_to_another_nvidiadriver_with_their_drivers_running(env
     async def swept() -> bool:
         return account not in await env.held(LiveServiceAccount)
 
-    await until_async(swept, within=60, saying="an account that nobody needs stays")
+    await until_async(swept, within=60, saying="an account that is not needed stays")
 
 
 async def test_a_driver_follows_the_kernel_of_its_node(env: OperatorEnv) -> None:

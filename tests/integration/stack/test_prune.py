@@ -1,4 +1,4 @@
-"""What another operator has made for a policy, and nobody asks for any more, goes."""
+"""Objects that NVIDIA's operator made for a policy are deleted when the policy does not ask for them any more."""
 
 from typing import Any
 

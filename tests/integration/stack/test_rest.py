@@ -22,7 +22,7 @@ from waiting import until, until_async, until_still
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
 
-async def test_neither_a_restart_nor_idleness_costs_a_write(env: OperatorEnv) -> None:
+async def test_neither_a_restart_nor_idle_time_costs_a_write(env: OperatorEnv) -> None:
     await env.nodes(gpu_node("rest-0"), gpu_node("rest-1", system=("rhel", "9.4"), runtime="cri-o://1.36.0"))
     await env.policy(
         stock(
@@ -40,22 +40,22 @@ async def test_neither_a_restart_nor_idleness_costs_a_write(env: OperatorEnv) ->
     await env.at_rest()
     assert not env.writes()
     looks = env.reconciles("stack-status")
-    # Whatever happens to a Node all day concerns nobody; a pod that is looked at anew makes the operator look, too.
+    # What kubelets write to a Node all day wakes no controller; a change of a pod's status makes the operator look.
     await env.client.patch(Node, "rest-0", {"metadata": {"annotations": {"example.com/seen": "now"}}})
     pod = await env.pod_of("nvidia-dcgm", "rest-0")
-    await env.mend_pod(pod)
+    await env.repair_pod(pod)
     await until(lambda: env.reconciles("stack-status") > looks, within=60)
     await env.at_rest()
     assert not env.writes()
 
 
-async def test_a_restart_keeps_what_the_status_says_of_upgrades_until_nodes_were_looked_at(env: OperatorEnv) -> None:
+async def test_a_restart_keeps_the_upgrade_report_until_the_scheduler_has_run(env: OperatorEnv) -> None:
     await env.nodes(gpu_node("rest-0"), gpu_node("rest-1"))
     await env.policy(stock())
     await env.state("ready")
     await until_async(lambda: _upgraded(env), within=60, saying="drivers are not known to be as they should be")
     await env.at_rest()
-    before = (await env.seen_policy()).status
+    before = (await env.get_policy()).status
     assert before.upgrade is not None
     await env.stop()
     async with FaultProxy.before(load_config(env.cluster.kubeconfig)) as proxy:
@@ -66,14 +66,14 @@ async def test_a_restart_keeps_what_the_status_says_of_upgrades_until_nodes_were
         await until_still(lambda: env.reconciles("stack-status"))
         assert not env.writes()
         looking.set()
-        await until(lambda: env.reconciles("upgrade-turns"), within=60)
+        await until(lambda: env.reconciles("upgrade-scheduler"), within=60)
         await env.at_rest()
         assert not env.writes()
         await env.stop()
-    assert (await env.seen_policy()).status == before
+    assert (await env.get_policy()).status == before
 
 
-async def test_a_restart_in_the_midst_of_a_hand_back_takes_no_node_for_unlabelled(env: OperatorEnv) -> None:
+async def test_a_restart_while_nvidiadrivers_are_removed_reports_no_unlabelled_node(env: OperatorEnv) -> None:
     await env.nodes(gpu_node("rest-0"))
     driver = stock_driver()
     await env.client.create(StoredNVIDIADriver, driver)
@@ -91,16 +91,16 @@ async def test_a_restart_in_the_midst_of_a_hand_back_takes_no_node_for_unlabelle
             proxy.on_request = lambda request: _daemonsets_last(request, env)
             await env.start(proxy.config)
             await env.at_rest()
-            told = find((await env.seen_policy()).status.conditions, "Error")
-            assert told is not None
-            assert told.reason == StackReason.OPERAND_NOT_READY, told.message
+            condition = find((await env.get_policy()).status.conditions, "Error")
+            assert condition is not None
+            assert condition.reason == StackReason.OPERAND_NOT_READY, condition.message
             await env.stop()
     finally:
         await _keep(env, name, None)
 
 
 async def _daemonsets_last(request: Request, env: OperatorEnv) -> None:
-    """Let a process see DaemonSets when it has seen all else that tells whom a node belongs to."""
+    """Let a process see DaemonSets after everything else that determines the owner of a node."""
     runtime = env.runtime
     if runtime is not None and request.path.endswith("/daemonsets"):
         caches = [runtime.cache(kind) for kind in (Node, StoredClusterPolicy, StoredNVIDIADriver)]
@@ -125,7 +125,7 @@ async def _leaves(env: OperatorEnv, daemonset: str) -> bool:
 
 
 async def _hold_back(request: Request, until_set: asyncio.Event) -> None:
-    """Nodes whose upgrade is under way are asked for before the first turn is given."""
+    """Nodes whose upgrade is in progress are listed before the first upgrade is started."""
     if str(NodeLabel.UPGRADE_STATE) in request.query.get("labelSelector", ""):
         await until_set.wait()
 

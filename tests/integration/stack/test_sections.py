@@ -1,4 +1,4 @@
-"""What a policy says is carried out and nothing else: sections on and off, fields nobody knows, other policies."""
+"""What a policy says is carried out and nothing else: sections on and off, unknown fields, other policies."""
 
 import pytest
 
@@ -29,7 +29,7 @@ _ENFORCE = "pod-security.kubernetes.io/enforce"
 _READY = "gpu_operator_state_ready"
 
 
-async def test_switching_a_section_off_and_on_touches_nothing_else(env: OperatorEnv) -> None:
+async def test_switching_a_section_off_and_on_changes_nothing_else(env: OperatorEnv) -> None:
     await env.nodes(gpu_node("switch-0"))
     await env.policy(stock())
     await env.state("ready")
@@ -68,7 +68,7 @@ async def test_a_change_of_one_operand_replaces_its_pods_and_no_others(env: Oper
     assert not {uid for uid, name in pods.items() if name == EXPORTER} & (await _pods(env)).keys()
 
 
-async def test_of_what_is_switched_off_nothing_is_left(env: OperatorEnv) -> None:
+async def test_nothing_is_left_of_a_state_that_is_switched_off(env: OperatorEnv) -> None:
     passthrough = gpu_node("off-1", labels={"nvidia.com/gpu.workload.config": "vm-passthrough"})
     await env.nodes(gpu_node("off-0"), passthrough)
     vgpu = {"repository": "registry.example", "image": "vgpu-manager", "version": "580.1"}
@@ -90,7 +90,7 @@ async def test_of_what_is_switched_off_nothing_is_left(env: OperatorEnv) -> None
     assert set(await env.daemonsets()) == {"nvidia-operator-validator"}
 
 
-async def test_a_driver_that_is_to_come_precompiled_takes_the_place_of_the_one_before(env: OperatorEnv) -> None:
+async def test_a_precompiled_driver_replaces_the_built_one(env: OperatorEnv) -> None:
     await env.nodes(gpu_node("pre-0"))
     await env.policy(stock())
     await env.state("ready")
@@ -110,7 +110,7 @@ async def test_unknown_fields_are_kept_and_named(env: OperatorEnv) -> None:
     held = await env.condition(StackCondition.UNKNOWN_FIELDS, StackReason.PRESENT)
     assert "driver.warpDrive" in held.message
     assert "holodeck" in held.message
-    await env.told(StackEvent.UNKNOWN_FIELDS, "driver.warpDrive", "holodeck")
+    await env.event(StackEvent.UNKNOWN_FIELDS, "driver.warpDrive", "holodeck")
     policy = await env.state("ready")
     assert b"warpDrive" in bytes(policy.spec)
     await env.patch_policy({"driver": {"warpDrive": None}, "holodeck": None})
@@ -132,7 +132,7 @@ async def test_a_policy_that_contradicts_itself_is_refused(
         await env.policy(stock(**sections))
 
 
-async def test_a_second_policy_waits_for_the_first_to_go(env: OperatorEnv) -> None:
+async def test_a_second_policy_is_active_once_the_first_is_deleted(env: OperatorEnv) -> None:
     await env.nodes(gpu_node("two-0"))
     await env.policy(stock(), "first")
     await env.state("ready", "first")
@@ -142,7 +142,7 @@ async def test_a_second_policy_waits_for_the_first_to_go(env: OperatorEnv) -> No
     assert held["Ready"][0] == "False"
     assert held["Error"][:2] == ("True", "Ignored")
     assert "first" in held["Error"][2]
-    await env.told(StackEvent.IGNORED, "first", name="second")
+    await env.event(StackEvent.IGNORED, "first", name="second")
     assert "gpu-feature-discovery" in await env.daemonsets()
 
     await env.client.delete(StoredClusterPolicy, "first")
@@ -159,7 +159,7 @@ async def test_a_second_policy_waits_for_the_first_to_go(env: OperatorEnv) -> No
     await until_async(all_seconds, within=150, saying="accounts of the first stay behind")
 
 
-async def test_the_namespace_is_marked_for_as_long_as_that_is_asked_for(env: OperatorEnv) -> None:
+async def test_the_namespace_is_labelled_for_as_long_as_the_policy_says_so(env: OperatorEnv) -> None:
     own = dict.fromkeys(LABELS) | {_ENFORCE: "baseline"}
     await env.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": own}})
     before = (await env.client.get(Namespace, NAMESPACE)).metadata
@@ -168,7 +168,7 @@ async def test_the_namespace_is_marked_for_as_long_as_that_is_asked_for(env: Ope
     assert LABELS.items() <= (await _labels(env)).items()
 
     await env.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": {_ENFORCE: "restricted"}}})
-    await env.told(StackEvent.DRIFT_REPAIRED, f"Namespace/{NAMESPACE}")
+    await env.event(StackEvent.DRIFT_REPAIRED, f"Namespace/{NAMESPACE}")
     assert LABELS.items() <= (await _labels(env)).items()
 
     await env.patch_policy({"psa": {"enabled": False}})
@@ -178,16 +178,18 @@ async def test_the_namespace_is_marked_for_as_long_as_that_is_asked_for(env: Ope
     await env.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": {_ENFORCE: None}}})
 
 
-async def test_a_namespace_that_forbids_the_pods_is_told_of_and_opened_if_that_is_asked_for(env: OperatorEnv) -> None:
+async def test_a_namespace_that_forbids_the_pods_is_reported_and_labelled_if_the_policy_says_so(
+    env: OperatorEnv,
+) -> None:
     await env.client.patch(Namespace, NAMESPACE, {"metadata": {"labels": {_ENFORCE: "restricted"}}})
     await env.nodes(gpu_node("shut-0"))
     await env.policy(stock())
 
-    async def told() -> bool:
-        states = (await env.seen_policy()).status.states
+    async def reported() -> bool:
+        states = (await env.get_policy()).status.states
         return [(held.node, held.reason) for state in states for held in state.nodes][:1] == [("shut-0", "PodMissing")]
 
-    await until_async(told, within=60, saying="nobody says that pods are refused")
+    await until_async(reported, within=60, saying="the status does not say that pods are refused")
     assert not await env.pods()
     await env.patch_policy({"psa": {"enabled": True}})
     await env.state("ready")

@@ -1,4 +1,4 @@
-"""A new driver goes through a mixed fleet, and drivers change hands, with DaemonSet controller and pod life real."""
+"""Upgrades of a mixed fleet, and NVIDIADrivers that take over, with a real DaemonSet controller and scheduler."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -47,7 +47,7 @@ def upgradable(**policy: Any) -> dict[str, Any]:
 
 
 def workload(node: str, limits: dict[str, int]) -> dict[str, Any]:
-    """Somebody's pods on a node, which their controller would replace."""
+    """Pods on a node, which their controller would replace."""
     labels = {"app": f"work-{node}"}
     container = {"name": "main", "image": "example.com/work", "resources": {"limits": limits} if limits else {}}
     template = {
@@ -111,14 +111,14 @@ async def test_a_new_driver_goes_through_a_mixed_fleet(env: OperatorEnv) -> None
     assert not node.spec.unschedulable
 
     async def reported() -> bool:
-        upgrade = (await env.seen_policy()).status.upgrade
+        upgrade = (await env.get_policy()).status.upgrade
         return upgrade is not None and (upgrade.done, upgrade.skipped, upgrade.failed) == (len(nodes) - 1, 1, 0)
 
     await until_async(reported, saying="the upgrade is not reported")
     await env.client.delete(ReplicaSet, f"work-{skipped}", "default")
 
 
-async def test_drivers_change_hands_without_a_restart_and_are_upgraded_when_asked(env: OperatorEnv) -> None:
+async def test_nvidiadrivers_take_over_running_drivers_and_upgrade_them_when_asked(env: OperatorEnv) -> None:
     await env.nodes(*(gpu_node(f"n{number}") for number in range(3)))
     await env.policy(upgradable())
     await env.state("ready")
@@ -175,13 +175,13 @@ async def test_an_upgrade_in_progress_goes_on_when_nvidiadrivers_take_over(env: 
     await env.state("ready")
     await env.client.create(ReplicaSet, workload(name, {"nvidia.com/gpu": 1}), "default")
 
-    async def at_work() -> bool:
+    async def workload_runs() -> bool:
         return bool(await env.client.list(Pod, Selection("default", labels=f"app={work}")))
 
     async def is_in(state: UpgradeState) -> bool:
         return (await env.node(name)).metadata.labels.get(NodeLabel.UPGRADE_STATE) == state
 
-    await until_async(at_work, saying="nobody works")
+    await until_async(workload_runs, saying="there is no workload")
     await env.patch_policy({"driver": {"version": NEW}})
     await until_async(lambda: is_in(UpgradeState.WAIT_FOR_JOBS_REQUIRED), within=120, saying="no upgrade begins")
     started = (await env.node(name)).metadata.annotations[NodeAnnotation.STARTED]
@@ -194,7 +194,7 @@ async def test_an_upgrade_in_progress_goes_on_when_nvidiadrivers_take_over(env: 
         labels = (await env.node(name)).metadata.labels
         return bool(labels.get(NodeLabel.DRIVER_OWNER) == manifest["metadata"]["name"])
 
-    await until_async(owned, within=120, saying="the node is nobody's")
+    await until_async(owned, within=120, saying="the node has no owner")
     assert await is_in(UpgradeState.WAIT_FOR_JOBS_REQUIRED)
     await env.client.patch(ReplicaSet, work, {"spec": {"replicas": 0}}, namespace="default")
     await until_async(lambda: is_in(UpgradeState.DONE), within=150, saying="the upgrade does not go on")
@@ -205,7 +205,7 @@ async def test_an_upgrade_in_progress_goes_on_when_nvidiadrivers_take_over(env: 
     await env.client.delete(ReplicaSet, work, "default")
 
 
-async def test_no_driver_is_replaced_under_work_because_its_daemonset_is_seen_late(env: OperatorEnv) -> None:
+async def test_no_driver_in_use_is_replaced_because_its_daemonset_is_seen_late(env: OperatorEnv) -> None:
     """A new revision, and the template of before: it looks as if the driver stayed the same."""
     name = "late-0"
     await env.nodes(gpu_node(name))
@@ -237,14 +237,14 @@ async def test_no_driver_is_replaced_under_work_because_its_daemonset_is_seen_la
         await env.at_rest()
         seen.clear()
         await env.patch_policy({"driver": {"version": NEW}})
-        await until(asked, within=120, saying="nobody asks what the DaemonSet has now")
+        await until(asked, within=120, saying="the DaemonSet is not read from the API server")
         assert await state() == UpgradeState.REQUIRED
         seen.set()
         await until_async(done, within=120, saying="no upgrade comes of it")
         await env.stop()
 
 
-async def test_drivers_go_back_to_the_policy_without_a_restart(env: OperatorEnv) -> None:
+async def test_the_policy_takes_drivers_back_without_a_restart(env: OperatorEnv) -> None:
     await env.nodes(gpu_node("back-0"))
     manifest = stock_driver()
     manifest["spec"] |= {"version": OLD, "upgradePolicy": {"autoUpgrade": False}}

@@ -68,11 +68,11 @@ def test_nodes_of_a_system_are_found_by_what_its_tag_is_made_of(
         ("cri-o", ContainerRuntime.CRIO),
     ],
 )
-def test_the_kubelet_says_what_runs_containers(word: str, runtime: ContainerRuntime) -> None:
+def test_the_kubelet_reports_the_container_runtime(word: str, runtime: ContainerRuntime) -> None:
     assert container_runtime(_node(runtime=word)) is runtime
 
 
-def test_a_kind_is_all_that_labels_and_status_say() -> None:
+def test_a_kind_is_read_from_labels_and_status() -> None:
     labels: dict[str, str] = {
         NodeLabel.OS_ID: "rhcos",
         NodeLabel.OS_VERSION: "4.20",
@@ -105,7 +105,7 @@ def test_a_kind_is_all_that_labels_and_status_say() -> None:
         ("pre-installed_paused-for-driver-upgrade", "pre-installed"),
     ],
 )
-def test_a_pause_hides_no_word(value: str, before: str) -> None:
+def test_the_value_before_a_pause_is_known(value: str, before: str) -> None:
     assert without_pause(value) == before
 
 
@@ -113,7 +113,7 @@ def test_a_pause_hides_no_word(value: str, before: str) -> None:
     ("value", "driver"),
     [("true", True), ("paused-for-driver-upgrade", True), ("pre-installed", False), ("false", False), (None, False)],
 )
-def test_a_driver_is_meant_for_nodes_whose_label_says_so(value: str | None, driver: bool) -> None:
+def test_a_driver_goes_to_nodes_whose_deploy_label_says_so(value: str | None, driver: bool) -> None:
     of_containers, of_machines = (
         node_kind(_node({} if value is None else {f"{DEPLOY}{name}": value})) for name in ("driver", "vgpu-manager")
     )
@@ -130,7 +130,7 @@ def test_nodes_of_the_agent_are_known_by_the_label_of_their_validator(value: str
 
 
 @pytest.mark.parametrize("labels", [{}, {NodeLabel.OS_ID: "ubuntu"}, {NodeLabel.OS_VERSION: "24.04"}])
-def test_half_a_system_is_none(labels: dict[str, str]) -> None:
+def test_an_incomplete_system_is_none(labels: dict[str, str]) -> None:
     assert node_kind(_node(labels)).system is None
 
 
@@ -150,5 +150,5 @@ def test_other_labels_are_no_card() -> None:
 
 
 @pytest.mark.parametrize(("value", "present"), [("true", True), ("false", False), ("", False), (None, False)])
-def test_a_node_counts_once_it_carries_our_word(value: str | None, present: bool) -> None:
+def test_a_gpu_node_is_one_with_our_label(value: str | None, present: bool) -> None:
     assert is_gpu_node({} if value is None else {NodeLabel.PRESENT: value}) is present

@@ -1,4 +1,4 @@
-"""When NVIDIA's operator counts as being in charge."""
+"""When NVIDIA's operator counts as active."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -42,11 +42,11 @@ def lease(
         (lease(0, seconds=None), True),
     ],
 )
-def test_a_lease_says_who_is_in_charge(held: TimedLease, in_charge: bool) -> None:
+def test_a_lease_says_whether_nvidias_operator_is_active(held: TimedLease, in_charge: bool) -> None:
     assert (active_holder([held], NOW) is not None) is in_charge
 
 
-def test_without_a_lease_nobody_else_is_in_charge() -> None:
+def test_without_a_lease_nvidias_operator_is_not_active() -> None:
     assert active_holder([], NOW) is None
 
 
@@ -80,7 +80,7 @@ _LEASES = st.lists(
 
 
 @given(_LEASES)
-def test_until_is_exactly_when_the_judgement_changes(leases: list[TimedLease]) -> None:
+def test_until_is_exactly_when_the_holder_stops_to_be_active(leases: list[TimedLease]) -> None:
     rival = active_holder(leases, NOW)
     if rival is not None:
         assert active_holder(leases, rival.until - timedelta(microseconds=1)) is not None

@@ -1,4 +1,4 @@
-"""What the page about the software stack tells people to apply can be carried out, and what it names exists."""
+"""The example on the page about the software stack can be applied, and what the page names exists."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What people are told where NVIDIA's own CRD keeps little of a status: each change once, nothing at a restart."""
+"""Events where NVIDIA's own CRD keeps little of a status: one for each change, none at a restart."""
 
 import msgspec
 
@@ -13,15 +13,15 @@ def status(state: OperandState) -> StackStatus:
     return StackStatus(state=State.READY, states=(StateReport(name="state-dcgm", state=state, desired=2, ready=2),))
 
 
-def test_a_restart_is_no_news() -> None:
+def test_a_restart_changes_nothing() -> None:
     assert last_known(KEPT, None, status(OperandState.READY)).states == status(OperandState.READY).states
 
 
-def test_a_state_that_changed_since_is_news() -> None:
+def test_a_state_that_changed_since_is_a_change() -> None:
     told = status(OperandState.NOT_READY)
     assert last_known(KEPT, told, status(OperandState.READY)) == told
 
 
-def test_everything_about_a_new_policy_is_news() -> None:
+def test_everything_of_a_new_policy_is_a_change() -> None:
     new = msgspec.structs.replace(KEPT, state=StackStatus().state)
     assert last_known(new, None, status(OperandState.READY)) == new

@@ -204,7 +204,7 @@ def _deploy_labels(held: Mapping[str, str], spec: LabelSpec) -> DeployLabels:
 
 
 _OUR_VALUES: Final = ("", TRUE, AGENT)
-"""Values of a deploy label that this operator may replace; any other was set by somebody else."""
+"""Values of a deploy label that this operator may replace; any other was set by another writer."""
 
 
 def _driver(value: str, node_input: NodeInput, spec: LabelSpec) -> str:

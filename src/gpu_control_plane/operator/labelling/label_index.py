@@ -47,7 +47,7 @@ class LabelPolicy(Protocol):
     def removed(self) -> bool:
         """Whether the last ClusterPolicy was deleted after it had been carried out here.
 
-        Without a ClusterPolicy nothing is touched unless this holds: in a cluster that NVIDIA's operator has always
+        Without a ClusterPolicy no label is changed unless this holds: in a cluster that NVIDIA's operator has always
         managed, the labels look the same. A label that only this operator writes tells the two apart, also after a
         restart.
         """

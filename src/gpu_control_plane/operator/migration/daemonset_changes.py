@@ -41,7 +41,7 @@ class PodRestart(OpenEnum):
     ROLLING = "rolling", "replaced, a few at a time"
     UPGRADE = "upgrade", "replaced by a driver upgrade, node after node"
     AT_ONCE = "at-once", "all go at once, and come back"
-    BY_HAND = "by-hand", "they stay until somebody deletes them"
+    BY_HAND = "by-hand", "they stay until they are deleted"
     GONE = "gone", "they go"
 
 

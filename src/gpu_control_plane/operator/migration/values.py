@@ -140,8 +140,8 @@ def _object_notes(made: Tree, merged: Tree) -> list[KeyNote]:
         known = {field.encode_name for field in msgspec.structs.fields(NVIDIADriverSpec)}
         kept, more = _checked({name: wanted[name] for name in wanted if name in known}, NVIDIADriverSpec, "driver.")
         made["nvidiaDriver"] |= {"name": "default", "spec": kept}
-        told = {note.key for note in notes}
-        notes += [note for note in more if note.key not in told]
+        noted = {note.key for note in notes}
+        notes += [note for note in more if note.key not in noted]
     if by_crd:
         spec["driver"] = {name: driver[name] for name in ("enabled", "useNvidiaDriverCRD") if name in driver}
     policy.pop("spec", None)

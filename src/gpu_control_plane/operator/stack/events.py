@@ -21,7 +21,7 @@ def record_drift_repaired(
     if repaired:
         more = f" and {len(repaired) - _MOST_NAMED} more" if len(repaired) > _MOST_NAMED else ""
         names, kind = ", ".join(repaired[:_MOST_NAMED]), about.resource.kind
-        note = f"Somebody had changed or removed {names}{more}; all is as the {kind} says."
+        note = f"Another writer had changed or removed {names}{more}; all is as the {kind} says."
         recorder.warning(about, StackEvent.DRIFT_REPAIRED, note)
 
 

@@ -1,7 +1,7 @@
 """The Pod Security labels of the operands' namespace: its pods have to be privileged.
 
 A label that this operator set is removed when the policy does not ask for it any more, and the value that it replaced
-is restored; an annotation keeps these values. Labels that were there before belong to somebody else and stay.
+is restored; an annotation keeps these values. Labels that were there before stay.
 """
 
 from typing import ClassVar, Final
@@ -80,7 +80,7 @@ def _set(namespace: Namespace) -> NamespacePatch:
 
 
 def _restore(namespace: Namespace) -> NamespacePatch:
-    """Undo what this operator set; a label that somebody has changed since stays."""
+    """Undo what this operator set; a label that another writer has changed since stays."""
     if REPLACED_LABELS not in namespace.metadata.annotations:
         return NamespacePatch()
     held = namespace.metadata.labels

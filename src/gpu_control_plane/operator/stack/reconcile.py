@@ -1,6 +1,7 @@
 """Reconciles the active ClusterPolicy: renders and writes what it asks for, and deletes what it asks for no more.
 
-The result of the last time is kept for the status, and to tell another writer's change from a change of the policy.
+The result of the last time is kept for the status, and to distinguish another writer's change from a change of the
+policy.
 """
 
 import msgspec

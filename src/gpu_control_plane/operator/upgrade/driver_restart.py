@@ -29,7 +29,7 @@ VALIDATION_LIMIT_SECONDS: Final = 600.0
 QUIESCE_LIMIT_SECONDS: Final = 60.0
 """For the agent to release the driver."""
 MOST_RESTARTS: Final = 10
-NO_SUCCESSOR: Final = "its driver pod is nobody's, and no DaemonSet would bring another one"
+NO_SUCCESSOR: Final = "no DaemonSet owns its driver pod, and none would bring another one"
 AGENT_CHECKS: Final = ("driver", "cuda")
 """Checks of the agent that a new driver has to pass."""
 
@@ -132,14 +132,14 @@ def _outdated(view: NodeView) -> list[DriverPod]:
 def _quiesce(view: NodeView, since: float, now: float) -> UpgradeAction | None:
     """Ask the agent to release the driver and wait for it; None when it has, or if there is no agent to wait for."""
     if _can_be_paused(view):
-        return NodePatch(note="Our agent has to let go of the driver", labels={NodeLabel.AGENT: PAUSED})
+        return NodePatch(note="Our agent has to release the driver", labels={NodeLabel.AGENT: PAUSED})
     if _holds_driver(view) and now < since + QUIESCE_LIMIT_SECONDS:
-        return Wait(reason="our agent has to let go of the driver", until=since + QUIESCE_LIMIT_SECONDS)
+        return Wait(reason="our agent has to release the driver", until=since + QUIESCE_LIMIT_SECONDS)
     return None
 
 
 def _replace(view: NodeView) -> UpgradeAction:
-    late = f" (our agent has not let go of the driver in {QUIESCE_LIMIT_SECONDS:.0f} s)" if _holds_driver(view) else ""
+    late = f" (our agent has not released the driver in {QUIESCE_LIMIT_SECONDS:.0f} s)" if _holds_driver(view) else ""
     outdated = _outdated(view)
     if outdated:
         note = f"The driver pod {outdated[0].name} is replaced{late}"

@@ -145,7 +145,10 @@ def _no_candidate_reason(waiting: Sequence[NodeView]) -> str:
     for why, nodes in (
         ("not ready", [view.name for view in waiting if not view.skipped and not view.ready]),
         ("without a driver pod", [view.name for view in waiting if not view.skipped and not view.drivers]),
-        ("to get a driver from nobody", [view.name for view in waiting if not view.skipped and view.without_successor]),
+        (
+            "without a DaemonSet that would bring a driver",
+            [view.name for view in waiting if not view.skipped and view.without_successor],
+        ),
     ):
         if nodes:
             return f"waiting for nodes that are {why}: {_names(nodes)}"

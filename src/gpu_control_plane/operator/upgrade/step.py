@@ -47,7 +47,7 @@ def step(view: NodeView, policy: UpgradePolicy, now: float) -> UpgradeAction:
     """The next action for this node."""
     handle = _HANDLERS.get(view.state)
     if handle is None:
-        return Wait(reason=f'nobody here knows the state "{view.state}"; remove the label to begin anew')
+        return Wait(reason=f'the state "{view.state}" is not known; remove the label to start again')
     return lost_node_action(view, now) or limit_wait_by_loss(view, handle(view, policy, now))
 
 
@@ -120,7 +120,7 @@ def _why_not_started(view: NodeView) -> str | None:
         return "the node is not ready"
     if view.without_successor:
         return NO_SUCCESSOR
-    return None if view.slot_granted else "it waits for its turn"
+    return None if view.slot_granted else "it waits for a slot"
 
 
 def _start(view: NodeView, now: float) -> NodePatch:
@@ -247,9 +247,11 @@ def _cause(view: NodeView) -> str:
     if view.safe_load:
         return "a new driver waits until it may load"
     if view.requested:
-        return "somebody asked for it"
+        return "it was requested"
     return (
-        "its driver pod is nobody's" if any(pod.orphan for pod in view.drivers) else "its driver pod is not the newest"
+        "no DaemonSet owns its driver pod"
+        if any(pod.orphan for pod in view.drivers)
+        else "its driver pod is not the newest"
     )
 
 

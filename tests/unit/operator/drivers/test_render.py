@@ -86,7 +86,7 @@ def test_two_nvidiadrivers_share_no_object() -> None:
     assert not names("one") & names("two")
 
 
-def test_pools_of_one_system_share_service_account_and_roles() -> None:
+def test_variants_of_one_system_share_service_account_and_roles() -> None:
     nodes = [node("n1"), node("n2", kernel="6.8.0-61-generic"), node("n3", system="rhel 9.4", kernel="5.14")]
     made = rendered(driver("demo", usePrecompiled=True, version="595"), nodes=nodes)
     found = [manifest["kind"] for manifest in made]
@@ -134,12 +134,12 @@ def test_arguments_follow_init() -> None:
 
 
 @pytest.mark.parametrize(("precompiled", "delay"), [(False, 60), (True, 5)])
-def test_an_absent_start_up_probe_has_the_patience_that_building_needs(precompiled: bool, delay: int) -> None:
+def test_a_start_up_probe_that_is_not_given_allows_the_time_that_building_needs(precompiled: bool, delay: int) -> None:
     probe = daemonset(driver("demo", startupProbe=None, usePrecompiled=precompiled)).main.manifest["startupProbe"]
     assert (probe["initialDelaySeconds"], probe["timeoutSeconds"], probe["failureThreshold"]) == (delay, 60, 120)
 
 
-def test_the_spec_changes_its_pods_but_not_how_they_are_found() -> None:
+def test_the_spec_changes_its_pods_but_not_their_selector() -> None:
     made = daemonset(
         driver(
             "demo",
@@ -189,7 +189,7 @@ def test_the_clusterpolicy_says_where_the_hosts_root_is() -> None:
     ("own", "policys", "expected"),
     [("", "", "system-node-critical"), ("", "low", "low"), ("own", "low", "own"), ("own", "", "own")],
 )
-def test_it_ranks_with_the_drivers_of_the_policy_unless_it_says_otherwise(
+def test_its_priority_is_that_of_the_policys_drivers_unless_it_has_its_own(
     own: str, policys: str, expected: str
 ) -> None:
     spec = policy(None, daemonsets={"priorityClassName": policys})
@@ -205,14 +205,14 @@ def test_only_the_manager_may_be_named_by_the_operators_environment() -> None:
         rendered(driver("demo", repository="", image="", version=""), images=images)
 
 
-def test_every_driver_pod_says_what_it_is_made_of() -> None:
+def test_every_driver_pod_has_a_digest() -> None:
     one, two = (daemonset(driver("demo", version=version)) for version in ("1", "2"))
     assert one.main.env("DRIVER_CONFIG_DIGEST") != two.main.env("DRIVER_CONFIG_DIGEST")
     labelled = daemonset(driver("demo", version="1", labels={"team": "ml"}, priorityClassName="x"))
     assert labelled.main.env("DRIVER_CONFIG_DIGEST") == one.main.env("DRIVER_CONFIG_DIGEST")
 
 
-def test_what_a_driver_is_made_of_does_not_depend_on_whose_it_is() -> None:
+def test_the_digest_does_not_depend_on_the_owner() -> None:
     digests = {
         daemonset(driver(name), nodes=[node("n", owner=name)]).main.env("DRIVER_CONFIG_DIGEST")
         for name in ("one", "two")

@@ -30,7 +30,7 @@ FLEET = [
         ({"usePrecompiled": True}, ["5.14-rhel9", "6.8.0-60-generic-ubuntu24.04", "6.8.0-61-generic-ubuntu24.04"]),
     ],
 )
-def test_there_is_a_pool_for_each_system_and_kernel_that_matters(spec: dict[str, Any], words: list[str]) -> None:
+def test_there_is_a_variant_for_each_system_and_kernel_that_matters(spec: dict[str, Any], words: list[str]) -> None:
     wish = wish_of(**spec)
     found = driver_variants(kinds_of(FLEET), wish, Platform(namespace=NAMESPACE), None)
     assert [variant.label for variant in found] == words
@@ -45,7 +45,7 @@ def test_kernels_that_differ_in_their_architecture_alone_never_share_a_name() ->
         by_kernel(kinds_of(fleet), whole=True)
 
 
-def test_pools_select_disjoint_nodes_and_leave_out_only_nameless_ones() -> None:
+def test_variants_select_disjoint_nodes_and_leave_out_only_unidentified_ones() -> None:
     for spec in ({}, {"usePrecompiled": True}):
         wish = wish_of(**spec)
         found = driver_variants(kinds_of(FLEET), wish, Platform(namespace=NAMESPACE), None)
@@ -64,7 +64,7 @@ def test_a_precompiled_driver_needs_to_know_the_kernel() -> None:
 @pytest.mark.parametrize(
     ("switch", "words"), [(None, ["417.94", "418.94"]), (True, ["417.94", "418.94"]), (False, ["rhcos4.18"])]
 )
-def test_openshift_has_a_pool_for_each_release_where_drivers_are_built_in_its_toolkit(
+def test_openshift_has_a_variant_for_each_release_where_drivers_are_built_in_its_toolkit(
     switch: bool | None, words: list[str]
 ) -> None:
     nodes = [
@@ -77,7 +77,7 @@ def test_openshift_has_a_pool_for_each_release_where_drivers_are_built_in_its_to
     assert {variant.runtime for variant in found} == {ContainerRuntime.CRIO}
 
 
-def test_a_node_is_its_whose_name_it_carries() -> None:
+def test_a_node_belongs_to_the_driver_that_its_label_names() -> None:
     nodes = [
         node("mine", owner="d"),
         node("other", owner="e"),
@@ -99,7 +99,9 @@ def test_a_node_is_its_whose_name_it_carries() -> None:
         ("vgpu-host-manager", "vgpu-manager", "", False),
     ],
 )
-def test_nodes_that_get_no_driver_are_neither_served_nor_missed(kind: str, gate: str, value: str, counts: bool) -> None:
+def test_nodes_that_get_no_driver_are_neither_served_nor_reported(
+    kind: str, gate: str, value: str, counts: bool
+) -> None:
     """The host brings one, a person keeps it away, or nothing of the stack goes there."""
     held = node("n", owner="d", system="", labels={f"nvidia.com/gpu.deploy.{gate}": value})
     assert bool(nodes_with_driver(driver("d", driverType=kind), [held])) is counts

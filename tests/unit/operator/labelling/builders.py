@@ -1,4 +1,4 @@
-"""Nodes, the labels they have, and wishes, for the tests of labelling."""
+"""Builders of nodes, labels and label specs for the tests of labelling."""
 
 from collections.abc import Mapping
 

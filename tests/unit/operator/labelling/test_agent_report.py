@@ -45,7 +45,7 @@ def test_a_host_whose_driver_works_has_no_problem() -> None:
         state(driver=Driver(version="580.1")),
     ],
 )
-def test_a_driver_that_is_not_known_to_be_the_hosts_is_not(nothing: GPUNodeState | None) -> None:
+def test_only_a_driver_with_the_source_host_is_a_host_driver(nothing: GPUNodeState | None) -> None:
     assert host_driver(nothing) is None
 
 
@@ -85,11 +85,11 @@ def test_a_check_that_did_not_fail_is_no_problem(result: StepResult) -> None:
         (state(validation=checked(StepResult.FAILED), quiesced=Quiesced(since=NOON, reason="paused-for-x")), False),
     ],
 )
-def test_silence_about_a_driver_is_not_its_absence(reported: GPUNodeState, *, known: bool) -> None:
+def test_a_missing_report_about_a_driver_is_not_its_absence(reported: GPUNodeState, *, known: bool) -> None:
     assert agent_report(reported).driver_known is known
 
 
-def test_an_agent_serves_when_it_has_told_the_kubelet() -> None:
+def test_an_agent_serves_when_it_has_registered_with_the_kubelet() -> None:
     assert agent_report(node_state()).agent_plugin
     assert not agent_report(state(driver=host())).agent_plugin
     assert agent_report(None) == NO_REPORT

@@ -158,7 +158,7 @@ def test_a_node_gets_exactly_the_labels_of_the_published_cases(case: Case) -> No
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_node_that_is_right_needs_nothing(case: Case) -> None:
+def test_a_node_with_the_right_labels_needs_no_patch(case: Case) -> None:
     before = node(case.before)
     settled = after(before, decide(NodeInput(before), case.spec))
     assert not decide(NodeInput(settled), case.spec)
@@ -183,7 +183,7 @@ def test_a_node_changes_from_any_type_to_any_other(
 
 @pytest.mark.parametrize("value", [PAUSED, "paused-for-mig-change", "false", "anything"])
 @pytest.mark.parametrize("serving", [False, True])
-def test_words_of_others_are_kept_in_every_deploy_label(value: str, *, serving: bool) -> None:
+def test_values_of_other_writers_are_kept_in_every_deploy_label(value: str, *, serving: bool) -> None:
     before = P | PRESENT | dict.fromkeys(C | MIG, value)
     report = AgentReport(host_driver=HostDriver("580.1"), driver_known=True, agent_plugin=serving)
     assert labelled(before, SPEC, report) == before
@@ -198,7 +198,7 @@ def test_words_of_others_are_kept_in_every_deploy_label(value: str, *, serving: 
         ("", "containerd"),
     ],
 )
-def test_a_node_with_a_card_tells_its_runtime(said: str, label: str) -> None:
+def test_a_node_with_a_card_is_labelled_with_its_runtime(said: str, label: str) -> None:
     before = node(P, runtime=said)
     right = after(before, decide(NodeInput(before), SPEC))
     assert right.metadata.labels[RUNTIME] == label
@@ -240,7 +240,7 @@ OWNERSHIP = {
 
 
 @pytest.mark.parametrize("row", OWNERSHIP.values(), ids=OWNERSHIP)
-def test_owner_and_upgrades_come_from_whoever_is_in_charge_of_the_driver(row: Ownership) -> None:
+def test_owner_and_upgrades_come_from_the_policy_or_the_nvidiadriver(row: Ownership) -> None:
     before = node(row.labels, row.annotations)
     right = after(before, decide(NodeInput(before, owner=row.owner), row.spec))
     assert right.metadata.labels.get(OWNER) == row.name
@@ -273,7 +273,7 @@ def test_a_label_spec_is_what_the_policy_says(spec: dict[str, object], expected:
     assert label_spec_of(msgspec.convert(whole, ClusterPolicySpec)) == msgspec.structs.replace(SPEC, **expected)
 
 
-def test_a_cleanup_leaves_what_people_and_others_have_written() -> None:
+def test_a_removal_patch_leaves_labels_of_people_and_other_programs() -> None:
     theirs = P | CAPABLE | PASSTHROUGH | OFF | {MIG_CONFIG: "all-1g.10gb", "zone": "a", f"{DEPLOY}dra-driver": TRUE}
     right = node(theirs | PRESENT | C | VGPU | KATA | MIG | OWNED | {RUNTIME: "crio"}, ON | {"note": "mine"})
     clean = after(right, removal_patch(right))
@@ -314,7 +314,7 @@ WISHES = st.builds(
 
 
 @given(SUBJECTS, WISHES)
-def test_one_change_settles_any_node_and_says_only_what_differs(subject: NodeInput, spec: LabelSpec) -> None:
+def test_one_patch_settles_any_node_and_has_only_what_differs(subject: NodeInput, spec: LabelSpec) -> None:
     change = decide(subject, spec)
     labels, annotations = subject.node.metadata.labels, subject.node.metadata.annotations
     assert all(labels.get(name) != value for name, value in change.labels.items())
@@ -324,7 +324,7 @@ def test_one_change_settles_any_node_and_says_only_what_differs(subject: NodeInp
 
 
 @given(SUBJECTS, WISHES)
-def test_nothing_of_people_and_others_is_touched(subject: NodeInput, spec: LabelSpec) -> None:
+def test_labels_of_people_and_other_programs_stay(subject: NodeInput, spec: LabelSpec) -> None:
     theirs = {*PCI_LABELS, OPERANDS, WORKLOAD, "zone", NodeLabel.MIG_CAPABLE.value, NodeLabel.PRODUCT.value}
     change = decide(subject, spec)
     assert not change.labels.keys() & theirs
@@ -333,7 +333,7 @@ def test_nothing_of_people_and_others_is_touched(subject: NodeInput, spec: Label
 
 
 @given(SUBJECTS, WISHES)
-def test_a_managed_node_is_told_apart_and_a_cleanup_takes_all_of_it(subject: NodeInput, spec: LabelSpec) -> None:
+def test_a_labelled_node_is_recognised_and_its_removal_patch_is_complete(subject: NodeInput, spec: LabelSpec) -> None:
     right = after(subject.node, decide(subject, spec))
     assert labelled_by_us(right) == any(right.metadata.labels.get(name) == TRUE for name in PCI_LABELS)
     clean = after(right, removal_patch(right))
@@ -343,7 +343,7 @@ def test_a_managed_node_is_told_apart_and_a_cleanup_takes_all_of_it(subject: Nod
 
 
 @given(SUBJECTS, WISHES)
-def test_where_a_driver_container_is_meant_its_label_follows(subject: NodeInput, spec: LabelSpec) -> None:
+def test_a_node_that_gets_a_driver_has_the_deploy_label(subject: NodeInput, spec: LabelSpec) -> None:
     before = node(subject.node.metadata.labels | P)
     labels = after(before, decide(msgspec.structs.replace(subject, node=before), spec)).metadata.labels
     assert gets_driver(labels, spec) == (labels.get(f"{DEPLOY}driver") in (TRUE, PAUSED))

@@ -67,7 +67,7 @@ def test_a_driver_pod_is_not_taken_for_the_hosts_driver(value: str) -> None:
     assert after(before, decide(subject, SPEC)).metadata.labels[f"{DEPLOY}driver"] == (value or TRUE)
 
 
-def test_without_a_driver_container_a_host_driver_is_nothing_special() -> None:
+def test_without_driver_containers_a_host_driver_changes_no_label() -> None:
     off = msgspec.structs.replace(SPEC, driver_enabled=False)
     assert labelled(P, off, HOST) == P | PRESENT | C
 
@@ -87,7 +87,7 @@ def test_without_a_driver_container_a_host_driver_is_nothing_special() -> None:
         (VM_VGPU, SANDBOX, False),
     ],
 )
-def test_a_driver_container_is_meant_for_nodes_that_bring_none(
+def test_a_driver_container_goes_to_nodes_whose_host_brings_none(
     labels: dict[str, str], spec: LabelSpec, meant: bool
 ) -> None:
     assert gets_driver(P | labels, spec) is meant
@@ -136,5 +136,5 @@ def test_what_the_agent_does_itself_is_not_done_twice(
     assert labelled(before, SPEC, report) == P | PRESENT | wanted
 
 
-def test_the_agent_has_no_say_on_nodes_for_virtual_machines() -> None:
+def test_the_agent_changes_nothing_on_nodes_for_virtual_machines() -> None:
     assert labelled(P | PASSTHROUGH, SANDBOX, SERVES) == P | PASSTHROUGH | PRESENT | VFIO

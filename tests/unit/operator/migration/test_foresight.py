@@ -1,4 +1,4 @@
-"""What a plan foresees is what would happen: NVIDIADrivers, agents that serve their nodes, and what would do harm."""
+"""A plan says what would happen: with NVIDIADrivers, with agents that serve their nodes, and what would do harm."""
 
 from typing import Any
 
@@ -120,7 +120,7 @@ def test_a_driver_that_is_there_is_kept_changed_or_replaced_by_its_own_upgrades(
     }
 
 
-def test_drivers_that_select_the_same_node_are_a_problem_and_nothing_of_theirs_is_touched() -> None:
+def test_drivers_that_select_the_same_node_are_a_problem_and_stay_as_they_are() -> None:
     drivers = (driver("one"), driver("two"))
     there = held(manifest("theirs"), kind="NVIDIADriver", uid="uid-one")
     plan = planned(policies=(policy(CRD),), drivers=drivers, daemonsets=(there,))
@@ -148,7 +148,7 @@ def test_nvidiadrivers_that_the_policy_does_not_ask_for_leave_their_pods_to_the_
         ({"driver": {"enabled": False}}, PodRestart.GONE),
     ],
 )
-def test_a_driver_that_is_handed_over_leaves_its_pods_and_one_that_is_off_does_not(
+def test_pods_run_on_if_nvidiadrivers_take_over_and_not_if_drivers_are_off(
     changes: dict[str, dict[str, Any]], restart: PodRestart
 ) -> None:
     there = labelled(held(manifest("nvidia-driver-daemonset"), kind="ClusterPolicy", uid="policy"), "state-driver")
@@ -166,10 +166,10 @@ def test_a_driver_that_is_handed_over_leaves_its_pods_and_one_that_is_off_does_n
         ({"driver": {"enabled": False}}, "OnDelete", 3, False),
     ],
 )
-def test_a_driver_that_would_be_unloaded_under_work_is_a_problem(
+def test_a_driver_that_would_be_unloaded_while_in_use_is_a_problem(
     changes: dict[str, dict[str, Any]], strategy: str, pods: int, harm: bool
 ) -> None:
-    """One of NVIDIA's that nothing here stands for."""
+    """One of NVIDIA's that this operator does not have."""
     odd = held(manifest("odd-driver", strategy=strategy), kind="ClusterPolicy", uid="policy", pods=pods)
     problems = planned(policies=(policy(changes),), daemonsets=(odd,)).problems
     assert any("would be unloaded on 3 nodes" in problem for problem in problems) is harm

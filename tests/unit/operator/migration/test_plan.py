@@ -146,7 +146,7 @@ def test_fields_that_change_nothing_are_named_with_their_object() -> None:
     ]
 
 
-def test_label_changes_are_told_once_for_all_nodes_they_concern() -> None:
+def test_a_label_change_of_several_nodes_is_listed_once() -> None:
     plan = planned(nodes=(gpu_node("b"), gpu_node("a"), Node(metadata=ObjectMeta(name="plain"))))
     present = next(change for change in plan.labels if change.key == NodeLabel.PRESENT)
     assert (present.before, present.after, present.nodes) == (None, "true", ("a", "b"))

@@ -137,7 +137,7 @@ class Row(NamedTuple):
     variable: str
     sees_cards: bool = True
     absent: bool = True
-    """Whether it is there when nobody says."""
+    """Whether it is enabled where the policy does not say."""
 
     def render_input(self, *kinds: NodeKind, **section: Any) -> RenderInput:
         sections: dict[str, Any] = {self.section: section}

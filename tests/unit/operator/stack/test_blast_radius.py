@@ -1,4 +1,4 @@
-"""How far a change of the policy reaches: the operands it is about get new pods, and nobody else does."""
+"""How far a change of the policy reaches: the operands it is about get new pods, and no others do."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ def test_another_image_of_an_operand_reaches_it_alone(section: str, reached: set
         ({"mig": {"strategy": "mixed"}}, {PLUGIN, MPS, GFD, VALIDATOR}),
         ({"devicePlugin": {"config": {"name": "sharing"}}}, {PLUGIN, MPS, GFD}),
         ({"validator": {"cuda": ENV}}, {VALIDATOR}),
-        # Whoever waits for a check runs the validator's image.
+        # Operands that wait for a check run the validator's image.
         (
             {"validator": WHOLE},
             {TOOLKIT, VALIDATOR, PLUGIN, MPS, DCGM, EXPORTER, GFD, MIG},
@@ -98,7 +98,7 @@ def test_a_change_reaches_whom_it_is_about(sections: dict[str, Any], reached: se
     assert changed(sections) == reached
 
 
-def test_an_edit_of_a_config_map_reaches_whoever_reads_it() -> None:
+def test_an_edit_of_a_config_map_changes_the_operands_that_read_it() -> None:
     names = {"devicePlugin": {"config": {"name": "sharing"}}, "dcgmExporter": {"config": {"name": "metrics"}}}
     edited = {**PEOPLES, "metrics": {"dcgm-metrics.csv": "edited"}}
     assert changed(names, before=names, config_maps=edited) == {EXPORTER}

@@ -127,7 +127,7 @@ def test_what_is_said_for_all_takes_the_place_of_what_is_built_in() -> None:
     assert made.pod["securityContext"] == {"fsGroup": 1}
 
 
-def test_what_nobody_says_stays_as_it_is_built_in() -> None:
+def test_what_the_policy_does_not_say_is_as_in_the_asset() -> None:
     made = _finished(daemonsets={})
     assert made.pod["priorityClassName"] == "system-node-critical"
     assert made.pod["tolerations"] == BUILT_IN
@@ -155,14 +155,14 @@ def test_the_root_of_the_host_is_usually_where_it_is(root: str) -> None:
 
 
 @pytest.mark.parametrize("root", ["/sysroot", "/sysroot/"])
-def test_a_root_elsewhere_is_mounted_and_all_containers_are_told(root: str) -> None:
+def test_another_host_root_is_mounted_and_in_the_environment_of_all_containers(root: str) -> None:
     made = _finished(hostPaths={"rootFS": root})
     assert made.volume("host-root")["hostPath"]["path"] == "/sysroot"
     assert made.volume("host-dev-char")["hostPath"]["path"] == "/sysroot/dev/char"
     assert {container.env("HOST_ROOT") for container in made.containers()} == {"/sysroot"}
 
 
-def test_a_container_that_means_its_own_view_of_the_host_is_left_alone() -> None:
+def test_a_host_root_inside_the_container_is_kept() -> None:
     made = _daemonset()
     made.main.set_env("HOST_ROOT", "/host")
     made.container("beside").set_env("HOST_ROOT", "/")

@@ -36,7 +36,7 @@ _LAYOUTS = {"vgpuDeviceManager": {"config": {"name": "absent"}}}
         (vgpu_device_manager.STATE, _LAYOUTS, "vgpuDeviceManager.config"),
     ],
 )
-def test_one_that_nobody_made_is_named(state: StackState, sections: dict[str, Any], field: str) -> None:
+def test_a_config_map_that_does_not_exist_is_named(state: StackState, sections: dict[str, Any], field: str) -> None:
     sandbox = state is vgpu_device_manager.STATE
     scene = (
         sandbox_builders.render_input(sandbox_builders.policy(**sections))
@@ -48,7 +48,7 @@ def test_one_that_nobody_made_is_named(state: StackState, sections: dict[str, An
     assert not found.manifests
 
 
-def test_one_without_the_file_that_is_read_from_it_is_named() -> None:
+def test_a_config_map_without_the_key_that_is_read_is_named() -> None:
     sections: dict[str, Any] = {"dcgmExporter": {"config": {"name": "metrics"}}}
     found = render_state(
         dcgm_exporter.STATE, container_builders.render_input(config_maps={"metrics": {"x": ""}}, **sections)

@@ -121,7 +121,7 @@ def test_the_operators_environment_names_an_image_when_the_policy_does_not(row: 
 
 
 @each
-def test_an_image_that_nobody_names_is_a_problem_with_a_sentence(row: Row) -> None:
+def test_an_image_that_is_not_named_is_a_problem_with_a_sentence(row: Row) -> None:
     rendered = render_state(row.state, row.render_input(repository="", image="", version=""))
     assert not rendered.manifests
     assert row.variable in rendered.problem

@@ -118,7 +118,7 @@ def test_folders_for_configuration_are_made_but_not_those_of_sockets() -> None:
     assert "type" not in made.volume("containerd-socket")["hostPath"]
 
 
-def test_only_containerd_is_told_the_name_of_the_runtime_class() -> None:
+def test_only_containerd_gets_the_name_of_the_runtime_class() -> None:
     named: dict[str, Any] = {"operator": {"runtimeClass": "cards"}}
     assert env(daemonset(STATE, render_input(**named)))["CONTAINERD_RUNTIME_CLASS"] == "cards"
     assert "CONTAINERD_RUNTIME_CLASS" not in env(daemonset(STATE, render_input(CRIO, **named)))
@@ -194,7 +194,7 @@ def test_it_is_installed_where_people_want_it() -> None:
     assert "/usr/local/nvidia" not in mounts(made)
 
 
-def test_with_nri_the_runtime_is_left_alone() -> None:
+def test_with_nri_the_runtime_is_not_configured() -> None:
     made = daemonset(STATE, render_input(**NRI))
     told, seen = env(made), mounts(made)
     assert told["ENABLE_NRI_PLUGIN"] == "true"

@@ -49,7 +49,7 @@ def test_a_written_value_takes_the_place_of_one_from_somewhere_else() -> None:
     assert container.manifest["env"] == [{"name": "NODE", "value": "mine"}]
 
 
-def test_a_variable_can_go() -> None:
+def test_a_variable_can_be_removed() -> None:
     container = _container(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "2"}])
     container.drop_env("A")
     container.drop_env("never there")
@@ -57,7 +57,7 @@ def test_a_variable_can_go() -> None:
     assert container.env("B") == "2"
 
 
-def test_a_mount_says_only_what_it_was_told() -> None:
+def test_a_mount_has_only_the_fields_that_were_given() -> None:
     container = _container()
     container.mount("run", "/run")
     container.mount("files", "/etc/a", sub_path="a", read_only=True, propagation="HostToContainer")
@@ -80,7 +80,7 @@ def test_one_path_has_one_mount() -> None:
     assert container.manifest["volumeMounts"] == [{"name": "new", "mountPath": "/run"}]
 
 
-def test_a_mount_can_move_and_go() -> None:
+def test_a_mount_can_be_moved_and_removed() -> None:
     container = _container(volumeMounts=[{"name": "run", "mountPath": "/run"}, {"name": "sys", "mountPath": "/sys"}])
     container.move_mount("run", "/other")
     container.move_mount("never there", "/nowhere")
@@ -106,7 +106,7 @@ def test_what_the_asset_does_not_have_is_named() -> None:
         made.volume("elsewhere")
 
 
-def test_containers_go_by_name_wherever_they_are() -> None:
+def test_containers_are_removed_by_name_among_init_containers_too() -> None:
     made = _daemonset()
     made.drop("first", "beside", "never there")
     assert [container.name for container in made.containers()] == ["main"]
@@ -126,7 +126,7 @@ def test_a_volume_that_is_added_again_has_the_new_source_only() -> None:
     assert [volume["name"] for volume in made.pod["volumes"]] == ["run", "box"]
 
 
-def test_a_volume_goes_with_everything_that_mounts_it() -> None:
+def test_a_volume_is_removed_with_its_mounts() -> None:
     made = _daemonset()
     made.drop_volume("run")
     assert not made.has_volume("run")

@@ -134,7 +134,7 @@ def test_prometheus_scrapes_it_as_the_policy_says() -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, {}, {"enabled": False}, {"interval": "15s"}])
-def test_nobody_scrapes_it_unless_asked_to(wanted: dict[str, Any] | None) -> None:
+def test_there_is_no_service_monitor_unless_the_policy_asks_for_one(wanted: dict[str, Any] | None) -> None:
     assert not of_kind(STATE, render_input(**exporter(serviceMonitor=wanted)), "ServiceMonitor")
 
 

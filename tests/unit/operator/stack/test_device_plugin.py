@@ -1,4 +1,4 @@
-"""The device plugin, the MPS daemon and feature discovery: what they are told, and the choice of a configuration."""
+"""The device plugin, the MPS daemon and feature discovery: their settings, and the choice of a configuration."""
 
 from typing import Any
 
@@ -145,7 +145,7 @@ def test_a_node_chooses_its_configuration_by_a_label(state: StackState) -> None:
     ("state", "process"),
     [(PLUGIN, "nvidia-device-plugin"), (MPS, "mps-control-daemon"), (GFD, "gpu-feature-discovery")],
 )
-def test_the_companion_can_signal_the_program(state: StackState, process: str) -> None:
+def test_the_config_manager_can_signal_the_program(state: StackState, process: str) -> None:
     made = daemonset(state, render_input(**SHARING))
     assert env(made, "config-manager")["PROCESS_TO_SIGNAL"] == process
     assert made.pod.get("hostPID") or made.pod.get("shareProcessNamespace")
@@ -170,7 +170,7 @@ def test_an_edit_of_other_config_maps_is_not(state: StackState) -> None:
     assert template(x="1") == template(x="2")
 
 
-def test_companions_of_feature_discovery_are_pulled_as_the_plugin_is() -> None:
+def test_config_managers_of_feature_discovery_are_pulled_as_the_plugin_is() -> None:
     plugin = {"imagePullSecrets": ["plugin"], "imagePullPolicy": "Always", "config": {"name": "sharing"}}
     made = daemonset(GFD, render_input(devicePlugin=plugin, gfd={"imagePullSecrets": ["gfd"]}))
     assert made.pod["imagePullSecrets"] == [{"name": "gfd"}, {"name": "plugin"}]

@@ -1,4 +1,4 @@
-"""What Kubernetes fills in is no drift; whatever somebody changes, removes or adds is."""
+"""What the API server fills in is no drift; what another writer changes, removes or adds is."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -213,7 +213,7 @@ def test_additions_to_other_kinds_are_drift(name: str, path: Path, value: object
     assert content_drifts(sent(name), live(changed))
 
 
-def test_what_others_keep_in_a_service_account_is_theirs() -> None:
+def test_additions_to_a_service_account_are_no_drift() -> None:
     changed = answer("ServiceAccount") | {"imagePullSecrets": [{"name": "theirs"}]}
     assert not content_drifts(sent("ServiceAccount"), live(changed))
 
@@ -249,7 +249,7 @@ def _add(metadata: Manifest) -> None:
     ("change", "drifts"),
     [(_unlabel, True), (_relabel, True), (_annotate, True), (_disown, True), (_steal, True), (_add, False)],
 )
-def test_of_metadata_only_what_is_ours_counts(change: Callable[[Manifest], None], drifts: bool) -> None:
+def test_labels_and_annotations_of_other_writers_are_no_drift(change: Callable[[Manifest], None], drifts: bool) -> None:
     wanted = sent("ConfigMap")
     wanted["metadata"] |= {"annotations": {"ours": "yes"}, "ownerReferences": [OWNER]}
     there = answer("ConfigMap")
@@ -279,7 +279,7 @@ def as_openshift_has_it(manifest: Manifest, **changes: Any) -> LiveSecurityConte
 
 
 @pytest.mark.parametrize("manifest", CONSTRAINTS, ids=lambda held: held["metadata"]["name"])
-def test_what_openshift_lets_pods_do_is_what_we_say(manifest: Manifest) -> None:
+def test_security_context_constraints_are_compared(manifest: Manifest) -> None:
     assert not content_drifts(manifest, as_openshift_has_it(manifest))
     for name, value in content(manifest).items():
         if value:

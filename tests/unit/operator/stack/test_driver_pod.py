@@ -129,7 +129,7 @@ def test_modules_cannot_be_built_beside_a_precompiled_driver(section: dict[str, 
         ("proprietary", {"KERNEL_MODULE_TYPE": "proprietary", "OPEN_KERNEL_MODULES_ENABLED": None}),
     ],
 )
-def test_the_kind_of_modules_is_told(kind: str, variables: dict[str, str | None]) -> None:
+def test_the_kind_of_modules_is_in_the_environment(kind: str, variables: dict[str, str | None]) -> None:
     main = driver(policy({"kernelModuleType": kind})).main
     assert {name: main.env(name) for name in variables} == variables
 
@@ -206,7 +206,7 @@ def test_the_root_of_the_host_can_lie_elsewhere() -> None:
     assert made.container(MANAGER).env("HOST_ROOT") == "/sysroot"
 
 
-def test_common_settings_do_not_touch_how_drivers_are_replaced() -> None:
+def test_common_settings_do_not_change_the_update_strategy_of_drivers() -> None:
     made = driver(
         policy(None, daemonsets={"rollingUpdate": {"maxUnavailable": "50%"}, "labels": {"app": "x", "a": "b"}})
     )
@@ -215,7 +215,7 @@ def test_common_settings_do_not_touch_how_drivers_are_replaced() -> None:
     assert made.template["metadata"]["labels"]["a"] == "b"
 
 
-def test_the_start_up_probe_takes_the_policys_patience() -> None:
+def test_the_start_up_probe_has_the_policys_times() -> None:
     probe = driver(policy({"startupProbe": {"initialDelaySeconds": 5, "failureThreshold": 7}})).main.manifest[
         "startupProbe"
     ]
@@ -329,7 +329,7 @@ def test_a_precompiled_driver_is_for_one_kernel() -> None:
         ({"useNvidiaDriverCRD": True}, False, True),
     ],
 )
-def test_the_state_is_off_where_somebody_else_brings_drivers(
+def test_the_state_is_off_where_drivers_come_from_elsewhere(
     section: dict[str, Any], there: bool, orphaned: bool
 ) -> None:
     assert rendered(policy(section)).enabled is there

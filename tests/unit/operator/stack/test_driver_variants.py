@@ -39,7 +39,7 @@ def test_each_system_has_a_driver_of_its_own() -> None:
     }
 
 
-def test_a_system_that_cannot_be_served_keeps_no_other_from_its_driver() -> None:
+def test_a_system_that_cannot_be_served_does_not_stop_the_others() -> None:
     strange = NodeKind(system=OperatingSystem("talos", "v1.12.6"))
     wanted = policy({"certConfig": {"name": "certs"}})
     found = rendered(wanted, UBUNTU, strange, RHEL, config_maps={"certs": {"ca.crt": ""}})
@@ -52,7 +52,7 @@ def test_a_system_that_cannot_be_served_keeps_no_other_from_its_driver() -> None
     assert (nothing.manifests, nothing.problem[:15]) == ((), "it is not known")
 
 
-def test_what_no_system_can_be_served_with_is_told_once() -> None:
+def test_a_problem_of_all_systems_is_reported_once() -> None:
     found = rendered(policy({"certConfig": {"name": "certs"}}), UBUNTU, RHEL)
     assert (found.manifests, found.problem.count("create it")) == ((), 1)
 
@@ -156,7 +156,7 @@ def test_modules_beside_the_driver_are_built_in_the_toolkit_too() -> None:
         assert "/mnt/shared-nvidia-driver-toolkit" in mounts(made, name)
 
 
-def test_openshift_tells_its_version_and_its_proxy() -> None:
+def test_openshifts_version_and_proxy_are_in_the_environment() -> None:
     openshift = OpenShift(version="4.18.9", proxy={"HTTPS_PROXY": "http://proxy"}, proxy_ca=True)
     made = driver(policy(), COREOS, openshift=openshift)
     assert made.main.env("OPENSHIFT_VERSION") == "4.18.9"

@@ -31,7 +31,7 @@ def made() -> tuple[CollectorRegistry, StackMetrics]:
     return registry, StackMetrics(registry, now=lambda: 5.0)
 
 
-def test_they_follow_the_status() -> None:
+def test_metrics_follow_the_status() -> None:
     registry, metrics = made()
     metrics.observe(READY, PICTURE)
     assert shown(registry) == {

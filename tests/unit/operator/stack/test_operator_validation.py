@@ -1,4 +1,4 @@
-"""The validator and the exporter of a node's state: the order of checks, and what each is told."""
+"""The validator and the exporter of a node's state: the order of checks, and the settings of each."""
 
 from typing import Any
 
@@ -171,7 +171,7 @@ def test_the_exporter_of_the_node_is_scraped_where_prometheus_is() -> None:
     assert not of_kind(node_status_exporter.STATE, render_input(service_monitors=False), "ServiceMonitor")
 
 
-def test_nobody_is_woken_for_a_plugin_that_nobody_waits_for() -> None:
+def test_without_the_check_there_is_no_variant_for_the_plugin() -> None:
     (rules,) = of_kind(node_status_exporter.STATE, render_input(openshift=OPENSHIFT), "PrometheusRule")
     (rule,) = [held for held in rules["spec"]["groups"][0]["rules"] if held["alert"] == "GPUsNotOfferedOnNode"]
     assert "gpu_operator_node_plugin_ready == 1" in rule["expr"]

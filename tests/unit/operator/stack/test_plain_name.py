@@ -1,4 +1,5 @@
-"""Which DaemonSet of several has the plain name. Whoever runs under a name keeps it: a new name is a new pod."""
+"""Which DaemonSet of several has the plain name. A variant that runs under a name keeps it: a new name means new
+pods."""
 
 import pytest
 
@@ -38,19 +39,19 @@ MIXED = {NAME: "ubuntu24.04", f"{NAME}-ubuntu22.04": "ubuntu22.04", f"{NAME}-rhe
         # The system behind the plain name has gone: the others run under names of their own, and keep them.
         (MIXED, {"jammy": 9, "rhel": 5}, None),
         (MIXED, {"jammy": 9}, None),
-        # Somebody deleted the DaemonSet with the plain name: it comes back for those who had it.
+        # The DaemonSet with the plain name was deleted: the variant that had it gets it again.
         (
             {name: word for name, word in MIXED.items() if name != NAME},
             {"noble": 1, "jammy": 9, "rhel": 5},
             "ubuntu24.04",
         ),
-        # A newcomer may have it when nobody does.
+        # A new variant may have it when no other has it.
         ({f"{NAME}-rhel9": "rhel9"}, {"rhel": 5, "jammy": 1}, "ubuntu22.04"),
         # A DaemonSet of another operand means nothing.
         ({f"{NAME}-exporter": "ubuntu22.04"}, {"jammy": 1}, "ubuntu22.04"),
     ],
 )
-def test_who_has_the_plain_name(held: dict[str, str], nodes: dict[str, int], plain: str | None) -> None:
+def test_which_variant_has_the_plain_name(held: dict[str, str], nodes: dict[str, int], plain: str | None) -> None:
     found = names(held, **nodes)
     assert [word for word, name in found.items() if name == NAME] == ([plain] if plain else [])
     for name, word in held.items():

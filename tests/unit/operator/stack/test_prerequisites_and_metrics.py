@@ -59,7 +59,7 @@ def test_the_service_of_the_operator_selects_pods_of_the_controller() -> None:
         ({"serviceMonitor": {"enabled": False}}, False),
     ],
 )
-def test_the_operator_is_scraped_unless_somebody_says_no(metrics: dict[str, Any] | None, *, there: bool) -> None:
+def test_the_operator_is_scraped_unless_the_policy_says_no(metrics: dict[str, Any] | None, *, there: bool) -> None:
     scene = render_input(operator={"metrics": metrics})
     assert bool(of_kind(operator_metrics.STATE, scene, "ServiceMonitor")) is there
     unknown = render_input(service_monitors=False, operator={"metrics": metrics})

@@ -1,4 +1,5 @@
-"""When a DaemonSet counts as ready, where it is expected, and what is told of each node on which it does not work."""
+"""When a DaemonSet counts as ready, where it is expected, and what is reported of each node on which it is not
+ready."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -88,7 +89,7 @@ def test_a_daemonset_falls_idle_once_kubernetes_says_so_of_what_it_is_now(
         (dict.fromkeys(("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable"), 2), NODES, False, "1"),
         ({"numberAvailable": 2}, NODES, False, "2 of 3"),
         ({"updatedNumberScheduled": 1}, NODES, False, "2 pods are of an older version"),
-        # A node has just gone, and nobody has counted anew.
+        # A node was just deleted, and the DaemonSet controller has not counted anew.
         ({}, NODES[:2], True, ""),
     ],
 )
@@ -106,13 +107,13 @@ def test_the_pods_are_not_looked_at_while_the_numbers_are_good() -> None:
     assert readiness_of(daemonset(), NODES, never).ready
 
 
-def test_pods_that_were_adopted_are_no_newest_ones_whatever_the_numbers_say() -> None:
+def test_adopted_pods_count_as_outdated_whatever_the_numbers_say() -> None:
     found = readiness_of(daemonset(), NODES, dict, lambda: 2)
     assert not found.ready
     assert "2 pods are of an older version" in found.message
 
 
-def test_no_more_nodes_are_desired_than_are_told() -> None:
+def test_no_more_nodes_are_named_than_are_desired() -> None:
     names = [f"n{number:03}" for number in range(100)]
     found = stands(daemonset(desiredNumberScheduled=100), *names, unready=dict.fromkeys(names))
     assert (found.desired, found.available) == (100, 3)
@@ -241,13 +242,13 @@ def test_why_a_pod_does_not_work(status: dict[str, Any], metadata: dict[str, Any
     assert "x-1" in found.message
 
 
-def test_a_node_without_a_pod_is_told_so() -> None:
+def test_a_node_without_a_pod_is_named() -> None:
     found = trouble_of("a", None)
     assert (found.node, found.reason) == ("a", "PodMissing")
     assert "set psa.enabled" in found.message
 
 
-def test_what_is_told_fits_into_a_status() -> None:
+def test_messages_fit_into_a_status() -> None:
     found = trouble_of("a", pod({"containerStatuses": [_waiting("ErrImagePull", "x" * 5000)]}))
     assert len(found.message) <= 1024
     assert len(found.reason) <= 64
@@ -313,7 +314,7 @@ def test_a_pod_that_waits_for_the_scheduler_is_known_by_the_node_it_is_made_for(
         ("OnDelete", "2 pods are of an older version, and stay until they are deleted"),
     ],
 )
-def test_pods_that_nobody_replaces_by_himself_are_told_so(strategy: str, says: str) -> None:
+def test_outdated_pods_that_stay_until_they_are_deleted_are_reported(strategy: str, says: str) -> None:
     held = daemonset(updatedNumberScheduled=1)
     spec = msgspec.structs.replace(held.spec, update_strategy=UpdateStrategy(type=strategy))
     assert stands(msgspec.structs.replace(held, spec=spec), *NODES).message == says

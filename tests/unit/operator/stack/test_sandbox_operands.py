@@ -77,7 +77,7 @@ def test_what_the_section_says_reaches_the_main_container(row: Row) -> None:
 
 
 @each
-def test_without_a_word_the_operators_own_environment_names_the_image(row: Row) -> None:
+def test_the_operators_environment_names_an_image_that_the_policy_does_not(row: Row) -> None:
     nothing = {"repository": "", "image": "", "version": "", "enabled": True}
     scene = render_input(
         policy(row.mode, **{row.section: nothing}), images={row.variable: "registry.example/named@sha256:1"}
@@ -175,7 +175,7 @@ def test_the_driver_manager_follows_its_own_section(section: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "word"), [("on", "on"), ("devtools", "devtools"), (None, None)])
-def test_the_cc_manager_is_told_the_mode_for_nodes_without_a_label(mode: str | None, word: str | None) -> None:
+def test_the_cc_manager_gets_the_mode_for_nodes_without_a_label(mode: str | None, word: str | None) -> None:
     made = daemonset(cc_manager.STATE, render_input(policy("kata", ccManager={"defaultMode": mode})))
     assert made.main.env("DEFAULT_CC_MODE") == word
 

@@ -1,4 +1,4 @@
-"""The sandbox validator, and those who wait for its word."""
+"""The sandbox validator, and the operands that wait for it."""
 
 import subprocess
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_a_step_sees_what_it_checks() -> None:
     assert mounts(made, "vgpu-devices-validation") == {VALIDATIONS: VALIDATIONS}
 
 
-def test_leaving_it_takes_its_word_back(tmp_path: Path) -> None:
+def test_the_ready_file_is_removed_when_the_pod_ends(tmp_path: Path) -> None:
     (tmp_path / "vfio-pci-ready").touch()
     (tmp_path / "workload-type").write_text("vm-passthrough")
     hook = daemonset(STATE, render_input()).main.manifest["lifecycle"]["preStop"]["exec"]["command"]

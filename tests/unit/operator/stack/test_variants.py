@@ -76,7 +76,7 @@ def test_minor_versions_of_one_family_share_a_daemonset() -> None:
     ],
     ids=["most nodes", "most nodes, the other way", "a tie goes by name", "who has it keeps it", "its holder is gone"],
 )
-def test_who_gets_the_plain_name(fleet: Fleet, held: str | None, plain: str) -> None:
+def test_which_variant_gets_the_plain_name(fleet: Fleet, held: str | None, plain: str) -> None:
     assert _plain(by_system(_render_input(fleet, held), NAME)) == plain
 
 
@@ -125,7 +125,9 @@ def test_without_nodes_containerd_is_assumed() -> None:
         ({ContainerRuntime.CRIO: 1, ContainerRuntime.CONTAINERD: 1}, ContainerRuntime.CONTAINERD),
     ],
 )
-def test_one_for_all_is_told_the_usual_runtime(counts: dict[ContainerRuntime, int], runtime: ContainerRuntime) -> None:
+def test_a_shared_daemonset_has_the_most_common_runtime(
+    counts: dict[ContainerRuntime, int], runtime: ContainerRuntime
+) -> None:
     (made,) = one_for_all(_render_input({NodeKind(runtime=name): count for name, count in counts.items()}), NAME)
     assert made.runtime is runtime
     assert not made.label
@@ -194,7 +196,7 @@ def test_every_node_belongs_to_exactly_one_variant_of_a_runtime(fleet: Fleet) ->
 
 
 @given(fleet=_KNOWN)
-def test_there_is_one_plain_name_and_no_word_twice(fleet: Fleet) -> None:
+def test_there_is_one_plain_name_and_every_label_is_unique(fleet: Fleet) -> None:
     variants = by_system(_render_input(fleet), NAME)
     assert len([variant for variant in variants if variant.plain]) == 1
     assert len({variant.label for variant in variants}) == len(variants)

@@ -33,9 +33,7 @@ def _layouts(scene: RenderInput) -> list[Manifest]:
         (THEIRS, "layouts", "A10-12Q"),
     ],
 )
-def test_the_policy_says_whose_layouts_and_which_is_the_usual_one(
-    config: dict[str, Any] | None, name: str, layout: str
-) -> None:
+def test_the_policy_names_layouts_and_the_default_one(config: dict[str, Any] | None, name: str, layout: str) -> None:
     scene = _render_input(config, config_maps={"layouts": {"config.yaml": ""}})
     made = daemonset(STATE, scene)
     assert mounts(made, "nvidia-vgpu-device-manager")["/vgpu-config"] == name

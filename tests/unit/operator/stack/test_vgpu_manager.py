@@ -1,4 +1,4 @@
-"""The vGPU manager: a driver, so an image for each operating system and no update that nobody asked for."""
+"""The vGPU manager: a driver, so an image for each operating system and no rolling update."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_without_an_image_it_says_what_to_set() -> None:
 
 
 @pytest.mark.parametrize("common", [{"rollingUpdate": {"maxUnavailable": "3"}}, {"updateStrategy": "RollingUpdate"}])
-def test_pods_are_replaced_only_when_somebody_deletes_them(common: dict[str, Any]) -> None:
+def test_pods_are_replaced_only_when_they_are_deleted(common: dict[str, Any]) -> None:
     made = daemonset(STATE, render_input(policy(vgpuManager=VGPU_IMAGE, daemonsets=common)))
     assert made.manifest["spec"]["updateStrategy"] == {"type": "OnDelete"}
 
@@ -121,7 +121,7 @@ def test_parameters_that_are_not_there_are_a_problem_that_names_the_config_map()
     assert "ConfigMap nowhere" in rendered.problem
 
 
-def test_openshift_tells_the_driver_its_version() -> None:
+def test_openshifts_version_is_in_the_environment_of_the_driver() -> None:
     made = daemonset(STATE, render_input(_policy(), openshift=OpenShift(version="4.20")))
     assert made.main.env("OPENSHIFT_VERSION") == "4.20"
     assert daemonset(STATE, render_input(_policy())).main.env("OPENSHIFT_VERSION") is None

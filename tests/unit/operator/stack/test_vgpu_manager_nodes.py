@@ -26,7 +26,7 @@ def test_without_a_node_for_vgpus_there_is_no_daemonset_and_nothing_wrong() -> N
     assert daemonsets(STATE, render_input(POLICY, FOR_CONTAINERS, NodeKind(vgpu=False))) == []
 
 
-def test_while_its_nodes_do_not_say_their_system_what_runs_is_kept_whatever_others_say() -> None:
+def test_while_the_systems_of_its_nodes_are_unknown_what_runs_is_kept() -> None:
     rendered = render_state(STATE, render_input(POLICY, FOR_CONTAINERS, NodeKind()))
     assert str(NodeLabel.OS_ID) in rendered.problem
     assert not rendered.manifests

@@ -28,7 +28,7 @@ def view(
     annotations: Mapping[str, str] | None = None,
     **rest: object,
 ) -> NodeView:
-    """A node in a state, with its driver pods. Unless told otherwise, its present step has just begun, and a driver of
+    """A node in a state, with its driver pods. By default its present step has just begun, and a driver of
     the revision `r2` is meant for it."""
     held = {str(NodeLabel.UPGRADE_STATE): state.value} if state else {}
     given = {str(key): value for key, value in (labels or {}).items()}
@@ -48,7 +48,7 @@ def gpu_pod(
     phase: str = "Running",
     node: str = "worker",
 ) -> Pod:
-    """A pod that asks for a card, of a controller unless told otherwise."""
+    """A pod that requests a card, by default with a controller."""
     references = (
         (OwnerReference(api_version="apps/v1", kind=owner, name="o", uid="o", controller=True),) if owner else ()
     )

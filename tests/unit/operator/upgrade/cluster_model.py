@@ -1,4 +1,4 @@
-"""A small model of a cluster whose drivers are upgraded: nodes as values with versions, and everybody else who acts.
+"""A small model of a cluster whose drivers are upgraded: nodes as values with versions, and everything else that acts.
 
 Writes are guarded by version as the API server guards them. The clock jumps; the kubelet, the DaemonSet controller,
 the validator and our agent do their part when its time has come. What must never happen is checked at every write.
@@ -46,7 +46,7 @@ class NodeBehaviour(msgspec.Struct, frozen=True, kw_only=True):
     validator: bool = True
     agent: bool = False
     deaf: bool = False
-    """The agent does not let go."""
+    """The agent does not release the driver."""
     lost_at: UpgradeState | None = None
     """In this state the machine goes, for ever."""
 
@@ -97,7 +97,7 @@ class NodeModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterModel:
-    """The truth, and those who act on it besides the operator."""
+    """The state of the cluster, and what acts on it besides the operator."""
 
     def __init__(self, policy: UpgradePolicy, nodes: Iterable[tuple[str, NodeBehaviour]], pods_each: int = 1) -> None:
         self.policy = policy
@@ -129,7 +129,7 @@ class ClusterModel:
                 checked_at=NOW,
             )
 
-    # Deciding is pure: the same picture gives the same answer, until its time has come. That saves most of the work.
+    # Decisions are pure: the same view gives the same answer until its time is over. Caching it saves most of the work.
 
     def view(self, node: NodeModel) -> NodeView:
         key = (node.version, self.revision)
@@ -160,8 +160,8 @@ class ClusterModel:
             annotations=_merged(node.annotations, metadata.get("annotations", {})),
             unschedulable=bool(body.get("spec", {}).get("unschedulable", node.unschedulable)),
         )
-        self._check_turn(node, written)
-        self._check_patience(node, written)
+        self._check_slot(node, written)
+        self._check_deadlines(node, written)
         if written.state is UpgradeState.FAILED:
             self.ever_failed.add(name)
         self._put(written)
@@ -318,7 +318,7 @@ class ClusterModel:
     def holding(self) -> int:
         return sum(self.view(node).occupies_slot for node in self.nodes.values())
 
-    def _check_turn(self, before: NodeModel, after: NodeModel) -> None:
+    def _check_slot(self, before: NodeModel, after: NodeModel) -> None:
         was, now = before.view(self.revision), after.view(self.revision)
         if was.occupies_slot or not now.occupies_slot:
             return
@@ -333,8 +333,9 @@ class ClusterModel:
             self.most_out = max(self.most_out, out)
             assert out <= most, f"{out} nodes out of service, {most} allowed"
 
-    def _check_patience(self, before: NodeModel, after: NodeModel) -> None:
-        """Nobody fails for pods that nobody asked, or that had no time to go, unless operators died of it for long."""
+    def _check_deadlines(self, before: NodeModel, after: NodeModel) -> None:
+        """No upgrade fails because of pods that were not evicted, or had no time to leave, unless operators died too
+        often."""
         why = after.annotations.get(NodeAnnotation.FAILURE, "")
         if after.state is not UpgradeState.FAILED or "did not leave" not in why:
             return

@@ -1,4 +1,4 @@
-"""How the picture of a node is put together from what the API server holds."""
+"""How the view of a node is built from caches."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Who has how long: no node fails because its operator was away, and none keeps its turn because it keeps dying."""
+"""How long a step may take: no node fails because its operator was absent, and none keeps its slot for ever."""
 
 import random
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ def failed(found: UpgradeAction) -> bool:
 
 
 @pytest.mark.parametrize("state", EMPTYING)
-def test_an_operator_that_was_away_asks_before_anybody_fails(state: UpgradeState) -> None:
+def test_after_an_absence_of_the_operator_pods_are_evicted_before_the_upgrade_fails(state: UpgradeState) -> None:
     node = begun(state, HOUR, pods=(POD,))
     renewal = step(node, DRAINING, NOW)
     assert isinstance(renewal, NodePatch)
@@ -91,7 +91,7 @@ def test_an_operator_that_was_away_asks_before_anybody_fails(state: UpgradeState
     ],
 )
 @pytest.mark.parametrize("state", EMPTYING)
-def test_the_time_begins_anew_where_it_was_not_a_fair_one(
+def test_the_time_starts_anew_if_the_step_was_not_carried_out_for_most_of_it(
     state: UpgradeState, asked: float | None, renewals: int, expected: float | None
 ) -> None:
     policy = replace(POLICY, drain=DRAINING.drain) if state is S.DRAIN_REQUIRED else POLICY
@@ -138,12 +138,12 @@ def test_pods_that_are_leaving_have_their_own_time_but_no_more_than_the_limit(
         assert found == Wait(reason="work/train-1 are leaving", until=NOW + until)
 
 
-def test_a_pod_that_goes_though_no_watch_says_so_yet_is_waited_for() -> None:
+def test_an_evicted_pod_is_waited_for_before_the_watch_shows_its_deletion() -> None:
     node = begun(S.POD_DELETION_REQUIRED, LIMIT, pods=(POD,), leaving={UID: NOW - 1}, asked_since=NOW - LIMIT)
     assert step(node, POLICY, NOW) == Wait(reason="work/train-1 are leaving", until=NOW + 29)
 
 
-def test_pods_that_come_one_after_the_other_do_not_put_the_end_off() -> None:
+def test_pods_that_appear_one_after_the_other_do_not_extend_the_deadline() -> None:
     late = gpu_pod("late")
     node = begun(S.POD_DELETION_REQUIRED, LIMIT, pods=(leaving(POD, 20), late), asked_since=NOW - LIMIT)
     assert failed(step(node, POLICY, NOW))
@@ -154,7 +154,7 @@ def test_without_a_limit_there_is_nothing_to_renew() -> None:
     assert isinstance(step(node, replace(POLICY, pod_deletion=PodDeletion(timeout_seconds=0)), NOW), EvictPods)
 
 
-def test_work_that_may_finish_first_had_its_time_whoever_was_away() -> None:
+def test_the_time_to_wait_for_jobs_is_not_renewed() -> None:
     policy = replace(POLICY, wait_for_completion=WaitForCompletion(pod_selector="app=train", timeout_seconds=60))
     node = cordoned(S.WAIT_FOR_JOBS_REQUIRED, STALE, pods=(TRAINING,), annotations=ago(NodeAnnotation.WAIT_START, HOUR))
     found = step(node, policy, NOW)
@@ -162,8 +162,8 @@ def test_work_that_may_finish_first_had_its_time_whoever_was_away() -> None:
     assert found.state is S.POD_DELETION_REQUIRED
 
 
-@pytest.mark.parametrize("driver", [STALE, ORPHAN], ids=["old", "nobody's"])
-def test_a_driver_pod_that_nobody_replaced_is_replaced_by_the_next_operator(driver: DriverPod) -> None:
+@pytest.mark.parametrize("driver", [STALE, ORPHAN], ids=["old", "without an owner"])
+def test_a_driver_pod_is_replaced_by_the_next_operator_after_the_deadline(driver: DriverPod) -> None:
     node = begun(S.POD_RESTART_REQUIRED, HOUR, driver)
     renewal = step(node, POLICY, NOW)
     assert isinstance(renewal, NodePatch)
@@ -171,7 +171,7 @@ def test_a_driver_pod_that_nobody_replaced_is_replaced_by_the_next_operator(driv
     assert isinstance(step(after(node, renewal), POLICY, NOW), DeleteDriverPod)
 
 
-def test_our_agent_has_its_minute_though_the_operator_was_away() -> None:
+def test_our_agent_has_its_minute_also_after_an_absence_of_the_operator() -> None:
     labels = {"gpu.deckhouse.io/agent": "paused-for-driver-upgrade"}
     node = begun(S.POD_RESTART_REQUIRED, HOUR, STALE, agent=AgentView(), labels=labels)
     renewal = step(node, POLICY, NOW)
@@ -191,11 +191,11 @@ def test_our_agent_has_its_minute_though_the_operator_was_away() -> None:
     ],
     ids=["new, and not ready", "leaving", "nobody brings another", "cannot be deleted", "often enough"],
 )
-def test_a_driver_that_needs_nothing_from_the_operator_has_no_more_time(node: NodeView) -> None:
+def test_the_time_is_not_renewed_for_a_driver_that_only_has_to_become_ready(node: NodeView) -> None:
     assert failed(step(node, POLICY, NOW))
 
 
-def test_another_step_begins_with_all_its_renewals() -> None:
+def test_another_state_starts_with_all_its_renewals() -> None:
     for node in (
         begun(S.POD_DELETION_REQUIRED, 9, renewals=3),
         begun(S.POD_DELETION_REQUIRED, HOUR, renewals=3, pods=(POD,)),
@@ -225,7 +225,7 @@ def fates(behaviour: Mapping[str, NodeBehaviour], *, writes: int, away: float) -
 
 
 @pytest.mark.parametrize("away", [2.0, 100.0, 400.0, 7200.0])
-def test_nodes_are_upgraded_by_operators_that_are_away_most_of_the_time(away: float) -> None:
+def test_nodes_are_upgraded_by_operators_that_are_absent_most_of_the_time(away: float) -> None:
     cluster, lives = fates(
         {"a": NodeBehaviour(), "b": NodeBehaviour(budget=120.0), "c": NodeBehaviour(agent=True)}, writes=3, away=away
     )
@@ -236,7 +236,7 @@ def test_nodes_are_upgraded_by_operators_that_are_away_most_of_the_time(away: fl
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
 @pytest.mark.parametrize("away", [2.0, 100.0, 400.0, 7200.0])
-def test_a_pod_that_stays_keeps_nobody_waiting_however_often_operators_die(writes: int, away: float) -> None:
+def test_a_pod_that_stays_does_not_block_others_however_often_operators_die(writes: int, away: float) -> None:
     cluster, _lives = fates({"a": NodeBehaviour(budget=NEVER)}, writes=writes, away=away)
     assert cluster.nodes["a"].state is S.FAILED
     assert cluster.holding() == 0

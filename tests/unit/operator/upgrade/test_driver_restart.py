@@ -24,29 +24,29 @@ def restarting(*, agent: AgentView | None = AGENT, labels: Mapping[str, str] | N
     return view(S.POD_RESTART_REQUIRED, STALE, agent=agent, labels=labels, **given)  # type: ignore[arg-type]
 
 
-def test_the_agent_is_asked_to_let_go_with_the_write_that_leads_to_the_restart() -> None:
+def test_the_agent_is_paused_by_the_write_that_leads_to_the_restart() -> None:
     node = view(S.POD_DELETION_REQUIRED, STALE, unschedulable=True, agent=AGENT)
     found = step(node, POLICY, NOW)
     assert isinstance(found, NodePatch)
     assert (found.state, found.labels[NodeLabel.AGENT]) == (S.POD_RESTART_REQUIRED, PAUSED)
 
 
-def test_an_agent_that_nobody_asked_yet_is_asked_before_the_pod_is_deleted() -> None:
+def test_an_agent_that_is_not_paused_yet_is_paused_before_the_pod_is_deleted() -> None:
     found = step(restarting(), POLICY, NOW)
     assert isinstance(found, NodePatch)
     assert found.labels == HELD
 
 
-def test_the_driver_pod_is_deleted_when_the_agent_has_let_go() -> None:
+def test_the_driver_pod_is_deleted_when_the_agent_has_released_the_driver() -> None:
     assert step(restarting(labels=HELD), POLICY, NOW + 59) == Wait(
-        reason="our agent has to let go of the driver", until=NOW + 60
+        reason="our agent has to release the driver", until=NOW + 60
     )
     found = step(restarting(labels=HELD, agent=AgentView(quiesced=True)), POLICY, NOW)
     assert isinstance(found, DeleteDriverPod)
     assert not found.warning
 
 
-def test_an_agent_that_holds_on_is_waited_for_no_longer_than_a_minute() -> None:
+def test_an_agent_that_does_not_release_the_driver_is_waited_for_no_longer_than_a_minute() -> None:
     found = step(restarting(labels=HELD), POLICY, NOW + 60)
     assert isinstance(found, DeleteDriverPod)
     assert found.warning
@@ -57,7 +57,7 @@ def test_an_agent_that_holds_on_is_waited_for_no_longer_than_a_minute() -> None:
     [(None, {}), (AgentView(alive=False), {}), (AGENT, {NodeLabel.AGENT: "false"})],
     ids=["none", "dead", "kept away by a person"],
 )
-def test_nobody_is_waited_for_where_there_is_no_agent(agent: AgentView | None, labels: Mapping[str, str]) -> None:
+def test_without_an_agent_there_is_no_wait(agent: AgentView | None, labels: Mapping[str, str]) -> None:
     assert isinstance(step(restarting(agent=agent, labels=labels), POLICY, NOW), DeleteDriverPod)
 
 
@@ -76,7 +76,7 @@ def test_the_agent_may_use_the_driver_again_before_it_is_checked(node: NodeView)
     assert found.state in {S.VALIDATION_REQUIRED, S.FAILED}
 
 
-def test_switching_off_lets_the_agent_go_on() -> None:
+def test_switching_off_unpauses_the_agent() -> None:
     change = switch_off(restarting(labels=HELD))
     assert change is not None
     assert change.labels[NodeLabel.AGENT] is None
@@ -107,11 +107,11 @@ def test_switching_off_lets_the_agent_go_on() -> None:
         "no agent",
     ],
 )
-def test_the_agent_vouches_for_the_new_driver_only(agent: AgentView | None, proven: bool) -> None:
+def test_checks_of_the_agent_count_for_the_new_driver_only(agent: AgentView | None, proven: bool) -> None:
     assert (validation_problem(view(S.VALIDATION_REQUIRED, NEW, agent=agent)) is None) is proven
 
 
-def test_where_nvidias_validator_runs_it_has_the_word() -> None:
+def test_where_nvidias_validator_runs_it_decides() -> None:
     node = view(S.VALIDATION_REQUIRED, NEW, agent=CHECKED, validators=(ValidatorPod(name="v", ready=False),))
     assert validation_problem(node) == "the validator v is not ready"
     assert validation_problem(replace(node, agent=None, validators=(ValidatorPod(name="v"),))) is None

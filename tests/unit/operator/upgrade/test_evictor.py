@@ -32,7 +32,7 @@ def evictions(answer: KubeError | None = None) -> tuple[Evictor, Server]:
     return Evictor(server, lambda: 100.0, random.Random(1)), server
 
 
-async def test_only_the_pod_that_was_looked_at_is_evicted() -> None:
+async def test_only_the_pod_with_the_same_uid_is_evicted() -> None:
     made, server = evictions()
     await made.evict("worker", POD)
     ((_kind, name, subresource, body), options) = server.asked[0]
@@ -41,21 +41,21 @@ async def test_only_the_pod_that_was_looked_at_is_evicted() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, NotFound(404, "NotFound", "gone")])
-async def test_a_pod_that_goes_or_is_gone_is_not_asked_again(answer: KubeError | None) -> None:
+async def test_a_pod_that_is_leaving_or_gone_is_not_evicted_again(answer: KubeError | None) -> None:
     made, _server = evictions(answer)
     assert await made.evict("worker", POD) is None
     assert made.leaving("worker") == {UID: 100.0}
     assert made.leaving("another") == {}
 
 
-async def test_a_pod_that_was_changed_meanwhile_is_asked_again() -> None:
+async def test_a_pod_that_was_changed_meanwhile_is_evicted_again() -> None:
     made, _server = evictions(Conflict(409, "Conflict", "the object has been modified"))
     assert await made.evict("worker", POD) is not None
     assert not made.leaving("worker")
 
 
 @pytest.mark.parametrize("answer", [None, NotFound(404, "NotFound", "gone"), TooManyRequests(429, "", "no")])
-async def test_an_answer_of_whatever_kind_counts_as_having_asked(answer: KubeError | None) -> None:
+async def test_any_answer_counts_as_a_request(answer: KubeError | None) -> None:
     made, _server = evictions(answer)
     assert made.since("worker") is None
     await made.evict("worker", POD)
@@ -64,7 +64,7 @@ async def test_an_answer_of_whatever_kind_counts_as_having_asked(answer: KubeErr
     assert made.since("worker") is None
 
 
-async def test_a_refused_pod_is_asked_again_after_ever_longer_pauses() -> None:
+async def test_a_refused_eviction_is_retried_with_a_growing_back_off() -> None:
     made, server = evictions(TooManyRequests(429, "TooManyRequests", "it would violate the budget"))
     pauses = []
     for _ in range(6):
@@ -87,7 +87,7 @@ async def test_no_answer_is_no_refusal() -> None:
     assert made.since("worker") is None
 
 
-async def test_what_was_asked_is_forgotten_with_the_state_of_the_node() -> None:
+async def test_requests_are_forgotten_with_the_state_of_the_node() -> None:
     made, server = evictions()
     await made.evict("worker", POD)
     server.answer = TooManyRequests(429, "TooManyRequests", "no")

@@ -64,7 +64,7 @@ def test_what_a_node_failed_with_is_noted() -> None:
         assert (found.state, found.annotations[NodeAnnotation.FAILED_WITH]) == (S.FAILED, noted)
 
 
-def test_what_failed_under_another_operator_is_not_tried_with_the_same_driver() -> None:
+def test_what_failed_under_nvidias_operator_is_not_tried_with_the_same_driver() -> None:
     found = step(cordoned(S.FAILED, STALE, wanted="r2"), POLICY, NOW)
     assert found == NodePatch(note="", annotations={NodeAnnotation.FAILED_WITH: "r2"})
 
@@ -73,7 +73,7 @@ UNHURRIED = replace(POLICY, pod_deletion=PodDeletion(timeout_seconds=0))
 
 
 @pytest.mark.parametrize("state", [S.WAIT_FOR_JOBS_REQUIRED, S.POD_DELETION_REQUIRED, S.DRAIN_REQUIRED])
-def test_a_lost_node_gives_up_its_turn_however_long_its_pods_may_stay(state: UpgradeState) -> None:
+def test_a_lost_node_gives_up_its_slot_however_long_its_pods_may_stay(state: UpgradeState) -> None:
     policy = replace(
         UNHURRIED,
         wait_for_completion=WaitForCompletion(pod_selector="app=train"),
@@ -94,7 +94,7 @@ def test_a_lost_node_gives_up_its_turn_however_long_its_pods_may_stay(state: Upg
     )
 
 
-def test_a_node_that_only_has_to_be_uncordoned_need_not_be_there() -> None:
+def test_a_node_that_only_has_to_be_uncordoned_need_not_be_ready() -> None:
     found = step(cordoned(S.UNCORDON_REQUIRED, CURRENT, ready=False), POLICY, NOW)
     assert isinstance(found, NodePatch)
     assert found.state is S.DONE

@@ -90,7 +90,7 @@ def run_to_the_end(cluster: ClusterModel, *, writes: int | None = None, stale: b
     [(None, False), (1, False), (7, False), (None, True), (3, True)],
     ids=["one life", "killed after every write", "killed now and then", "old news", "old news and killed"],
 )
-def test_the_right_nodes_are_done_and_the_others_say_why(writes: int | None, stale: bool) -> None:
+def test_each_kind_of_node_ends_in_its_state_with_a_reason(writes: int | None, stale: bool) -> None:
     cluster = fleet()
     run_to_the_end(cluster)
     assert {node.state for node in cluster.nodes.values()} == {S.DONE}
@@ -110,7 +110,7 @@ def test_the_right_nodes_are_done_and_the_others_say_why(writes: int | None, sta
     assert not cluster.touched & (skipped | set(names(BARE)))
 
 
-def test_failed_nodes_are_done_once_they_are_mended_and_tried_again() -> None:
+def test_failed_nodes_are_done_once_they_are_repaired_and_tried_again() -> None:
     cluster = fleet()
     run_to_the_end(cluster)
     cluster.publish_driver()
@@ -157,7 +157,7 @@ def test_another_driver_is_tried_on_nodes_that_failed_and_the_same_one_is_not(wr
 
 
 @pytest.mark.parametrize("writes", [None, 1], ids=["one life", "killed after every write"])
-def test_lost_nodes_stop_nobody_although_their_pods_may_stay_for_ever(writes: int | None) -> None:
+def test_lost_nodes_do_not_block_others_although_their_pods_may_stay_for_ever(writes: int | None) -> None:
     policy = UpgradePolicy(
         auto_upgrade=True,
         max_parallel_upgrades=1,
@@ -185,7 +185,7 @@ def test_lost_nodes_stop_nobody_although_their_pods_may_stay_for_ever(writes: in
 
 @pytest.mark.parametrize("stale", [False, True], ids=["fresh news", "old news"])
 def test_no_more_nodes_than_allowed_are_out_of_service(stale: bool) -> None:
-    """Without a bound for nodes under way, that for nodes out of service holds; the world watches over it."""
+    """Without a limit for nodes in progress, that for nodes out of service holds; the model checks it."""
     policy = UpgradePolicy(auto_upgrade=True, max_parallel_upgrades=0, max_unavailable="7%")
     cluster = ClusterModel(
         policy, [(f"good-{number}", NodeBehaviour(agent=number % 2 == 0)) for number in range(NODES)]
@@ -212,7 +212,7 @@ def test_a_drain_empties_what_eviction_could_not() -> None:
     assert {cluster.nodes[name].state for name in names("budget-refuses")} == {S.FAILED}
 
 
-def test_switching_off_in_the_middle_leaves_no_trace() -> None:
+def test_switching_off_during_an_upgrade_leaves_nothing_behind() -> None:
     cluster = fleet()
     run_to_the_end(cluster)
     cluster.publish_driver()

@@ -16,7 +16,7 @@ LENIENT = EvictionRules(force=True, delete_empty_dir=True)
 
 
 def initialised(pod: Pod) -> Pod:
-    """The same pod with its wishes in an init container."""
+    """The same pod with its requests in an init container."""
     return replace(pod, spec=replace(pod.spec, containers=(), init_containers=pod.spec.containers))
 
 
@@ -45,7 +45,7 @@ def mirror(pod: Pod) -> Pod:
         (replace(gpu_pod(), spec=PodSpec(resource_claims=(ResourceClaim(name="gpu"),))), True),
     ],
 )
-def test_pods_at_work_that_use_a_gpu_have_to_leave(pod: Pod, leaves: bool) -> None:
+def test_active_pods_that_use_a_gpu_have_to_be_evicted(pod: Pod, leaves: bool) -> None:
     assert bool(gpu_pods([pod], {"example.com/my-pool"})) is leaves
 
 
@@ -59,7 +59,9 @@ def test_pods_at_work_that_use_a_gpu_have_to_leave(pod: Pod, leaves: bool) -> No
         (gpu_pod(owner=None, empty_dir=True), EvictionRules(force=True, delete_empty_dir=False), "deleteEmptyDir"),
     ],
 )
-def test_what_would_be_lost_needs_a_persons_permission(pod: Pod, rules: EvictionRules, word: str | None) -> None:
+def test_evictions_that_lose_something_need_permission_of_the_policy(
+    pod: Pod, rules: EvictionRules, word: str | None
+) -> None:
     found = eviction_problem(pod, rules)
     assert (found is None) if word is None else (found is not None and word in found)
 
@@ -83,7 +85,7 @@ def test_selectors_mean_what_kubectl_means(text: str, labels: dict[str, str], ex
 
 
 @pytest.mark.parametrize("text", ["app=a=b", "app in a", ",", "app;x", "a in (b", "=x"])
-def test_a_selector_that_means_nothing_is_refused(text: str) -> None:
+def test_an_invalid_selector_is_refused(text: str) -> None:
     with pytest.raises(BadSelector):
         parse(text)
 

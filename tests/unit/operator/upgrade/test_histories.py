@@ -45,7 +45,8 @@ _policies = st.builds(
 
 
 class Histories(RuleBasedStateMachine):
-    """Anything may happen at any moment; the operator works now and then, on old news, and dies when it likes."""
+    """Anything may happen at any moment; the operator works now and then, with an outdated cache, and dies at any
+    write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,13 +127,14 @@ class Histories(RuleBasedStateMachine):
             assert node.unschedulable is (name_ in self.cordoned)
 
     @invariant()
-    def nobody_keeps_the_agent_waiting_for_nothing(self) -> None:
+    def the_agent_is_paused_only_during_the_restart(self) -> None:
         for node in self.cluster.nodes.values():
             paused = NodeLabel.AGENT in node.labels
             assert not paused or node.state is S.POD_RESTART_REQUIRED, node
 
     def teardown(self) -> None:
-        """Once everything is mended, every node gets the newest driver and is left as people wanted it."""
+        """Once everything is repaired, every node gets the newest driver and is cordoned only if a person cordoned
+        it."""
         cluster = self.cluster
         cluster.policy = replace(cluster.policy, paused=False, max_parallel_upgrades=2, max_unavailable="100%")
         for name in cluster.nodes:

@@ -156,7 +156,7 @@ def test_nodes_without_a_driver_of_ours_do_not_count_for_percentages() -> None:
         (
             policy(),
             [node("a", pod=ORPHAN, wanted="")],
-            "waiting for nodes that are to get a driver from nobody: a",
+            "waiting for nodes that are without a DaemonSet that would bring a driver: a",
         ),
         (policy(), nodes(a=S.DONE), ""),
     ],
