@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gpu_control_plane.api.nvidia.names import TRUE, PodLabel
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Cache, Key, Signal
 from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.operator.views import OperandPod, controller_of
+from gpu_control_plane.operator.views import controller_of
 
 DRIVER_APP: Final = "nvidia-driver-daemonset"
 DRIVER_COMPONENT: Final = "nvidia-driver"
@@ -52,12 +53,12 @@ def of_cluster_policy(pod: Object | None) -> bool:
     return pod is not None and pod.metadata.labels.get("app", "").startswith((DRIVER_APP, _VGPU_MANAGER_APP))
 
 
-def is_orphan(pod: OperandPod) -> bool:
+def is_orphan(pod: Pod) -> bool:
     """Whether it is the pod of a driver or a vGPU manager that no DaemonSet owns, and that is not being deleted."""
     return (is_driver(pod) or of_cluster_policy(pod)) and controller_of(pod) is None and not pod.deleting
 
 
-def orphans_changed(old: OperandPod | None, new: OperandPod | None) -> bool:
+def orphans_changed(old: Pod | None, new: Pod | None) -> bool:
     """Whether there is one orphan more, or one less."""
     before, after = (pod is not None and is_orphan(pod) for pod in (old, new))
     return before != after
@@ -67,7 +68,7 @@ class DriverPods:
     """On which nodes there are driver pods. `changed` is fired with the node's key when one has come, changed or
     gone."""
 
-    def __init__(self, pods: Cache[OperandPod]) -> None:
+    def __init__(self, pods: Cache[Pod]) -> None:
         self._pods = pods
         pods.index(_NODE, _node)
         self.changed = Signal("driver-pods").watch(pods, lambda pod: map(Key, _node(pod)))
@@ -76,5 +77,5 @@ class DriverPods:
         return self._pods.count(_NODE, node) > 0
 
 
-def _node(pod: OperandPod) -> Iterable[str]:
+def _node(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if is_driver(pod) and pod.spec.node_name else ()

@@ -11,6 +11,7 @@ from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, StackEvent
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, Selection, load_config
 from gpu_control_plane.kube.conditions import find
@@ -32,7 +33,7 @@ from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveServiceAcco
 from gpu_control_plane.operator.stack.live_caches import LiveCaches
 from gpu_control_plane.operator.stack.platform import PlatformReader
 from gpu_control_plane.operator.stack.render_input import Platform
-from gpu_control_plane.operator.views import DaemonSet, OperandPod
+from gpu_control_plane.operator.views import DaemonSet
 from integration.running import running
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from unit.operator.drivers.builders import node
@@ -107,8 +108,8 @@ async def quiet(quiet_server: Cluster) -> AsyncIterator[Client]:
             await client.patch(LiveDaemonSet, item.name, {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
             if not item.deleting:
                 await client.delete(LiveDaemonSet, item.name, NAMESPACE)
-        for pod in await client.list(OperandPod, HERE):
-            await client.delete(OperandPod, pod.name, NAMESPACE)
+        for pod in await client.list(Pod, HERE):
+            await client.delete(Pod, pod.name, NAMESPACE)
 
 
 async def add_driver(client: Client, name: str, **spec: Any) -> None:
@@ -223,11 +224,11 @@ async def test_a_policy_that_brings_drivers_itself_disables_them_and_leaves_thei
     async with process(quiet):
         await there_are(quiet, 1)
         (held,) = await daemonsets(quiet)
-        await quiet.create(OperandPod, _pod_of(held), NAMESPACE)
+        await quiet.create(Pod, _pod_of(held), NAMESPACE)
         await quiet.patch(StoredClusterPolicy, "cluster-policy", {"spec": {"driver": {"useNvidiaDriverCRD": False}}})
         await settles(quiet, "d", "disabled", "Reconciled")
         await there_are(quiet, 0)
-        pod = await quiet.get(OperandPod, "runs-on", NAMESPACE)
+        pod = await quiet.get(Pod, "runs-on", NAMESPACE)
         assert not pod.deleting
         assert not pod.metadata.owner_references, "the garbage collector would delete it"
         accounts = {item.name for item in await quiet.list(LiveServiceAccount, HERE)}
@@ -349,12 +350,12 @@ async def test_orphaned_driver_pods_are_deleted_without_any_policy_or_driver(qui
     for name, labels in (("left", {"app.kubernetes.io/component": "nvidia-driver"}), ("other", {"app": "web"})):
         container = {"name": "main", "image": "example.com/image:1"}
         body = {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [container]}}
-        await quiet.create(OperandPod, body, NAMESPACE)
+        await quiet.create(Pod, body, NAMESPACE)
     await add_policy(quiet, crd=True)
     await add_driver(quiet, "d", default=True)
 
     async def pods() -> set[str]:
-        return {pod.name for pod in await quiet.list(OperandPod, HERE) if not pod.deleting}
+        return {pod.name for pod in await quiet.list(Pod, HERE) if not pod.deleting}
 
     async with process(quiet) as made:
         await settles(quiet, "d", "ready", "Ready")
@@ -363,7 +364,7 @@ async def test_orphaned_driver_pods_are_deleted_without_any_policy_or_driver(qui
         assert await pods() == {"left", "other"}, "an upgrade of the NVIDIADriver replaces it"
         await quiet.delete(StoredNVIDIADriver, "d")
         await until_async(lambda: _is(pods, {"other"}), saying="the orphaned pod stays")
-        await quiet.delete(OperandPod, "other", NAMESPACE)
+        await quiet.delete(Pod, "other", NAMESPACE)
 
 
 async def _is(look: Callable[[], Awaitable[set[str]]], wanted: set[str]) -> bool:

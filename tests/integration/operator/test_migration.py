@@ -15,6 +15,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import LEASE, NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.cli.main import run
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime
@@ -36,7 +37,6 @@ from gpu_control_plane.operator.migration.operator_switch import SwitchError, fi
 from gpu_control_plane.operator.migration.plan import plan_migration
 from gpu_control_plane.operator.migration.values import translate
 from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch, TimedLease
-from gpu_control_plane.operator.views import Pod
 from integration.conftest import Namespace
 from integration.running import running
 from waiting import until, until_async

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.installation.uninstall import clean_up
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import NotFound
@@ -15,7 +16,6 @@ from gpu_control_plane.operator.stack.orphan_delete import (
     finish_orphan_deletes,
     held_for_orphaning,
 )
-from gpu_control_plane.operator.views import OperandPod
 
 LABELS = {"app": "shared"}
 CONTAINERS = {"containers": [{"name": "it", "image": "example.com/it:v1"}]}
@@ -26,7 +26,7 @@ async def daemonset(client: Client, namespace: str, name: str) -> LiveDaemonSet:
     template = {"metadata": {"labels": LABELS}, "spec": CONTAINERS}
     spec = {"selector": {"matchLabels": LABELS}, "template": template}
     made = await client.create(LiveDaemonSet, {"metadata": {"name": name}, "spec": spec}, namespace)
-    await client.create(OperandPod, _pod(f"{name}-pod", made), namespace)
+    await client.create(Pod, _pod(f"{name}-pod", made), namespace)
     return made
 
 
@@ -49,7 +49,7 @@ async def begin(client: Client, item: LiveDaemonSet) -> None:
 
 
 async def owner_of(client: Client, namespace: str, name: str) -> str:
-    pod = await client.get(OperandPod, f"{name}-pod", namespace)
+    pod = await client.get(Pod, f"{name}-pod", namespace)
     return pod.controller.name if pod.controller is not None else ""
 
 

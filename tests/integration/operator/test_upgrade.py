@@ -170,7 +170,11 @@ async def test_an_unreadable_policy_leaves_nodes_as_they_are(env: UpgradeEnv, ap
 
         async def driver(*, ready: bool) -> bool:
             pod = (await env.pods()).get(f"driver-{name}")
-            return pod is not None and pod.metadata.labels["controller-revision-hash"] == "2" and pod.all_ready is ready
+            return (
+                pod is not None
+                and pod.metadata.labels["controller-revision-hash"] == "2"
+                and pod.containers_ready is ready
+            )
 
         await until_async(lambda: driver(ready=False))
         env.policies.groups = (UpgradeGroup("", None, frozenset(env.nodes), unreadable=True),)

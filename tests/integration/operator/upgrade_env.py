@@ -12,12 +12,13 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Client, Config, Object, Resource, Runtime, Selection, Signal
 from gpu_control_plane.kube.errors import Conflict, NotFound
 from gpu_control_plane.operator.upgrade.actions import PAUSED
 from gpu_control_plane.operator.upgrade.controller import UpgradeController, UpgradeTiming
 from gpu_control_plane.operator.upgrade.groups import UpgradeGroup
-from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, Pod
+from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet
 
 DRIVER = {"app": "nvidia-driver-daemonset"}
 LEASE = "test-upgrades"
@@ -189,7 +190,7 @@ class UpgradeEnv:
         for pod in pods:
             if pod.deleting:
                 await self._kill(pod)
-            elif not pod.all_ready and pod.spec.node_name not in self.stuck:
+            elif not pod.containers_ready and pod.spec.node_name not in self.stuck:
                 await self._set_running(pod)
         for kind, labels in (("driver", DRIVER), ("validator", VALIDATOR)):
             there = {pod.spec.node_name for pod in pods if labels.items() <= pod.metadata.labels.items()}

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, PodLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Client, Condition, Object, Resource, Runtime, Selection, load_config
 from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.errors import NotFound
@@ -18,7 +19,7 @@ from gpu_control_plane.local import Cluster
 from gpu_control_plane.operator.controller import OperatorSettings, build
 from gpu_control_plane.operator.stack.live import CORE_KINDS, Live
 from gpu_control_plane.operator.upgrade.controller import UpgradeTiming
-from gpu_control_plane.operator.views import DaemonSet, OperandPod
+from gpu_control_plane.operator.views import DaemonSet
 from waiting import until, until_async, until_still
 
 NAMESPACE = "gpu-operands"
@@ -155,8 +156,8 @@ class OperatorEnv:
         found = await self.client.list(DaemonSet, Selection(namespace=NAMESPACE))
         return {item.name: item for item in found}
 
-    async def pods(self) -> list[OperandPod]:
-        return await self.client.list(OperandPod, Selection(namespace=NAMESPACE))
+    async def pods(self) -> list[Pod]:
+        return await self.client.list(Pod, Selection(namespace=NAMESPACE))
 
     async def node(self, name: str) -> Node:
         return await self.client.get(Node, name)
@@ -251,20 +252,20 @@ class OperatorEnv:
             registry.get_sample_value("kube_reconciles_total", {"controller": controller, "result": "done"}) or 0
         )
 
-    async def pod_of(self, daemonset: str, node: str | None = None) -> OperandPod:
+    async def pod_of(self, daemonset: str, node: str | None = None) -> Pod:
         """A pod of a DaemonSet, that on a certain node or any."""
         found = [pod for pod in await self.pods() if pod.controller and pod.controller.name == daemonset]
         return next(pod for pod in found if node in (None, pod.spec.node_name))
 
-    async def break_pod(self, pod: OperandPod, reason: str, message: str = "") -> None:
+    async def break_pod(self, pod: Pod, reason: str, message: str = "") -> None:
         """Let the containers of a pod fail, as a kubelet would report it."""
         waiting = {"waiting": {"reason": reason, "message": message or f"{reason} of a test"}}
         await self._set_health(pod, "False", ready=False, state=waiting)
 
-    async def repair_pod(self, pod: OperandPod) -> None:
+    async def repair_pod(self, pod: Pod) -> None:
         await self._set_health(pod, "True", ready=True, state={"running": {}})
 
-    async def _set_health(self, pod: OperandPod, word: str, *, ready: bool, state: Mapping[str, Any]) -> None:
+    async def _set_health(self, pod: Pod, word: str, *, ready: bool, state: Mapping[str, Any]) -> None:
         status = {
             "conditions": [{"type": kind, "status": word} for kind in ("Initialized", "ContainersReady", "Ready")],
             "containerStatuses": [
@@ -272,7 +273,7 @@ class OperatorEnv:
                 for held in pod.status.container_statuses
             ],
         }
-        await self.client.patch(OperandPod, pod.name, {"status": status}, namespace=NAMESPACE, subresource="status")
+        await self.client.patch(Pod, pod.name, {"status": status}, namespace=NAMESPACE, subresource="status")
 
     async def clear(self) -> None:
         """Delete everything, so that the next test finds the cluster empty. Pods are deleted before their nodes: a pod
@@ -295,11 +296,11 @@ class OperatorEnv:
             *(self._gone(kind, name, NAMESPACE if kind.resource.namespaced else None) for kind, name in held)
         )
         # Also pods that were orphaned on purpose.
-        await asyncio.gather(*(self._gone(OperandPod, pod.name) for pod in await self.pods() if not pod.deleting))
+        await asyncio.gather(*(self._gone(Pod, pod.name) for pod in await self.pods() if not pod.deleting))
 
     async def empty(self) -> bool:
         """Whether nothing is left of the stack."""
-        if await self._any(OperandPod, Selection(namespace=NAMESPACE)):
+        if await self._any(Pod, Selection(namespace=NAMESPACE)):
             return False
         for kind in CORE_KINDS:
             namespace = NAMESPACE if kind.resource.namespaced else None

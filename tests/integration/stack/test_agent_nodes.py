@@ -105,7 +105,7 @@ async def _placed(env: OperatorEnv) -> dict[str, set[str]]:
     """The DaemonSets with a pod on each node that works and stays."""
     found: dict[str, set[str]] = {}
     for pod in await env.pods():
-        if pod.controller and pod.all_ready and not pod.deleting:
+        if pod.controller and pod.containers_ready and not pod.deleting:
             found.setdefault(pod.spec.node_name, set()).add(pod.controller.name)
     return found
 

@@ -7,9 +7,9 @@ import pytest
 
 from gpu_control_plane.api.nvidia.names import PodLabel, StackEvent
 from gpu_control_plane.api.nvidia.status import OperandState, State, StateReport
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.live import CORE_KINDS, LiveConfigMap, LiveDaemonSet
-from gpu_control_plane.operator.views import OperandPod
 from integration.stack.operator_env import NAMESPACE, OperatorEnv
 from integration.stack.scenarios import SCENARIOS, Scenario, Seen
 
@@ -70,7 +70,7 @@ async def _break_each(env: OperatorEnv) -> None:
     assert all(not state.nodes and not state.message for state in policy.status.states)
 
 
-async def _one_of_each(env: OperatorEnv) -> dict[str, OperandPod]:
+async def _one_of_each(env: OperatorEnv) -> dict[str, Pod]:
     daemonsets = await env.held(LiveDaemonSet)
     state_of = {name: held.metadata.labels[PodLabel.OPERAND] for name, held in daemonsets.items()}
     return {state_of[pod.controller.name]: pod for pod in await env.pods() if pod.controller}

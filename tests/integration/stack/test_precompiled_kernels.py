@@ -14,9 +14,10 @@ from fault_proxy import FaultProxy, Request
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, PodLabel
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Selection, load_config
 from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveServiceAccount
-from gpu_control_plane.operator.views import DaemonSet, OperandPod
+from gpu_control_plane.operator.views import DaemonSet
 from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node, merged, spec_of
 from integration.stack.scenarios import SIX_EIGHT, SIX_ELEVEN
 from unit.api.nvidia.stock import stock_driver, stock_policy
@@ -53,17 +54,21 @@ def policy(**driver: Any) -> dict[str, Any]:
     return merged(spec, **dict.fromkeys(others, off))
 
 
-async def drivers(env: OperatorEnv) -> dict[str, OperandPod]:
+async def drivers(env: OperatorEnv) -> dict[str, Pod]:
     """The driver pod that is on each node; those that wait for a place are not on one."""
     selection = Selection(namespace=NAMESPACE, labels=f"{PodLabel.COMPONENT}=nvidia-driver")
-    found = [pod for pod in await env.client.list(OperandPod, selection) if pod.spec.node_name]
+    found = [pod for pod in await env.client.list(Pod, selection) if pod.spec.node_name]
     assert len({pod.spec.node_name for pod in found}) == len(found)
     return {pod.spec.node_name: pod for pod in found}
 
 
 async def running(env: OperatorEnv) -> dict[str, str]:
     """The UID of each node's driver pod that is ready."""
-    return {node: pod.metadata.uid for node, pod in (await drivers(env)).items() if pod.all_ready and not pod.deleting}
+    return {
+        node: pod.metadata.uid
+        for node, pod in (await drivers(env)).items()
+        if pod.containers_ready and not pod.deleting
+    }
 
 
 async def owners(env: OperatorEnv) -> dict[str, str]:
@@ -300,7 +305,7 @@ async def test_nodes_move_to_another_nvidiadriver_with_their_drivers_running(env
     assert await running(env) == after
     account = "nvidia-gpu-driver-default-ubuntu24.04"
     assert account in await env.held(LiveServiceAccount), "a pod that stays needs its account"
-    await env.client.delete(OperandPod, (await drivers(env))["stay-0"].name, NAMESPACE)
+    await env.client.delete(Pod, (await drivers(env))["stay-0"].name, NAMESPACE)
 
     async def swept() -> bool:
         return account not in await env.held(LiveServiceAccount)

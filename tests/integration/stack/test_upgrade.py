@@ -9,10 +9,10 @@ from fault_proxy import FaultProxy, Request
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Object, Resource, Selection, load_config
 from gpu_control_plane.operator.stack.live import LiveServiceAccount
 from gpu_control_plane.operator.upgrade.controller import UpgradeTiming
-from gpu_control_plane.operator.views import Pod
 from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until, until_async

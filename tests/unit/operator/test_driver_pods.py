@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gpu_control_plane.api.pod import Pod, PodSpec
 from gpu_control_plane.kube import ObjectMeta
 from gpu_control_plane.kube.objects import OwnerReference
 from gpu_control_plane.kube.signal import Fired
 from gpu_control_plane.operator.driver_pods import DriverPods, is_orphan, orphans_changed
-from gpu_control_plane.operator.views import OperandPod, Placement
 from unit.operator.scripted_cache import ScriptedCache, running
 
 DRIVER = {"app": "nvidia-driver-daemonset", "app.kubernetes.io/component": "nvidia-driver"}
@@ -17,15 +17,15 @@ VGPU_MANAGER = {"app": "nvidia-vgpu-manager-daemonset"}
 OWNER = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="some", uid="u1", controller=True)
 
 
-def pod(labels: dict[str, str], *, owned: bool = False, deleting: bool = False, node: str = "") -> OperandPod:
-    return OperandPod(
+def pod(labels: dict[str, str], *, owned: bool = False, deleting: bool = False, node: str = "") -> Pod:
+    return Pod(
         metadata=ObjectMeta(
             name="some",
             labels=labels,
             owner_references=(OWNER,) if owned else (),
             deletion_timestamp=datetime(2026, 3, 2, tzinfo=UTC) if deleting else None,
         ),
-        spec=Placement(node_name=node),
+        spec=PodSpec(node_name=node),
     )
 
 
@@ -41,7 +41,7 @@ def pod(labels: dict[str, str], *, owned: bool = False, deleting: bool = False, 
         (pod(DRIVER, deleting=True), False),
     ],
 )
-def test_drivers_and_vgpu_managers_without_a_daemonset_are_orphans(found: OperandPod, expected: bool) -> None:
+def test_drivers_and_vgpu_managers_without_a_daemonset_are_orphans(found: Pod, expected: bool) -> None:
     assert is_orphan(found) is expected
     assert orphans_changed(None, found) is orphans_changed(found, None) is expected
 
@@ -52,7 +52,7 @@ def test_a_pod_that_loses_its_owner_is_one_orphan_more() -> None:
 
 
 async def test_a_signal_names_the_node_where_a_driver_pod_comes_changes_or_goes() -> None:
-    script, fired = ScriptedCache(OperandPod), list[str]()
+    script, fired = ScriptedCache(Pod), list[str]()
     pods = DriverPods(script.cache)
 
     def record(_old: Fired | None, new: Fired | None) -> None:

@@ -14,6 +14,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import StackReason
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Cache, Key, Requeue, Runtime, Signal
 from gpu_control_plane.kube.changes import spec_changed
 from gpu_control_plane.kube.errors import NotFound
@@ -43,7 +44,6 @@ from gpu_control_plane.operator.stack.live import Live
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.platform import PlatformReader
 from gpu_control_plane.operator.stack.render_input import Platform, RenderError
-from gpu_control_plane.operator.views import OperandPod
 
 _INTERVAL_SECONDS: Final = 0.3
 """Between two reconciles: a fleet that joins at once is rendered a few times, not once for each node."""
@@ -226,14 +226,14 @@ class DriversController:
         if pods:
             _log.info("driver pods without policy deleted", pods=len(pods))
 
-    def _orphans(self) -> list[OperandPod]:
+    def _orphans(self) -> list[Pod]:
         return self._operands.pods.by_index(_ORPHANS, _ORPHANS)
 
-    async def _delete(self, pod: OperandPod) -> None:
+    async def _delete(self, pod: Pod) -> None:
         meta = pod.metadata
         with suppress(NotFound):
             await self._client.delete(
-                OperandPod, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+                Pod, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
             )
 
     def _last_daemonsets(self, driver: ParsedDriver) -> Sequence[Manifest]:

@@ -13,6 +13,7 @@ import structlog
 
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Key, Runtime, Signal
 from gpu_control_plane.kube.changes import labels_changed, spec_changed
 from gpu_control_plane.kube.gather_all import gather_all
@@ -25,7 +26,7 @@ from gpu_control_plane.operator.labelling.decide import DriverOwner
 from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness
 from gpu_control_plane.operator.stack.orphan_delete import release_pod
 from gpu_control_plane.operator.upgrade.groups import UpgradeGroup
-from gpu_control_plane.operator.views import OperandPod, controller_of
+from gpu_control_plane.operator.views import controller_of
 
 _NODE: Final = "operator.drivers/node"
 _OWNED: Final = "operator.drivers/owned"
@@ -59,13 +60,13 @@ class DriverOwnership:
     def have_daemonsets(self) -> bool:
         return self._daemonsets.count(_OWNED, _OWNED) > 0
 
-    def unreleased_pods(self, node: Node, driver: str) -> list[OperandPod]:
+    def unreleased_pods(self, node: Node, driver: str) -> list[Pod]:
         """The driver pods of a node that would be deleted if its label named this NVIDIADriver."""
         if node.metadata.labels.get(NodeLabel.DRIVER_OWNER) in (None, driver):
             return []
         return [pod for pod in self._pods.by_index(_NODE, node.name) if self._of_another_driver(pod, driver)]
 
-    def _of_another_driver(self, pod: OperandPod, driver: str) -> bool:
+    def _of_another_driver(self, pod: Pod, driver: str) -> bool:
         owner = controller_of(pod)
         daemonset = self._daemonsets.get(owner.name, pod.metadata.namespace) if owner is not None else None
         return daemonset is not None and owner_name(daemonset) not in ("", driver) and not pod.deleting

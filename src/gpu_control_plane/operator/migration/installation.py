@@ -11,6 +11,7 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.times import utc_now
@@ -18,7 +19,7 @@ from gpu_control_plane.operator.cluster_policy import oldest_policy
 from gpu_control_plane.operator.driver_pods import DRIVER_SELECTORS
 from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
-from gpu_control_plane.operator.views import OperandPod, Pod, controller_of
+from gpu_control_plane.operator.views import controller_of
 
 OUR_LEASE: Final = "gpu-control-plane"
 """Name of the Lease that our controllers hold."""
@@ -114,7 +115,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] = ()
     states: tuple[GPUNodeState, ...] = ()
     """What our agents report of their nodes."""
-    driver_pods: tuple[OperandPod, ...] = ()
+    driver_pods: tuple[Pod, ...] = ()
     namespace: str = _DEFAULT_NAMESPACE
     """Namespace of the operands."""
 
@@ -165,10 +166,8 @@ async def read_installation(
     )
 
 
-async def _driver_pods(client: Client, namespace: str) -> list[OperandPod]:
-    some = await asyncio.gather(
-        *(client.list(OperandPod, Selection(namespace, labels=labels)) for labels in DRIVER_SELECTORS)
-    )
+async def _driver_pods(client: Client, namespace: str) -> list[Pod]:
+    some = await asyncio.gather(*(client.list(Pod, Selection(namespace, labels=labels)) for labels in DRIVER_SELECTORS))
     return list({pod.name: pod for pods in some for pod in pods}.values())
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from gpu_control_plane.api.nvidia.names import LEASE
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Cache, Client, Selection
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.times import utc_now
@@ -23,7 +24,6 @@ from gpu_control_plane.operator.migration.installation import (
     operator_deployments,
 )
 from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder
-from gpu_control_plane.operator.views import Pod
 
 
 class SwitchError(KubeError):

@@ -7,6 +7,7 @@ import msgspec
 
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import DEPLOY, PodLabel
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Cache, Runtime, Selection, Signal
 from gpu_control_plane.operator.driver_pods import of_cluster_policy
 from gpu_control_plane.operator.stack.manifest import Manifest
@@ -19,14 +20,7 @@ from gpu_control_plane.operator.stack.readiness import (
     readiness_of,
     unmatched_nodes,
 )
-from gpu_control_plane.operator.views import (
-    REVISION_HASH,
-    ControllerRevision,
-    DaemonSet,
-    OperandPod,
-    controller_of,
-    newest,
-)
+from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, controller_of, newest
 
 _DEPLOY_LABEL: Final = "operator.stack/deploy-label"
 _OWNER: Final = "operator.stack/owner"
@@ -43,14 +37,14 @@ class DaemonSetReadiness:
         self._namespace = namespace
         self._nodes: Cache[Node] = runtime.cache(Node)
         self.daemonsets: Cache[DaemonSet] = runtime.cache(DaemonSet, Selection(namespace=namespace))
-        self.pods: Cache[OperandPod] = runtime.cache(OperandPod, Selection(namespace=namespace))
+        self.pods: Cache[Pod] = runtime.cache(Pod, Selection(namespace=namespace))
         self.revisions: Cache[ControllerRevision] = runtime.cache(ControllerRevision, Selection(namespace=namespace))
         self._nodes.index(_DEPLOY_LABEL, _deploy_labels)
         self.pods.index(_OWNER, _owner)
         self.revisions.index(_OWNER, _owner)
         self.pods.index(_TEMPLATE, lambda pod: [_template(uid, _hash(pod)) for uid in _owner(pod)])
         self.pods.index(_POLICY_DRIVERS, lambda pod: (_POLICY_DRIVERS,) if of_cluster_policy(pod) else ())
-        self.pods.index(_UNREADY, lambda pod: () if pod.counted_on else _owner(pod))
+        self.pods.index(_UNREADY, lambda pod: () if pod.available else _owner(pod))
         self.changed = Signal("operand-readiness").watch(self.daemonsets, when=_status_changed)
         self.changed.watch(self.pods, when=_status_changed)
         self.changed.watch(self.revisions, when=lambda old, new: old is None or new is None)
@@ -103,13 +97,13 @@ class DaemonSetReadiness:
         current = self.pods.count(_TEMPLATE, _template(uid, latest.hash)) if latest is not None else 0
         return self.pods.count(_OWNER, uid) - current
 
-    def _unready(self, daemonset: DaemonSet, expected: Sequence[str]) -> dict[str, OperandPod | None]:
+    def _unready(self, daemonset: DaemonSet, expected: Sequence[str]) -> dict[str, Pod | None]:
         uid = daemonset.metadata.uid
         # Of two pods for one node, the one that is not being deleted is reported.
         unready = sorted(self.pods.by_index(_UNREADY, uid), key=lambda pod: not pod.deleting)
-        found: dict[str, OperandPod | None] = {pod.spec.meant_for: pod for pod in unready if pod.spec.meant_for}
+        found: dict[str, Pod | None] = {pod.spec.target_node: pod for pod in unready if pod.spec.target_node}
         if self.pods.count(_OWNER, uid) < len(expected):
-            served = {pod.spec.meant_for for pod in self.pods.by_index(_OWNER, uid)}
+            served = {pod.spec.target_node for pod in self.pods.by_index(_OWNER, uid)}
             found |= {node: None for node in expected if node not in served}
         return found
 
@@ -125,7 +119,7 @@ def tolerations_of(pod: dict[str, Any]) -> tuple[Toleration, ...]:
     return (*own, *DAEMONSET_TOLERATIONS, *(HOST_NETWORK_TOLERATIONS if pod.get("hostNetwork") else ()))
 
 
-def _status_changed(old: DaemonSet | OperandPod | None, new: DaemonSet | OperandPod | None) -> bool:
+def _status_changed(old: DaemonSet | Pod | None, new: DaemonSet | Pod | None) -> bool:
     return old is None or new is None or old.status != new.status or old.deleting != new.deleting
 
 
@@ -138,7 +132,7 @@ def _deploy_labels(node: Node) -> list[str]:
     return [f"{key}={value}" for key, value in node.metadata.labels.items() if key.startswith(DEPLOY)]
 
 
-def _hash(pod: OperandPod) -> str:
+def _hash(pod: Pod) -> str:
     return pod.metadata.labels.get(REVISION_HASH, "")
 
 
@@ -146,6 +140,6 @@ def _template(daemonset: str, revision: str) -> str:
     return f"{daemonset}/{revision}"
 
 
-def _owner(item: OperandPod | ControllerRevision) -> tuple[str, ...]:
+def _owner(item: Pod | ControllerRevision) -> tuple[str, ...]:
     owner = controller_of(item)
     return (owner.uid,) if owner is not None and owner.kind == "DaemonSet" else ()

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from gpu_control_plane.api.names import GROUP
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Client, Selection
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
 from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
-from gpu_control_plane.operator.views import OperandPod
 
 FINALIZER: Final = f"{GROUP}/pods-run-on"
 
@@ -38,18 +38,18 @@ async def finish_orphan_deletes(client: Client, namespace: str) -> int:
     held = list(filter(held_for_orphaning, await client.list(LiveDaemonSet, Selection(namespace=namespace))))
     if held:
         owners = {item.metadata.uid for item in held}
-        pods = await client.list(OperandPod, Selection(namespace=namespace))
+        pods = await client.list(Pod, Selection(namespace=namespace))
         await gather_all(release_pod(client, pod) for pod in pods if _uid_of_owner(pod) in owners)
         await gather_all(remove_finalizer(client, item, FINALIZER) for item in held)
     return len(held)
 
 
-async def release_pod(client: Client, pod: OperandPod, *, without: Iterable[str] = ()) -> None:
+async def release_pod(client: Client, pod: Pod, *, without: Iterable[str] = ()) -> None:
     """Remove a pod's owner, and the labels `without`, by which a DaemonSet would select and adopt it again."""
     meta = pod.metadata
     released = {"uid": meta.uid, "ownerReferences": None, "labels": dict.fromkeys(without)}
     try:
-        await client.patch(OperandPod, meta.name, {"metadata": released}, namespace=meta.namespace)
+        await client.patch(Pod, meta.name, {"metadata": released}, namespace=meta.namespace)
     except NotFound:
         return
 
@@ -63,5 +63,5 @@ async def _delete_under_finalizer(client: Client, item: LiveDaemonSet) -> None:
         return  # it was deleted meanwhile
 
 
-def _uid_of_owner(pod: OperandPod) -> str:
+def _uid_of_owner(pod: Pod) -> str:
     return pod.controller.uid if pod.controller is not None else ""

@@ -11,7 +11,8 @@ import msgspec
 
 from gpu_control_plane.api.node import Node, Taint
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED, NodeTrouble
-from gpu_control_plane.operator.views import DaemonSet, OperandPod, PodCondition
+from gpu_control_plane.api.pod import Pod, PodCondition
+from gpu_control_plane.operator.views import DaemonSet
 
 
 class Toleration(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +76,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 def readiness_of(
     daemonset: DaemonSet,
     expected: Iterable[str],
-    unready: Callable[[], Mapping[str, OperandPod | None]],
+    unready: Callable[[], Mapping[str, Pod | None]],
     outdated: Callable[[], int] = lambda: 0,
 ) -> Readiness:
     """The readiness of a DaemonSet that should run on the nodes `expected`.
@@ -171,7 +172,7 @@ def _unmatched(node: Node, keys: Sequence[str]) -> NodeTrouble:
     return NodeTrouble(node=node.name, reason="NothingSuits", message=why)
 
 
-def trouble_of(node: str, pod: OperandPod | None) -> NodeTrouble:
+def trouble_of(node: str, pod: Pod | None) -> NodeTrouble:
     """Why an operand is not ready on a node: a reason and a message."""
     if pod is None:
         return NodeTrouble(node=node, reason="PodMissing", message=_MISSING)
@@ -194,7 +195,7 @@ def trouble_of(node: str, pod: OperandPod | None) -> NodeTrouble:
     return NodeTrouble(node=node, reason=reason, message=_sentence(pod, what))
 
 
-def _unfinished(pod: OperandPod) -> tuple[str, str]:
+def _unfinished(pod: Pod) -> tuple[str, str]:
     """Why a pod without any failure is not ready yet."""
     for statuses in (pod.status.init_container_statuses, pod.status.container_statuses):
         first = next((status for status in statuses if not status.ready), None)
@@ -202,12 +203,12 @@ def _unfinished(pod: OperandPod) -> tuple[str, str]:
             return _CREATING, f"{first.name} is being created; `kubectl describe pod` says what it waits for"
         if first is not None and statuses is pod.status.init_container_statuses:
             return "NotReady", f"{first.name} has not finished"
-    if pod.all_ready:
+    if pod.containers_ready:
         return "NotReady", "its containers worked when they were last heard of, but its node does not answer"
     return "NotReady", "not all of its containers are ready"
 
 
-def _sentence(pod: OperandPod, what: str) -> str:
+def _sentence(pod: Pod, what: str) -> str:
     return f"Pod {pod.name}: {what}"[:1024]
 
 

@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView
-from gpu_control_plane.operator.views import Pod
 
 PAUSED: Final = "paused-for-driver-upgrade"
 """Value of the label that makes our agent release the driver."""

@@ -9,32 +9,16 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState, StepResult
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
+from gpu_control_plane.api.pod import DRIVER_CONFIG_DIGEST, Pod, PodSpec
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.runtime import Runtime
-from gpu_control_plane.operator.driver_pods import (
-    DRIVER_SELECTORS,
-    VALIDATOR_APP,
-    has_driver_labels,
-    is_driver,
-    is_validator,
-)
+from gpu_control_plane.operator.driver_pods import has_driver_labels, is_driver, is_validator
 from gpu_control_plane.operator.upgrade.evictor import Evictor
 from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView, ValidatorPod
-from gpu_control_plane.operator.views import (
-    REVISION_HASH,
-    ControllerRevision,
-    DaemonSet,
-    Pod,
-    PodSpec,
-    controller_of,
-    newest,
-)
+from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, controller_of, newest
 
-DIGEST: Final = "DRIVER_CONFIG_DIGEST"
-_SELECTORS: Final = (*DRIVER_SELECTORS, f"app={VALIDATOR_APP}")
-"""Label selectors of the pods of drivers and validators. Other pods of the stack are not held."""
 _NO_OWNER: Final = ""
 """In the index, in place of the owner of a pod that has none."""
 _NODE, _OWNER, _FAILED = "upgrade-node", "upgrade-owner", "upgrade-failed"
@@ -49,17 +33,15 @@ class UpgradeCaches:
     def __init__(self, runtime: Runtime, namespace: str) -> None:
         here = Selection(namespace=namespace)
         self.nodes: Cache[Node] = runtime.cache(Node)
-        self.pods: tuple[Cache[Pod], ...] = tuple(
-            runtime.cache(Pod, Selection(namespace=namespace, labels=labels)) for labels in _SELECTORS
-        )
+        self.pods: Cache[Pod] = runtime.cache(Pod, here)
+        """All pods of the operands: only those of drivers and validators are looked at here."""
         self.daemonsets: Cache[DaemonSet] = runtime.cache(DaemonSet, here)
         self.revisions: Cache[ControllerRevision] = runtime.cache(ControllerRevision, here)
         self.states: Cache[GPUNodeState] = runtime.cache(GPUNodeState)
         self._pools: Cache[GPUPool] = runtime.cache(GPUPool)
         self.namespace = namespace
-        for pods in self.pods:
-            pods.index(_NODE, lambda pod: (pod.spec.node_name,))
-            pods.index(_OWNER, lambda pod: (_owner(pod) or (_NO_OWNER,)) if is_driver(pod) else ())
+        self.pods.index(_NODE, lambda pod: (pod.spec.node_name,) if is_driver(pod) or is_validator(pod) else ())
+        self.pods.index(_OWNER, lambda pod: (_owner(pod) or (_NO_OWNER,)) if is_driver(pod) else ())
         self.revisions.index(_OWNER, _owner)
         self.nodes.index(_FAILED, lambda node: (_FAILED,) if _state(node) is UpgradeState.FAILED else ())
 
@@ -77,7 +59,7 @@ class UpgradeCaches:
         return self.nodes_of_daemonset(daemonset) if daemonset is not None else set()
 
     def view(self, node: Node, evictor: Evictor, pods: tuple[Pod, ...] = ()) -> NodeView:
-        here = self._pods(_NODE, node.name)
+        here = self.pods.by_index(_NODE, node.name)
         leaving = evictor.leaving(node.name)
         drivers = tuple(self._driver(pod, leaving) for pod in here if is_driver(pod))
         return NodeView(
@@ -88,7 +70,7 @@ class UpgradeCaches:
             ready=node.ready,
             drivers=drivers,
             validators=tuple(
-                ValidatorPod(name=pod.name, ready=pod.all_ready and not pod.deleting, trouble=pod.trouble)
+                ValidatorPod(name=pod.name, ready=pod.containers_ready and not pod.deleting, trouble=pod.trouble)
                 for pod in here
                 if is_validator(pod)
             ),
@@ -113,12 +95,7 @@ class UpgradeCaches:
         return ".".join(sorted(revision.hash for revision in found if revision is not None))
 
     def _nodes_of(self, owner: str) -> set[Key]:
-        return {Key(pod.spec.node_name) for pod in self._pods(_OWNER, owner) if pod.spec.node_name}
-
-    def _pods(self, index: str, value: str) -> list[Pod]:
-        """A pod may be in several of the caches; it counts once."""
-        found = {pod.metadata.uid: pod for pods in self.pods for pod in pods.by_index(index, value)}
-        return list(found.values())
+        return {Key(pod.spec.node_name) for pod in self.pods.by_index(_OWNER, owner) if pod.spec.node_name}
 
     def _driver(self, pod: Pod, leaving: Mapping[str, float]) -> DriverPod:
         owner = pod.controller
@@ -132,7 +109,7 @@ class UpgradeCaches:
             daemonset=wanted.name if wanted is not None else "",
             current=_current(pod, revisions),
             orphan=not owned,
-            ready=pod.all_ready,
+            ready=pod.containers_ready,
             restarts=max((status.restart_count for status in statuses if not status.ready), default=0),
             leaving=pod.deleting or pod.metadata.uid in leaving,
             digest=digest_of(pod.spec),
@@ -184,7 +161,9 @@ def _owner(item: Object) -> tuple[str, ...]:
 
 def digest_of(spec: PodSpec) -> str:
     """The digest over driver and configuration that a driver pod has in its environment."""
-    values = (env.value for container in spec.all_containers for env in container.env if env.name == DIGEST)
+    values = (
+        env.value for container in spec.all_containers for env in container.env if env.name == DRIVER_CONFIG_DIGEST
+    )
     return next(values, "")
 
 

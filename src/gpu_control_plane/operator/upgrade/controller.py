@@ -15,7 +15,9 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import UpgradeReport
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Signal
+from gpu_control_plane.kube.changes import spec_changed
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.dynamic_caches import DynamicCaches
@@ -27,11 +29,15 @@ from gpu_control_plane.operator.upgrade.evictor import Evictor
 from gpu_control_plane.operator.upgrade.executor import ActionExecutor
 from gpu_control_plane.operator.upgrade.groups import GroupIndex, UpgradePolicies
 from gpu_control_plane.operator.upgrade.node_view import NEEDS_PODS, NodeView
-from gpu_control_plane.operator.upgrade.predicates import agent_changed, node_changed, node_of, template_changed
+from gpu_control_plane.operator.upgrade.predicates import (
+    agent_changed,
+    driver_or_validator,
+    node_changed,
+    node_of,
+)
 from gpu_control_plane.operator.upgrade.progress import ProgressReports
 from gpu_control_plane.operator.upgrade.scheduler import UpgradeScheduler
 from gpu_control_plane.operator.upgrade.step import step, switch_off
-from gpu_control_plane.operator.views import Pod
 
 _MOST_ACTIONS: Final = 32
 _LIST_TIMEOUT_SECONDS: Final = 20.0
@@ -88,13 +94,12 @@ class UpgradeController:
         runtime.service(self._node_pods.run)
         controller = runtime.controller("upgrade-nodes", self._reconcile)
         controller.watch(caches.nodes, when=node_changed)
-        controller.watch(caches.daemonsets, caches.nodes_of_daemonset, when=template_changed)
+        controller.watch(caches.daemonsets, caches.nodes_of_daemonset, when=spec_changed)
         controller.watch(caches.revisions, caches.nodes_of_revision)
         controller.watch(caches.states, when=agent_changed)
         controller.watch(self._groups.regrouped)
         controller.watch(self._node_pods_changed)
-        for pods in caches.pods:
-            controller.watch(pods, node_of)
+        controller.watch(caches.pods, node_of, when=driver_or_validator)
 
     async def _reconcile(self, key: Key) -> Requeue | None:
         node = self._caches.nodes.at(key)

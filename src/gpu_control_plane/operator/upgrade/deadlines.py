@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.operator.upgrade.actions import NodePatch, UpgradeAction, Wait, fail_upgrade, stamp
 from gpu_control_plane.operator.upgrade.node_view import NodeView
-from gpu_control_plane.operator.views import Pod
 
 LOST_LIMIT_SECONDS: Final = 900.0
 """How long a node may be not ready: large machines take ten minutes to boot."""

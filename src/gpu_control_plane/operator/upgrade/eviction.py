@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.operator.upgrade.actions import (
     EvictPods,
     NodePatch,
@@ -26,7 +27,6 @@ from gpu_control_plane.operator.upgrade.gpu_pods import (
 )
 from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.selector import BadSelector, parse
-from gpu_control_plane.operator.views import Pod
 
 
 def policy_problem(policy: UpgradePolicy) -> str | None:

@@ -8,11 +8,11 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.backoff import Backoff
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import ApiError, NotFound
 from gpu_control_plane.operator.upgrade.node_view import Refusal
-from gpu_control_plane.operator.views import Pod
 
 _BACKOFF: Final = Backoff(first=5.0, most=60.0)
 

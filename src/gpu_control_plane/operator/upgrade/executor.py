@@ -7,6 +7,7 @@ import structlog
 
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, StackEvent
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import ApiError, Conflict, NotFound
 from gpu_control_plane.kube.events import EventRecorder
@@ -14,7 +15,6 @@ from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.operator.upgrade.actions import DeleteDriverPod, EvictPods, NodePatch
 from gpu_control_plane.operator.upgrade.evictor import Evictor
 from gpu_control_plane.operator.upgrade.node_view import NodeView
-from gpu_control_plane.operator.views import Pod
 
 _log = structlog.get_logger(component="operator.upgrade")
 

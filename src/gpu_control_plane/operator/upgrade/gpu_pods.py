@@ -8,8 +8,8 @@ import msgspec
 
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.nvidia.names import TRUE, PodLabel
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.api.selectors import LabelSelector
-from gpu_control_plane.operator.views import Pod
 
 _PREFIXES: Final = ("nvidia.com/gpu", "nvidia.com/mig-", f"{GROUP}/")
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -33,7 +33,7 @@ def uses_gpu(pod: Pod, pool_resources: AbstractSet[str] = frozenset()) -> bool:
     return bool(pod.spec.resource_claims) or any(
         name.startswith(_PREFIXES) or name in pool_resources
         for container in pod.spec.all_containers
-        for name in container.asks_for
+        for name in container.resource_names
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.nvidia.names import TRUE, NodeAnnotation, NodeLabel, UpgradeState
-from gpu_control_plane.operator.views import Pod
+from gpu_control_plane.api.pod import Pod
 
 IDLE: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.REQUIRED, UpgradeState.FAILED})
 """States in which nothing is done to a node. A failed one waits for a person or another driver."""

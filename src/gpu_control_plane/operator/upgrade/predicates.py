@@ -5,9 +5,10 @@ from typing import Final
 
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.signal import Keyed
-from gpu_control_plane.operator.views import DaemonSet, Pod
+from gpu_control_plane.operator.driver_pods import is_driver, is_validator
 
 SCHEDULE: Final = Key("schedule")
 """The one key of the scheduler."""
@@ -25,9 +26,9 @@ def node_of(pod: Pod) -> Iterable[Key]:
     return (Key(pod.spec.node_name),) if pod.spec.node_name else ()
 
 
-def template_changed(old: DaemonSet | None, new: DaemonSet | None) -> bool:
-    """Whether the template of a DaemonSet has changed; its status changes all the time."""
-    return old is None or new is None or old.spec.template != new.spec.template
+def driver_or_validator(old: Pod | None, new: Pod | None) -> bool:
+    """Whether the pod brings or checks a driver; other operands do not matter for upgrades."""
+    return any(pod is not None and (is_driver(pod) or is_validator(pod)) for pod in (old, new))
 
 
 def agent_changed(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
+from gpu_control_plane.kube.changes import spec_changed
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
@@ -24,7 +25,11 @@ from gpu_control_plane.operator.upgrade.executor import ActionExecutor
 from gpu_control_plane.operator.upgrade.groups import GroupIndex, UpgradeGroup
 from gpu_control_plane.operator.upgrade.metrics import GroupCount, UpgradeMetrics
 from gpu_control_plane.operator.upgrade.node_view import IDLE, NodeView
-from gpu_control_plane.operator.upgrade.predicates import node_changed, template_changed, the_schedule
+from gpu_control_plane.operator.upgrade.predicates import (
+    driver_or_validator,
+    node_changed,
+    the_schedule,
+)
 from gpu_control_plane.operator.upgrade.progress import ProgressReports, progress_report
 from gpu_control_plane.operator.upgrade.rollout import rollout
 from gpu_control_plane.operator.views import DaemonSet
@@ -59,11 +64,10 @@ class UpgradeScheduler:
         """When the clock has come so far, all nodes may be looked at again."""
         controller = runtime.controller("upgrade-scheduler", self._reconcile, workers=1)
         controller.watch(caches.nodes, the_schedule, when=node_changed)
-        controller.watch(caches.daemonsets, the_schedule, when=template_changed)
+        controller.watch(caches.daemonsets, the_schedule, when=spec_changed)
         controller.watch(caches.revisions, the_schedule)
         controller.watch(groups.changed, the_schedule)
-        for pods in caches.pods:
-            controller.watch(pods, the_schedule)
+        controller.watch(caches.pods, the_schedule, when=driver_or_validator)
 
     def forget(self) -> None:
         """This process begins to lead: another one may have started upgrades that the cache does not show yet."""

@@ -8,7 +8,7 @@ import pytest
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.operator.drivers.prune import OutdatedDaemonSet, outdated_daemonsets
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.views import DaemonSet, DaemonSetSpec, DaemonSetStatus, PodSpec, PodTemplate
+from gpu_control_plane.operator.views import DaemonSet, DaemonSetSpec, DaemonSetStatus, PodTemplate, TemplateSpec
 from unit.operator.drivers.builders import node
 
 NODES = [node("n1", labels={"kernel": "new"}), node("n2", labels={"kernel": "odd"})]
@@ -22,7 +22,7 @@ NEW: Manifest = {
 def held(name: str, kernel: str, *, seen: int = 1, deleting: bool = False, **numbers: Any) -> DaemonSet:
     return DaemonSet(
         metadata=ObjectMeta(name=name, generation=1, deletion_timestamp=datetime.now(UTC) if deleting else None),
-        spec=DaemonSetSpec(template=PodTemplate(spec=PodSpec(node_selector={"kernel": kernel}))),
+        spec=DaemonSetSpec(template=PodTemplate(spec=TemplateSpec(node_selector={"kernel": kernel}))),
         status=DaemonSetStatus(observed_generation=seen, **numbers),
     )
 

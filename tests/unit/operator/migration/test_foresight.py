@@ -9,13 +9,13 @@ from gpu_control_plane.api.gpunodestate import Driver, DriverSource, GPUNodeStat
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import DEPLOY, NodeLabel, PodLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod, PodSpec
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
 from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction, DaemonSetChange, PodRestart
 from gpu_control_plane.operator.migration.desired import desired_stack
 from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation, ReleaseSettings
 from gpu_control_plane.operator.migration.plan import MigrationPlan, plan_migration
 from gpu_control_plane.operator.stack.defaults import with_api_defaults
-from gpu_control_plane.operator.views import OperandPod, Placement
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from unit.operator.migration.test_plan import NVIDIA, OURS, manifest
 
@@ -205,9 +205,7 @@ def test_what_the_agent_does_itself_is_kept_away_from_its_node() -> None:
 def test_a_driver_of_the_host_needs_no_pod_unless_a_driver_pod_has_brought_it(pod: bool) -> None:
     report = Driver(version="595.91.07", source=DriverSource.HOST)
     state = GPUNodeState(metadata=ObjectMeta(name="a"), status=NodeStateStatus(driver=report))
-    brought = OperandPod(
-        metadata=ObjectMeta(name="d", labels={"app": "nvidia-driver-daemonset"}), spec=Placement(node_name="a")
-    )
+    brought = Pod(metadata=ObjectMeta(name="d", labels={"app": "nvidia-driver-daemonset"}), spec=PodSpec(node_name="a"))
     plan = planned(states=(state,), driver_pods=(brought,) if pod else ())
     assert label(plan, f"{DEPLOY}driver")["a"] == ("true" if pod else "pre-installed")
 

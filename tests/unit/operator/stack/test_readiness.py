@@ -9,6 +9,7 @@ import pytest
 
 from gpu_control_plane.api.node import Node, NodeSpec, Taint
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.operator.stack.daemonset_readiness import became_idle, tolerations_of
 from gpu_control_plane.operator.stack.readiness import (
     Readiness,
@@ -19,7 +20,7 @@ from gpu_control_plane.operator.stack.readiness import (
     trouble_of,
     unmatched_nodes,
 )
-from gpu_control_plane.operator.views import DaemonSet, OperandPod, UpdateStrategy
+from gpu_control_plane.operator.views import DaemonSet, UpdateStrategy
 
 ALL_GOOD = {
     "observedGeneration": 2,
@@ -34,11 +35,11 @@ def daemonset(**numbers: int) -> DaemonSet:
     return msgspec.convert({"metadata": {"name": "x", "generation": 2}, "status": {**ALL_GOOD, **numbers}}, DaemonSet)
 
 
-def pod(status: Mapping[str, Any], **metadata: Any) -> OperandPod:
-    return msgspec.convert({"metadata": {"name": "x-1", **metadata}, "status": status}, OperandPod)
+def pod(status: Mapping[str, Any], **metadata: Any) -> Pod:
+    return msgspec.convert({"metadata": {"name": "x-1", **metadata}, "status": status}, Pod)
 
 
-def stands(daemonset: DaemonSet, *expected: str, unready: Mapping[str, OperandPod | None] | None = None) -> Readiness:
+def stands(daemonset: DaemonSet, *expected: str, unready: Mapping[str, Pod | None] | None = None) -> Readiness:
     return readiness_of(daemonset, expected, lambda: unready or {})
 
 
@@ -101,7 +102,7 @@ def test_when_a_daemonset_is_ready(numbers: dict[str, int], expected: tuple[str,
 
 
 def test_the_pods_are_not_looked_at_while_the_numbers_are_good() -> None:
-    def never() -> dict[str, OperandPod | None]:
+    def never() -> dict[str, Pod | None]:
         raise AssertionError
 
     assert readiness_of(daemonset(), NODES, never).ready
@@ -301,10 +302,10 @@ def test_a_toleration_with_a_value_bears_only_that_value() -> None:
 def test_a_pod_that_waits_for_the_scheduler_is_known_by_the_node_it_is_made_for() -> None:
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-7"]}]}]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    made = msgspec.convert({"spec": {"affinity": affinity}}, OperandPod)
-    assert made.spec.meant_for == "gpu-7"
-    assert msgspec.convert({"spec": {"affinity": affinity, "nodeName": "b"}}, OperandPod).spec.meant_for == "b"
-    assert OperandPod().spec.meant_for == ""
+    made = msgspec.convert({"spec": {"affinity": affinity}}, Pod)
+    assert made.spec.target_node == "gpu-7"
+    assert msgspec.convert({"spec": {"affinity": affinity, "nodeName": "b"}}, Pod).spec.target_node == "b"
+    assert Pod().spec.target_node == ""
 
 
 @pytest.mark.parametrize(

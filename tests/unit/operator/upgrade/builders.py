@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
+from gpu_control_plane.api.pod import Container, ContainerResources, EmptyDir, Pod, PodSpec, PodStatus, Volume
 from gpu_control_plane.kube.objects import ObjectMeta, OwnerReference
 from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView
-from gpu_control_plane.operator.views import Container, ContainerResources, EmptyDir, Pod, PodSpec, PodStatus, Volume
 
 NOW = 1_900_000_000.0
 POLICY = UpgradePolicy(auto_upgrade=True)

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import PodDeletion, UpgradePolicy
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.operator.upgrade.actions import PAUSED
 from gpu_control_plane.operator.upgrade.deadlines import MOST_RENEWALS
 from gpu_control_plane.operator.upgrade.gpu_pods import gpu_pods
 from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView, ValidatorPod
 from gpu_control_plane.operator.upgrade.rollout import scaled_value
-from gpu_control_plane.operator.views import Pod
 from unit.operator.upgrade.builders import NOW, gpu_pod
 
 BAD_TO_TOUCH = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.REQUIRED, UpgradeState.FAILED})

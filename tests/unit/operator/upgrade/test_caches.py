@@ -11,11 +11,12 @@ from fault_proxy import plain_config
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.operator.upgrade.caches import UpgradeCaches, agent_view
 from gpu_control_plane.operator.upgrade.evictor import Evictor
 from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView
-from gpu_control_plane.operator.views import ControllerRevision, DaemonSet, Pod
+from gpu_control_plane.operator.views import ControllerRevision, DaemonSet
 
 HERE = "gpu"
 OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "driver", "uid": "ds", "controller": True}
@@ -65,28 +66,27 @@ def worker(**labels: str) -> Node:
     return msgspec.convert({"metadata": {"name": "worker", "labels": labels}}, Node)
 
 
-async def seen(*things: Pod | ControllerRevision | DaemonSet, node: Node | None = None) -> NodeView:
-    """The node `worker` as it looks when these exist. A pod is held by each cache whose selector it matches."""
+async def view_of(*things: Pod | ControllerRevision | DaemonSet, node: Node | None = None) -> NodeView:
+    """The view of the node `worker` when these exist."""
     runtime = Runtime("test", config=plain_config("http://127.0.0.1:1"), elect=False, status_port=None)
-    look = UpgradeCaches(runtime, HERE)
+    caches = UpgradeCaches(runtime, HERE)
     for thing in things:
         match thing:
             case Pod():
-                look.pods[0]._store.put(thing)
-                look.pods[1]._store.put(thing)
+                caches.pods._store.put(thing)
             case ControllerRevision():
-                look.revisions._store.put(thing)
+                caches.revisions._store.put(thing)
             case DaemonSet():
-                look.daemonsets._store.put(thing)
-    return look.view(node or worker(), Evictor(runtime.client, lambda: 0.0))
+                caches.daemonsets._store.put(thing)
+    return caches.view(node or worker(), Evictor(runtime.client, lambda: 0.0))
 
 
 async def only(*things: Pod | ControllerRevision | DaemonSet) -> DriverPod:
-    (pod,) = (await seen(*things)).drivers
+    (pod,) = (await view_of(*things)).drivers
     return pod
 
 
-async def test_a_driver_pod_has_digest_and_version_and_appears_once() -> None:
+async def test_a_driver_pod_has_digest_and_version() -> None:
     pod = await only(driver(LABELS, OWNER), daemonset("abc"), revision(1, "new"))
     assert pod == DriverPod(
         name="driver-x",
@@ -116,7 +116,7 @@ async def test_a_driver_pod_has_digest_and_version_and_appears_once() -> None:
         "rolled back",
         "no revision is known yet",
         "its revision has not arrived yet",
-        "nobody can say",
+        "it may be of either",
         "of another DaemonSet, and older than the newest revision",
     ],
 )
@@ -143,7 +143,7 @@ async def test_the_revision_a_node_is_to_get_is_known_without_a_pod_of_it(state:
     meta = {"name": "driver", "namespace": HERE, "uid": "ds"}
     held = msgspec.convert({"metadata": meta, "spec": {"template": template}}, DaemonSet)
     validator = msgspec.convert({"metadata": {**meta, "name": "other", "uid": "other"}}, DaemonSet)
-    view = await seen(held, validator, revision(1, "old"), revision(2, "new"), node=node)
+    view = await view_of(held, validator, revision(1, "old"), revision(2, "new"), node=node)
     assert view.wanted == wanted
 
 
@@ -155,8 +155,8 @@ async def test_a_node_whose_driver_pod_has_no_owner_knows_whether_another_driver
         },
         DaemonSet,
     )
-    assert (await seen(driver(LABELS), held, revision(1, "new"))).wanted == "new"
-    assert (await seen(driver(LABELS))).without_successor
+    assert (await view_of(driver(LABELS), held, revision(1, "new"))).wanted == "new"
+    assert (await view_of(driver(LABELS))).without_successor
 
 
 async def test_a_pod_that_no_daemonset_owns_is_an_orphan() -> None:
@@ -175,7 +175,7 @@ async def test_the_restarts_of_an_init_container_count_until_it_has_finished() -
 
 
 async def test_validators_are_distinguished_from_drivers() -> None:
-    view = await seen(driver({"app": "nvidia-operator-validator"}, OWNER))
+    view = await view_of(driver({"app": "nvidia-operator-validator"}, OWNER))
     assert not view.drivers
     assert [pod.ready for pod in view.validators] == [True]
 

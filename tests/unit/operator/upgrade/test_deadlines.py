@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy, WaitForCompletion
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.operator.upgrade.actions import DeleteDriverPod, EvictPods, NodePatch, UpgradeAction, Wait
 from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView
 from gpu_control_plane.operator.upgrade.step import step
-from gpu_control_plane.operator.views import Pod
 from unit.operator.upgrade.builders import (
     CURRENT,
     NOW,

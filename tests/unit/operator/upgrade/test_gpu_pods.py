@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpu_control_plane.api.pod import Pod, PodSpec, ResourceClaim
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.operator.upgrade.gpu_pods import EvictionRules, eviction_problem, gpu_pods
 from gpu_control_plane.operator.upgrade.selector import BadSelector, parse
-from gpu_control_plane.operator.views import Pod, PodSpec, ResourceClaim
 from unit.operator.upgrade.builders import gpu_pod
 
 STRICT = EvictionRules(force=False, delete_empty_dir=False)

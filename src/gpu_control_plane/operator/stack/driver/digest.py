@@ -11,13 +11,12 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane.api.pod import DRIVER_CONFIG_DIGEST
 from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.driver.mounts import PARAMETERS_DIGEST
 from gpu_control_plane.operator.stack.driver.openshift import PROXY_VARIABLES, TOOLKIT
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.transforms import MANAGER
-
-DIGEST: Final = "DRIVER_CONFIG_DIGEST"
 
 _PROBE: Final = "driver-startup-probe"
 
@@ -28,7 +27,7 @@ def add_driver_digest(daemonset: DaemonSetManifest) -> None:
     digest = digest_of(daemonset)
     for name in (MANAGER, daemonset.main.name, TOOLKIT):
         if daemonset.has(name):
-            daemonset.container(name).set_env(DIGEST, digest)
+            daemonset.container(name).set_env(DRIVER_CONFIG_DIGEST, digest)
 
 
 def digest_of(daemonset: DaemonSetManifest) -> str:
@@ -51,7 +50,11 @@ def _digested(container: Manifest) -> Manifest:
         "image": container["image"],
         "command": container.get("command", []),
         "args": container.get("args", []),
-        "env": {name: value for name, value in plain.items() if name != DIGEST and name.upper() not in PROXY_VARIABLES},
+        "env": {
+            name: value
+            for name, value in plain.items()
+            if name != DRIVER_CONFIG_DIGEST and name.upper() not in PROXY_VARIABLES
+        },
         "from": container.get("envFrom", []),
         "mounts": sorted(mounts, key=lambda entry: str(entry["mountPath"])),
     }
