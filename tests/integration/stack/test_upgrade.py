@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fault_proxy import FaultProxy, Request
+from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
@@ -206,7 +206,8 @@ async def test_an_upgrade_in_progress_goes_on_when_nvidiadrivers_take_over(env: 
 
 
 async def test_no_driver_in_use_is_replaced_because_its_daemonset_is_seen_late(env: OperatorEnv) -> None:
-    """A new revision, and the template of before: it looks as if the driver stayed the same."""
+    """A new revision with the old template looks as if the driver stayed the same. The cache shows the old template if
+    the answer to the write of the DaemonSet is lost, or a leader before this one has written it."""
     name = "late-0"
     await env.nodes(gpu_node(name))
     await env.policy(upgradable(maxUnavailable="100%"))
@@ -228,6 +229,9 @@ async def test_no_driver_in_use_is_replaced_because_its_daemonset_is_seen_late(e
             if request.is_watch and request.path.endswith("/daemonsets"):
                 await seen.wait()
 
+        def changes_daemonset(request: Request) -> bool:
+            return request.method == "PUT" and "/daemonsets/nvidia-driver-daemonset" in request.path
+
         def asked() -> bool:
             answers = (request for request, _ in proxy.answers if request.method == "GET")
             return any("/daemonsets/" in request.path for request in answers)
@@ -236,6 +240,7 @@ async def test_no_driver_in_use_is_replaced_because_its_daemonset_is_seen_late(e
         await env.start(proxy.config)
         await env.at_rest()
         seen.clear()
+        proxy.plant(Fault(when=changes_daemonset, lose_answer=True))
         await env.patch_policy({"driver": {"version": NEW}})
         await until(asked, within=120, saying="the DaemonSet is not read from the API server")
         assert await state() == UpgradeState.REQUIRED
