@@ -24,7 +24,7 @@ from gpu_control_plane.kube.errors import (
 )
 from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.transport import Call
-from gpu_control_plane.operator.stack.drift import content_drifts, metadata_drifts, with_live_selector
+from gpu_control_plane.operator.stack.drift import ComparedObjects, content_drifts, metadata_drifts, with_live_selector
 from gpu_control_plane.operator.stack.live import Live, LiveDaemonSet
 from gpu_control_plane.operator.stack.live_caches import LiveCaches
 from gpu_control_plane.operator.stack.manifest import Manifest, on_delete
@@ -62,6 +62,7 @@ class ObjectWriter:
     def __init__(self, client: Client, live: LiveCaches) -> None:
         self.live = live
         self._client = client
+        self._compared = ComparedObjects()
         self._unavoidable: dict[tuple[str, str], tuple[bytes, bytes]] = {}
         """By kind and name, a manifest and the content that the API server makes of it although it differs."""
         self._limit = asyncio.Semaphore(_PARALLEL_WRITES)
@@ -150,15 +151,16 @@ class ObjectWriter:
             else:
                 result.created.append(f"{kind}/{name}")
                 return
-        if await self._repair(manifest, live):
+        if not self._compared.unchanged(manifest, live) and await self._repair(manifest, live):
             result.repaired.append(f"{kind}/{name}")
 
     async def _repair(self, manifest: Manifest, live: Live) -> bool:
         """Replace an object that differs; False if nothing had to be written, or the write changed nothing."""
-        manifest = with_live_selector(manifest, live)
+        rendered, manifest = manifest, with_live_selector(manifest, live)
         scope, version = self.live.scope(manifest["kind"]), live.metadata.resource_version
         if not live.content or not self._differs(manifest, live):
             if not metadata_drifts(manifest, live):
+                self._compared.remember(rendered, live)
                 return False
             patch = {field: manifest["metadata"][field] for field in _METADATA if field in manifest["metadata"]}
             await self._client.patch(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_control_plane.kube.client import decoder
-from gpu_control_plane.operator.stack.drift import content_drifts, metadata_drifts
+from gpu_control_plane.operator.stack.drift import ComparedObjects, content_drifts, metadata_drifts
 from gpu_control_plane.operator.stack.live import LiveSecurityContextConstraints
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from gpu_control_plane.operator.stack.operands import STATES
@@ -296,3 +296,48 @@ def _another(value: object) -> object:
             return [*value, "more"]
         case _:
             return {"type": "MustRunAs"}
+
+
+def _version(name: str, **metadata: object) -> Any:
+    """The answer of the API server with other metadata."""
+    found = answer(name)
+    found["metadata"] |= metadata
+    return live(found)
+
+
+def test_an_object_is_compared_again_only_after_it_or_its_manifest_has_changed() -> None:
+    compared = ComparedObjects()
+    held = _version(RICH, uid="1", generation=4, resourceVersion="10", labels={"app": "example"})
+    assert not compared.unchanged(sent(RICH), held)
+    compared.remember(sent(RICH), held)
+    assert compared.unchanged(sent(RICH), held)
+    other_status = _version(RICH, uid="1", generation=4, resourceVersion="11", labels={"app": "example"})
+    assert compared.unchanged(sent(RICH), other_status), "the status of a DaemonSet changes with every pod"
+    changed = sent(RICH)
+    changed["spec"]["minReadySeconds"] = 1
+    assert not compared.unchanged(changed, held)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"uid": "2"},
+        {"generation": 5},
+        {"labels": {}},
+        {"annotations": {"theirs": "yes"}},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "3"}]},
+    ],
+    ids=lambda held: next(iter(held)),
+)
+def test_every_change_of_an_object_makes_it_be_compared_again(metadata: dict[str, object]) -> None:
+    compared = ComparedObjects()
+    known: dict[str, object] = {"uid": "1", "generation": 4, "labels": {"app": "example"}}
+    compared.remember(sent(RICH), _version(RICH, **known))
+    assert not compared.unchanged(sent(RICH), _version(RICH, **known | metadata))
+
+
+def test_an_object_without_a_generation_is_compared_again_with_every_version() -> None:
+    compared = ComparedObjects()
+    compared.remember(sent("ConfigMap"), _version("ConfigMap", resourceVersion="10"))
+    assert compared.unchanged(sent("ConfigMap"), _version("ConfigMap", resourceVersion="10"))
+    assert not compared.unchanged(sent("ConfigMap"), _version("ConfigMap", resourceVersion="11"))
