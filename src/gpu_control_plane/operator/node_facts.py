@@ -77,6 +77,11 @@ def is_gpu_node(labels: Mapping[str, str]) -> bool:
     return labels.get(NodeLabel.PRESENT) == TRUE
 
 
+def selects(node_selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Whether a nodeSelector matches a node with these labels."""
+    return all(labels.get(key) == value for key, value in node_selector.items())
+
+
 def node_kind(node: Node) -> NodeKind:
     labels = node.metadata.labels
     os_id, version = labels.get(NodeLabel.OS_ID, ""), labels.get(NodeLabel.OS_VERSION, "")

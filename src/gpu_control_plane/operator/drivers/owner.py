@@ -13,7 +13,7 @@ import msgspec
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import NVIDIADriverSpec
 from gpu_control_plane.api.nvidia.names import NodeLabel, StackReason
-from gpu_control_plane.operator.node_facts import is_gpu_node
+from gpu_control_plane.operator.node_facts import is_gpu_node, selects
 
 _MOST_NAMED: Final = 3
 
@@ -128,7 +128,3 @@ def _circular(selectors: Mapping[str, Mapping[str, str]]) -> DriverProblem | Non
         f"the nodeSelector of {', '.join(wrong)} uses the label {NodeLabel.DRIVER_OWNER}, which says whom a node"
         " belongs to and follows from the nodeSelectors: select by another label",
     )
-
-
-def selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    return selector.items() <= labels.items()

@@ -27,10 +27,9 @@ from gpu_control_plane.operator.drivers.owner import (
     SelectorClaims,
     selector_claims,
     selector_conflict,
-    selects,
 )
 from gpu_control_plane.operator.labelling.decide import DriverOwner
-from gpu_control_plane.operator.node_facts import is_gpu_node
+from gpu_control_plane.operator.node_facts import is_gpu_node, selects
 from gpu_control_plane.operator.upgrade.groups import UpgradeGroup
 
 _OWNED: Final = "operator.drivers/owned"

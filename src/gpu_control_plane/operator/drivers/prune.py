@@ -4,11 +4,12 @@ A driver is never removed from a node that would then have none. A DaemonSet tha
 nodes all have a successor is deleted as well, but its pods run on: the upgrade replaces them node by node.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.views import DaemonSet
 
@@ -31,14 +32,10 @@ def outdated_daemonsets(
     for daemonset in sorted(held, key=lambda item: item.name):
         if daemonset.name in names or daemonset.deleting:
             continue
-        selected = [node for node in nodes if _selects(daemonset.spec.template.spec.node_selector, node)]
+        own = daemonset.spec.template.spec.node_selector
+        selected = [node.metadata.labels for node in nodes if selects(own, node.metadata.labels)]
         if not selected and daemonset.idle:
             found.append(OutdatedDaemonSet(daemonset.name))
-        elif selected and all(any(_selects(selector, node) for selector in successors) for node in selected):
+        elif selected and all(any(selects(selector, labels) for selector in successors) for labels in selected):
             found.append(OutdatedDaemonSet(daemonset.name, orphan=True))
     return found
-
-
-def _selects(selector: Mapping[str, str], node: Node) -> bool:
-    labels = node.metadata.labels
-    return all(labels.get(key) == value for key, value in selector.items())

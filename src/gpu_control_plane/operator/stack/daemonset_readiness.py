@@ -10,6 +10,7 @@ from gpu_control_plane.api.nvidia.names import DEPLOY, PodLabel
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Cache, Runtime, Selection, Signal
 from gpu_control_plane.operator.driver_pods import of_cluster_policy
+from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.readiness import (
     DAEMONSET_TOLERATIONS,
@@ -76,7 +77,7 @@ class DaemonSetReadiness:
 
     def selected(self, selector: dict[str, str]) -> set[str]:
         """Names of the nodes with these labels, whether pods tolerate their taints or not."""
-        return {node.name for node in self._candidates(selector) if selector.items() <= node.metadata.labels.items()}
+        return {node.name for node in self._candidates(selector) if selects(selector, node.metadata.labels)}
 
     def has_policy_drivers(self) -> bool:
         """Whether there are driver pods that a ClusterPolicy has brought, also such as no DaemonSet owns any more."""

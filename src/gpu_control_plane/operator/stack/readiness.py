@@ -12,6 +12,7 @@ import msgspec
 from gpu_control_plane.api.node import Node, Taint
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED, NodeTrouble
 from gpu_control_plane.api.pod import Pod, PodCondition
+from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.views import DaemonSet
 
 
@@ -121,8 +122,7 @@ def node_coverage(
     """The nodes that pods with this selector go to, and those whose taints they do not tolerate."""
     tolerated, names, tainted = tuple(tolerations), [], {}
     for node in nodes:
-        labels = node.metadata.labels
-        if node.deleting or not all(labels.get(key) == value for key, value in selector.items()):
+        if node.deleting or not selects(selector, node.metadata.labels):
             continue
         if node.spec.taints and (taint := _untolerated(node, tolerated)):
             tainted[node.name] = taint
@@ -151,7 +151,7 @@ def unmatched_nodes(selectors: Sequence[Mapping[str, str]], nodes: Iterable[Node
     others = [
         node
         for node in nodes
-        if not node.deleting and not any(selector.items() <= node.metadata.labels.items() for selector in selectors)
+        if not node.deleting and not any(selects(selector, node.metadata.labels) for selector in selectors)
     ]
     if not others:
         return None

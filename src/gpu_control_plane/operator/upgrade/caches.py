@@ -15,6 +15,7 @@ from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.operator.driver_pods import has_driver_labels, is_driver, is_validator
+from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.upgrade.evictor import Evictor
 from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView, ValidatorPod
 from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, controller_of, newest
@@ -86,11 +87,10 @@ class UpgradeCaches:
     def _wanted(self, node: Node) -> str:
         """Revision of the driver for the node, by the node selectors of DaemonSets. Computed only where it matters: for
         nodes that may fail, or did, or whose driver pod has no owner."""
-        labels = node.metadata.labels.items()
         found = [
             newest(self.revisions.by_index(_OWNER, daemonset.metadata.uid))
             for daemonset in self.daemonsets
-            if _brings_driver(daemonset) and daemonset.spec.template.spec.node_selector.items() <= labels
+            if _brings_driver(daemonset) and selects(daemonset.spec.template.spec.node_selector, node.metadata.labels)
         ]
         return ".".join(sorted(revision.hash for revision in found if revision is not None))
 

@@ -12,6 +12,7 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.names import UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Canary, UpgradePolicy
+from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.upgrade.actions import NodePatch
 from gpu_control_plane.operator.upgrade.eviction import policy_problem
 from gpu_control_plane.operator.upgrade.node_view import NodeView
@@ -74,8 +75,7 @@ def canaries(wanted: Canary, views: Iterable[NodeView]) -> list[NodeView]:
     """The nodes that are upgraded first. A node with the skip label cannot be one: the others would wait for ever."""
     nodes = sorted((view for view in views if not view.skipped), key=lambda view: view.name)
     if wanted.node_selector:
-        pairs = wanted.node_selector.items()
-        return [view for view in nodes if all(view.labels.get(key) == value for key, value in pairs)]
+        return [view for view in nodes if selects(wanted.node_selector, view.labels)]
     return nodes[: wanted.nodes]
 
 
