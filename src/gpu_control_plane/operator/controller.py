@@ -1,6 +1,16 @@
 """The operator as a part of the controller process: builds its parts and connects them.
 
-Each part watches what it needs by itself; what other parts know is watched by their signals.
+Each part watches the objects that it needs by itself. What another part has computed from them is watched by the
+signal of that part:
+
+- `NVIDIALeaseWatch` (which operator may write), `OpenShiftWatch` (what the cluster's own objects say) and
+  `DriverOwnership` (which NVIDIADriver has which nodes) wake `ActivePolicy`;
+- `ActivePolicy` wakes all that acts by it: labels, stack, NVIDIADrivers, handovers of nodes, upgrades, statuses;
+- `DriverPods` (on which nodes a driver runs) wakes labelling, and `GroupIndex` (whose policy a node is upgraded by)
+  wakes upgrades;
+- `LiveCaches` (kinds that a cluster may not serve) wakes the stack;
+- statuses are written after each reconcile of the stack and of NVIDIADrivers, and are woken by readiness of DaemonSets,
+  by labels that are missing, and by the progress of upgrades.
 """
 
 import os

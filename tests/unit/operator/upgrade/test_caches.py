@@ -135,7 +135,7 @@ async def test_a_pod_is_current_if_it_is_of_the_newest_revision(
         ("upgrade-failed", "b", ""),
         ("upgrade-done", "a", ""),
     ],
-    ids=["failed", "under way", "not selected", "nobody asks"],
+    ids=["failed", "in progress", "not selected", "done: not computed"],
 )
 async def test_the_revision_a_node_is_to_get_is_known_without_a_pod_of_it(state: str, zone: str, wanted: str) -> None:
     node = worker(zone=zone, **{str(NodeLabel.UPGRADE_STATE): state})
