@@ -147,7 +147,7 @@ def take_over(
         runs = await operator_switch.our_controller_runs(client)
         if not force and not runs:
             raise operator_switch.SwitchError(
-                "This operator does not run here: nobody would look after the stack. Install it first, with "
+                "This operator does not run here: nothing would manage the stack. Install it first, with "
                 "operator.enabled=true, or use --force."
             )
         if not force and (problems := (await _planned(client, namespace)).problems):
@@ -166,11 +166,11 @@ def take_over(
     screen.mark(OK, "Its Lease was deleted." if done.lease_deleted else "It left no Lease.")
     if done.other_holder is not None:
         other = done.other_holder
-        screen.mark(ATTENTION, f"Another one is still in charge: {other.holder} in {other.namespace}.")
+        screen.mark(ATTENTION, f"Another operator is still active: {other.holder} in {other.namespace}.")
     if runs:
         screen.line("  This operator begins within seconds.")
     else:
-        screen.mark(ATTENTION, "This operator does not run: nobody looks after the stack until it does.")
+        screen.mark(ATTENTION, "This operator does not run: nothing manages the stack until it does.")
     screen.line(
         "  Do not run `helm upgrade` or `helm uninstall` on NVIDIA's release: the first would start its operator"
     )

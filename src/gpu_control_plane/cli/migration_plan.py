@@ -51,7 +51,7 @@ def _show_end(screen: Screen, plan: MigrationPlan) -> None:
 def _show_heads(screen: Screen, plan: MigrationPlan) -> None:
     if not plan.operators:
         absent = (
-            f"NVIDIA's operator is in charge as {plan.holder}, but no Deployment of it was found in {plan.namespace}."
+            f"NVIDIA's operator is active as {plan.holder}, but no Deployment of it was found in {plan.namespace}."
             if plan.holder
             else "NVIDIA's operator does not run here."
         )
@@ -60,7 +60,7 @@ def _show_heads(screen: Screen, plan: MigrationPlan) -> None:
         where = f"{one.namespace}/{one.name}, {one.replicas} {'replica' if one.replicas == 1 else 'replicas'}"
         screen.mark(
             ATTENTION if plan.holder else IDLE,
-            screen.style(f"NVIDIA's operator: {where}{', in charge' if plan.holder else ''}", bold=True),
+            screen.style(f"NVIDIA's operator: {where}{', active' if plan.holder else ''}", bold=True),
         )
     screen.mark(OK if plan.ours else IDLE, f"This operator: {f'runs as {plan.ours}' if plan.ours else 'does not run'}")
     screen.mark(

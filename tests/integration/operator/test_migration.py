@@ -269,7 +269,7 @@ async def test_the_command_refuses_what_would_do_harm(
         taking = asyncio.create_task(command(api_server, "take-over", "--yes", "--force"))
         await nvidias.end_pods()
         assert await taking == 0
-        assert "nobody looks after the stack" in capfd.readouterr().out
+        assert "nothing manages the stack" in capfd.readouterr().out
     finally:
         await client.delete(StoredClusterPolicy, name)
 
@@ -278,10 +278,10 @@ async def test_the_command_says_that_the_cluster_may_not_be_read(
     client: Client, api_server: Cluster, namespace: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = yaml.safe_load(api_server.kubeconfig.read_text())
-    nobody = tmp_path / "nobody"
-    config["users"][0]["user"]["as"] = f"system:serviceaccount:{namespace}:nobody"
-    nobody.write_text(yaml.safe_dump(config))
-    assert await asyncio.to_thread(run, ["migrate", "plan", "--kubeconfig", str(nobody)]) == 1
+    unprivileged = tmp_path / "unprivileged"
+    config["users"][0]["user"]["as"] = f"system:serviceaccount:{namespace}:unprivileged"
+    unprivileged.write_text(yaml.safe_dump(config))
+    assert await asyncio.to_thread(run, ["migrate", "plan", "--kubeconfig", str(unprivileged)]) == 1
     assert "Use the kubeconfig of an administrator" in capfd.readouterr().err
 
 
@@ -325,7 +325,7 @@ async def test_a_plan_is_made_from_what_runs(
         assert any(change["key"] == "nvidia.com/gpu.present" and name in change["nodes"] for change in plan["labels"])
         assert plan["holder"] == f"{nvidias.pod}_1f2e"
         assert await command(api_server, "plan") == 0
-        assert f"NVIDIA's operator: {nvidias.namespace}/gpu-operator, 1 replica, in charge" in capfd.readouterr().out
+        assert f"NVIDIA's operator: {nvidias.namespace}/gpu-operator, 1 replica, active" in capfd.readouterr().out
         wanted = desired_stack(found)
         assert wanted is not None
         daemonsets = [one for state in wanted.states for one in state.manifests if one["kind"] == "DaemonSet"]

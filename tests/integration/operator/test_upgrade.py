@@ -47,7 +47,7 @@ async def env(client: Client, namespace: str) -> AsyncIterator[UpgradeEnv]:
 
 
 class Watch:
-    """Counts, at every change of a node, how many are under way."""
+    """Counts, at every change of a node, how many are in progress."""
 
     def __init__(self, nodes: Cache[Node], mine: list[str]) -> None:
         self._nodes = nodes

@@ -58,7 +58,7 @@ async def test_nothing_is_written_while_nvidias_operator_is_active(env: Operator
         },
     }
     await env.client.create(TimedLease, lease, "default")
-    await env.nodes(gpu_node("rival-0"))
+    await env.nodes(gpu_node("nvidia-0"))
     policy = await env.policy(stock())
     held = await env.condition(StackCondition.OTHER_OPERATOR_ACTIVE, "LeaseHeld")
     assert "gpu-operator-abc" in held.message
@@ -68,7 +68,7 @@ async def test_nothing_is_written_while_nvidias_operator_is_active(env: Operator
     assert [held.type for held in policy.status.conditions] == [StackCondition.OTHER_OPERATOR_ACTIVE]
     assert not policy.status.states
     assert await env.empty()
-    assert not any(label.startswith(DEPLOY) for label in (await env.node("rival-0")).metadata.labels)
+    assert not any(label.startswith(DEPLOY) for label in (await env.node("nvidia-0")).metadata.labels)
 
     await env.client.delete(TimedLease, LEASE, "default")
     policy = await env.state("ready")

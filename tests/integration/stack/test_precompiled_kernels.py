@@ -128,7 +128,7 @@ async def playing(env: OperatorEnv, **driver: Any) -> dict[str, str]:
 async def handed_over(env: OperatorEnv, form: Mapping[str, Any]) -> None:
     """Leave drivers to an NVIDIADriver, and wait until the policy's pods have no owner."""
     await ask_nvidiadriver(env, form)
-    await become_nobodys(env)
+    await become_orphans(env)
 
 
 async def ask_nvidiadriver(env: OperatorEnv, form: Mapping[str, Any]) -> None:
@@ -138,7 +138,7 @@ async def ask_nvidiadriver(env: OperatorEnv, form: Mapping[str, Any]) -> None:
     await env.patch_policy({"driver": {"useNvidiaDriverCRD": True}})
 
 
-async def become_nobodys(env: OperatorEnv) -> None:
+async def become_orphans(env: OperatorEnv) -> None:
     async def so() -> bool:
         return set((await owners(env)).values()) == {""}
 
@@ -217,7 +217,7 @@ async def test_drivers_run_on_also_when_the_operator_dies_while_it_orphans_them(
         await let_go.wait()
         await env.kill()
         await env.start(proxy.config)
-        await become_nobodys(env)
+        await become_orphans(env)
         await env.stop()
     assert await running(env) == before
     assert not [name for name in await env.daemonsets() if name.startswith(DRIVER)]

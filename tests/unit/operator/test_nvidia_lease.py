@@ -81,7 +81,7 @@ _LEASES = st.lists(
 
 @given(_LEASES)
 def test_until_is_exactly_when_the_holder_stops_to_be_active(leases: list[TimedLease]) -> None:
-    rival = active_holder(leases, NOW)
-    if rival is not None:
-        assert active_holder(leases, rival.until - timedelta(microseconds=1)) is not None
-        assert active_holder(leases, rival.until) is None
+    holder = active_holder(leases, NOW)
+    if holder is not None:
+        assert active_holder(leases, holder.until - timedelta(microseconds=1)) is not None
+        assert active_holder(leases, holder.until) is None

@@ -104,7 +104,7 @@ class DriversController:
         runtime.on_lead(self._forget)
 
     def pending(self) -> str:
-        """Why NVIDIADrivers keep the ClusterPolicy from being ready: upgrades that are under way."""
+        """Why NVIDIADrivers keep the ClusterPolicy from being ready: upgrades in progress."""
         count = self._active_policy.nodes.count(_UPGRADING, _UPGRADING)
         if not count or not uses_driver_crd(self._active_policy.spec()):
             return ""

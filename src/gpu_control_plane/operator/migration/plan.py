@@ -97,7 +97,7 @@ def _problems(found: Installation, wanted: DesiredStack | None) -> Iterable[str]
     if wanted is not None:
         yield from wanted.problems
     if release is not None and not release.operator:
-        yield "This operator is installed with operator.enabled=false: nobody would look after the stack."
+        yield "This operator is installed with operator.enabled=false: nothing would manage the stack."
     elif release is not None and release.namespace != found.namespace and _has_operands(found):
         yield (
             f"This operator would have operands in {release.namespace}, and they are in {found.namespace}: each node "
@@ -144,7 +144,7 @@ def _todo(found: Installation, changes: Iterable[DaemonSetChange]) -> Iterable[s
         node.name for node in found.nodes if node.metadata.labels.get(NodeLabel.UPGRADE_STATE, "") not in _AT_REST
     )
     if busy:
-        yield f"Wait for the driver upgrade that is under way on {_named(busy)}."
+        yield f"Wait for the driver upgrade that is in progress on {_named(busy)}."
     if len(found.deployments) > 1:
         places = ", ".join(sorted(one.metadata.namespace or "" for one in found.deployments))
         yield f"NVIDIA's operator is installed more than once ({places}): choose with --namespace."
@@ -159,7 +159,7 @@ def _our_release(found: Installation) -> Iterable[str]:
     """What has to be done about our own release. Settings of controllers that Helm has not installed are not known."""
     release, elsewhere = found.release, found.namespace != NAMESPACE and _has_operands(found)
     if release is None and found.our_holder is None:
-        yield "Install this operator: helm install with operator.enabled=true. It waits while NVIDIA's is in charge."
+        yield "Install this operator: helm install with operator.enabled=true. It waits while NVIDIA's is active."
     elif found.our_holder is None:
         yield f"This operator is installed, but does not run: see why with kubectl -n {NAMESPACE} get pods."
     if release is None and elsewhere:

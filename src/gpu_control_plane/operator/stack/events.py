@@ -55,7 +55,7 @@ def record_other_operator_active(recorder: EventRecorder, about: Object, message
 
 
 def record_taken_over(recorder: EventRecorder, about: Object) -> None:
-    recorder.normal(about, StackEvent.TAKEN_OVER, "NVIDIA's operator is gone; this one is in charge now.")
+    recorder.normal(about, StackEvent.TAKEN_OVER, "NVIDIA's operator is gone; this one is active now.")
 
 
 def _record_unknown_fields(recorder: EventRecorder, about: Object, old: StackStatus, new: StackStatus) -> None:

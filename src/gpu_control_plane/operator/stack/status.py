@@ -106,8 +106,9 @@ def other_operator_condition(
     held: Iterable[Condition], holder: LeaseHolder, generation: int, now: datetime
 ) -> Condition:
     message = (
-        f"NVIDIA's operator is in charge (lease in {holder.namespace}, held by {holder.holder or 'nobody'}); nothing is"
-        " written here. `kubectl gpu migrate plan` says what would change, `kubectl gpu migrate take-over` does it."
+        f"NVIDIA's operator is active (Lease in {holder.namespace}, held by {holder.holder or 'an unnamed process'});"
+        " nothing is written here. `kubectl gpu migrate plan` says what would change, `kubectl gpu migrate take-over`"
+        " does it."
     )
     kind = StackCondition.OTHER_OPERATOR_ACTIVE
     return condition(held, kind, True, "LeaseHeld", message, generation=generation, now=now)

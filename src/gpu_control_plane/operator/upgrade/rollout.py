@@ -158,7 +158,7 @@ def _no_candidate_reason(waiting: Sequence[NodeView]) -> str:
 def _full(*, parallel: int, busy: int, unavailable: int, most: int) -> str:
     if parallel:
         return f"{_nodes(unavailable)} out of service, and no more than {most} may be (maxUnavailable)"
-    return f"{_nodes(busy)} under way, and no more may be (maxParallelUpgrades)"
+    return f"{_nodes(busy)} in progress, and no more may be (maxParallelUpgrades)"
 
 
 def _nodes(number: int) -> str:

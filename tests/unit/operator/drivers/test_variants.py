@@ -81,7 +81,7 @@ def test_a_node_belongs_to_the_driver_that_its_label_names() -> None:
     nodes = [
         node("mine", owner="d"),
         node("other", owner="e"),
-        node("nobody"),
+        node("unowned"),
         node("gone", owner="d", labels={"nvidia.com/gpu.present": "false"}),
     ]
     assert [held.name for held in nodes_with_driver(driver("d"), nodes)] == ["mine"]

@@ -146,7 +146,7 @@ CASES = {
     "a default of the future": Case(
         P, msgspec.structs.replace(SANDBOX, default_workload=Workload("vm-of-tomorrow")), P | PRESENT | C
     ),
-    "a label of somebody else": Case(
+    "labels of other writers": Case(
         P | keys("dra-driver") | {"zone": "a"}, SPEC, P | keys("dra-driver") | {"zone": "a"} | PRESENT | C
     ),
 }
@@ -230,7 +230,7 @@ OWNERSHIP = {
     "owned": Ownership(P, {}, DRIVER_CRD, DriverOwner("a", upgrades=True), "a", TRUE),
     "owned by another": Ownership(P | OWNED, ON, DRIVER_CRD, DriverOwner("b"), "b", None),
     "owned no longer": Ownership(P | OWNED, ON, DRIVER_CRD, DriverOwner(None, upgrades=True), None, None),
-    "nobody can say": Ownership(P | OWNED, ON, DRIVER_CRD, None, "a", TRUE),
+    "the owner is not known": Ownership(P | OWNED, ON, DRIVER_CRD, None, "a", TRUE),
     "the policy's word does not count": Ownership(
         P, {}, msgspec.structs.replace(DRIVER_CRD, upgrades=True), DriverOwner("a"), "a", None
     ),

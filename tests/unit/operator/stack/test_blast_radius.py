@@ -102,7 +102,7 @@ def test_an_edit_of_a_config_map_changes_the_operands_that_read_it() -> None:
     names = {"devicePlugin": {"config": {"name": "sharing"}}, "dcgmExporter": {"config": {"name": "metrics"}}}
     edited = {**PEOPLES, "metrics": {"dcgm-metrics.csv": "edited"}}
     assert changed(names, before=names, config_maps=edited) == {EXPORTER}
-    assert changed(names, before=names, config_maps={**PEOPLES, "of-somebody-else": {"a": "b"}}) == set()
+    assert changed(names, before=names, config_maps={**PEOPLES, "of-another-team": {"a": "b"}}) == set()
 
 
 def test_nodes_of_another_kind_reach_no_pod_that_runs() -> None:

@@ -22,7 +22,7 @@ from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
 from unit.api.nvidia.stock import stock_policy
 
 ENFORCE, AUDIT, WARN = LABELS
-NOBODY_KNOWS = '{"pod-security.kubernetes.io/audit":"","pod-security.kubernetes.io/warn":""}'
+WERE_ABSENT = '{"pod-security.kubernetes.io/audit":"","pod-security.kubernetes.io/warn":""}'
 
 
 def namespace(labels: dict[str, str], note: str | None = None, name: str = "gpu") -> Namespace:
@@ -71,10 +71,10 @@ def test_it_is_marked_where_the_policy_asks_for_it(
     ("labels", "note", "change"),
     [
         pytest.param(LABELS, None, {}, id="they were there before us"),
-        pytest.param(LABELS, NOBODY_KNOWS, {AUDIT: None, WARN: None}, id="one of them was there before us"),
+        pytest.param(LABELS, WERE_ABSENT, {AUDIT: None, WARN: None}, id="one of them was there before us"),
         pytest.param(LABELS, f'{{"{ENFORCE}":"baseline"}}', {ENFORCE: "baseline"}, id="what was there comes back"),
         pytest.param(
-            LABELS | {AUDIT: "restricted"}, NOBODY_KNOWS, {WARN: None}, id="somebody has changed one since: it is his"
+            LABELS | {AUDIT: "restricted"}, WERE_ABSENT, {WARN: None}, id="another writer has changed one since"
         ),
         pytest.param(LABELS, "no note", {}, id="the note is spoilt"),
         pytest.param(LABELS, '{"team":"x"}', {}, id="the note speaks of something else"),

@@ -326,7 +326,7 @@ class ClusterModel:
         others = [node for node in self.nodes.values() if node.name != after.name]
         busy = sum(self.view(node).occupies_slot for node in others) + 1
         parallel = self.policy.max_parallel_upgrades
-        assert not parallel or busy <= parallel, f"{busy} nodes under way, {parallel} allowed"
+        assert not parallel or busy <= parallel, f"{busy} nodes in progress, {parallel} allowed"
         most = scaled_value(len(self.nodes), self.policy.max_unavailable)
         if not was.unavailable and most < len(self.nodes):
             out = sum(self.view(node).unavailable for node in others) + 1
@@ -345,7 +345,7 @@ class ClusterModel:
         rules = (self.policy.drain if draining else self.policy.pod_deletion) or PodDeletion()
         for uid, pod in before.pods.items():
             asked, ends = self._asked.get((after.name, uid)), pod.metadata.deletion_timestamp
-            assert asked is not None, f"{after.name} failed for {uid}, which nobody asked to leave"
+            assert asked is not None, f"{after.name} failed for {uid}, which was never asked to leave"
             fair = self.clock - asked >= rules.timeout_seconds / 2
             assert fair or (ends is not None and self.clock >= ends.timestamp()), f"{uid} had no time to leave"
 

@@ -81,11 +81,11 @@ def test_after_an_absence_of_the_operator_pods_are_evicted_before_the_upgrade_fa
         (NOW - 300, 0, None),
     ],
     ids=[
-        "asked nobody",
-        "asked nobody, the third time",
-        "asked nobody, and was given its time often enough",
+        "no pod was asked to leave",
+        "no pod was asked to leave, the third time",
+        "no pod was asked to leave, and the time was renewed often enough",
         "asked late",
-        "asked late, and was given its time often enough",
+        "asked late, and the time was renewed often enough",
         "asked for half of the time",
         "asked all the time",
     ],
@@ -189,7 +189,7 @@ def test_our_agent_has_its_minute_also_after_an_absence_of_the_operator() -> Non
         begun(S.POD_RESTART_REQUIRED, HOUR, STALE, asked_since=NOW - 1000),
         begun(S.POD_RESTART_REQUIRED, HOUR, STALE, renewals=3),
     ],
-    ids=["new, and not ready", "leaving", "nobody brings another", "cannot be deleted", "often enough"],
+    ids=["new, and not ready", "leaving", "no DaemonSet brings another", "cannot be deleted", "often enough"],
 )
 def test_the_time_is_not_renewed_for_a_driver_that_only_has_to_become_ready(node: NodeView) -> None:
     assert failed(step(node, POLICY, NOW))

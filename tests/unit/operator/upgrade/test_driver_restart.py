@@ -1,4 +1,4 @@
-"""Our agent lets go before a driver is replaced; what it checks afterwards counts where NVIDIA's validator is off."""
+"""Our agent releases a driver before it is replaced; its checks afterwards count where NVIDIA's validator is off."""
 
 from collections.abc import Mapping
 

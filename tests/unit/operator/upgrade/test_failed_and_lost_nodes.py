@@ -29,7 +29,7 @@ S = UpgradeState
     ids=[
         "another driver is there",
         "the same driver",
-        "nobody knows the driver",
+        "the driver is not known",
         "there was no driver, and there is one now",
         "there is still none",
         "to be left alone",

@@ -27,7 +27,7 @@ TROUBLE = {
     "lost-while-emptied": NodeBehaviour(lost_at=S.POD_DELETION_REQUIRED),
     "lost-while-restarted": NodeBehaviour(lost_at=S.POD_RESTART_REQUIRED),
     "never-validated": NodeBehaviour(check=NEVER),
-    "nobody-validates": NodeBehaviour(validator=False),
+    "without-validator": NodeBehaviour(validator=False),
 }
 """What makes an upgrade fail."""
 NUISANCE = {

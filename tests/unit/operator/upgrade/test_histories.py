@@ -99,7 +99,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=_nodes, cordon=st.booleans())
     def a_person_cordons(self, name: str, cordon: bool) -> None:
-        """People leave a node alone that is under way, or that an upgrade left cordoned."""
+        """People leave a node alone that is being upgraded, or that an upgrade left cordoned."""
         node = self.cluster.nodes[name]
         fresh = node.state in {S.NONE, S.DONE} or NodeAnnotation.STARTED not in node.annotations
         if node.state in {S.NONE, S.DONE, S.REQUIRED} and fresh:

@@ -59,7 +59,7 @@ def test_the_average_is_that_of_nodes_which_were_upgraded() -> None:
 
 
 def test_the_expected_end_covers_nodes_in_progress_and_nodes_that_wait() -> None:
-    """One lane: 140 s are left of the node under way, then two more of 200 s, in whole minutes."""
+    """One lane: 140 s are left of the node in progress, then two more of 200 s, in whole minutes."""
     found = progress_report(POLICY, VIEWS, "", NOW)
     assert found.expected_end == datetime.fromtimestamp(-(-(NOW + 540) // 60) * 60, UTC)
     two_lanes = progress_report(replace(POLICY, max_parallel_upgrades=2), VIEWS, "", NOW)

@@ -113,7 +113,7 @@ FIRST = {"tier": "first"}
     ],
     ids=[
         "the first by name",
-        "under way",
+        "in progress",
         "done",
         "done by its label, but its pod is old",
         "failed",
@@ -122,7 +122,7 @@ FIRST = {"tier": "first"}
         "one that cannot begin is told",
         "by selector",
         "by selector, done",
-        "nobody is selected",
+        "no node is selected",
     ],
 )
 def test_canaries_are_upgraded_first(canary: Canary, views: list[NodeView], expected: list[str], message: str) -> None:
@@ -145,7 +145,7 @@ def test_nodes_without_a_driver_of_ours_do_not_count_for_percentages() -> None:
         (
             policy(1),
             nodes(a=S.DRAIN_REQUIRED, b=S.REQUIRED),
-            "1 node is under way, and no more may be (maxParallelUpgrades)",
+            "1 node is in progress, and no more may be (maxParallelUpgrades)",
         ),
         (
             policy(0, 1),
