@@ -22,15 +22,15 @@ from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import DEPLOY, NodeLabel
 from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
-from gpu_control_plane.kube import Client, Object, Resource, Runtime
+from gpu_control_plane.kube import Client, Object, Resource, Runtime, Signal
 from gpu_control_plane.local import Cluster, Component
 from gpu_control_plane.local.components import SIMULATED_NODE_ANNOTATION, SIMULATED_NODE_VALUE
-from gpu_control_plane.operator.facts import kind_of
-from gpu_control_plane.operator.labelling import OwnerWish, Subject, Wish, build_labelling, wish_of
-from gpu_control_plane.operator.labelling.decide import decide
-from gpu_control_plane.operator.stack.live import EVERYWHERE
+from gpu_control_plane.operator.labelling.controller import LabellingController
+from gpu_control_plane.operator.labelling.decide import DriverOwner, LabelSpec, NodeInput, decide, label_spec_of
+from gpu_control_plane.operator.node_facts import node_kind
+from gpu_control_plane.operator.stack.live import CORE_KINDS
 from gpu_control_plane.operator.stack.render import render_policy
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
 from gpu_control_plane.operator.views import DaemonSet
 
 NAMESPACE = "gpu-operands"
@@ -151,12 +151,12 @@ async def _labelling_rate(client: Client) -> float:
     """Nodes a second that labelling brings from nothing to right, the events of its patches coming back to it."""
     nodes = len(await client.list(Node))
     runtime = Runtime("bench", config=client.config, elect=False, status_port=None)
-    labelling = build_labelling(runtime, _Asked())
+    labelling = LabellingController(runtime, _StockPolicy(), _NoDriverPods())
     task = asyncio.create_task(runtime.run())
-    while not labelling.book.outstanding:
+    while not labelling.index.pending:
         await asyncio.sleep(0.01)
     start = time.perf_counter()
-    while not labelling.book.settled:
+    while not labelling.index.settled:
         await asyncio.sleep(0.01)
     seconds = time.perf_counter() - start
     runtime.stop()
@@ -164,39 +164,47 @@ async def _labelling_rate(client: Client) -> float:
     return nodes / seconds
 
 
-class _Asked:
-    """A stock policy in force, for labelling alone."""
+class _StockPolicy:
+    """A stock policy that is active, for labelling alone."""
 
     def __init__(self) -> None:
-        self._wish = wish_of(_spec())
+        self.changed = Signal("policy")
+        self._spec = label_spec_of(_spec())
 
-    def wish(self) -> Wish:
-        return self._wish
+    def label_spec(self) -> LabelSpec:
+        return self._spec
 
-    def owner(self, _node: Node) -> OwnerWish | None:
+    def driver_owner(self, _node: Node) -> DriverOwner | None:
         return None
 
     def may_write(self) -> bool:
         return True
 
-    def retired(self) -> bool:
+    def removed(self) -> bool:
+        return False
+
+
+class _NoDriverPods:
+    changed = Signal("driver-pods")
+
+    def on(self, _node: str) -> bool:
         return False
 
 
 async def _bare(client: Client) -> float:
     """Seconds that the cluster itself needs for the stack, once a bare client has written it."""
     progress("a bare client writes the same objects and labels")
-    kinds = {kind.resource.kind: kind for kind in EVERYWHERE}
+    kinds = {kind.resource.kind: kind for kind in CORE_KINDS}
     start = time.perf_counter()
-    nodes, wish = await client.list(Node), wish_of(_spec())
-    changes = {node.name: msgspec.to_builtins(decide(Subject(node), wish).labels) for node in nodes}
+    nodes, spec = await client.list(Node), label_spec_of(_spec())
+    changes = {node.name: msgspec.to_builtins(decide(NodeInput(node), spec).labels) for node in nodes}
     first = nodes[0]
     labels = {**first.metadata.labels, **changes[first.name]}
     labelled = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, labels=labels))
-    stage = Stage(
-        policy=_spec(), platform=Platform(namespace=NAMESPACE), kinds={kind_of(labelled): len(nodes)}
+    render_input = RenderInput(
+        policy=_spec(), platform=Platform(namespace=NAMESPACE), kinds={node_kind(labelled): len(nodes)}
     )  # fmt: skip
-    manifests = [manifest for rendered in render_policy(stage) for manifest in rendered.manifests]
+    manifests = [manifest for rendered in render_policy(render_input) for manifest in rendered.manifests]
 
     async def create(manifest: dict[str, Any]) -> None:
         kind = kinds[manifest["kind"]]

@@ -11,7 +11,7 @@ _SEE: Final = "kubectl describe clusterpolicy"
 _RESTING: Final = (UpgradeState.DONE, UpgradeState.REQUIRED, UpgradeState.FAILED, "unknown")
 _PATIENT: Final = one_of((*_RESTING, UpgradeState.WAIT_FOR_JOBS_REQUIRED))
 """States in which a node may stay for long: it waits for its turn, for a person, or for jobs to end."""
-_UPGRADE: Final = LogLine("operator.upgrade.controller", "driver upgrade")
+_UPGRADE: Final = LogLine("operator.upgrade.executor", "driver upgrade")
 
 
 def _nodes(what: str) -> str:
@@ -92,7 +92,7 @@ STACK: Final = Group(
             description="The labels cannot be written, or somebody takes them away again. The condition Error of the "
             f"ClusterPolicy names the first nodes: {_SEE}",
             events=(StackEvent.STATE_CHANGED,),
-            log=LogLine("operator.labelling.controller", "labels written"),
+            log=LogLine("operator.labelling.controller", "node labels written"),
         ),
         Alert(
             name="GPUHostDriverProblem",

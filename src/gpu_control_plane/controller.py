@@ -153,7 +153,7 @@ def _settings(others: Mapping[str, Mapping[str, Any]], timings: tuple[str, ...])
 
 def _build_operator(runtime: "Runtime", module: str, namespace: str) -> None:
     operator = importlib.import_module(module)
-    operator.build(runtime, operator.Options(namespace=namespace, images=operator.images_from(os.environ)))
+    operator.build(runtime, operator.OperatorSettings(namespace=namespace, images=operator.images_from(os.environ)))
 
 
 if __name__ == "__main__":

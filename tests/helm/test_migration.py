@@ -20,7 +20,7 @@ from helm.conftest import cluster_for
 from helm.installed import Installed, Program
 from helm.nvidias_chart import BESIDE_THEM, HOME, OPERANDS, deploy, lead, write_chart
 from helm.nvidias_chart import RELEASE as THEIRS
-from integration.stack.theatre import gpu_node
+from integration.stack.operator_env import gpu_node
 from waiting import until_async
 
 pytestmark = pytest.mark.timeout(600)

@@ -10,14 +10,14 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.stored import read_spec
 from gpu_control_plane.installation.declare import Declared
-from gpu_control_plane.operator.facts import DRIVER, kind_of
+from gpu_control_plane.operator.node_facts import DEPLOY_DRIVER, node_kind
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
+from gpu_control_plane.operator.stack.operands import STATES
 from gpu_control_plane.operator.stack.render import render_policy
-from gpu_control_plane.operator.stack.stage import Platform, Stage
-from gpu_control_plane.operator.stack.states import STATES
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
 from helm.chart import CHART, NAMESPACE, OPERANDS, VALUE_SETS, Helm, Objects, command_of, container
 from helm.rules import Right, Rule, rules_of, uncovered
-from integration.stack.theatre import gpu_node
+from integration.stack.operator_env import gpu_node
 from unit.api.nvidia.stock import stock_driver, stock_policy
 
 CONTROLLER = "gpu-control-plane-controller"
@@ -149,9 +149,9 @@ def test_the_policy_in_the_docs_can_be_carried_out(helm: Helm) -> None:
     (policy,) = declared(helm, **yaml.safe_load(example))
     spec = read_spec(msgspec.json.encode(policy.spec), ClusterPolicySpec)
     assert spec.unknown == ()
-    node = msgspec.convert(gpu_node("any", labels={DRIVER: "true"}), Node)
-    stage = Stage(policy=spec.spec, platform=Platform(namespace=NAMESPACE), kinds={kind_of(node): 1})
-    rendered = render_policy(stage)
+    node = msgspec.convert(gpu_node("any", labels={DEPLOY_DRIVER: "true"}), Node)
+    render_input = RenderInput(policy=spec.spec, platform=Platform(namespace=NAMESPACE), kinds={node_kind(node): 1})
+    rendered = render_policy(render_input)
     assert [each.problem for each in rendered if each.problem] == []
     daemonsets = {m["metadata"]["name"] for each in rendered for m in each.manifests if m["kind"] == "DaemonSet"}
     assert {"nvidia-driver-daemonset", "nvidia-operator-validator"} <= daemonsets

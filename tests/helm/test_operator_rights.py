@@ -17,13 +17,13 @@ from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube import Client, Resource, load_config
-from gpu_control_plane.operator.stack.live import EVERYWHERE, SOMEWHERE, Live
-from gpu_control_plane.operator.stack.manifest import Manifest, assets, in_namespace
-from gpu_control_plane.operator.stack.states import STATES
+from gpu_control_plane.operator.stack.live import CORE_KINDS, OPTIONAL_KINDS, Live
+from gpu_control_plane.operator.stack.manifest import Manifest, assets, set_namespace
+from gpu_control_plane.operator.stack.operands import STATES
 from helm.chart import NAMESPACE, OPERANDS, Helm, command_of
 from helm.conftest import cluster_for
 from helm.installed import Installed, Program
-from integration.stack.theatre import gpu_node
+from integration.stack.operator_env import gpu_node
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until, until_async
 
@@ -91,7 +91,7 @@ def test_more_cannot_be_granted(stack: Installed) -> None:
         as_controller(stack, "create", "-f", "-", given=yaml.safe_dump(role | {"metadata": _meta("nvidia-more")}))
 
 
-@pytest.mark.parametrize("kind", [*EVERYWHERE, *SOMEWHERE], ids=lambda kind: kind.resource.plural)
+@pytest.mark.parametrize("kind", [*CORE_KINDS, *OPTIONAL_KINDS], ids=lambda kind: kind.resource.plural)
 def test_all_objects_of_a_kind_that_operands_consist_of_may_be_seen(stack: Installed, kind: type[Live]) -> None:
     """Also those without our label, in the operands' namespace: another operator's are taken over."""
     namespace = OPERANDS if kind.resource.namespaced else ""
@@ -308,7 +308,7 @@ def _meta(name: str) -> dict[str, str]:
 
 def _renamed(grant: Manifest) -> Manifest:
     """In the operands' namespace, with an ending that no operand has."""
-    in_namespace(grant, OPERANDS)
+    set_namespace(grant, OPERANDS)
     for part in (grant["metadata"], grant.get("roleRef", {})):
         if "name" in part:
             part["name"] = f"{part['name']}-trial"

@@ -10,6 +10,7 @@ from gpu_control_plane.kube.errors import Conflict, ServerError
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.queue import WorkQueue
+from gpu_control_plane.kube.signal import Signal
 from simulation.api_server_model import ApiServerModel, Selected, Thing
 from simulation.loop import SimulatedLoop, StepsExceeded, WaitsForEver, explore
 
@@ -165,6 +166,39 @@ async def _stop_and_start(loop: SimulatedLoop) -> None:
         watching.cancel()
 
 
+async def _signalled(loop: SimulatedLoop) -> None:
+    """A controller that is woken by a signal alone, and stopped and started: what is fired while it runs is worked on
+    after it was fired."""
+    rng = loop.rng
+    signal = Signal("signal", interval=rng.choice((0.0, 0.0, 0.5, 3.0)))
+    fired: dict[Key, int] = {}
+    worked: dict[Key, int] = {}
+
+    async def reconcile(key: Key) -> None:
+        seen = fired[key]
+        await asyncio.sleep(rng.choice((0.0, 0.01, 2.0)))
+        if rng.random() < 0.2:
+            raise ServerError(500, "InternalError", "etcd is tired")
+        worked[key] = seen
+
+    controller = Controller("listener", reconcile, workers=2, metrics=METRICS, rng=rng).watch(signal)
+    for _ in range(3):
+        fired.clear()
+        worked.clear()
+        running = asyncio.ensure_future(controller.run())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for moment in range(rng.randint(1, 20)):
+            keys = [Key(name) for name in "abc" if rng.random() < 0.5]
+            fired.update(dict.fromkeys(keys or (signal.key,), moment))
+            signal.fire(*keys)
+            await asyncio.sleep(rng.choice((0.0, 0.001, 0.4, 2.0)))
+        await asyncio.sleep(600.0)
+        assert worked == fired, "what was fired last was not worked on"
+        running.cancel()
+        await asyncio.wait((running,))
+
+
 async def _queue_only(loop: SimulatedLoop, queue: WorkQueue[int]) -> None:
     """Every add is followed by a get that starts after it; no key is with two workers."""
     rng = loop.rng
@@ -213,6 +247,10 @@ def test_every_interleaving_converges(seeds: range) -> None:
 
 def test_leadership_may_come_and_go_at_any_moment(seeds: range) -> None:
     explore(_stop_and_start, seeds)
+
+
+def test_what_a_signal_fires_is_worked_on(seeds: range) -> None:
+    explore(_signalled, seeds)
 
 
 def test_the_queue_never_forgets_and_never_doubles(seeds: range) -> None:

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from gpu_control_plane.cli.screen import Screen
     from gpu_control_plane.kube import Client
-    from gpu_control_plane.operator.migration.plan import Plan
+    from gpu_control_plane.operator.migration.plan import MigrationPlan
     from gpu_control_plane.operator.migration.values import Translation
 
 _EXAMPLES = """\b
@@ -32,7 +32,7 @@ _namespace = click.option(
 
 
 def _cluster[**P](function: Callable[P, None]) -> Callable[P, None]:
-    """Give a command the options that say which cluster is meant."""
+    """Add the options that select the cluster to a command."""
     return _kubeconfig(_context(function))
 
 
@@ -76,7 +76,7 @@ def values(file: IO[str]) -> None:
     except BadValues as error:
         raise click.ClickException(f"{file.name}: {error}") from error
     click.echo(_written(made), nl=False)
-    _tell(Screen(sys.stderr), made)
+    _show_notes(Screen(sys.stderr), made)
 
 
 @command.command("plan")
@@ -138,38 +138,39 @@ def take_over(
     Exit codes: 0 done; 1 refused or failed, and the message says how far it came; 2 wrong usage; 130 not confirmed.
     """
     from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.operator.migration import handover  # noqa: PLC0415
+    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
 
     screen = Screen(sys.stdout)
 
-    async def work(client: "Client") -> tuple[handover.Outcome, bool]:
-        operator = await handover.find(client, namespace)
-        runs = await handover.ours_runs(client)
+    async def work(client: "Client") -> tuple[operator_switch.SwitchResult, bool]:
+        operator = await operator_switch.find_operator(client, namespace)
+        runs = await operator_switch.our_controller_runs(client)
         if not force and not runs:
-            raise handover.HandoverError(
-                "This operator does not run here: nobody would look after the stack. Install it first, with "
+            raise operator_switch.SwitchError(
+                "This operator does not run here: nothing would manage the stack. Install it first, with "
                 "operator.enabled=true, or use --force."
             )
         if not force and (problems := (await _planned(client, namespace)).problems):
-            raise handover.HandoverError(
+            raise operator_switch.SwitchError(
                 "A take-over would do harm. Mend this first, see `kubectl gpu migrate plan`, or use --force:\n"
                 + "\n".join(f"  - {problem}" for problem in problems)
             )
         if not yes:
             click.confirm(f"Scale {operator.key} to zero and let this operator take over?", abort=True)
         with Screen(sys.stderr).step(f"Waiting for the pods of {operator.key} to end") as step:
-            return await handover.take_over(client, operator, progress=step.detail, patience=timeout), runs
+            return await operator_switch.take_over(client, operator, progress=step.detail, timeout=timeout), runs
 
     done, runs = _run(kubeconfig, context, work)
     before = f"; it had {done.replicas} {_replicas(done.replicas)}" if done.replicas else ""
     screen.mark(OK, f"{done.namespace}/{done.name} is scaled to zero{before}.")
     screen.mark(OK, "Its Lease was deleted." if done.lease_deleted else "It left no Lease.")
-    if done.rival is not None:
-        screen.mark(ATTENTION, f"Another one is still in charge: {done.rival.holder} in {done.rival.namespace}.")
+    if done.other_holder is not None:
+        other = done.other_holder
+        screen.mark(ATTENTION, f"Another operator is still active: {other.holder} in {other.namespace}.")
     if runs:
         screen.line("  This operator begins within seconds.")
     else:
-        screen.mark(ATTENTION, "This operator does not run: nobody looks after the stack until it does.")
+        screen.mark(ATTENTION, "This operator does not run: nothing manages the stack until it does.")
     screen.line(
         "  Do not run `helm upgrade` or `helm uninstall` on NVIDIA's release: the first would start its operator"
     )
@@ -195,13 +196,13 @@ def give_back(*, kubeconfig: Path | None, context: str | None, namespace: str | 
     Exit codes: 0 done; 1 failed; 2 wrong usage; 130 not confirmed.
     """
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.operator.migration import handover  # noqa: PLC0415
+    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
 
-    async def work(client: "Client") -> handover.Outcome:
-        operator = await handover.find(client, namespace)
+    async def work(client: "Client") -> operator_switch.SwitchResult:
+        operator = await operator_switch.find_operator(client, namespace)
         if not yes:
             click.confirm(f"Start {operator.key} again and let it take over?", abort=True)
-        return await handover.give_back(client, operator)
+        return await operator_switch.give_back(client, operator)
 
     done = _run(kubeconfig, context, work)
     screen = Screen(sys.stdout)
@@ -214,7 +215,7 @@ def _replicas(number: int) -> str:
 
 
 def _written(made: "Translation") -> str:
-    """Our values, and below them, as a comment, what nobody knows."""
+    """Our values, and below them, as a comment, those that are unknown."""
     import yaml  # noqa: PLC0415
 
     parts = ["# Values for the chart gpu-control-plane, from those of NVIDIA's gpu-operator.\n"]
@@ -226,12 +227,12 @@ def _written(made: "Translation") -> str:
     return "".join(parts)
 
 
-def _tell(screen: "Screen", made: "Translation") -> None:
+def _show_notes(screen: "Screen", made: "Translation") -> None:
     from gpu_control_plane.cli.screen import ATTENTION  # noqa: PLC0415
     from gpu_control_plane.operator.migration.chart_defaults import CHART  # noqa: PLC0415
 
     for note in made.notes:
-        screen.mark(ATTENTION, f"{note.key}: {note.verdict}. {note.why}")
+        screen.mark(ATTENTION, f"{note.key}: {note.mapping}. {note.why}")
     screen.note(
         f"What the file does not say is taken from NVIDIA's chart {CHART}; `helm get values -a` says everything."
     )
@@ -240,17 +241,17 @@ def _tell(screen: "Screen", made: "Translation") -> None:
     )
 
 
-async def _planned(client: "Client", namespace: str | None) -> "Plan":
-    from gpu_control_plane.operator.migration.desired import desired  # noqa: PLC0415
-    from gpu_control_plane.operator.migration.installation import read  # noqa: PLC0415
-    from gpu_control_plane.operator.migration.plan import compare  # noqa: PLC0415
+async def _planned(client: "Client", namespace: str | None) -> "MigrationPlan":
+    from gpu_control_plane.operator.migration.desired import desired_stack  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.installation import read_installation  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.plan import plan_migration  # noqa: PLC0415
 
-    found = await read(client, namespace)
-    return compare(found, desired(found))
+    found = await read_installation(client, namespace)
+    return plan_migration(found, desired_stack(found))
 
 
 def _run[T](kubeconfig: Path | None, context: str | None, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
-    """Do the work on the cluster that the options name."""
+    """Do the work on the cluster that the options select."""
     import asyncio  # noqa: PLC0415
 
     from gpu_control_plane.kube import Client, load_config  # noqa: PLC0415

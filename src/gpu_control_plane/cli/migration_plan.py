@@ -3,23 +3,23 @@
 import textwrap
 
 from gpu_control_plane.cli.screen import ATTENTION, BAD, IDLE, OK, Screen, Symbol
-from gpu_control_plane.operator.migration.fates import Action, DaemonSetChange
-from gpu_control_plane.operator.migration.plan import Plan
-from gpu_control_plane.operator.migration.relabelled import KeyChange
+from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction, DaemonSetChange
+from gpu_control_plane.operator.migration.label_changes import KeyChange
+from gpu_control_plane.operator.migration.plan import MigrationPlan
 
-_SYMBOLS: dict[Action, Symbol] = {
-    Action.CREATED: ("+", "green"),
-    Action.CHANGED: ("~", "yellow"),
-    Action.RECREATED: ("±", "yellow"),
-    Action.KEPT: OK,
-    Action.REMOVED: ("-", "red"),
+_SYMBOLS: dict[DaemonSetAction, Symbol] = {
+    DaemonSetAction.CREATED: ("+", "green"),
+    DaemonSetAction.CHANGED: ("~", "yellow"),
+    DaemonSetAction.RECREATED: ("±", "yellow"),
+    DaemonSetAction.KEPT: OK,
+    DaemonSetAction.REMOVED: ("-", "red"),
 }
 _NODES_NAMED = 3
 _PATHS_NAMED = 3
 _WIDTH = 110
 
 
-def show_plan(screen: Screen, plan: Plan) -> None:
+def show_plan(screen: Screen, plan: MigrationPlan) -> None:
     _show_heads(screen, plan)
     if plan.problems:
         _title(screen, "What is in the way")
@@ -33,7 +33,7 @@ def show_plan(screen: Screen, plan: Plan) -> None:
     _show_end(screen, plan)
 
 
-def _show_end(screen: Screen, plan: Plan) -> None:
+def _show_end(screen: Screen, plan: MigrationPlan) -> None:
     """The steps that are left, and the command to type when there is something to take over."""
     _title(screen, "Before you take over")
     for number, step in enumerate(plan.todo, start=1):
@@ -48,10 +48,10 @@ def _show_end(screen: Screen, plan: Plan) -> None:
         screen.line(f"  {screen.style('kubectl gpu migrate take-over', fg='cyan')}")
 
 
-def _show_heads(screen: Screen, plan: Plan) -> None:
+def _show_heads(screen: Screen, plan: MigrationPlan) -> None:
     if not plan.operators:
         absent = (
-            f"NVIDIA's operator is in charge as {plan.holder}, but no Deployment of it was found in {plan.namespace}."
+            f"NVIDIA's operator is active as {plan.holder}, but no Deployment of it was found in {plan.namespace}."
             if plan.holder
             else "NVIDIA's operator does not run here."
         )
@@ -60,7 +60,7 @@ def _show_heads(screen: Screen, plan: Plan) -> None:
         where = f"{one.namespace}/{one.name}, {one.replicas} {'replica' if one.replicas == 1 else 'replicas'}"
         screen.mark(
             ATTENTION if plan.holder else IDLE,
-            screen.style(f"NVIDIA's operator: {where}{', in charge' if plan.holder else ''}", bold=True),
+            screen.style(f"NVIDIA's operator: {where}{', active' if plan.holder else ''}", bold=True),
         )
     screen.mark(OK if plan.ours else IDLE, f"This operator: {f'runs as {plan.ours}' if plan.ours else 'does not run'}")
     screen.mark(
@@ -72,14 +72,14 @@ def _show_heads(screen: Screen, plan: Plan) -> None:
         screen.mark(ATTENTION, remark)
 
 
-def _show_fields(screen: Screen, plan: Plan) -> None:
+def _show_fields(screen: Screen, plan: MigrationPlan) -> None:
     if not plan.fields:
         return
     _title(screen, "Fields that change nothing")
     screen.table(("OBJECT", "FIELD", ""), [(ATTENTION, (note.object, note.path, note.verdict)) for note in plan.fields])
 
 
-def _show_keys(screen: Screen, plan: Plan, title: str, head: str, changes: tuple[KeyChange, ...]) -> None:
+def _show_keys(screen: Screen, plan: MigrationPlan, title: str, head: str, changes: tuple[KeyChange, ...]) -> None:
     _title(screen, title)
     if not plan.compared:
         screen.mark(IDLE, "Not compared: there is no ClusterPolicy that can be carried out.")
@@ -97,7 +97,7 @@ def _show_keys(screen: Screen, plan: Plan, title: str, head: str, changes: tuple
     screen.table((head, "IS", "WOULD BE", "NODES"), rows)
 
 
-def _show_daemonsets(screen: Screen, plan: Plan) -> None:
+def _show_daemonsets(screen: Screen, plan: MigrationPlan) -> None:
     _title(screen, "DaemonSets")
     if not plan.compared:
         screen.mark(IDLE, "Not compared: there is no ClusterPolicy that can be carried out.")

@@ -27,8 +27,8 @@ from gpu_control_plane.kube import Client, Object, Resource, Selection, load_con
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.finalizers import remove_finalizer
-from gpu_control_plane.operator.labelling.removal import clean_nodes
-from gpu_control_plane.operator.stack.standstill import finish
+from gpu_control_plane.operator.node_cleanup import clean_nodes
+from gpu_control_plane.operator.stack.orphan_delete import finish_orphan_deletes
 from gpu_control_plane.pools.controller import FINALIZER
 
 _OURS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL} in (controller,agent,discovery)"
@@ -95,7 +95,8 @@ async def clean_up(
     report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
     if operand_namespace:
-        report(f"DaemonSets let go that were held for their pods: {await finish(client, operand_namespace)}.")
+        released = await finish_orphan_deletes(client, operand_namespace)
+        report(f"DaemonSets let go that were held for their pods: {released}.")
     report(f"Reports deleted: {await _delete_reports(client)}.")
     report(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
     report(f"Nodes from which the software stack was taken off: {await clean_nodes(client)}.")

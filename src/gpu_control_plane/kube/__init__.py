@@ -15,6 +15,7 @@ from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Condition, FieldManager, Key, Object, ObjectMeta, OwnerReference, Resource
 from gpu_control_plane.kube.process import main
 from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.kube.signal import Signal
 
 __all__ = [
     "EVERYTHING",
@@ -36,6 +37,7 @@ __all__ = [
     "Resource",
     "Runtime",
     "Selection",
+    "Signal",
     "Timing",
     "add_finalizer",
     "differs",

@@ -8,6 +8,7 @@ the key is reconciled again as soon as a cache shows the write that was faster.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 import msgspec
 import structlog
@@ -19,6 +20,7 @@ from gpu_control_plane.kube.errors import Conflict, KubeError, LeadershipLost, S
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.queue import QueueClosed, WorkQueue
+from gpu_control_plane.kube.signal import Keyed, Watchable
 
 _CONFLICT_RETRY_SECONDS = 1.0
 """When a key is reconciled again after a conflict at the latest, whatever the caches show by then."""
@@ -37,10 +39,10 @@ class Requeue(msgspec.Struct, frozen=True):
 Reconcile = Callable[[Key], Awaitable[Requeue | None]]
 
 
-class _Trigger[T: Object](msgspec.Struct, frozen=True):
-    """A cache that wakes the controller: which changes matter and which keys they concern."""
+class _Trigger[T](msgspec.Struct, frozen=True):
+    """A cache or a signal that wakes the controller: which changes matter and which keys they concern."""
 
-    cache: Cache[T]
+    source: Watchable[T]
     concerns: Callable[[T], Iterable[Key]]
     when: Callable[[T | None, T | None], bool]
 
@@ -51,12 +53,12 @@ class _Trigger[T: Object](msgspec.Struct, frozen=True):
         return {key for side in (old, new) if side is not None for key in self.concerns(side)}
 
 
-def itself(item: Object) -> Iterable[Key]:
+def itself(item: Keyed) -> Iterable[Key]:
     """The usual mapping: an object's change concerns the object."""
     return (item.key,)
 
 
-def always(_old: Object | None, _new: Object | None) -> bool:
+def always(_old: object, _new: object) -> bool:
     return True
 
 
@@ -83,46 +85,48 @@ class Controller:
         self._drain_limit = drain_limit
         self._metrics = metrics or Metrics()
         self._rng = rng or random.Random()
-        self._triggers: list[_Trigger[Object]] = []
+        self._triggers: list[_Trigger[Any]] = []
         self._queue: WorkQueue[Key] | None = None
         self._conflicts = ConflictRetries(())
 
-    def watch[T: Object](
+    def watch[T: Keyed](
         self,
-        cache: Cache[T],
+        source: Watchable[T],
         concerns: Callable[[T], Iterable[Key]] = itself,
         when: Callable[[T | None, T | None], bool] = always,
     ) -> "Controller":
-        """Wake up at changes in `cache` that `when` accepts, for the keys that `concerns` names."""
-        self._triggers.append(_Trigger(cache, concerns, when))  # type: ignore[arg-type]
+        """Wake up at changes of a cache or a signal that `when` accepts, for the keys that `concerns` names."""
+        self._triggers.append(_Trigger(source, concerns, when))
         return self
 
     def enqueue(self, key: Key) -> None:
-        """Have `key` reconciled for a reason that no cache shows, such as a message from a device."""
+        """Have `key` reconciled for a reason that no cache shows. Another part of the process fires a `Signal`
+        instead, which the controller watches: then it need not know whom it wakes."""
         if self._queue is not None:
             self._queue.add(key)
 
     async def run(self) -> None:
         """Reconcile until cancelled. Begins when all caches are complete, with everything that exists."""
         for trigger in self._triggers:
-            await trigger.cache.synced()
+            await trigger.source.synced()
         queue = self._queue = WorkQueue[Key](
             backoff=self._backoff,
             rng=self._rng,
             on_wait=self._metrics.queue_seconds.labels(self.name).observe,
             on_depth=self._metrics.queue_depth.labels(self.name).set,
         )
-        self._conflicts = ConflictRetries(trigger.cache for trigger in self._triggers)
-        handlers = [(trigger.cache, _enqueuer(trigger, queue, self._conflicts)) for trigger in self._triggers]
-        for cache, handler in handlers:
-            cache.on_change(handler)
+        sources = [trigger.source for trigger in self._triggers]
+        self._conflicts = ConflictRetries(source for source in sources if isinstance(source, Cache))
+        handlers = [(trigger.source, _enqueuer(trigger, queue, self._conflicts)) for trigger in self._triggers]
+        for source, handler in handlers:
+            source.on_change(handler)
         try:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(self._workers):
                     workers.create_task(self._work(queue))
         finally:
-            for cache, handler in handlers:
-                cache.remove_handler(handler)
+            for source, handler in handlers:
+                source.remove_handler(handler)
             self._queue = None
 
     async def _work(self, queue: WorkQueue[Key]) -> None:
@@ -219,12 +223,12 @@ def _deciding_error(error: Exception) -> Exception:
     return min(leaves, key=lambda leaf: (not isinstance(leaf, LeadershipLost), isinstance(leaf, Conflict)))
 
 
-def _enqueuer[T: Object](
+def _enqueuer[T](
     trigger: _Trigger[T], queue: WorkQueue[Key], conflicts: ConflictRetries
 ) -> Callable[[T | None, T | None], None]:
     def enqueue(old: T | None, new: T | None) -> None:
         item = new if new is not None else old
-        for key in (*trigger.keys(old, new), *(conflicts.take(item) if item is not None else ())):
+        for key in (*trigger.keys(old, new), *(conflicts.take(item) if isinstance(item, Object) else ())):
             queue.add(key)
 
     return enqueue

@@ -1,6 +1,16 @@
-"""The operator as a part of the controller process: its parts, and who hears what from whom.
+"""The operator as a part of the controller process: builds its parts and connects them.
 
-Each part watches what it needs by itself. Here is only what one part has to hear from another.
+Each part watches the objects that it needs by itself. What another part has computed from them is watched by the
+signal of that part:
+
+- `NVIDIALeaseWatch` (which operator may write), `OpenShiftWatch` (what the cluster's own objects say) and
+  `DriverOwnership` (which NVIDIADriver has which nodes) wake `ActivePolicy`;
+- `ActivePolicy` wakes all that acts by it: labels, stack, NVIDIADrivers, handovers of nodes, upgrades, statuses;
+- `DriverPods` (on which nodes a driver runs) wakes labelling, and `GroupIndex` (whose policy a node is upgraded by)
+  wakes upgrades;
+- `LiveCaches` (kinds that a cluster may not serve) wakes the stack;
+- statuses are written after each reconcile of the stack and of NVIDIADrivers, and are woken by readiness of DaemonSets,
+  by labels that are missing, and by the progress of upgrades.
 """
 
 import os
@@ -12,86 +22,96 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane import NAMESPACE
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.operator.charge import Charge
-from gpu_control_plane.operator.drivers.concerns import owner_uid
-from gpu_control_plane.operator.drivers.controller import Drivers
-from gpu_control_plane.operator.drivers.reporter import DriverReporter
-from gpu_control_plane.operator.labelling import build_labelling
-from gpu_control_plane.operator.news import DriverPods, calls, follow_governed, follow_monitors
+from gpu_control_plane.operator.active_policy import ActivePolicy
+from gpu_control_plane.operator.driver_pods import DriverPods
+from gpu_control_plane.operator.drivers.controller import DriversController
+from gpu_control_plane.operator.drivers.handover import DriverOwnership
+from gpu_control_plane.operator.drivers.ownership_index import OwnershipIndex
+from gpu_control_plane.operator.drivers.status_reporter import DriverStatusReporter
+from gpu_control_plane.operator.labelling.controller import LabellingController
+from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
 from gpu_control_plane.operator.openshift import OpenShiftWatch
-from gpu_control_plane.operator.rival import RivalWatch
-from gpu_control_plane.operator.stack.apply import Writer
-from gpu_control_plane.operator.stack.controller import Stack, Surroundings
-from gpu_control_plane.operator.stack.stage import Platform
-from gpu_control_plane.operator.stack.standings import Standings
-from gpu_control_plane.operator.upgrade import build_upgrades
-from gpu_control_plane.operator.upgrade.campaigns import THE_POLICYS
-from gpu_control_plane.operator.views import DaemonSet
+from gpu_control_plane.operator.stack.apply import ObjectWriter
+from gpu_control_plane.operator.stack.controller import StackController, StatusSources
+from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness
+from gpu_control_plane.operator.stack.live_caches import LiveCaches, follow_service_monitors
+from gpu_control_plane.operator.stack.platform import PlatformReader
+from gpu_control_plane.operator.stack.render_input import Platform
+from gpu_control_plane.operator.upgrade.controller import UpgradeController, UpgradeTiming
+from gpu_control_plane.operator.upgrade.groups import CLUSTER_POLICY
 
-_IMAGE: Final = "_IMAGE"
+_IMAGE_SUFFIX: Final = "_IMAGE"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is told about the operator."""
+class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the operator."""
 
     namespace: str = NAMESPACE
     """Where operands run."""
     images: Mapping[str, str] = {}
     """Environment variables that name images."""
+    upgrade_timing: UpgradeTiming = UpgradeTiming()
 
 
 def images_from(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that name images, such as DRIVER_IMAGE."""
-    return {name: value for name, value in environment.items() if name.endswith(_IMAGE) and value}
+    return {name: value for name, value in environment.items() if name.endswith(_IMAGE_SUFFIX) and value}
 
 
-def build(runtime: Runtime, options: Options | None = None, *, now: Callable[[], datetime] = utc_now) -> None:
+def build(runtime: Runtime, settings: OperatorSettings | None = None, *, now: Callable[[], datetime] = utc_now) -> None:
     """Add the operator to a process."""
-    options = options or Options(images=images_from(os.environ))
-    namespace = options.namespace
+    settings = settings or OperatorSettings(images=images_from(os.environ))
+    namespace = settings.namespace
+    stored_drivers = runtime.cache(StoredNVIDIADriver)
 
-    rival = RivalWatch(runtime, now=now)
+    lease = NVIDIALeaseWatch(runtime, now=now)
     openshift = OpenShiftWatch(runtime)
-    charge = Charge(runtime, rival, openshift.known)
-    writer = Writer(runtime, namespace)
-    standings = Standings(runtime, namespace)
-    driver_pods = DriverPods(runtime, namespace)
-    labelling = build_labelling(runtime, charge, driver_pods.on)
-    upgrades = build_upgrades(runtime, namespace, charge)
-    surroundings = Surroundings(
-        unlabelled=lambda: labelling.book.outstanding,
-        host_problems=lambda: labelling.book.problems,
-        upgrade=partial(upgrades.report, THE_POLICYS),
-        drivers_pending=lambda: drivers.pending(),  # noqa: PLW0108 - it is made below
-        openshift=openshift,
-    )
-    platform = Platform(namespace=namespace, images=options.images)
-    stack = Stack(runtime, charge, writer, standings, platform=platform, surroundings=surroundings, now=now)
-    drivers = Drivers(runtime, charge, writer, standings, stack.platform)
-    reporter = DriverReporter(
-        runtime, charge, drivers, standings, namespace=namespace, upgrade=upgrades.report, now=now
-    )
+    readiness = DaemonSetReadiness(runtime, namespace)
+    ownership = DriverOwnership(OwnershipIndex(stored_drivers, runtime.cache(Node)), readiness)
+    active_policy = ActivePolicy(runtime, lease, ownership, openshift)
+    live = LiveCaches(runtime, namespace)
+    follow_service_monitors(runtime, live)
+    writer = ObjectWriter(runtime.client, live)
+    platform = PlatformReader(Platform(namespace=namespace, images=settings.images), live, openshift)
 
-    def daemonset_changed(old: DaemonSet | None, new: DaemonSet | None) -> None:
-        """Nodes need the name of an NVIDIADriver for as long as there is one of its DaemonSets."""
-        came, went = new if old is None else None, old if new is None else None
-        if any(item is not None and owner_uid(item) for item in (came, went)):
-            labelling.enqueue_all()
-
-    asked_otherwise = calls(labelling.enqueue_all, upgrades.wake)
-    status_changed = calls(stack.report, reporter.wake)
-    everything_changed = calls(asked_otherwise, stack.wake, drivers.wake, reporter.wake)
-    charge.drivers = drivers
-    charge.on_policy(asked_otherwise)
-    drivers.book.on_change(asked_otherwise)
-    standings.daemonsets.on_change(daemonset_changed)
-    driver_pods.on_change(labelling.enqueue)
-    labelling.book.on_settled(status_changed)
-    labelling.book.on_problems(stack.report)
-    upgrades.on_report = status_changed
-    rival.on_change(everything_changed)
-    openshift.on_change = everything_changed
-    follow_monitors(runtime, writer, stack.wake)
-    follow_governed(runtime, charge.nodes, upgrades.wake)
+    labelling = LabellingController(runtime, active_policy, DriverPods(readiness.pods))
+    upgrades = UpgradeController(runtime, namespace, active_policy, settings.upgrade_timing)
+    drivers = DriversController(
+        runtime,
+        stored_drivers,
+        active_policy,
+        ownership=ownership,
+        writer=writer,
+        operands=readiness,
+        platform=platform,
+    )
+    changed = (labelling.index.changed, upgrades.progress_changed)
+    StackController(
+        runtime,
+        active_policy,
+        writer,
+        readiness,
+        platform=platform,
+        sources=StatusSources(
+            unlabelled=lambda: labelling.index.pending,
+            host_problems=lambda: labelling.index.host_problems,
+            upgrade=partial(upgrades.report, CLUSTER_POLICY),
+            drivers_pending=drivers.pending,
+            changed=changed,
+        ),
+        now=now,
+    )
+    DriverStatusReporter(
+        runtime,
+        active_policy,
+        drivers,
+        readiness,
+        namespace=namespace,
+        upgrade=upgrades.report,
+        changed=changed,
+        now=now,
+    )

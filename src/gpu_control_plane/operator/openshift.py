@@ -1,23 +1,34 @@
-"""Whether the cluster is OpenShift, and what of it the stack depends on: release, proxy, images of the Driver Toolkit.
+"""Whether the cluster is OpenShift, and what the stack needs to know of it: release, proxy, Driver Toolkit images.
 
-Asked once, when the process starts: a cluster does not become OpenShift while it runs. Where it is, its objects are
-followed, since a cluster upgrade brings another release and other images.
+Asked once, when the process starts: a cluster does not become OpenShift while it runs. On OpenShift, its objects are
+watched, since a cluster upgrade brings another release and other images.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.kube import Cache, Object, Resource, Runtime, Selection
+from gpu_control_plane.kube import Cache, Object, Resource, Runtime, Selection, Signal
 from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.errors import Forbidden, KubeError, NotFound
-from gpu_control_plane.operator.stack.stage import OpenShift
 from gpu_control_plane.operator.views import View
 
-_AGAIN: Final = 1.0
+_RETRY_SECONDS: Final = 1.0
 _COMPLETED: Final = "Completed"
+
+
+class OpenShift(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the OpenShift cluster."""
+
+    version: str = ""
+    proxy: Mapping[str, str] = {}
+    """HTTP_PROXY, HTTPS_PROXY and NO_PROXY, those that are set."""
+    proxy_ca: bool = False
+    """Whether the proxy has a certificate authority of its own."""
+    toolkit_images: Mapping[str, str] = {}
+    """Image of the Driver Toolkit for each version of Red Hat CoreOS."""
 
 
 class Update(View, frozen=True, kw_only=True):
@@ -73,8 +84,8 @@ class ImageStream(Object, frozen=True):
     spec: ImageStreamSpec = ImageStreamSpec()
 
 
-def facts(version: ClusterVersion, proxy: Proxy | None, toolkit: ImageStream | None) -> OpenShift:
-    """What its objects say, put together. The newest release whose installation is complete counts."""
+def openshift_of(version: ClusterVersion, proxy: Proxy | None, toolkit: ImageStream | None) -> OpenShift:
+    """What its objects say together. The newest release whose installation is complete counts."""
     wanted = proxy.spec if proxy is not None else ProxySpec()
     named = {"HTTP_PROXY": wanted.http_proxy, "HTTPS_PROXY": wanted.https_proxy, "NO_PROXY": wanted.no_proxy}
     tags = toolkit.spec.tags if toolkit is not None else ()
@@ -86,8 +97,8 @@ def facts(version: ClusterVersion, proxy: Proxy | None, toolkit: ImageStream | N
     )
 
 
-class _Followed(msgspec.Struct, frozen=True):
-    """One object each, or none."""
+class _Caches(msgspec.Struct, frozen=True):
+    """Each holds one object, or none."""
 
     versions: Cache[ClusterVersion]
     proxies: Cache[Proxy]
@@ -95,58 +106,59 @@ class _Followed(msgspec.Struct, frozen=True):
 
 
 class OpenShiftWatch:
-    """Finds out, and follows. `known` is set once it is certain whether this is OpenShift, and what its objects say:
-    who rendered a driver before that would replace it a moment later."""
+    """Detects OpenShift, and watches its objects. `detected` is set once it is certain whether this is OpenShift, and
+    its objects have been read: a driver rendered before that would be replaced a moment later. `changed` is fired then,
+    and whenever one of the objects changes."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.known = asyncio.Event()
-        self.on_change: Callable[[], None] = lambda: None
+        self.detected = asyncio.Event()
+        self.changed = Signal("openshift")
         self._client = runtime.unfenced_client
         self._versions = DynamicCaches(self._client, ClusterVersion)
         self._proxies = DynamicCaches(self._client, Proxy)
         self._streams = DynamicCaches(self._client, ImageStream)
-        self._followed: _Followed | None = None
-        for run in (self._versions.run, self._proxies.run, self._streams.run, self._find_out):
+        self._caches: _Caches | None = None
+        for run in (self._versions.run, self._proxies.run, self._streams.run, self._detect):
             runtime.service(run)
 
-    def facts(self) -> OpenShift | None:
+    def current(self) -> OpenShift | None:
         """What is known of it; None where this is not OpenShift."""
-        found = self._followed
+        found = self._caches
         version = found.versions.get("version") if found is not None else None
         if found is None or version is None:
             return None
-        return facts(version, found.proxies.get("cluster"), found.streams.get("driver-toolkit", "openshift"))
+        return openshift_of(version, found.proxies.get("cluster"), found.streams.get("driver-toolkit", "openshift"))
 
-    async def _find_out(self) -> None:
-        if await self._shows(ClusterVersion, "version"):
-            self._followed = _Followed(
+    async def _detect(self) -> None:
+        if await self._readable(ClusterVersion, "version"):
+            self._caches = _Caches(
                 versions=await self._follow(self._versions, ClusterVersion, "version"),
                 proxies=await self._follow(self._proxies, Proxy, "cluster"),
                 streams=await self._follow(self._streams, ImageStream, "driver-toolkit", "openshift"),
             )
-        self.known.set()
-        self.on_change()
+        self.detected.set()
+        self.changed.fire()
         await asyncio.Event().wait()
 
     async def _follow[T: Object](
-        self, followers: DynamicCaches[T], kind: type[T], name: str, namespace: str | None = None
+        self, caches: DynamicCaches[T], kind: type[T], name: str, namespace: str | None = None
     ) -> Cache[T]:
-        """A cache of one object, which is in it if the cluster shows it at all. Who may read it, but not list it, does
-        not wait for it."""
+        """A cache of one object, complete if the object can be read at all. A process that may not list it does not
+        wait for it."""
         selection = Selection(namespace=namespace, fields=f"metadata.name={name}")
-        cache = followers.follow(name, selection, lambda _old, _new: self.on_change())
-        if await self._shows(kind, name, namespace):
+        cache = caches.follow(name, selection, lambda _old, _new: self.changed.fire())
+        if await self._readable(kind, name, namespace):
             await cache.synced_or_unavailable()
         return cache
 
-    async def _shows(self, kind: type[Object], name: str, namespace: str | None = None) -> bool:
-        """Whether there is such an object, and we may read it: who may not is not meant to go by it."""
+    async def _readable(self, kind: type[Object], name: str, namespace: str | None = None) -> bool:
+        """Whether there is such an object, and this process may read it. One that it may not read does not count."""
         while True:
             try:
                 await self._client.get(kind, name, namespace)
             except (NotFound, Forbidden):
                 return False
             except KubeError:
-                await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return True

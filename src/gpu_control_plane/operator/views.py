@@ -1,6 +1,7 @@
-"""Pods, DaemonSets and their revisions as the software stack sees them: only the fields that somebody decides on.
+"""DaemonSets and their revisions as the software stack sees them: only the fields that decisions depend on.
 
-One view of each for the whole operator, so that one process watches each kind once.
+One view of each for the whole operator, so that one process watches each kind once. Pods have the view `api.pod`, which
+all controllers share.
 """
 
 from collections.abc import Iterable
@@ -8,190 +9,15 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from gpu_control_plane.api.pod import PodSpec
 from gpu_control_plane.kube.objects import Object, OwnerReference, Resource
 
 REVISION_HASH = "controller-revision-hash"
-"""Label by which a DaemonSet's pod and a ControllerRevision say which template they are of."""
+"""Label of a DaemonSet's pod and of a ControllerRevision: which template they are of."""
 
 
 class View(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Base of every part."""
-
-
-class EnvVar(View, frozen=True, kw_only=True):
-    name: str
-    value: str = ""
-
-
-class ContainerResources(View, frozen=True, kw_only=True):
-    limits: dict[str, str] = {}
-    requests: dict[str, str] = {}
-
-
-class Container(View, frozen=True, kw_only=True):
-    name: str = ""
-    image: str = ""
-    env: tuple[EnvVar, ...] = ()
-    resources: ContainerResources = ContainerResources()
-
-    @property
-    def asks_for(self) -> frozenset[str]:
-        """Names of the resources it wants, whether as a request or as a limit."""
-        return frozenset(self.resources.limits) | frozenset(self.resources.requests)
-
-
-class EmptyDir(View, frozen=True, kw_only=True):
-    """That there is one is all that counts."""
-
-
-class Volume(View, frozen=True, kw_only=True):
-    name: str = ""
-    empty_dir: EmptyDir | None = None
-
-
-class ResourceClaim(View, frozen=True, kw_only=True):
-    """A pod's claim to devices, made by dynamic resource allocation."""
-
-    name: str = ""
-
-
-class NodeField(View, frozen=True, kw_only=True):
-    """A condition on a field of nodes; the only field there is, is the name."""
-
-    values: tuple[str, ...] = ()
-
-
-class NodeTerm(View, frozen=True, kw_only=True):
-    match_fields: tuple[NodeField, ...] = ()
-
-
-class NodeTerms(View, frozen=True, kw_only=True):
-    node_selector_terms: tuple[NodeTerm, ...] = ()
-
-
-class NodeAffinity(View, frozen=True, kw_only=True):
-    required: NodeTerms = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=NodeTerms())
-
-
-class Affinity(View, frozen=True, kw_only=True):
-    node_affinity: NodeAffinity = NodeAffinity()
-
-
-class Placement(View, frozen=True, kw_only=True):
-    """Of a pod's spec, where it is."""
-
-    node_name: str = ""
-    affinity: Affinity = Affinity()
-
-    @property
-    def meant_for(self) -> str:
-        """The node it is on, or the one that its DaemonSet made it for and no scheduler has sent it to yet."""
-        if self.node_name:
-            return self.node_name
-        terms = self.affinity.node_affinity.required.node_selector_terms
-        return next((name for term in terms for field in term.match_fields for name in field.values), "")
-
-
-class PodSpec(Placement, frozen=True, kw_only=True):
-    node_selector: dict[str, str] = {}
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    volumes: tuple[Volume, ...] = ()
-    resource_claims: tuple[ResourceClaim, ...] = ()
-
-    @property
-    def all_containers(self) -> Iterable[Container]:
-        yield from self.init_containers
-        yield from self.containers
-
-
-class Waiting(View, frozen=True, kw_only=True):
-    reason: str = ""
-    message: str = ""
-
-
-class Terminated(View, frozen=True, kw_only=True):
-    reason: str = ""
-    message: str = ""
-    exit_code: int = 0
-
-
-class ContainerState(View, frozen=True, kw_only=True):
-    waiting: Waiting | None = None
-    terminated: Terminated | None = None
-
-
-class ContainerStatus(View, frozen=True, kw_only=True):
-    name: str = ""
-    ready: bool = False
-    restart_count: int = 0
-    state: ContainerState = ContainerState()
-
-    @property
-    def trouble(self) -> str:
-        """Why it does not run, as the kubelet puts it, such as `ImagePullBackOff: no such image`; empty if it does."""
-        state = self.state
-        found = state.waiting or (state.terminated if state.terminated and state.terminated.exit_code else None)
-        return ": ".join(part for part in (found.reason, found.message) if part) if found else ""
-
-
-class PodCondition(View, frozen=True, kw_only=True):
-    type: str
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class PodStatus(View, frozen=True, kw_only=True):
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    conditions: tuple[PodCondition, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-
-
-class OperandPod(Object, frozen=True):
-    """A pod by what has become of it: enough to say whether it works, and little enough to hold one for each node."""
-
-    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
-
-    spec: Placement = Placement()
-    status: PodStatus = PodStatus()
-
-    @property
-    def controller(self) -> OwnerReference | None:
-        """Who would replace it."""
-        return controller_of(self)
-
-    @property
-    def all_ready(self) -> bool:
-        """Whether it runs and each of its containers is ready."""
-        statuses = self.status.container_statuses
-        return self.status.phase == "Running" and bool(statuses) and all(status.ready for status in statuses)
-
-    @property
-    def counted_on(self) -> bool:
-        """Whether Kubernetes counts on it: not while its node does not answer, whatever its containers said last."""
-        refused = any(held.type == "Ready" and held.status == "False" for held in self.status.conditions)
-        return self.all_ready and not refused and not self.deleting
-
-    @property
-    def trouble(self) -> str:
-        """The first thing that keeps it from running, with the container's name; empty when nothing does."""
-        for status in (*self.status.init_container_statuses, *self.status.container_statuses):
-            if status.trouble:
-                return f"{status.name}: {status.trouble}"
-        unscheduled = (
-            held for held in self.status.conditions if held.type == "PodScheduled" and held.status == "False"
-        )
-        return next((f"{held.reason}: {held.message}" for held in unscheduled), self.status.message)
-
-
-class Pod(OperandPod, frozen=True):
-    """A pod with what it asks for."""
-
-    spec: PodSpec = PodSpec()
+    """Base of the parts of these views."""
 
 
 class TemplateMeta(View, frozen=True, kw_only=True):
@@ -199,9 +25,15 @@ class TemplateMeta(View, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
 
 
+class TemplateSpec(PodSpec, frozen=True, kw_only=True):
+    """The spec of pods to be made, with the nodes that they are for."""
+
+    node_selector: dict[str, str] = {}
+
+
 class PodTemplate(View, frozen=True, kw_only=True):
     metadata: TemplateMeta = TemplateMeta()
-    spec: PodSpec = PodSpec()
+    spec: TemplateSpec = TemplateSpec()
 
 
 class UpdateStrategy(View, frozen=True, kw_only=True):
@@ -222,7 +54,7 @@ class DaemonSetStatus(View, frozen=True, kw_only=True):
 
 
 ON_DELETE: Final = "OnDelete"
-"""The update strategy of drivers: nobody replaces a pod but whoever deletes it."""
+"""The update strategy of drivers: a pod is replaced only when it is deleted."""
 
 
 class DaemonSet(Object, frozen=True):
@@ -237,14 +69,14 @@ class DaemonSet(Object, frozen=True):
 
     @property
     def idle(self) -> bool:
-        """Whether Kubernetes has looked at it as it is now, and found no node for it and no stray pod."""
+        """Whether its controller has observed its present generation, and found no node for it and no pod too many."""
         numbers = self.status
         busy = numbers.desired_number_scheduled or numbers.number_misscheduled
         return numbers.observed_generation >= self.metadata.generation and not busy
 
 
 class ControllerRevision(Object, frozen=True):
-    """A template that a DaemonSet has or had; the one with the highest number is in force."""
+    """A template that a DaemonSet has or had; the one with the highest number is the present one."""
 
     resource: ClassVar[Resource] = Resource("apps", "v1", "ControllerRevision", "controllerrevisions")
 
@@ -260,7 +92,7 @@ class ControllerRevision(Object, frozen=True):
 
 
 def newest(revisions: Iterable[ControllerRevision]) -> ControllerRevision | None:
-    """The one in force of a DaemonSet's."""
+    """The present one of a DaemonSet's revisions."""
     return max(revisions, key=lambda held: held.revision, default=None)
 
 

@@ -14,7 +14,7 @@ import pytest
 from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.operator import facts
+from gpu_control_plane.operator import node_facts
 from helm.chart import Helm, Manifest
 from helm.nfd.discovery import NVIDIAS, STOCK, Discovery, Options
 from helm.nfd.machines import MACHINES, OLD_BOARD, Machine, labels_for, ours
@@ -69,9 +69,9 @@ def test_the_stack_takes_exactly_nodes_with_cards_for_gpu_nodes(
     labelled: Mapping[str, Labels], machine: Machine, setting: str
 ) -> None:
     labels = labelled[_node(machine, setting)]
-    assert facts.has_card(labels) is bool(machine.cards)
-    kind = facts.kind_of(Node(metadata=ObjectMeta(name=machine.name, labels=dict(labels))))
-    assert kind.system == facts.System(machine.system.id, machine.system.version)
+    assert node_facts.has_card(labels) is bool(machine.cards)
+    kind = node_facts.node_kind(Node(metadata=ObjectMeta(name=machine.name, labels=dict(labels))))
+    assert kind.system == node_facts.OperatingSystem(machine.system.id, machine.system.version)
 
 
 @every_machine
@@ -96,7 +96,7 @@ def test_the_agent_finds_cards_however_nfd_names_them(helm: Helm, labelled: Mapp
 
 def test_an_old_network_chip_is_no_card_to_the_rule(files: Mapping[str, Path], labelled: Mapping[str, Labels]) -> None:
     """To NFD with the settings of NVIDIA's chart it looks like one, to NVIDIA's operator as to ours."""
-    assert {setting: facts.has_card(labelled[_node(OLD_BOARD, setting)]) for setting in SETTINGS} == {
+    assert {setting: node_facts.has_card(labelled[_node(OLD_BOARD, setting)]) for setting in SETTINGS} == {
         "stock": False,
         "nvidia": True,
     }

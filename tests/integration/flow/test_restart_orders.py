@@ -37,7 +37,7 @@ from gpu_control_plane.operator.stack.live import LiveServiceMonitor
 from gpu_control_plane.pools import controller as pools
 from integration.flow.env import FlowEnv, pool_of
 from integration.operator.test_openshift import definition
-from integration.stack.theatre import IMAGES, NAMESPACE, Namespace, Theatre, gpu_node
+from integration.stack.operator_env import IMAGES, NAMESPACE, Namespace, OperatorEnv, gpu_node
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until, until_async, until_still
 
@@ -63,7 +63,7 @@ class ControllerProcess:
         inventory.build(self.runtime, InventorySettings(first_report_timeout=AT_ONCE, bus_disagreement_timeout=AT_ONCE))
         bootstrap.build(self.runtime, BootstrapSettings(loss_after=AT_ONCE, return_after=AT_ONCE))
         pools.build(self.runtime)
-        operator.build(self.runtime, operator.Options(namespace=NAMESPACE, images=IMAGES))
+        operator.build(self.runtime, operator.OperatorSettings(namespace=NAMESPACE, images=IMAGES))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -172,7 +172,7 @@ async def _restart(config: Config, seed: int) -> list[str]:
 
 async def _until_complete(env: FlowEnv) -> None:
     """Wait until every object is there and settled, and stop all other writers then."""
-    theatre = Theatre(env.client, env.cluster)
+    operator_env = OperatorEnv(env.client, env.cluster)
     fleet = await env.start_fleet()
     try:
         await env.devices_known(4)
@@ -180,9 +180,9 @@ async def _until_complete(env: FlowEnv) -> None:
         await env.start_pod("worker", "training")
         await env.pod_is("worker", "Running")
         await env.device_is(CARD, lambda device: pool_of(device) == "training")
-        await theatre.state("ready")
-        await until_async(lambda: _drivers_settled(theatre), within=120, saying="drivers do not become ready")
-        await until_async(lambda: theatre.held(LiveServiceMonitor), within=60, saying="there is no ServiceMonitor")
+        await operator_env.state("ready")
+        await until_async(lambda: _drivers_settled(operator_env), within=120, saying="drivers do not become ready")
+        await until_async(lambda: operator_env.held(LiveServiceMonitor), within=60, saying="there is no ServiceMonitor")
         for component in WRITERS:
             await asyncio.to_thread(env.cluster.stop_component, component)
     finally:
@@ -192,16 +192,16 @@ async def _until_complete(env: FlowEnv) -> None:
 
 async def _create_objects(env: FlowEnv) -> None:
     """Nodes with and without an agent, two NVIDIADrivers, two pools, of which one waits for cards to be approved."""
-    client, theatre = env.client, Theatre(env.client, env.cluster)
+    client, operator_env = env.client, OperatorEnv(env.client, env.cluster)
     await until_async(env.takes_pods)
     await client.create(CustomResourceDefinition, definition(LiveServiceMonitor.resource))
     await client.create(Namespace, {"metadata": {"name": NAMESPACE}})
     for name in ("agent-a", "agent-b"):
         await client.create(Node, _with_agent(name))
-    await theatre.nodes(gpu_node("plain-a"), gpu_node("plain-b", system=("rhel", "9.4"), runtime="cri-o://1.36.0"))
+    await operator_env.nodes(gpu_node("plain-a"), gpu_node("plain-b", system=("rhel", "9.4"), runtime="cri-o://1.36.0"))
     await client.create(StoredNVIDIADriver, _driver(OWN_DRIVER, {"kubernetes.io/hostname": "plain-a"}))
     await client.create(StoredNVIDIADriver, _driver(THE_REST, None))
-    await theatre.policy(_policy())
+    await operator_env.policy(_policy())
     await env.add_pool("training")
     await env.add_pool("research")
 
@@ -226,9 +226,9 @@ def _policy() -> dict[str, Any]:
     return spec
 
 
-async def _drivers_settled(theatre: Theatre) -> bool:
-    drivers = [await theatre.client.get(StoredNVIDIADriver, name) for name in (OWN_DRIVER, THE_REST)]
-    nodes = [await theatre.node(name) for name in ("plain-a", "plain-b")]
+async def _drivers_settled(env: OperatorEnv) -> bool:
+    drivers = [await env.client.get(StoredNVIDIADriver, name) for name in (OWN_DRIVER, THE_REST)]
+    nodes = [await env.node(name) for name in ("plain-a", "plain-b")]
     return all(driver.status.state is State.READY and driver.status.upgrade for driver in drivers) and all(
         node.metadata.labels.get(NodeLabel.UPGRADE_STATE) == UpgradeState.DONE for node in nodes
     )

@@ -4,10 +4,10 @@ import msgspec
 
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.transport import Call
-from gpu_control_plane.operator.stack.live import EVERYWHERE
+from gpu_control_plane.operator.stack.live import CORE_KINDS
 from gpu_control_plane.operator.stack.manifest import Manifest
 
-_RESOURCES = {kind.resource.kind: kind.resource for kind in EVERYWHERE}
+_RESOURCES = {kind.resource.kind: kind.resource for kind in CORE_KINDS}
 
 
 async def accept(client: Client, manifest: Manifest, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""NVIDIADrivers on a real API server: their DaemonSets, conflicts, hand-over, drift and reports."""
+"""NVIDIADrivers on a real API server: their DaemonSets, conflicts, drift and statuses."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -11,6 +11,7 @@ from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, StackEvent
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, Selection, load_config
 from gpu_control_plane.kube.conditions import find
@@ -18,19 +19,24 @@ from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
-from gpu_control_plane.operator.charge import Charge
-from gpu_control_plane.operator.drivers.controller import Drivers
-from gpu_control_plane.operator.drivers.reporter import DriverReporter
-from gpu_control_plane.operator.labelling.decide import OwnerWish
-from gpu_control_plane.operator.rival import RivalWatch
-from gpu_control_plane.operator.stack.apply import Writer
+from gpu_control_plane.operator.active_policy import ActivePolicy
+from gpu_control_plane.operator.drivers.controller import DriversController
+from gpu_control_plane.operator.drivers.handover import DriverOwnership
+from gpu_control_plane.operator.drivers.ownership_index import OwnershipIndex
+from gpu_control_plane.operator.drivers.status_reporter import DriverStatusReporter
+from gpu_control_plane.operator.labelling.decide import DriverOwner
+from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
+from gpu_control_plane.operator.openshift import OpenShiftWatch
+from gpu_control_plane.operator.stack.apply import ObjectWriter
+from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness
 from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveServiceAccount
-from gpu_control_plane.operator.stack.stage import Platform
-from gpu_control_plane.operator.stack.standings import Standings
-from gpu_control_plane.operator.views import DaemonSet, OperandPod
+from gpu_control_plane.operator.stack.live_caches import LiveCaches
+from gpu_control_plane.operator.stack.platform import PlatformReader
+from gpu_control_plane.operator.stack.render_input import Platform
+from gpu_control_plane.operator.views import DaemonSet
 from integration.running import running
 from unit.api.nvidia.stock import stock_driver, stock_policy
-from unit.operator.drivers.fleet import node
+from unit.operator.drivers.builders import node
 from waiting import until, until_async, until_still
 
 NAMESPACE = "default"
@@ -43,23 +49,34 @@ class Process:
 
     def __init__(self, proxy: FaultProxy) -> None:
         self.proxy = proxy
-        self.runtime = Runtime("test-drivers", config=proxy.config, elect=False, status_port=None)
-        charge = Charge(self.runtime, RivalWatch(self.runtime))
-        writer, standings = Writer(self.runtime, NAMESPACE), Standings(self.runtime, NAMESPACE)
-        self.drivers = Drivers(self.runtime, charge, writer, standings, self._platform)
-        self.reporter = DriverReporter(
-            self.runtime,
-            charge,
+        self.runtime = runtime = Runtime("test-drivers", config=proxy.config, elect=False, status_port=None)
+        stored = runtime.cache(StoredNVIDIADriver)
+        readiness, openshift = DaemonSetReadiness(runtime, NAMESPACE), OpenShiftWatch(runtime)
+        self.ownership = DriverOwnership(OwnershipIndex(stored, runtime.cache(Node)), readiness)
+        active_policy = ActivePolicy(runtime, NVIDIALeaseWatch(runtime), self.ownership, openshift)
+        self.policy_changed = active_policy.changed
+        live = LiveCaches(runtime, NAMESPACE)
+        writer = ObjectWriter(runtime.client, live)
+        platform = PlatformReader(Platform(namespace=NAMESPACE), live, openshift)
+        self.drivers = DriversController(
+            runtime,
+            stored,
+            active_policy,
+            ownership=self.ownership,
+            writer=writer,
+            operands=readiness,
+            platform=platform,
+        )
+        DriverStatusReporter(
+            runtime,
+            active_policy,
             self.drivers,
-            standings,
+            readiness,
             namespace=NAMESPACE,
             upgrade=lambda _name, _last: None,
+            changed=(),
             now=utc_now,
         )
-
-    @staticmethod
-    def _platform() -> Platform:
-        return Platform(namespace=NAMESPACE)
 
 
 @asynccontextmanager
@@ -91,8 +108,8 @@ async def quiet(quiet_server: Cluster) -> AsyncIterator[Client]:
             await client.patch(LiveDaemonSet, item.name, {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
             if not item.deleting:
                 await client.delete(LiveDaemonSet, item.name, NAMESPACE)
-        for pod in await client.list(OperandPod, HERE):
-            await client.delete(OperandPod, pod.name, NAMESPACE)
+        for pod in await client.list(Pod, HERE):
+            await client.delete(Pod, pod.name, NAMESPACE)
 
 
 async def add_driver(client: Client, name: str, **spec: Any) -> None:
@@ -179,13 +196,12 @@ async def test_each_driver_gets_its_daemonsets_and_is_ready_when_they_run(quiet:
 
         await until_still(count)
         before = count()
-        made.drivers.wake()
-        made.reporter.wake()
+        made.policy_changed.fire()
         await until_still(count)
         assert count() == before
 
 
-async def test_a_conflict_is_told_to_all_and_changes_nothing(quiet: Client) -> None:
+async def test_a_conflict_is_reported_in_all_statuses_and_changes_nothing(quiet: Client) -> None:
     await add_node(quiet, "n", owner="a", labels={"pool": "a"})
     await add_driver(quiet, "a", nodeSelector={"pool": "a"})
     async with process(quiet) as made:
@@ -194,11 +210,11 @@ async def test_a_conflict_is_told_to_all_and_changes_nothing(quiet: Client) -> N
         for name in ("a", "c"):
             await settles(quiet, name, "notReady", "ConflictingNodeSelector")
         held = await quiet.get(Node, "n")
-        assert made.drivers.owner(held) is None
+        assert made.ownership.owner(held) is None
         assert len(await daemonsets(quiet)) == 1
         await quiet.patch(StoredNVIDIADriver, "c", {"spec": {"nodeSelector": {"pool": "c"}}})
         await settles(quiet, "c", "ready", "Ready")
-        assert made.drivers.owner(held) == OwnerWish("a", upgrades=True)
+        assert made.ownership.owner(held) == DriverOwner("a", upgrades=True)
 
 
 async def test_a_policy_that_brings_drivers_itself_disables_them_and_leaves_their_pods(quiet: Client) -> None:
@@ -208,19 +224,19 @@ async def test_a_policy_that_brings_drivers_itself_disables_them_and_leaves_thei
     async with process(quiet):
         await there_are(quiet, 1)
         (held,) = await daemonsets(quiet)
-        await quiet.create(OperandPod, _pod_of(held), NAMESPACE)
+        await quiet.create(Pod, _pod_of(held), NAMESPACE)
         await quiet.patch(StoredClusterPolicy, "cluster-policy", {"spec": {"driver": {"useNvidiaDriverCRD": False}}})
         await settles(quiet, "d", "disabled", "Reconciled")
         await there_are(quiet, 0)
-        pod = await quiet.get(OperandPod, "runs-on", NAMESPACE)
+        pod = await quiet.get(Pod, "runs-on", NAMESPACE)
         assert not pod.deleting
-        assert not pod.metadata.owner_references, "whoever collects what is left behind would take it away"
+        assert not pod.metadata.owner_references, "the garbage collector would delete it"
         accounts = {item.name for item in await quiet.list(LiveServiceAccount, HERE)}
         assert "nvidia-gpu-driver-d-ubuntu24.04" in accounts, "pods that stay need their account"
 
 
 def _pod_of(daemonset: DaemonSet) -> dict[str, Any]:
-    """A driver at work."""
+    """A running driver pod."""
     owner = controlled_by(LiveDaemonSet.resource, daemonset.name, daemonset.metadata.uid)
     labels = daemonset.spec.template.metadata.labels
     return {
@@ -229,7 +245,7 @@ def _pod_of(daemonset: DaemonSet) -> dict[str, Any]:
     }
 
 
-async def test_what_cannot_be_rendered_is_told_and_the_old_driver_stays(quiet: Client) -> None:
+async def test_a_driver_that_cannot_be_rendered_says_so_and_the_old_one_stays(quiet: Client) -> None:
     await add_node(quiet, "n", owner="d")
     await add_driver(quiet, "d", default=True)
     async with process(quiet):
@@ -240,7 +256,7 @@ async def test_what_cannot_be_rendered_is_told_and_the_old_driver_stays(quiet: C
         assert "nvidia-fs-ctr" not in {container.name for container in held.spec.template.spec.containers}
 
 
-async def test_what_the_api_server_refuses_is_tried_again_and_is_nobodys_change(quiet: Client) -> None:
+async def test_what_the_api_server_refuses_is_tried_again_and_is_no_drift(quiet: Client) -> None:
     """A quota, a webhook that is away: nothing changes in the cluster when they let it pass at last."""
 
     def refused(request: Request) -> bool:
@@ -261,7 +277,7 @@ async def test_what_the_api_server_refuses_is_tried_again_and_is_nobodys_change(
     assert not [event.note for event in ours if event.reason == StackEvent.DRIFT_REPAIRED]
 
 
-async def test_a_hand_back_that_the_api_server_refuses_is_tried_again(quiet: Client) -> None:
+async def test_a_deletion_that_the_api_server_refuses_is_tried_again(quiet: Client) -> None:
     def refused(request: Request) -> bool:
         return request.method == "DELETE" and "/daemonsets/" in request.path
 
@@ -275,7 +291,7 @@ async def test_a_hand_back_that_the_api_server_refuses_is_tried_again(quiet: Cli
         await there_are(quiet, 0)
 
 
-async def test_a_restart_in_the_midst_of_a_conflict_forgets_nothing_of_a_status(quiet: Client) -> None:
+async def test_a_restart_during_a_conflict_keeps_the_status(quiet: Client) -> None:
     await add_node(quiet, "n", owner="a", labels={"pool": "a"})
     await add_driver(quiet, "a", nodeSelector={"pool": "a"})
     async with process(quiet) as made:
@@ -294,7 +310,7 @@ async def test_a_restart_in_the_midst_of_a_conflict_forgets_nothing_of_a_status(
         assert (await quiet.get(StoredNVIDIADriver, "a")).status == before
 
 
-async def test_another_hand_on_its_objects_is_undone(quiet: Client) -> None:
+async def test_another_writers_change_is_undone(quiet: Client) -> None:
     await add_node(quiet, "n", owner="d")
     await add_driver(quiet, "d", default=True)
     async with process(quiet):
@@ -304,7 +320,7 @@ async def test_another_hand_on_its_objects_is_undone(quiet: Client) -> None:
         await quiet.patch(LiveDaemonSet, held.name, patch, namespace=NAMESPACE)
         await quiet.delete(LiveServiceAccount, "nvidia-gpu-driver-d-ubuntu24.04", NAMESPACE)
 
-        async def mended() -> bool:
+        async def repaired() -> bool:
             found = await quiet.get(LiveDaemonSet, held.name, NAMESPACE)
             accounts = {item.name for item in await quiet.list(LiveServiceAccount, HERE)}
             spec = msgspec.to_builtins(found.spec)
@@ -313,10 +329,10 @@ async def test_another_hand_on_its_objects_is_undone(quiet: Client) -> None:
                 and "nvidia-gpu-driver-d-ubuntu24.04" in accounts
             )
 
-        await until_async(mended)
+        await until_async(repaired)
 
 
-async def test_a_driver_for_a_kernel_goes_when_its_last_node_has_moved_on(quiet: Client) -> None:
+async def test_the_daemonset_of_a_kernel_is_deleted_when_its_last_node_has_another_kernel(quiet: Client) -> None:
     await add_node(quiet, "n", owner="d")
     await add_driver(quiet, "d", default=True, usePrecompiled=True)
     async with process(quiet):
@@ -330,25 +346,25 @@ async def test_a_driver_for_a_kernel_goes_when_its_last_node_has_moved_on(quiet:
         await there_are(quiet, 1)
 
 
-async def test_pods_that_a_hand_over_left_go_when_nobody_asks_for_drivers_any_more(quiet: Client) -> None:
+async def test_orphaned_driver_pods_are_deleted_without_any_policy_or_driver(quiet: Client) -> None:
     for name, labels in (("left", {"app.kubernetes.io/component": "nvidia-driver"}), ("other", {"app": "web"})):
         container = {"name": "main", "image": "example.com/image:1"}
         body = {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [container]}}
-        await quiet.create(OperandPod, body, NAMESPACE)
+        await quiet.create(Pod, body, NAMESPACE)
     await add_policy(quiet, crd=True)
     await add_driver(quiet, "d", default=True)
 
     async def pods() -> set[str]:
-        return {pod.name for pod in await quiet.list(OperandPod, HERE) if not pod.deleting}
+        return {pod.name for pod in await quiet.list(Pod, HERE) if not pod.deleting}
 
     async with process(quiet) as made:
         await settles(quiet, "d", "ready", "Ready")
         await quiet.delete(StoredClusterPolicy, "cluster-policy")
         await until_still(lambda: len(made.proxy.writes))
-        assert await pods() == {"left", "other"}, "the NVIDIADriver looks after it"
+        assert await pods() == {"left", "other"}, "an upgrade of the NVIDIADriver replaces it"
         await quiet.delete(StoredNVIDIADriver, "d")
-        await until_async(lambda: _is(pods, {"other"}), saying="a pod that nobody looks after stays")
-        await quiet.delete(OperandPod, "other", NAMESPACE)
+        await until_async(lambda: _is(pods, {"other"}), saying="the orphaned pod stays")
+        await quiet.delete(Pod, "other", NAMESPACE)
 
 
 async def _is(look: Callable[[], Awaitable[set[str]]], wanted: set[str]) -> bool:

@@ -14,14 +14,15 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.choices import Workload
 from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, PRE_INSTALLED, TRUE, NodeLabel
 from gpu_control_plane.installation.crds import install
-from gpu_control_plane.kube import Client, FieldManager, Runtime
-from gpu_control_plane.operator.labelling import Labelling, OwnerWish, Wish, build_labelling
+from gpu_control_plane.kube import Client, FieldManager, Runtime, Signal
+from gpu_control_plane.operator.labelling.controller import LabellingController
+from gpu_control_plane.operator.labelling.decide import DriverOwner, LabelSpec
 from integration.running import running
-from unit.operator.labelling import scene
+from unit.operator.labelling import builders
 from waiting import until, until_async
 
 P = {PCI_LABELS[0]: TRUE}
-WISH = msgspec.structs.replace(scene.WISH, sandbox=True, mig_default="all-disabled")
+SPEC = msgspec.structs.replace(builders.SPEC, sandbox=True, mig_default="all-disabled")
 CONTAINER = (
     *("driver", "gpu-feature-discovery", "container-toolkit", "device-plugin", "dcgm", "dcgm-exporter"),
     *("node-status-exporter", "operator-validator", "client"),
@@ -29,29 +30,37 @@ CONTAINER = (
 VM = ("sandbox-device-plugin", "sandbox-validator", "vfio-manager", "kata-manager", "cc-manager", "client")
 
 
-class Given:
-    """What is in force, as the test says."""
+class FakePolicy:
+    """What the active ClusterPolicy asks, as the test says."""
 
-    def __init__(self, wish: Wish | None = WISH) -> None:
-        self.wished = wish
+    def __init__(self, spec: LabelSpec | None = SPEC) -> None:
+        self.changed = Signal("policy")
+        self.asked = spec
         self.writes = True
         self.gone = False
 
-    def wish(self) -> Wish | None:
-        return self.wished
+    def label_spec(self) -> LabelSpec | None:
+        return self.asked
 
-    def owner(self, _node: Node) -> OwnerWish | None:
+    def driver_owner(self, _node: Node) -> DriverOwner | None:
         return None
 
     def may_write(self) -> bool:
         return self.writes
 
-    def retired(self) -> bool:
+    def removed(self) -> bool:
         return self.gone
 
 
+class NoDriverPods:
+    changed = Signal("driver-pods")
+
+    def on(self, _node: str) -> bool:
+        return False
+
+
 class Fleet:
-    """The nodes of one test. Their names are unlike any others', so that requests about them can be told apart."""
+    """The nodes of one test. Their names are unlike any others', so that requests about them can be recognised."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -94,20 +103,20 @@ async def fleet(client: Client) -> AsyncIterator[Fleet]:
 
 
 @asynccontextmanager
-async def labelling(proxy: FaultProxy, policies: Given) -> AsyncIterator[Labelling]:
+async def labelling(proxy: FaultProxy, policy: FakePolicy) -> AsyncIterator[LabellingController]:
     runtime = Runtime("test-labelling", config=proxy.config, elect=False, status_port=None)
-    made = build_labelling(runtime, policies)
+    made = LabellingController(runtime, policy, NoDriverPods())
     async with running(runtime) as task:
         caches = (runtime.cache(Node), runtime.cache(GPUNodeState))
         await until(lambda: all(cache.is_synced for cache in caches) or task.done())
         yield made
 
 
-async def settled(made: Labelling) -> None:
-    await until(lambda: made.book.settled, saying="nodes have their labels")
+async def settled(made: LabellingController) -> None:
+    await until(lambda: made.index.settled, saying="nodes have their labels")
 
 
-async def served(fleet: Fleet, made: Labelling) -> None:
+async def served(fleet: Fleet, made: LabellingController) -> None:
     """Return when a node that came later has its labels: everything before it was looked at."""
     short = f"later-{secrets.token_hex(3)}"
     await fleet.add(short, P)
@@ -163,7 +172,7 @@ async def test_every_kind_of_node_gets_its_labels_by_one_patch_and_then_none(cli
         await fleet.add(short, before)
     await fleet.report("agent")
     async with FaultProxy.before(client.config) as proxy:
-        async with labelling(proxy, Given()) as made:
+        async with labelling(proxy, FakePolicy()) as made:
             await settled(made)
             assert {short: await fleet.labels(short) for short in KINDS} == {
                 short: after for short, (_, after) in KINDS.items()
@@ -173,7 +182,7 @@ async def test_every_kind_of_node_gets_its_labels_by_one_patch_and_then_none(cli
                 heartbeat = {"status": {"nodeInfo": {"kernelVersion": f"6.8-{short}"}}}
                 await client.patch(Node, fleet.name(short), heartbeat, subresource="status")
             await served(fleet, made)
-        async with labelling(proxy, Given()) as made:
+        async with labelling(proxy, FakePolicy()) as made:
             await served(fleet, made)
         assert patches(fleet, proxy) == dict.fromkeys(KINDS.keys() - UNTOUCHED, 1)
 
@@ -182,7 +191,7 @@ async def test_labels_removed_by_hand_come_back_by_one_patch_each(client: Client
     names = [f"node-{number:02}" for number in range(20)]
     for short in names:
         await fleet.add(short, P)
-    async with FaultProxy.before(client.config) as proxy, labelling(proxy, Given()) as made:
+    async with FaultProxy.before(client.config) as proxy, labelling(proxy, FakePolicy()) as made:
         await settled(made)
         for short in names:
             await fleet.relabel(short, dict.fromkeys(gpu(CONTAINER)))
@@ -193,7 +202,7 @@ async def test_labels_removed_by_hand_come_back_by_one_patch_each(client: Client
 
 async def test_a_node_that_loses_its_card_is_cleaned(client: Client, fleet: Fleet) -> None:
     await fleet.add("node", P | CAPABLE)
-    async with FaultProxy.before(client.config) as proxy, labelling(proxy, Given()) as made:
+    async with FaultProxy.before(client.config) as proxy, labelling(proxy, FakePolicy()) as made:
         await settled(made)
         await fleet.relabel("node", {PCI_LABELS[0]: None})
         await served(fleet, made)
@@ -201,75 +210,75 @@ async def test_a_node_that_loses_its_card_is_cleaned(client: Client, fleet: Flee
         assert patches(fleet, proxy) == {"node": 2}
 
 
-async def test_what_an_agent_serves_goes_to_it_and_comes_back_when_it_is_gone(client: Client, fleet: Fleet) -> None:
+async def test_deploy_labels_follow_an_agent_that_comes_and_goes(client: Client, fleet: Fleet) -> None:
     await fleet.add("node", P)
     plugin = f"{DEPLOY}device-plugin"
-    async with FaultProxy.before(client.config) as proxy, labelling(proxy, Given()) as made:
+    async with FaultProxy.before(client.config) as proxy, labelling(proxy, FakePolicy()) as made:
         await settled(made)
         await fleet.report("node")
         await until_async(lambda: _has(fleet, "node", plugin, AGENT))
         await client.delete(GPUNodeState, fleet.name("node"))
         await until_async(lambda: _has(fleet, "node", plugin, TRUE))
-        # Nobody says any more that the host has no driver.
+        # No report says that the host has no driver.
         assert await _has(fleet, "node", f"{DEPLOY}driver", PRE_INSTALLED)
 
 
 async def test_another_policy_reaches_all_nodes(client: Client, fleet: Fleet) -> None:
     await fleet.add("node", P)
-    policies = Given()
-    async with FaultProxy.before(client.config) as proxy, labelling(proxy, policies) as made:
+    policy = FakePolicy()
+    async with FaultProxy.before(client.config) as proxy, labelling(proxy, policy) as made:
         await settled(made)
-        policies.wished = msgspec.structs.replace(WISH, default_workload=Workload.VM_PASSTHROUGH)
-        made.enqueue_all()
-        assert not made.book.settled
+        policy.asked = msgspec.structs.replace(SPEC, default_workload=Workload.VM_PASSTHROUGH)
+        policy.changed.fire()
+        assert not made.index.settled
         await settled(made)
         assert await fleet.labels("node") == gpu(VM)
         assert patches(fleet, proxy) == {"node": 2}
 
 
-async def test_a_conflict_is_tried_again_with_what_is_there_now(client: Client, fleet: Fleet) -> None:
+async def test_a_conflict_is_retried_with_the_present_node(client: Client, fleet: Fleet) -> None:
     await fleet.add("node", P)
     async with FaultProxy.before(client.config) as proxy:
         path = Node.resource.path(None, fleet.name("node"))
         proxy.plant(Fault(when=lambda r: r.is_write and r.path == path, status=409, reason="Conflict", times=2))
-        async with labelling(proxy, Given()) as made:
+        async with labelling(proxy, FakePolicy()) as made:
             await settled(made)
         assert await fleet.labels("node") == gpu(CONTAINER)
 
 
-async def test_nothing_is_written_while_another_operator_is_in_charge(client: Client, fleet: Fleet) -> None:
-    policies = Given()
-    policies.writes = False
+async def test_nothing_is_written_while_nvidias_operator_is_active(client: Client, fleet: Fleet) -> None:
+    policy = FakePolicy()
+    policy.writes = False
     await fleet.add("node", P)
-    async with FaultProxy.before(client.config) as proxy, labelling(proxy, policies) as made:
+    async with FaultProxy.before(client.config) as proxy, labelling(proxy, policy) as made:
         await fleet.add("second", P)
-        await until(lambda: fleet.name("second") in made.book.outstanding)
-        made.enqueue_all()
+        await until(lambda: fleet.name("second") in made.index.pending)
+        policy.changed.fire()
         await _reconciled(made, 2)
         assert proxy.writes == []
-        policies.writes = True
-        made.enqueue_all()
+        policy.writes = True
+        policy.changed.fire()
         await settled(made)
         assert patches(fleet, proxy) == {"node": 1, "second": 1}
 
 
-async def test_without_a_policy_nothing_changes_until_it_is_known_to_have_been_ours(
+async def test_without_a_policy_labels_are_removed_only_if_this_operator_wrote_them(
     client: Client, fleet: Fleet
 ) -> None:
     theirs = {NodeLabel.PRESENT.value: TRUE, f"{DEPLOY}driver": TRUE, NodeLabel.MIG_CONFIG.value: "all-1g.10gb"}
     await fleet.add("node", P | theirs)
     await fleet.add("new", P)
-    policies = Given(None)
-    async with FaultProxy.before(client.config) as proxy, labelling(proxy, policies) as made:
-        made.enqueue_all()
-        assert made.book.settled
-        policies.wished = WISH
-        made.enqueue_all()
+    policy = FakePolicy(None)
+    async with FaultProxy.before(client.config) as proxy, labelling(proxy, policy) as made:
+        policy.changed.fire()
+        assert made.index.settled
+        policy.asked = SPEC
+        policy.changed.fire()
         await settled(made)
         before = patches(fleet, proxy)
         assert before == {"node": 1, "new": 1}
-        policies.wished, policies.gone = None, True
-        made.enqueue_all()
+        policy.asked, policy.gone = None, True
+        policy.changed.fire()
         await settled(made)
         assert await fleet.labels("node") == {NodeLabel.MIG_CONFIG.value: "all-1g.10gb"}
         assert await fleet.labels("new") == {}
@@ -279,7 +288,7 @@ async def _has(fleet: Fleet, short: str, name: str, value: str) -> bool:
     return (await fleet.labels(short)).get(name) == value
 
 
-async def _reconciled(made: Labelling, count: int) -> None:
+async def _reconciled(made: LabellingController, count: int) -> None:
     """Return when so many reconciles have ended."""
     done = made._runtime.metrics.reconciles.labels("labelling", "done")
     await until(lambda: done._value.get() >= count)

@@ -1,4 +1,4 @@
-"""Taking over from NVIDIA's operator and giving back, on a real API server. The tests play its pods."""
+"""Taking over from NVIDIA's operator and giving back, on a real API server. The tests act as its pods."""
 
 import asyncio
 import secrets
@@ -15,6 +15,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import LEASE, NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.cli.main import run
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime
@@ -22,14 +23,20 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.local import Cluster
-from gpu_control_plane.operator.migration.desired import desired
-from gpu_control_plane.operator.migration.fates import Action
-from gpu_control_plane.operator.migration.handover import HandoverError, find, give_back, take_over
-from gpu_control_plane.operator.migration.installation import BEFORE, OURS, Deployment, FullDaemonSet, ReplicaSet, read
-from gpu_control_plane.operator.migration.plan import compare
+from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction
+from gpu_control_plane.operator.migration.desired import desired_stack
+from gpu_control_plane.operator.migration.installation import (
+    OUR_LEASE,
+    REPLICAS_BEFORE,
+    Deployment,
+    FullDaemonSet,
+    ReplicaSet,
+    read_installation,
+)
+from gpu_control_plane.operator.migration.operator_switch import SwitchError, find_operator, give_back, take_over
+from gpu_control_plane.operator.migration.plan import plan_migration
 from gpu_control_plane.operator.migration.values import translate
-from gpu_control_plane.operator.rival import RivalWatch, TimedLease
-from gpu_control_plane.operator.views import Pod
+from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch, TimedLease
 from integration.conftest import Namespace
 from integration.running import running
 from waiting import until, until_async
@@ -101,7 +108,7 @@ async def held(client: Client, name: str, namespace: str, holder: str, *, second
 async def nvidias(client: Client, namespace: str) -> AsyncIterator[NvidiasOperator]:
     """Gone after the test, since Leases and Deployments are looked for in the whole cluster."""
     yield NvidiasOperator(client, namespace)
-    for kind, name in ((TimedLease, LEASE), (TimedLease, OURS), (Deployment, "gpu-operator")):
+    for kind, name in ((TimedLease, LEASE), (TimedLease, OUR_LEASE), (Deployment, "gpu-operator")):
         try:
             await client.delete(kind, name, namespace)
         except NotFound:
@@ -113,32 +120,36 @@ async def other_namespace(client: Client) -> str:
     return (await client.create(Namespace, {"metadata": {"generateName": "other-"}})).name
 
 
-async def test_taking_over_stops_it_and_giving_back_restores_it(client: Client, nvidias: NvidiasOperator) -> None:
+async def test_taking_over_scales_nvidias_operator_down_and_giving_back_scales_it_up(
+    client: Client, nvidias: NvidiasOperator
+) -> None:
     await nvidias.start(replicas=2)
     seen: list[str] = []
-    taking = asyncio.create_task(take_over(client, await find(client, None), progress=seen.append))
+    taking = asyncio.create_task(take_over(client, await find_operator(client, None), progress=seen.append))
     await until(lambda: seen)
     assert await nvidias.lease() is not None, "the Lease stays as long as a pod does"
     await nvidias.end_pods()
     done = await taking
-    assert (done.replicas, done.lease_deleted, done.rival) == (2, True, None)
+    assert (done.replicas, done.lease_deleted, done.other_holder) == (2, True, None)
     assert await nvidias.lease() is None
     stopped = await nvidias.deployment()
-    assert (stopped.replicas, stopped.metadata.annotations[BEFORE]) == (0, "2")
-    back = await give_back(client, await find(client, None))
+    assert (stopped.replicas, stopped.metadata.annotations[REPLICAS_BEFORE]) == (0, "2")
+    back = await give_back(client, await find_operator(client, None))
     woken = await nvidias.deployment()
     assert back.replicas == woken.replicas == 2
-    assert BEFORE not in woken.metadata.annotations
+    assert REPLICAS_BEFORE not in woken.metadata.annotations
 
 
-async def test_ours_is_in_charge_as_soon_as_the_take_over_is_done(client: Client, nvidias: NvidiasOperator) -> None:
+async def test_our_operator_may_write_as_soon_as_the_take_over_is_done(
+    client: Client, nvidias: NvidiasOperator
+) -> None:
     """Not ten minutes later, as after a crash."""
     await nvidias.start()
     runtime = Runtime("test-handover", config=client.config, elect=False, status_port=None)
-    watch = RivalWatch(runtime)
+    watch = NVIDIALeaseWatch(runtime)
     async with running(runtime) as process:
         await until(lambda: watch.active() or process.done())
-        taking = asyncio.create_task(take_over(client, await find(client, None)))
+        taking = asyncio.create_task(take_over(client, await find_operator(client, None)))
         await nvidias.end_pods()
         await taking
         await until(lambda: watch.active() is None)
@@ -148,26 +159,26 @@ async def test_a_take_over_that_was_interrupted_is_finished_by_the_next(
     client: Client, nvidias: NvidiasOperator
 ) -> None:
     await nvidias.start(replicas=3)
-    with pytest.raises(HandoverError, match=nvidias.pod):
-        await take_over(client, await find(client, None), patience=0.5)
+    with pytest.raises(SwitchError, match=nvidias.pod):
+        await take_over(client, await find_operator(client, None), timeout=0.5)
     assert await nvidias.lease() is not None
     await nvidias.end_pods()
-    done = await take_over(client, await find(client, None))
+    done = await take_over(client, await find_operator(client, None))
     assert (done.replicas, done.lease_deleted) == (3, True)
-    again = await take_over(client, await find(client, None))
+    again = await take_over(client, await find_operator(client, None))
     assert (again.replicas, again.lease_deleted) == (3, False)
 
 
-async def test_an_operator_with_other_labels_is_found_by_its_lease_and_later_by_its_note(
+async def test_an_operator_with_other_labels_is_found_by_its_lease_and_later_by_its_annotation(
     client: Client, nvidias: NvidiasOperator
 ) -> None:
     await nvidias.start(labels={"team": "gpu"})
-    found = await find(client, None)
+    found = await find_operator(client, None)
     assert (found.name, found.metadata.namespace) == ("gpu-operator", nvidias.namespace)
     taking = asyncio.create_task(take_over(client, found))
     await nvidias.end_pods()
     await taking
-    assert (await find(client, None)).key == found.key
+    assert (await find_operator(client, None)).key == found.key
 
 
 async def test_the_lease_of_another_pod_is_left_alone(client: Client, nvidias: NvidiasOperator) -> None:
@@ -175,9 +186,9 @@ async def test_the_lease_of_another_pod_is_left_alone(client: Client, nvidias: N
     stranger = {"metadata": {"name": "stranger"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
     await client.create(Pod, stranger, nvidias.namespace)
     await held(client, LEASE, nvidias.namespace, "stranger_1")
-    taking = asyncio.create_task(take_over(client, await find(client, nvidias.namespace)))
+    taking = asyncio.create_task(take_over(client, await find_operator(client, nvidias.namespace)))
     await nvidias.end_pods()
-    with pytest.raises(HandoverError, match="stranger holds the Lease"):
+    with pytest.raises(SwitchError, match="stranger holds the Lease"):
         await taking
     assert await nvidias.lease() is not None
 
@@ -186,13 +197,13 @@ async def test_a_namespace_that_was_named_is_the_only_one_that_counts(
     client: Client, nvidias: NvidiasOperator, other_namespace: str
 ) -> None:
     await nvidias.start()
-    with pytest.raises(HandoverError, match=f"not found in namespace {other_namespace}"):
-        await find(client, other_namespace)
+    with pytest.raises(SwitchError, match=f"not found in namespace {other_namespace}"):
+        await find_operator(client, other_namespace)
 
 
 async def test_without_it_there_is_nothing_to_take_over(client: Client, namespace: str) -> None:
-    with pytest.raises(HandoverError, match="was not found"):
-        await find(client, namespace)
+    with pytest.raises(SwitchError, match="was not found"):
+        await find_operator(client, namespace)
 
 
 async def command(api_server: Cluster, *arguments: str) -> int:
@@ -201,12 +212,12 @@ async def command(api_server: Cluster, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-async def test_the_command_refuses_while_ours_does_not_run(
+async def test_the_command_refuses_while_our_operator_does_not_run(
     client: Client, api_server: Cluster, nvidias: NvidiasOperator, capfd: pytest.CaptureFixture[str], crashed: bool
 ) -> None:
     await nvidias.start()
     if crashed:
-        await held(client, OURS, nvidias.namespace, "controller-1", seconds_ago=70)
+        await held(client, OUR_LEASE, nvidias.namespace, "controller-1", seconds_ago=70)
     assert await command(api_server, "take-over", "--yes") == 1
     assert "This operator does not run here" in capfd.readouterr().err
     assert (await nvidias.deployment()).replicas == 1
@@ -235,7 +246,7 @@ async def test_the_command_refuses_what_would_do_harm(
 ) -> None:
     """Operands of ours beside those that run would give each node a second driver."""
     await nvidias.start()
-    await held(client, OURS, nvidias.namespace, "controller-1")
+    await held(client, OUR_LEASE, nvidias.namespace, "controller-1")
     name = f"policy-{secrets.token_hex(3)}"
     spec = translate({}).values["clusterPolicy"]["spec"]
     try:
@@ -254,23 +265,23 @@ async def test_the_command_refuses_what_would_do_harm(
         assert await command(api_server, "take-over", "--yes") == 1
         assert f"Set operator.namespace={nvidias.namespace}" in capfd.readouterr().err
         assert (await nvidias.deployment()).replicas == 1
-        await client.delete(TimedLease, OURS, nvidias.namespace)
+        await client.delete(TimedLease, OUR_LEASE, nvidias.namespace)
         taking = asyncio.create_task(command(api_server, "take-over", "--yes", "--force"))
         await nvidias.end_pods()
         assert await taking == 0
-        assert "nobody looks after the stack" in capfd.readouterr().out
+        assert "nothing manages the stack" in capfd.readouterr().out
     finally:
         await client.delete(StoredClusterPolicy, name)
 
 
-async def test_who_may_not_read_the_cluster_is_told_so(
+async def test_the_command_says_that_the_cluster_may_not_be_read(
     client: Client, api_server: Cluster, namespace: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = yaml.safe_load(api_server.kubeconfig.read_text())
-    nobody = tmp_path / "nobody"
-    config["users"][0]["user"]["as"] = f"system:serviceaccount:{namespace}:nobody"
-    nobody.write_text(yaml.safe_dump(config))
-    assert await asyncio.to_thread(run, ["migrate", "plan", "--kubeconfig", str(nobody)]) == 1
+    unprivileged = tmp_path / "unprivileged"
+    config["users"][0]["user"]["as"] = f"system:serviceaccount:{namespace}:unprivileged"
+    unprivileged.write_text(yaml.safe_dump(config))
+    assert await asyncio.to_thread(run, ["migrate", "plan", "--kubeconfig", str(unprivileged)]) == 1
     assert "Use the kubeconfig of an administrator" in capfd.readouterr().err
 
 
@@ -278,7 +289,7 @@ async def test_the_command_says_what_it_did_and_the_way_back(
     client: Client, api_server: Cluster, nvidias: NvidiasOperator, capfd: pytest.CaptureFixture[str]
 ) -> None:
     await nvidias.start()
-    await held(client, OURS, nvidias.namespace, "controller-1")
+    await held(client, OUR_LEASE, nvidias.namespace, "controller-1")
     taking = asyncio.create_task(command(api_server, "take-over", "--yes"))
     await nvidias.end_pods()
     assert await taking == 0
@@ -303,10 +314,10 @@ async def test_a_plan_is_made_from_what_runs(
     try:
         await client.create(StoredClusterPolicy, {"metadata": {"name": name}, "spec": spec})
         await client.create(Node, {"metadata": {"name": name, "labels": labels}})
-        found = await read(client)
-        assert found.rival is not None
-        assert (found.rival.namespace, found.namespace) == (nvidias.namespace, nvidias.namespace)
-        assert found.ours is None
+        found = await read_installation(client)
+        assert found.nvidia_holder is not None
+        assert (found.nvidia_holder.namespace, found.namespace) == (nvidias.namespace, nvidias.namespace)
+        assert found.our_holder is None
         assert found.deployments[0].images == {"DRIVER_MANAGER_IMAGE": "r/manager:1"}
         assert await command(api_server, "plan", "-o", "json") == 0
         plan: dict[str, Any] = msgspec.json.decode(capfd.readouterr().out)
@@ -314,8 +325,8 @@ async def test_a_plan_is_made_from_what_runs(
         assert any(change["key"] == "nvidia.com/gpu.present" and name in change["nodes"] for change in plan["labels"])
         assert plan["holder"] == f"{nvidias.pod}_1f2e"
         assert await command(api_server, "plan") == 0
-        assert f"NVIDIA's operator: {nvidias.namespace}/gpu-operator, 1 replica, in charge" in capfd.readouterr().out
-        wanted = desired(found)
+        assert f"NVIDIA's operator: {nvidias.namespace}/gpu-operator, 1 replica, active" in capfd.readouterr().out
+        wanted = desired_stack(found)
         assert wanted is not None
         daemonsets = [one for state in wanted.states for one in state.manifests if one["kind"] == "DaemonSet"]
         assert {change["name"] for change in plan["daemonsets"] if change["action"] == "created"} == {
@@ -323,8 +334,8 @@ async def test_a_plan_is_made_from_what_runs(
         }
         for one in daemonsets:
             await client.create(FullDaemonSet, one, nvidias.namespace)
-        later = compare(await read(client), wanted)
-        assert {change.action for change in later.daemonsets} == {Action.KEPT}, (
+        later = plan_migration(await read_installation(client), wanted)
+        assert {change.action for change in later.daemonsets} == {DaemonSetAction.KEPT}, (
             "the server's own defaults are no change"
         )
     finally:

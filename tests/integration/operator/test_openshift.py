@@ -18,7 +18,7 @@ from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import NotFound, TooManyRequests
 from gpu_control_plane.kube.objects import Resource
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
-from gpu_control_plane.operator.controller import Options, build
+from gpu_control_plane.operator.controller import OperatorSettings, build
 from gpu_control_plane.operator.openshift import ClusterVersion, ImageStream, OpenShiftWatch, Proxy
 from gpu_control_plane.operator.stack.live import LiveDaemonSet, LiveSecurityContextConstraints
 from integration.conftest import Namespace
@@ -110,22 +110,22 @@ def _beside_the_release(request: Request) -> bool:
     return "/proxies" in request.path or "/imagestreams" in request.path
 
 
-async def test_nothing_is_said_before_proxy_and_images_have_been_seen_as_well(openshift: Cluster) -> None:
+async def test_openshift_is_detected_only_when_proxy_and_images_have_been_read(openshift: Cluster) -> None:
     late = Fault(when=_beside_the_release, times=math.inf, delay=0.5)
     async with looking(openshift, late) as watch, asyncio.timeout(30):
-        await watch.known.wait()
-        facts = watch.facts()
+        await watch.detected.wait()
+        facts = watch.current()
         assert facts is not None
         assert facts.proxy == {"HTTPS_PROXY": "http://proxy:3128"}
         assert facts.toolkit_images == {RELEASE: TOOLKIT}
 
 
 @pytest.mark.parametrize("status", [403, 404], ids=["no permission", "no such kind"])
-async def test_what_the_cluster_does_not_show_is_not_waited_for(openshift: Cluster, status: int) -> None:
+async def test_objects_that_may_not_be_read_are_not_waited_for(openshift: Cluster, status: int) -> None:
     refused = Fault(when=_beside_the_release, times=math.inf, status=status)
     async with looking(openshift, refused) as watch, asyncio.timeout(30):
-        await watch.known.wait()
-        facts = watch.facts()
+        await watch.detected.wait()
+        facts = watch.current()
         assert facts is not None
         assert (facts.version, facts.proxy, facts.toolkit_images) == ("4.20.3", {}, {})
 
@@ -148,7 +148,7 @@ async def test_the_driver_is_built_in_the_toolkit_of_the_release(cluster: Cluste
         policy["spec"]["operator"].pop("use_ocp_driver_toolkit")
         await client.create(StoredClusterPolicy, policy)
         runtime = Runtime("operator", config=load_config(cluster.kubeconfig), elect=False, status_port=None)
-        build(runtime, Options(namespace=NAMESPACE, images={"VALIDATOR_IMAGE": "example.com/validator:v1"}))
+        build(runtime, OperatorSettings(namespace=NAMESPACE, images={"VALIDATOR_IMAGE": "example.com/validator:v1"}))
         async with running(runtime):
             found: dict[str, LiveDaemonSet] = {}
 
@@ -177,7 +177,7 @@ async def test_the_driver_is_built_in_the_toolkit_of_the_release(cluster: Cluste
             await until_async(allowed, within=60)
 
 
-async def test_no_driver_is_made_before_it_is_known_where_it_runs(cluster: Cluster) -> None:
+async def test_no_driver_is_created_before_the_platform_is_detected(cluster: Cluster) -> None:
     config = load_config(cluster.kubeconfig)
     async with Client(config) as client, FaultProxy.before(config) as proxy:
         proxy.plant(Fault(when=lambda request: "clusterversions" in request.path, times=math.inf, delay=1.5))
@@ -187,7 +187,7 @@ async def test_no_driver_is_made_before_it_is_known_where_it_runs(cluster: Clust
         await client.create(StoredNVIDIADriver, stock_driver())
         await client.create(StoredClusterPolicy, policy)
         runtime = Runtime("operator", config=proxy.config, elect=False, status_port=None)
-        build(runtime, Options(namespace=NAMESPACE, images={"VALIDATOR_IMAGE": "example.com/validator:v1"}))
+        build(runtime, OperatorSettings(namespace=NAMESPACE, images={"VALIDATOR_IMAGE": "example.com/validator:v1"}))
 
         async def built_in_toolkit() -> bool:
             items = await client.list(LiveDaemonSet, Selection(namespace=NAMESPACE))

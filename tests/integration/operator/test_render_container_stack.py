@@ -8,9 +8,9 @@ from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import ApiError
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
 from integration.operator.strict import accept
-from unit.operator.stack.container_scene import CDI_OFF, CONTAINERD, CRIO, DOCKER, NRI, PEOPLES, STATES, policy
+from unit.operator.stack.container_builders import CDI_OFF, CONTAINERD, CRIO, DOCKER, NRI, PEOPLES, STATES, policy
 
 COMMON: dict[str, Any] = {
     "imagePullPolicy": "Always",
@@ -55,7 +55,7 @@ POLICIES: dict[str, dict[str, Any]] = {"stock": {}, "customised": CUSTOMISED, "w
 
 def _objects(namespace: str, sections: dict[str, Any]) -> list[Manifest]:
     platform = Platform(namespace=namespace, config_maps=PEOPLES)
-    scene = Stage(policy=policy(**sections), platform=platform, kinds={CONTAINERD: 3, CRIO: 1, DOCKER: 1})
+    scene = RenderInput(policy=policy(**sections), platform=platform, kinds={CONTAINERD: 3, CRIO: 1, DOCKER: 1})
     rendered = [render_state(state, scene) for state in STATES]
     assert not [state.problem for state in rendered if state.problem]
     return [manifest for state in rendered for manifest in state.manifests]

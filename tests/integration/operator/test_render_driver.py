@@ -7,10 +7,11 @@ import pytest
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import ApiError
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.stack.stage import OpenShift, Platform
+from gpu_control_plane.operator.openshift import OpenShift
+from gpu_control_plane.operator.stack.render_input import Platform
 from integration.operator.strict import accept
-from unit.operator.drivers.fleet import driver, node
-from unit.operator.stack.driver_scene import COREOS, OLD_UBUNTU, RHEL, SLES, UBUNTU, policy, rendered
+from unit.operator.drivers.builders import driver, node
+from unit.operator.stack.driver_builders import COREOS, OLD_UBUNTU, RHEL, SLES, UBUNTU, policy, rendered
 
 EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": ["registry"],

@@ -8,9 +8,9 @@ from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import ApiError
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
 from integration.operator.strict import accept
-from unit.operator.stack.sandbox_scene import RHEL, STATES, UBUNTU, VGPU_IMAGE, policy
+from unit.operator.stack.sandbox_builders import RHEL, STATES, UBUNTU, VGPU_IMAGE, policy
 
 COMMON: dict[str, Any] = {
     "imagePullPolicy": "Always",
@@ -40,7 +40,7 @@ CUSTOMISED: dict[str, dict[str, Any]] = {
 
 def _objects(namespace: str, mode: str, sections: dict[str, dict[str, Any]]) -> list[Manifest]:
     config_maps = {"kernel.parameters": {"nvidia.conf": ""}, "layouts": {"config.yaml": ""}}
-    scene = Stage(
+    scene = RenderInput(
         policy=policy(mode, **sections),
         platform=Platform(namespace=namespace, config_maps=config_maps),
         kinds={UBUNTU: 3, RHEL: 1},

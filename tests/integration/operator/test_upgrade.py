@@ -20,9 +20,10 @@ from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.leader import Lease
 from gpu_control_plane.local import Cluster
-from gpu_control_plane.operator.upgrade import Campaign, Upgrades, controller
-from gpu_control_plane.operator.upgrade.view import NodeView
-from integration.operator.upgrade_stage import LEASE, Stage, reconciles, state_of, writes
+from gpu_control_plane.operator.upgrade.controller import UpgradeController, UpgradeTiming
+from gpu_control_plane.operator.upgrade.groups import UpgradeGroup
+from gpu_control_plane.operator.upgrade.node_view import NodeView
+from integration.operator.upgrade_env import LEASE, UpgradeEnv, reconciles, state_of, writes
 from waiting import until, until_async, until_still
 
 S = UpgradeState
@@ -32,21 +33,21 @@ POLICY = UpgradePolicy(
     max_unavailable="50%",
     pod_deletion=PodDeletion(timeout_seconds=12),
 )
-"""A pod that is let go has gone long before that, even if its operator dies meanwhile."""
+"""A pod whose eviction is accepted is gone long before that, even if the operator dies meanwhile."""
 GUARDED = {"guarded": "yes"}
 
 
 @pytest.fixture
-async def stage(client: Client, namespace: str) -> AsyncIterator[Stage]:
+async def env(client: Client, namespace: str) -> AsyncIterator[UpgradeEnv]:
     await install(client)
-    made = Stage(client, namespace)
+    made = UpgradeEnv(client, namespace)
     yield made
     for name in made.nodes:
         await client.delete(Node, name)
 
 
 class Watch:
-    """Counts, at every change of a node, how many are under way."""
+    """Counts, at every change of a node, how many are in progress."""
 
     def __init__(self, nodes: Cache[Node], mine: list[str]) -> None:
         self._nodes = nodes
@@ -58,30 +59,30 @@ class Watch:
         views = [
             NodeView(name=node.name, labels=node.metadata.labels) for node in self._nodes if node.name in self._mine
         ]
-        self.most = max(self.most, sum(view.holds_turn for view in views))
+        self.most = max(self.most, sum(view.occupies_slot for view in views))
 
 
-async def test_twenty_nodes_are_upgraded_by_an_operator_that_keeps_dying(stage: Stage, api_server: Cluster) -> None:
+async def test_twenty_nodes_are_upgraded_by_an_operator_that_keeps_dying(env: UpgradeEnv, api_server: Cluster) -> None:
     config = load_config(api_server.kubeconfig)
-    skipped = [await stage.add_node(f"skip-{number}", {NodeLabel.UPGRADE_SKIP: "true"}) for number in range(2)]
-    cordoned = [await stage.add_node(f"cordoned-{number}", cordoned=True) for number in range(2)]
-    guarded = [await stage.add_node(f"guarded-{number}") for number in range(2)]
-    checked = [await stage.add_node(f"agent-{number}") for number in range(2)]
-    plain = [await stage.add_node(f"plain-{number}") for number in range(12)]
+    skipped = [await env.add_node(f"skip-{number}", {NodeLabel.UPGRADE_SKIP: "true"}) for number in range(2)]
+    cordoned = [await env.add_node(f"cordoned-{number}", cordoned=True) for number in range(2)]
+    guarded = [await env.add_node(f"guarded-{number}") for number in range(2)]
+    checked = [await env.add_node(f"agent-{number}") for number in range(2)]
+    plain = [await env.add_node(f"plain-{number}") for number in range(12)]
     for name in checked:
-        await stage.add_agent(name)
-    await stage.publish_driver()
-    await stage.refuse_evictions(GUARDED)
-    for name in stage.nodes:
-        await stage.add_workload(name, "train", GUARDED if name in guarded else {})
-        await stage.add_workload(name, "web", gpu=False)
-    stage.govern(POLICY)
-    await stage.live_once()
-    async with stage.life(), stage.operator(config):
-        await until_async(lambda: stage.all_in(S.DONE))
-    await stage.publish_driver()
-    followers = DynamicCaches(stage.client, Node)
-    watch = Watch(followers.follow("nodes"), stage.nodes)
+        await env.add_agent(name)
+    await env.publish_driver()
+    await env.refuse_evictions(GUARDED)
+    for name in env.nodes:
+        await env.add_workload(name, "train", GUARDED if name in guarded else {})
+        await env.add_workload(name, "web", gpu=False)
+    env.govern(POLICY)
+    await env.live_once()
+    async with env.life(), env.operator(config):
+        await until_async(lambda: env.all_in(S.DONE))
+    await env.publish_driver()
+    followers = DynamicCaches(env.client, Node)
+    watch = Watch(followers.follow("nodes"), env.nodes)
     expected = (
         dict.fromkeys(skipped, S.REQUIRED)
         | dict.fromkeys(guarded, S.FAILED)
@@ -89,27 +90,27 @@ async def test_twenty_nodes_are_upgraded_by_an_operator_that_keeps_dying(stage: 
     )
 
     async def over() -> bool:
-        return await stage.states() == expected
+        return await env.states() == expected
 
-    async with stage.life(), _beside(followers), FaultProxy.before(config) as proxy:
+    async with env.life(), _beside(followers), FaultProxy.before(config) as proxy:
         # Every fourth write is carried out, but its answer never arrives.
         proxy.plant(Fault(when=_every_fourth_write(), times=math.inf, lose_answer=True))
         for _ in range(6):
-            async with stage.operator(proxy.config, orderly=False) as (runtime, _upgrades):
+            async with env.operator(proxy.config, orderly=False) as (runtime, _upgrades):
                 count = writes(runtime)
                 await until(lambda count=count: count() >= 12, within=60)  # type: ignore[misc]
-        async with stage.operator(config) as (runtime, upgrades):
+        async with env.operator(config) as (runtime, upgrades):
             await until_async(over, within=120, saying="not all nodes have come to their end")
             await until(lambda: _numbers(upgrades) == (20, 16, 2, 2), saying="the report does not say so")
             report = upgrades.report("")
-            await _stays_quiet(runtime, upgrades)
+            await _stays_quiet(runtime, env)
     assert 1 <= watch.most <= 4
     assert report is not None
     assert {trouble.node for trouble in report.failed_nodes} == set(guarded)
     assert "did not leave in 12 s" in report.failed_nodes[0].message
-    pods = await stage.pods()
-    for name in stage.nodes:
-        node = await stage.node(name)
+    pods = await env.pods()
+    for name in env.nodes:
+        node = await env.node(name)
         touched = name not in (*skipped, *guarded)
         assert (f"train-{name}" in pods) is not touched, name
         assert f"web-{name}" in pods, name
@@ -120,232 +121,234 @@ async def test_twenty_nodes_are_upgraded_by_an_operator_that_keeps_dying(stage: 
         assert (NodeAnnotation.FAILURE in node.metadata.annotations) is (name in guarded), name
 
 
-async def test_a_budget_that_gives_way_lets_the_upgrade_go_on(stage: Stage, api_server: Cluster) -> None:
-    name = await stage.add_node("one")
-    await stage.publish_driver()
-    await stage.refuse_evictions(GUARDED)
-    await stage.live_once()
-    await stage.publish_driver()
-    await stage.add_workload(name, "train", GUARDED)
-    stage.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
-    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)):
-        await until_async(lambda: stage.all_in(S.POD_DELETION_REQUIRED))
-        await until_async(lambda: _told(stage, name, "was not evicted"))
-        assert f"train-{name}" in await stage.pods()
-        await stage.allow_disruptions(1)
-        await until_async(lambda: stage.all_in(S.DONE))
-        await until_async(lambda: _told(stage, name, "The driver is upgraded"))
-    assert not (await stage.node(name)).spec.unschedulable
+async def test_an_upgrade_goes_on_when_a_disruption_budget_allows_it(env: UpgradeEnv, api_server: Cluster) -> None:
+    name = await env.add_node("one")
+    await env.publish_driver()
+    await env.refuse_evictions(GUARDED)
+    await env.live_once()
+    await env.publish_driver()
+    await env.add_workload(name, "train", GUARDED)
+    env.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
+    async with env.life(), env.operator(load_config(api_server.kubeconfig)):
+        await until_async(lambda: env.all_in(S.POD_DELETION_REQUIRED))
+        await until_async(lambda: _has_event(env, name, "was not evicted"))
+        assert f"train-{name}" in await env.pods()
+        await env.allow_disruptions(1)
+        await until_async(lambda: env.all_in(S.DONE))
+        await until_async(lambda: _has_event(env, name, "The driver is upgraded"))
+    assert not (await env.node(name)).spec.unschedulable
 
 
-async def test_a_node_that_failed_is_tried_again_with_another_driver(stage: Stage, api_server: Cluster) -> None:
-    name = await stage.add_node("one")
-    await stage.publish_driver()
-    await stage.refuse_evictions(GUARDED)
-    await stage.live_once()
-    await stage.publish_driver()
-    await stage.add_workload(name, "train", GUARDED)
+async def test_a_node_that_failed_is_tried_again_with_another_driver(env: UpgradeEnv, api_server: Cluster) -> None:
+    name = await env.add_node("one")
+    await env.publish_driver()
+    await env.refuse_evictions(GUARDED)
+    await env.live_once()
+    await env.publish_driver()
+    await env.add_workload(name, "train", GUARDED)
     # Long enough for a pod that may go.
-    stage.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%", pod_deletion=PodDeletion(timeout_seconds=10)))
-    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)):
-        await until_async(lambda: stage.all_in(S.FAILED))
-        assert "disruption budget" in (await stage.node(name)).metadata.annotations[NodeAnnotation.FAILURE]
-        await stage.allow_disruptions(1)
-        await stage.publish_driver()
-        await until_async(lambda: stage.all_in(S.DONE))
-    assert not (await stage.node(name)).spec.unschedulable
-    assert (await stage.pods())[f"driver-{name}"].metadata.labels["controller-revision-hash"] == "3"
+    env.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%", pod_deletion=PodDeletion(timeout_seconds=10)))
+    async with env.life(), env.operator(load_config(api_server.kubeconfig)):
+        await until_async(lambda: env.all_in(S.FAILED))
+        assert "disruption budget" in (await env.node(name)).metadata.annotations[NodeAnnotation.FAILURE]
+        await env.allow_disruptions(1)
+        await env.publish_driver()
+        await until_async(lambda: env.all_in(S.DONE))
+    assert not (await env.node(name)).spec.unschedulable
+    assert (await env.pods())[f"driver-{name}"].metadata.labels["controller-revision-hash"] == "3"
 
 
-async def test_an_unreadable_policy_lets_no_node_go(stage: Stage, api_server: Cluster) -> None:
-    name = await stage.add_node("one")
-    await stage.publish_driver()
-    await stage.live_once()
-    await stage.publish_driver()
-    stage.stuck.add(name)
-    stage.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
-    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)) as (runtime, upgrades):
-        await until_async(lambda: _is_in(stage, name, S.POD_RESTART_REQUIRED))
+async def test_an_unreadable_policy_leaves_nodes_as_they_are(env: UpgradeEnv, api_server: Cluster) -> None:
+    name = await env.add_node("one")
+    await env.publish_driver()
+    await env.live_once()
+    await env.publish_driver()
+    env.stuck.add(name)
+    env.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
+    async with env.life(), env.operator(load_config(api_server.kubeconfig)) as (runtime, _upgrades):
+        await until_async(lambda: _is_in(env, name, S.POD_RESTART_REQUIRED))
 
         async def driver(*, ready: bool) -> bool:
-            pod = (await stage.pods()).get(f"driver-{name}")
-            return pod is not None and pod.metadata.labels["controller-revision-hash"] == "2" and pod.all_ready is ready
+            pod = (await env.pods()).get(f"driver-{name}")
+            return (
+                pod is not None
+                and pod.metadata.labels["controller-revision-hash"] == "2"
+                and pod.containers_ready is ready
+            )
 
         await until_async(lambda: driver(ready=False))
-        stage.wishes.campaigns = (Campaign("", None, frozenset(stage.nodes), unreadable=True),)
-        upgrades.wake()
-        stage.stuck.clear()
+        env.policies.groups = (UpgradeGroup("", None, frozenset(env.nodes), unreadable=True),)
+        env.policies.changed.fire()
+        env.stuck.clear()
         await until_async(lambda: driver(ready=True))
         count = writes(runtime)
         await until_still(lambda: int(count()))
-        assert (await stage.states())[name] is S.POD_RESTART_REQUIRED
-        stage.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
-        upgrades.wake()
-        await until_async(lambda: stage.all_in(S.DONE))
+        assert (await env.states())[name] is S.POD_RESTART_REQUIRED
+        env.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
+        env.policies.changed.fire()
+        await until_async(lambda: env.all_in(S.DONE))
 
 
-async def test_switching_off_takes_everything_back(stage: Stage, api_server: Cluster) -> None:
-    under_way, waiting = await stage.add_node("a"), await stage.add_node("b")
-    await stage.publish_driver()
-    await stage.live_once()
-    await stage.publish_driver()
-    stage.stuck.add(under_way)
-    stage.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
-    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)) as (_runtime, upgrades):
-        await until_async(lambda: _is_in(stage, under_way, S.POD_RESTART_REQUIRED))
-        assert (await stage.node(under_way)).spec.unschedulable
-        stage.govern(UpgradePolicy(auto_upgrade=False))
-        upgrades.wake()
-        await until_async(lambda: stage.all_in(S.NONE))
+async def test_switching_off_undoes_the_upgrade(env: UpgradeEnv, api_server: Cluster) -> None:
+    under_way, waiting = await env.add_node("a"), await env.add_node("b")
+    await env.publish_driver()
+    await env.live_once()
+    await env.publish_driver()
+    env.stuck.add(under_way)
+    env.govern(UpgradePolicy(auto_upgrade=True, max_unavailable="100%"))
+    async with env.life(), env.operator(load_config(api_server.kubeconfig)) as (_runtime, upgrades):
+        await until_async(lambda: _is_in(env, under_way, S.POD_RESTART_REQUIRED))
+        assert (await env.node(under_way)).spec.unschedulable
+        env.govern(UpgradePolicy(auto_upgrade=False))
+        env.policies.changed.fire()
+        await until_async(lambda: env.all_in(S.NONE))
         await until(lambda: upgrades.report("") is None)
     for name in (under_way, waiting):
-        node = await stage.node(name)
+        node = await env.node(name)
         assert not node.spec.unschedulable
         assert not [key for key in node.metadata.annotations if "driver-upgrade" in key]
 
 
-@pytest.mark.parametrize(("patience", "kept"), [(3600.0, True), (0.1, False)], ids=["for a moment", "for good"])
-async def test_a_node_that_nobody_governs_is_let_go_only_if_that_lasts(
-    stage: Stage, api_server: Cluster, monkeypatch: pytest.MonkeyPatch, patience: float, kept: bool
+@pytest.mark.parametrize(("grace", "kept"), [(3600.0, True), (0.1, False)], ids=["for a moment", "for good"])
+async def test_the_upgrade_of_a_node_in_no_group_is_switched_off_only_if_that_lasts(
+    env: UpgradeEnv, api_server: Cluster, grace: float, kept: bool
 ) -> None:
-    """As when drivers change hands, or a label is gone that is about to come back."""
-    monkeypatch.setattr(controller, "_UNGOVERNED", patience)
-    name = await stage.add_node("one")
-    await stage.publish_driver()
-    await stage.live_once()
-    await stage.publish_driver()
-    stage.stuck.add(name)
+    """As when another owner takes over, or a label is gone that is about to come back."""
+    timing = UpgradeTiming(ungrouped_grace_seconds=grace)
+    name = await env.add_node("one")
+    await env.publish_driver()
+    await env.live_once()
+    await env.publish_driver()
+    env.stuck.add(name)
     policy = UpgradePolicy(auto_upgrade=True, max_unavailable="100%")
-    stage.govern(policy)
-    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)) as (runtime, upgrades):
-        await until_async(lambda: _is_in(stage, name, S.POD_RESTART_REQUIRED))
-        started = (await stage.node(name)).metadata.annotations[NodeAnnotation.STARTED]
-        stage.wishes.campaigns = (Campaign("another", policy, frozenset()),)
-        upgrades.wake()
+    env.govern(policy)
+    async with env.life(), env.operator(load_config(api_server.kubeconfig), timing=timing) as (runtime, upgrades):
+        await until_async(lambda: _is_in(env, name, S.POD_RESTART_REQUIRED))
+        started = (await env.node(name)).metadata.annotations[NodeAnnotation.STARTED]
+        env.policies.groups = (UpgradeGroup("another", policy, frozenset()),)
+        env.policies.changed.fire()
         if not kept:
-            await until_async(lambda: stage.all_in(S.NONE))
-            assert not (await stage.node(name)).spec.unschedulable
+            await until_async(lambda: env.all_in(S.NONE))
+            assert not (await env.node(name)).spec.unschedulable
             return
         await until(lambda: upgrades.report("another") is not None)
         count = writes(runtime)
         await until_still(lambda: int(count()))
-        stage.stuck.clear()
-        stage.govern(policy)
-        upgrades.wake()
-        await until_async(lambda: stage.all_in(S.DONE))
-    assert (await stage.node(name)).metadata.annotations[NodeAnnotation.STARTED] == started
+        env.stuck.clear()
+        env.govern(policy)
+        env.policies.changed.fire()
+        await until_async(lambda: env.all_in(S.DONE))
+    assert (await env.node(name)).metadata.annotations[NodeAnnotation.STARTED] == started
 
 
-async def test_nothing_is_written_while_another_operator_is_in_charge(stage: Stage, api_server: Cluster) -> None:
-    await stage.add_node("a")
-    await stage.publish_driver()
-    await stage.live_once()
-    stage.govern(POLICY)
-    stage.wishes.writing = False
-    async with stage.operator(load_config(api_server.kubeconfig)) as (runtime, upgrades):
+async def test_nothing_is_written_while_nvidias_operator_is_active(env: UpgradeEnv, api_server: Cluster) -> None:
+    await env.add_node("a")
+    await env.publish_driver()
+    await env.live_once()
+    env.govern(POLICY)
+    env.policies.writing = False
+    async with env.operator(load_config(api_server.kubeconfig)) as (runtime, upgrades):
         await until(lambda: upgrades.report("") is not None)
         assert writes(runtime)() == 0
-        stage.wishes.writing = True
-        upgrades.wake()
-        await until_async(lambda: stage.all_in(S.DONE))
+        env.policies.writing = True
+        env.policies.changed.fire()
+        await until_async(lambda: env.all_in(S.DONE))
 
 
-async def test_an_upgrade_that_another_operator_began_goes_on(stage: Stage, api_server: Cluster) -> None:
+async def test_an_upgrade_that_nvidias_operator_began_goes_on(env: UpgradeEnv, api_server: Cluster) -> None:
     """Labels and annotations as NVIDIA's operator leaves them when it goes in the middle."""
-    name = await stage.add_node("a", {NodeLabel.UPGRADE_STATE: S.POD_DELETION_REQUIRED.value})
-    await stage.client.patch(Node, name, {"spec": {"unschedulable": True}})
-    await stage.publish_driver()
-    await stage.live_once()
-    await stage.publish_driver()
-    await stage.add_workload(name, "train")
-    stage.govern(POLICY)
-    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)):
-        await until_async(lambda: stage.all_in(S.DONE))
-    pods = await stage.pods()
+    name = await env.add_node("a", {NodeLabel.UPGRADE_STATE: S.POD_DELETION_REQUIRED.value})
+    await env.client.patch(Node, name, {"spec": {"unschedulable": True}})
+    await env.publish_driver()
+    await env.live_once()
+    await env.publish_driver()
+    await env.add_workload(name, "train")
+    env.govern(POLICY)
+    async with env.life(), env.operator(load_config(api_server.kubeconfig)):
+        await until_async(lambda: env.all_in(S.DONE))
+    pods = await env.pods()
     assert f"train-{name}" not in pods
     assert pods[f"driver-{name}"].metadata.labels["controller-revision-hash"] == "2"
-    assert state_of(await stage.node(name)) is S.DONE
-    assert not (await stage.node(name)).spec.unschedulable
+    assert state_of(await env.node(name)) is S.DONE
+    assert not (await env.node(name)).spec.unschedulable
 
 
 @pytest.mark.parametrize("state", [S.POD_DELETION_REQUIRED, S.DRAIN_REQUIRED, S.POD_RESTART_REQUIRED])
-async def test_a_step_goes_on_though_its_operator_was_away_for_longer_than_it_may_take(
-    stage: Stage, api_server: Cluster, state: UpgradeState
+async def test_a_step_goes_on_although_no_operator_was_there_for_longer_than_its_limit(
+    env: UpgradeEnv, api_server: Cluster, state: UpgradeState
 ) -> None:
-    name = await stage.add_node("one", {NodeLabel.UPGRADE_STATE: state.value}, cordoned=True)
+    name = await env.add_node("one", {NodeLabel.UPGRADE_STATE: state.value}, cordoned=True)
     long_ago = str(int(time.time()) - 86400)
     times = {str(key): long_ago for key in (NodeAnnotation.STARTED, NodeAnnotation.STEP_SINCE)}
-    await stage.client.patch(Node, name, {"metadata": {"annotations": times}})
-    await stage.publish_driver()
-    await stage.live_once()
-    await stage.publish_driver()
+    await env.client.patch(Node, name, {"metadata": {"annotations": times}})
+    await env.publish_driver()
+    await env.live_once()
+    await env.publish_driver()
     if state is not S.POD_RESTART_REQUIRED:
-        await stage.add_workload(name, "train")
-    stage.govern(UpgradePolicy(auto_upgrade=True, drain=Drain(enable=True)))
-    async with stage.life(), stage.operator(load_config(api_server.kubeconfig)):
-        await until_async(lambda: stage.all_in(S.DONE, S.FAILED))
-    node = await stage.node(name)
+        await env.add_workload(name, "train")
+    env.govern(UpgradePolicy(auto_upgrade=True, drain=Drain(enable=True)))
+    async with env.life(), env.operator(load_config(api_server.kubeconfig)):
+        await until_async(lambda: env.all_in(S.DONE, S.FAILED))
+    node = await env.node(name)
     assert state_of(node) is S.DONE, node.metadata.annotations
     assert NodeAnnotation.RENEWALS not in node.metadata.annotations
-    assert f"train-{name}" not in await stage.pods()
+    assert f"train-{name}" not in await env.pods()
 
 
-async def test_pods_are_left_alone_if_their_node_has_moved_on_while_they_were_listed(
-    stage: Stage, api_server: Cluster
+async def test_no_pod_is_evicted_if_its_node_has_changed_state_while_pods_were_listed(
+    env: UpgradeEnv, api_server: Cluster
 ) -> None:
-    """The picture of a node may be old when the list of its pods arrives, with those of work that came since."""
-    name = await stage.add_node("one", {NodeLabel.UPGRADE_STATE: S.POD_DELETION_REQUIRED.value}, cordoned=True)
+    """The view of a node may be outdated when the list of its pods arrives, with pods that came since."""
+    name = await env.add_node("one", {NodeLabel.UPGRADE_STATE: S.POD_DELETION_REQUIRED.value}, cordoned=True)
     since = {str(NodeAnnotation.STEP_SINCE): str(int(time.time()))}
-    await stage.client.patch(Node, name, {"metadata": {"annotations": since}})
-    await stage.publish_driver()
-    await stage.live_once()
-    stage.govern(UpgradePolicy(auto_upgrade=True))
+    await env.client.patch(Node, name, {"metadata": {"annotations": since}})
+    await env.publish_driver()
+    await env.live_once()
+    env.govern(UpgradePolicy(auto_upgrade=True))
 
     async def move_on(request: Request) -> None:
         if request.query.get("fieldSelector") == f"spec.nodeName={name}" and not moved.is_set():
             moved.set()
             labels = {str(NodeLabel.UPGRADE_STATE): S.DONE.value}
-            await stage.client.patch(Node, name, {"metadata": {"labels": labels}, "spec": {"unschedulable": None}})
-            await stage.add_workload(name, "train")
+            await env.client.patch(Node, name, {"metadata": {"labels": labels}, "spec": {"unschedulable": None}})
+            await env.add_workload(name, "train")
 
     moved = asyncio.Event()
     async with FaultProxy.before(load_config(api_server.kubeconfig)) as proxy:
         proxy.on_request = move_on
-        async with stage.operator(proxy.config) as (runtime, _upgrades):
+        async with env.operator(proxy.config) as (runtime, _upgrades):
             await until(moved.is_set)
             asked = ("GET", f"/api/v1/nodes/{name}")
             await until(lambda: asked in {(request.method, request.path) for request, _code in proxy.answers})
             count = writes(runtime)
             await until_still(lambda: int(count()))
         assert not [request for request in proxy.writes if request.path.endswith("/eviction")]
-    assert not (await stage.pods())[f"train-{name}"].deleting
+    assert not (await env.pods())[f"train-{name}"].deleting
 
 
-async def test_who_leads_again_asks_anew_which_turns_have_been_given(stage: Stage, api_server: Cluster) -> None:
-    await stage.add_node("one", {NodeLabel.UPGRADE_STATE: S.DONE.value})
-    await stage.publish_driver()
-    await stage.live_once()
-    stage.govern(POLICY)
+async def test_a_process_that_leads_again_loads_the_starts_anew(env: UpgradeEnv, api_server: Cluster) -> None:
+    await env.add_node("one", {NodeLabel.UPGRADE_STATE: S.DONE.value})
+    await env.publish_driver()
+    await env.live_once()
+    env.govern(POLICY)
 
     def questions() -> int:
         return sum(str(NodeLabel.UPGRADE_STATE) in request.query.get("labelSelector", "") for request in proxy.requests)
 
     config = load_config(api_server.kubeconfig)
-    async with FaultProxy.before(config) as proxy, stage.operator(proxy.config, elect=True):
+    async with FaultProxy.before(config) as proxy, env.operator(proxy.config, elect=True):
         await until(questions)
         asked = questions()
-        await stage.client.delete(Lease, LEASE, stage.namespace)
+        await env.client.delete(Lease, LEASE, env.namespace)
         await until(lambda: questions() > asked, saying="it trusts what it knew before")
 
 
-async def test_a_slow_api_server_does_not_make_turns_rare(
-    stage: Stage, api_server: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Time goes on only while the server is asked; looking takes none, and need not be made up for."""
-    await stage.add_node("one", {NodeLabel.UPGRADE_STATE: S.DONE.value})
-    await stage.publish_driver()
-    await stage.live_once()
-    stage.govern(POLICY)
+async def test_a_slow_api_server_does_not_make_starts_rare(env: UpgradeEnv, api_server: Cluster) -> None:
+    """The clock moves only during requests: looking at nodes takes no time, so the next look is not put off."""
+    await env.add_node("one", {NodeLabel.UPGRADE_STATE: S.DONE.value})
+    await env.publish_driver()
+    await env.live_once()
+    env.govern(POLICY)
     passed = 0.0
 
     async def take_long(request: Request) -> None:
@@ -353,25 +356,25 @@ async def test_a_slow_api_server_does_not_make_turns_rare(
         if str(NodeLabel.UPGRADE_STATE) in request.query.get("labelSelector", ""):
             passed += 100.0
 
-    monkeypatch.setattr(controller, "_clock", lambda: passed)
+    timing = UpgradeTiming(clock=lambda: passed)
     async with FaultProxy.before(load_config(api_server.kubeconfig)) as proxy:
         proxy.on_request = take_long
-        async with stage.operator(proxy.config) as (_runtime, upgrades):
+        async with env.operator(proxy.config, timing=timing) as (_runtime, upgrades):
             await until(lambda: upgrades.report("") is not None)
-            assert upgrades._next_look <= passed + 1.0
+            assert upgrades.scheduler.next_look <= passed + 1.0
 
 
-async def _told(stage: Stage, node: str, words: str) -> bool:
-    """Whether an Event on the node says so."""
-    found = await stage.client.list(Event, Selection("default", fields=f"reason={StackEvent.DRIVER_UPGRADE}"))
+async def _has_event(env: UpgradeEnv, node: str, words: str) -> bool:
+    """Whether an Event of the node contains these words."""
+    found = await env.client.list(Event, Selection("default", fields=f"reason={StackEvent.DRIVER_UPGRADE}"))
     return any(event.regarding and event.regarding.name == node and words in event.note for event in found)
 
 
-async def _is_in(stage: Stage, node: str, state: UpgradeState) -> bool:
-    return (await stage.states())[node] is state
+async def _is_in(env: UpgradeEnv, node: str, state: UpgradeState) -> bool:
+    return (await env.states())[node] is state
 
 
-def _numbers(upgrades: Upgrades) -> tuple[int, int, int, int] | None:
+def _numbers(upgrades: UpgradeController) -> tuple[int, int, int, int] | None:
     found = upgrades.report("")
     return (found.total, found.done, found.failed, found.skipped) if found is not None else None
 
@@ -381,12 +384,12 @@ def _every_fourth_write() -> Callable[[Request], bool]:
     return lambda request: request.is_write and "/events" not in request.path and next(seen) % 4 == 0
 
 
-async def _stays_quiet(runtime: Runtime, upgrades: Upgrades) -> None:
-    """What is done is not done again, however often somebody asks."""
+async def _stays_quiet(runtime: Runtime, env: UpgradeEnv) -> None:
+    """Nothing is written again when the groups are read anew."""
     count, looks = writes(runtime), reconciles(runtime)
     await until_still(lambda: int(count()))
     before, looked = count(), looks()
-    upgrades.wake()
+    env.policies.changed.fire()
     await until(lambda: looks() > looked)
     assert count() == before
 

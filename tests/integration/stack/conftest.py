@@ -1,4 +1,4 @@
-"""One control plane with scheduler and pod life, and one operator, for all tests of the stack.
+"""One control plane with scheduler and simulated kubelets, and one operator, for all tests of the stack.
 
 Each test leaves the cluster empty. All run on one event loop, since the operator runs on it from the first to the last.
 """
@@ -11,7 +11,7 @@ import pytest_asyncio
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
-from integration.stack.theatre import Theatre
+from integration.stack.operator_env import OperatorEnv
 
 
 @pytest.fixture(scope="session")
@@ -23,14 +23,14 @@ def lively_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def house(lively_cluster: Cluster) -> AsyncIterator[Theatre]:
-    """An empty cluster, in which each test finds the operator at work."""
-    async with Theatre.open(lively_cluster) as theatre:
-        yield theatre
+async def house(lively_cluster: Cluster) -> AsyncIterator[OperatorEnv]:
+    """An empty cluster in which the operator runs."""
+    async with OperatorEnv.open(lively_cluster) as env:
+        yield env
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def theatre(house: Theatre) -> AsyncIterator[Theatre]:
+async def env(house: OperatorEnv) -> AsyncIterator[OperatorEnv]:
     await house.resume()
     yield house
     await house.clear()

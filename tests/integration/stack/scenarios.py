@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from integration.stack.theatre import gpu_node, merged, spec_of
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from integration.stack.operator_env import gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_policy
 from unit.operator.stack.daemonset_names import (
     CC,
@@ -35,7 +35,7 @@ SIX_EIGHT, SIX_ELEVEN = "6.8.0-60-generic", "6.11.0-29-generic"
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster when its policy is ready."""
 
-    daemonsets: Mapping[str, DaemonSet]
+    daemonsets: Mapping[str, DaemonSetManifest]
     objects: frozenset[str]
     """Everything else of the stack, as `Kind/name`."""
     placed: Mapping[str, frozenset[str]]

@@ -1,4 +1,4 @@
-"""Whatever another hand does to an object of the stack is undone at once, and told."""
+"""Whatever another writer does to an object of the stack is undone at once, and an Event says so."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,24 +21,24 @@ from gpu_control_plane.operator.stack.live import (
     LiveService,
     LiveServiceAccount,
 )
+from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node
 from integration.stack.scenarios import stock
-from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
 from unit.operator.stack.daemonset_names import EXPORTER, MIG
 from waiting import until_async
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
 
-class Hand(NamedTuple):
-    """What somebody does to an object: a merge patch, or deletion without one."""
+class ForeignChange(NamedTuple):
+    """Another writer's change of an object: a merge patch, or a deletion without one."""
 
     kind: type[Live]
     name: str
     patch: Mapping[str, Any] | None
 
 
-def _pod(name: str, **fields: Any) -> Hand:
-    return Hand(LiveDaemonSet, name, {"spec": {"template": {"spec": fields}}})
+def _pod(name: str, **fields: Any) -> ForeignChange:
+    return ForeignChange(LiveDaemonSet, name, {"spec": {"template": {"spec": fields}}})
 
 
 def _container(**fields: Any) -> dict[str, Any]:
@@ -53,103 +53,109 @@ ON_ONE = (
     _pod(MIG, nodeSelector={"scaled-to": "nothing"}),
     _pod(MIG, tolerations=[{"operator": "Exists"}]),
     _pod(MIG, containers=[_container(env=[{"name": "LD_PRELOAD", "value": "/evil.so"}])]),
-    Hand(LiveDaemonSet, MIG, {"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}}}}),
-    Hand(LiveDaemonSet, MIG, {"spec": {"template": {"metadata": {"annotations": {"sidecar.example/inject": "yes"}}}}}),
+    ForeignChange(LiveDaemonSet, MIG, {"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}}}}),
+    ForeignChange(
+        LiveDaemonSet, MIG, {"spec": {"template": {"metadata": {"annotations": {"sidecar.example/inject": "yes"}}}}}
+    ),
     _pod(MIG, hostNetwork=True),
-    Hand(LiveDaemonSet, MIG, {"metadata": {"labels": {PodLabel.OPERAND: None}}}),
+    ForeignChange(LiveDaemonSet, MIG, {"metadata": {"labels": {PodLabel.OPERAND: None}}}),
 )
 AT_ONCE = (
-    Hand(LiveDaemonSet, "gpu-feature-discovery", None),
-    Hand(LiveServiceAccount, "nvidia-driver", None),
-    Hand(LiveServiceAccount, "nvidia-dcgm-exporter", {"metadata": {"ownerReferences": None}}),
-    Hand(LiveRole, "nvidia-driver", {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}),
-    Hand(LiveRole, "nvidia-mig-manager", {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
-    Hand(LiveRoleBinding, "nvidia-driver", None),
-    Hand(LiveClusterRole, "nvidia-driver", {"rules": []}),
-    Hand(LiveClusterRoleBinding, "nvidia-driver", {"subjects": []}),
-    Hand(LiveConfigMap, "default-mig-parted-config", {"data": {"config-default.yaml": "", "more": "text"}}),
-    Hand(LiveConfigMap, "nvidia-driver-startup-probe", None),
-    Hand(LiveConfigMap, "nvidia-device-plugin-entrypoint", {"data": None, "immutable": True}),
-    Hand(LiveConfigMap, "nvidia-mig-manager-entrypoint", {"metadata": {"labels": {PodLabel.OPERAND: None}}}),
-    Hand(LiveService, "nvidia-dcgm-exporter", {"spec": {"publishNotReadyAddresses": True, "selector": {"app": "no"}}}),
-    Hand(LiveService, "gpu-operator", {"spec": {"ports": [{"name": "gpu-operator-metrics", "port": 8081}]}}),
-    Hand(LiveRuntimeClass, "nvidia-cdi", {"overhead": {"podFixed": {"cpu": "1"}}}),
-    Hand(LiveRuntimeClass, "nvidia-legacy", None),
-    Hand(LiveServiceAccount, "nvidia-mig-manager", {"metadata": {"labels": {PodLabel.OPERAND: None}}}),
+    ForeignChange(LiveDaemonSet, "gpu-feature-discovery", None),
+    ForeignChange(LiveServiceAccount, "nvidia-driver", None),
+    ForeignChange(LiveServiceAccount, "nvidia-dcgm-exporter", {"metadata": {"ownerReferences": None}}),
+    ForeignChange(LiveRole, "nvidia-driver", {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}),
+    ForeignChange(
+        LiveRole, "nvidia-mig-manager", {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}
+    ),
+    ForeignChange(LiveRoleBinding, "nvidia-driver", None),
+    ForeignChange(LiveClusterRole, "nvidia-driver", {"rules": []}),
+    ForeignChange(LiveClusterRoleBinding, "nvidia-driver", {"subjects": []}),
+    ForeignChange(LiveConfigMap, "default-mig-parted-config", {"data": {"config-default.yaml": "", "more": "text"}}),
+    ForeignChange(LiveConfigMap, "nvidia-driver-startup-probe", None),
+    ForeignChange(LiveConfigMap, "nvidia-device-plugin-entrypoint", {"data": None, "immutable": True}),
+    ForeignChange(LiveConfigMap, "nvidia-mig-manager-entrypoint", {"metadata": {"labels": {PodLabel.OPERAND: None}}}),
+    ForeignChange(
+        LiveService, "nvidia-dcgm-exporter", {"spec": {"publishNotReadyAddresses": True, "selector": {"app": "no"}}}
+    ),
+    ForeignChange(LiveService, "gpu-operator", {"spec": {"ports": [{"name": "gpu-operator-metrics", "port": 8081}]}}),
+    ForeignChange(LiveRuntimeClass, "nvidia-cdi", {"overhead": {"podFixed": {"cpu": "1"}}}),
+    ForeignChange(LiveRuntimeClass, "nvidia-legacy", None),
+    ForeignChange(LiveServiceAccount, "nvidia-mig-manager", {"metadata": {"labels": {PodLabel.OPERAND: None}}}),
 )
 
 
-async def test_every_object_is_mended_and_the_repair_is_told(theatre: Theatre) -> None:
-    await theatre.nodes(gpu_node("drift-0"))
-    await theatre.policy(stock())
-    await theatre.state("ready")
-    await theatre.at_rest()
-    assert not await theatre.events(StackEvent.DRIFT_REPAIRED)
-    for hand in ON_ONE:
-        await _mended(theatre, hand)
-        await theatre.told(StackEvent.DRIFT_REPAIRED, f"DaemonSet/{MIG}")
-    await until_async(lambda: _mended_at_once(theatre), within=120, saying="no Event tells of many repairs at once")
-    for hand in AT_ONCE[:3]:
-        await _mended(theatre, hand)
-        await theatre.told(StackEvent.DRIFT_REPAIRED, f"{hand.kind.resource.kind}/{hand.name}")
-    await theatre.state("ready")
+async def test_every_object_is_repaired_and_an_event_says_so(env: OperatorEnv) -> None:
+    await env.nodes(gpu_node("drift-0"))
+    await env.policy(stock())
+    await env.state("ready")
+    await env.at_rest()
+    assert not await env.events(StackEvent.DRIFT_REPAIRED)
+    for change in ON_ONE:
+        await _repaired(env, change)
+        await env.event(StackEvent.DRIFT_REPAIRED, f"DaemonSet/{MIG}")
+    await until_async(lambda: _repaired_at_once(env), within=120, saying="no Event names many repairs at once")
+    for change in AT_ONCE[:3]:
+        await _repaired(env, change)
+        await env.event(StackEvent.DRIFT_REPAIRED, f"{change.kind.resource.kind}/{change.name}")
+    await env.state("ready")
 
 
-async def test_what_the_api_server_refuses_does_not_take_away_what_is_there(theatre: Theatre) -> None:
-    await theatre.nodes(gpu_node("bad-0"))
-    await theatre.policy(stock())
-    await theatre.state("ready")
-    before = await theatre.client.get(LiveDaemonSet, EXPORTER, NAMESPACE)
-    await theatre.patch_policy({"dcgmExporter": {"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}})
-    policy = await theatre.state("notReady")
-    told = {state.name: state.message for state in policy.status.states if state.state == "failed"}
-    assert set(told) == {"state-dcgm-exporter"}
-    assert "must be less than or equal to cpu limit" in told["state-dcgm-exporter"]
-    after = await theatre.client.get(LiveDaemonSet, EXPORTER, NAMESPACE)
+async def test_an_object_stays_if_the_api_server_refuses_its_replacement(env: OperatorEnv) -> None:
+    await env.nodes(gpu_node("bad-0"))
+    await env.policy(stock())
+    await env.state("ready")
+    before = await env.client.get(LiveDaemonSet, EXPORTER, NAMESPACE)
+    await env.patch_policy({"dcgmExporter": {"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}})
+    policy = await env.state("notReady")
+    reported = {state.name: state.message for state in policy.status.states if state.state == "failed"}
+    assert set(reported) == {"state-dcgm-exporter"}
+    assert "must be less than or equal to cpu limit" in reported["state-dcgm-exporter"]
+    after = await env.client.get(LiveDaemonSet, EXPORTER, NAMESPACE)
     assert (after.metadata.uid, after.metadata.generation) == (before.metadata.uid, before.metadata.generation)
     assert after.body() == before.body()
-    await theatre.patch_policy({"dcgmExporter": {"resources": None}})
-    await theatre.state("ready")
+    await env.patch_policy({"dcgmExporter": {"resources": None}})
+    await env.state("ready")
 
 
-async def test_what_the_api_server_refuses_for_a_while_is_nobodys_change(theatre: Theatre) -> None:
+async def test_an_object_that_the_api_server_refused_for_a_while_is_no_drift(env: OperatorEnv) -> None:
     def refused(request: Request) -> bool:
         return request.method == "POST" and request.path.endswith("/daemonsets")
 
-    await theatre.nodes(gpu_node("late-0"))
-    await theatre.stop()
-    async with FaultProxy.before(load_config(theatre.cluster.kubeconfig)) as proxy:
+    await env.nodes(gpu_node("late-0"))
+    await env.stop()
+    async with FaultProxy.before(load_config(env.cluster.kubeconfig)) as proxy:
         proxy.plant(Fault(when=refused, times=float("inf"), status=403, reason="Forbidden"))
-        await theatre.start(proxy.config)
-        await theatre.policy(stock())
-        held = await theatre.condition("Error", "ReconcileFailed")
+        await env.start(proxy.config)
+        await env.policy(stock())
+        held = await env.condition("Error", "ReconcileFailed")
         assert "a planted fault" in held.message
         proxy.faults.clear()
-        await theatre.state("ready")
-        await theatre.stop()  # by then all Events are written
-    assert not await theatre.events(StackEvent.DRIFT_REPAIRED)
+        await env.state("ready")
+        await env.stop()  # by then all Events are written
+    assert not await env.events(StackEvent.DRIFT_REPAIRED)
 
 
-async def _mended_at_once(theatre: Theatre) -> bool:
-    """Whether what many hands did at once was told at once. How many of them have been at work when the operator looks
-    is chance, so that they may have to come again."""
-    await asyncio.gather(*(_mended(theatre, hand) for hand in AT_ONCE))
-    notes = await theatre.events(StackEvent.DRIFT_REPAIRED)
+async def _repaired_at_once(env: OperatorEnv) -> bool:
+    """Whether one Event names several changes that were made at once. How many of them the operator sees together is
+    random, so they may have to be repeated."""
+    await asyncio.gather(*(_repaired(env, change) for change in AT_ONCE))
+    notes = await env.events(StackEvent.DRIFT_REPAIRED)
     return any(" more; all is as the ClusterPolicy says" in note for note in notes)
 
 
-async def _mended(theatre: Theatre, hand: Hand) -> None:
-    """Do it, and wait until it is undone."""
-    namespace = NAMESPACE if hand.kind.resource.namespaced else None
-    before = await theatre.client.get(hand.kind, hand.name, namespace)
-    if hand.patch is None:
-        await theatre.client.delete(hand.kind, hand.name, namespace)
+async def _repaired(env: OperatorEnv, change: ForeignChange) -> None:
+    """Make the change, and wait until it is undone."""
+    namespace = NAMESPACE if change.kind.resource.namespaced else None
+    before = await env.client.get(change.kind, change.name, namespace)
+    if change.patch is None:
+        await env.client.delete(change.kind, change.name, namespace)
     else:
-        changed = await theatre.client.patch(hand.kind, hand.name, hand.patch, namespace=namespace)
-        assert changed.metadata.resource_version != before.metadata.resource_version, f"{hand} does nothing"
+        changed = await env.client.patch(change.kind, change.name, change.patch, namespace=namespace)
+        assert changed.metadata.resource_version != before.metadata.resource_version, f"{change} does nothing"
 
     async def undone() -> bool:
-        now = (await theatre.held(hand.kind)).get(hand.name)
+        now = (await env.held(change.kind)).get(change.name)
         return (
             now is not None
             and now.metadata.owner_references == before.metadata.owner_references
@@ -157,7 +163,7 @@ async def _mended(theatre: Theatre, hand: Hand) -> None:
             and _alike(now.body(), before.body())
         )
 
-    await until_async(undone, within=60, saying=f"{hand} stays")
+    await until_async(undone, within=60, saying=f"{change} stays")
 
 
 def _alike(now: dict[str, Any], before: dict[str, Any]) -> bool:

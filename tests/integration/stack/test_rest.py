@@ -14,17 +14,17 @@ from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.views import DaemonSet
+from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node
 from integration.stack.scenarios import stock
-from integration.stack.theatre import NAMESPACE, Theatre, gpu_node
 from unit.api.nvidia.stock import stock_driver
 from waiting import until, until_async, until_still
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
 
-async def test_neither_a_restart_nor_idleness_costs_a_write(theatre: Theatre) -> None:
-    await theatre.nodes(gpu_node("rest-0"), gpu_node("rest-1", system=("rhel", "9.4"), runtime="cri-o://1.36.0"))
-    await theatre.policy(
+async def test_neither_a_restart_nor_idle_time_costs_a_write(env: OperatorEnv) -> None:
+    await env.nodes(gpu_node("rest-0"), gpu_node("rest-1", system=("rhel", "9.4"), runtime="cri-o://1.36.0"))
+    await env.policy(
         stock(
             dcgm={"enabled": True, "resources": {"limits": {"cpu": "0.5", "memory": "1024Mi"}}},
             nodeStatusExporter={"enabled": True, "hostNetwork": True},
@@ -32,104 +32,104 @@ async def test_neither_a_restart_nor_idleness_costs_a_write(theatre: Theatre) ->
             dcgmExporter={"service": {"type": "NodePort"}},
         )
     )
-    await theatre.state("ready")
-    await until_async(lambda: _upgraded(theatre), within=60, saying="drivers are not known to be as they should be")
-    await theatre.at_rest()
-    await theatre.stop()
-    await theatre.start()
-    await theatre.at_rest()
-    assert not theatre.writes()
-    looks = theatre.reconciles("stack-status")
-    # Whatever happens to a Node all day concerns nobody; a pod that is looked at anew makes the operator look, too.
-    await theatre.client.patch(Node, "rest-0", {"metadata": {"annotations": {"example.com/seen": "now"}}})
-    pod = await theatre.pod_of("nvidia-dcgm", "rest-0")
-    await theatre.mend_pod(pod)
-    await until(lambda: theatre.reconciles("stack-status") > looks, within=60)
-    await theatre.at_rest()
-    assert not theatre.writes()
+    await env.state("ready")
+    await until_async(lambda: _upgraded(env), within=60, saying="drivers are not known to be as they should be")
+    await env.at_rest()
+    await env.stop()
+    await env.start()
+    await env.at_rest()
+    assert not env.writes()
+    looks = env.reconciles("stack-status")
+    # What kubelets write to a Node all day wakes no controller; a change of a pod's status makes the operator look.
+    await env.client.patch(Node, "rest-0", {"metadata": {"annotations": {"example.com/seen": "now"}}})
+    pod = await env.pod_of("nvidia-dcgm", "rest-0")
+    await env.repair_pod(pod)
+    await until(lambda: env.reconciles("stack-status") > looks, within=60)
+    await env.at_rest()
+    assert not env.writes()
 
 
-async def test_a_restart_keeps_what_the_status_says_of_upgrades_until_nodes_were_looked_at(theatre: Theatre) -> None:
-    await theatre.nodes(gpu_node("rest-0"), gpu_node("rest-1"))
-    await theatre.policy(stock())
-    await theatre.state("ready")
-    await until_async(lambda: _upgraded(theatre), within=60, saying="drivers are not known to be as they should be")
-    await theatre.at_rest()
-    before = (await theatre.seen_policy()).status
+async def test_a_restart_keeps_the_upgrade_report_until_the_scheduler_has_run(env: OperatorEnv) -> None:
+    await env.nodes(gpu_node("rest-0"), gpu_node("rest-1"))
+    await env.policy(stock())
+    await env.state("ready")
+    await until_async(lambda: _upgraded(env), within=60, saying="drivers are not known to be as they should be")
+    await env.at_rest()
+    before = (await env.get_policy()).status
     assert before.upgrade is not None
-    await theatre.stop()
-    async with FaultProxy.before(load_config(theatre.cluster.kubeconfig)) as proxy:
+    await env.stop()
+    async with FaultProxy.before(load_config(env.cluster.kubeconfig)) as proxy:
         looking = asyncio.Event()
         proxy.on_request = lambda request: _hold_back(request, looking)
-        await theatre.start(proxy.config)
-        await until(lambda: theatre.reconciles("stack") and theatre.reconciles("stack-status"), within=60)
-        await until_still(lambda: theatre.reconciles("stack-status"))
-        assert not theatre.writes()
+        await env.start(proxy.config)
+        await until(lambda: env.reconciles("stack") and env.reconciles("stack-status"), within=60)
+        await until_still(lambda: env.reconciles("stack-status"))
+        assert not env.writes()
         looking.set()
-        await until(lambda: theatre.reconciles("upgrade-turns"), within=60)
-        await theatre.at_rest()
-        assert not theatre.writes()
-        await theatre.stop()
-    assert (await theatre.seen_policy()).status == before
+        await until(lambda: env.reconciles("upgrade-scheduler"), within=60)
+        await env.at_rest()
+        assert not env.writes()
+        await env.stop()
+    assert (await env.get_policy()).status == before
 
 
-async def test_a_restart_in_the_midst_of_a_hand_back_takes_no_node_for_unlabelled(theatre: Theatre) -> None:
-    await theatre.nodes(gpu_node("rest-0"))
+async def test_a_restart_while_nvidiadrivers_are_removed_reports_no_unlabelled_node(env: OperatorEnv) -> None:
+    await env.nodes(gpu_node("rest-0"))
     driver = stock_driver()
-    await theatre.client.create(StoredNVIDIADriver, driver)
-    await theatre.policy(stock(driver={"useNvidiaDriverCRD": True, "upgradePolicy": {"autoUpgrade": False}}))
-    await theatre.state("ready")
-    name = (await _driver_of(theatre, driver["metadata"]["name"])).name
-    await _keep(theatre, name, ["example.com/keep"])
+    await env.client.create(StoredNVIDIADriver, driver)
+    await env.policy(stock(driver={"useNvidiaDriverCRD": True, "upgradePolicy": {"autoUpgrade": False}}))
+    await env.state("ready")
+    name = (await _driver_of(env, driver["metadata"]["name"])).name
+    await _keep(env, name, ["example.com/keep"])
     try:
-        await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": False}})
-        await until_async(lambda: _leaves(theatre, name), within=60, saying="the NVIDIADriver's DaemonSet is kept")
-        await theatre.condition("Error", StackReason.OPERAND_NOT_READY)
-        await theatre.at_rest()
-        await theatre.stop()
-        async with FaultProxy.before(load_config(theatre.cluster.kubeconfig)) as proxy:
-            proxy.on_request = lambda request: _daemonsets_last(request, theatre)
-            await theatre.start(proxy.config)
-            await theatre.at_rest()
-            told = find((await theatre.seen_policy()).status.conditions, "Error")
-            assert told is not None
-            assert told.reason == StackReason.OPERAND_NOT_READY, told.message
-            await theatre.stop()
+        await env.patch_policy({"driver": {"useNvidiaDriverCRD": False}})
+        await until_async(lambda: _leaves(env, name), within=60, saying="the NVIDIADriver's DaemonSet is kept")
+        await env.condition("Error", StackReason.OPERAND_NOT_READY)
+        await env.at_rest()
+        await env.stop()
+        async with FaultProxy.before(load_config(env.cluster.kubeconfig)) as proxy:
+            proxy.on_request = lambda request: _daemonsets_last(request, env)
+            await env.start(proxy.config)
+            await env.at_rest()
+            condition = find((await env.get_policy()).status.conditions, "Error")
+            assert condition is not None
+            assert condition.reason == StackReason.OPERAND_NOT_READY, condition.message
+            await env.stop()
     finally:
-        await _keep(theatre, name, None)
+        await _keep(env, name, None)
 
 
-async def _daemonsets_last(request: Request, theatre: Theatre) -> None:
-    """Let a process see DaemonSets when it has seen all else that tells whom a node belongs to."""
-    runtime = theatre.runtime
+async def _daemonsets_last(request: Request, env: OperatorEnv) -> None:
+    """Let a process see DaemonSets after everything else that determines the owner of a node."""
+    runtime = env.runtime
     if runtime is not None and request.path.endswith("/daemonsets"):
         caches = [runtime.cache(kind) for kind in (Node, StoredClusterPolicy, StoredNVIDIADriver)]
         await until(lambda: all(cache.is_synced for cache in caches))
 
 
-async def _driver_of(theatre: Theatre, owner: str) -> DaemonSet:
+async def _driver_of(env: OperatorEnv, owner: str) -> DaemonSet:
     """The DaemonSet of an NVIDIADriver."""
-    found = (await theatre.daemonsets()).values()
+    found = (await env.daemonsets()).values()
     return next(item for item in found if any(held.name == owner for held in item.metadata.owner_references))
 
 
-async def _keep(theatre: Theatre, daemonset: str, finalizers: list[str] | None) -> None:
+async def _keep(env: OperatorEnv, daemonset: str, finalizers: list[str] | None) -> None:
     patch = {"metadata": {"finalizers": finalizers}}
     with contextlib.suppress(NotFound):
-        await theatre.client.patch(LiveDaemonSet, daemonset, patch, namespace=NAMESPACE)
+        await env.client.patch(LiveDaemonSet, daemonset, patch, namespace=NAMESPACE)
 
 
-async def _leaves(theatre: Theatre, daemonset: str) -> bool:
-    held = (await theatre.daemonsets())[daemonset]
+async def _leaves(env: OperatorEnv, daemonset: str) -> bool:
+    held = (await env.daemonsets())[daemonset]
     return held.deleting and held.metadata.finalizers == ("example.com/keep",)
 
 
 async def _hold_back(request: Request, until_set: asyncio.Event) -> None:
-    """Nodes whose upgrade is under way are asked for before the first turn is given."""
+    """Nodes whose upgrade is in progress are listed before the first upgrade is started."""
     if str(NodeLabel.UPGRADE_STATE) in request.query.get("labelSelector", ""):
         await until_set.wait()
 
 
-async def _upgraded(theatre: Theatre) -> bool:
-    found = [await theatre.node(name) for name in ("rest-0", "rest-1")]
+async def _upgraded(env: OperatorEnv) -> bool:
+    found = [await env.node(name) for name in ("rest-0", "rest-1")]
     return all(node.metadata.labels.get(NodeLabel.UPGRADE_STATE) == UpgradeState.DONE for node in found)

@@ -1,19 +1,19 @@
-"""A new driver goes through a mixed fleet, and drivers change hands, with DaemonSet controller and pod life real."""
+"""Upgrades of a mixed fleet, and NVIDIADrivers that take over, with a real DaemonSet controller and scheduler."""
 
 import asyncio
 from typing import Any, ClassVar
 
 import pytest
 
-from fault_proxy import FaultProxy, Request
+from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Object, Resource, Selection, load_config
 from gpu_control_plane.operator.stack.live import LiveServiceAccount
-from gpu_control_plane.operator.upgrade import controller
-from gpu_control_plane.operator.views import Pod
-from integration.stack.theatre import NAMESPACE, Theatre, gpu_node, merged, spec_of
+from gpu_control_plane.operator.upgrade.controller import UpgradeTiming
+from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until, until_async
 
@@ -47,7 +47,7 @@ def upgradable(**policy: Any) -> dict[str, Any]:
 
 
 def workload(node: str, limits: dict[str, int]) -> dict[str, Any]:
-    """Somebody's pods on a node, which their controller would replace."""
+    """Pods on a node, which their controller would replace."""
     labels = {"app": f"work-{node}"}
     container = {"name": "main", "image": "example.com/work", "resources": {"limits": limits} if limits else {}}
     template = {
@@ -60,9 +60,9 @@ def workload(node: str, limits: dict[str, int]) -> dict[str, Any]:
     }
 
 
-async def driver_pods(theatre: Theatre) -> dict[str, Pod]:
+async def driver_pods(env: OperatorEnv) -> dict[str, Pod]:
     """The driver pod of each node."""
-    found = await theatre.client.list(
+    found = await env.client.list(
         Pod, Selection(namespace=NAMESPACE, labels="app.kubernetes.io/component=nvidia-driver")
     )
     pods: dict[str, Pod] = {}
@@ -78,24 +78,24 @@ def version(pod: Pod) -> str:
     return pod.spec.containers[0].image.rpartition(":")[2].split("-", 1)[0]
 
 
-async def test_a_new_driver_goes_through_a_mixed_fleet(theatre: Theatre) -> None:
+async def test_a_new_driver_goes_through_a_mixed_fleet(env: OperatorEnv) -> None:
     nodes = fleet()
     nodes[5]["metadata"]["labels"][str(NodeLabel.UPGRADE_SKIP)] = "true"
     skipped = nodes[5]["metadata"]["name"]
-    await theatre.nodes(*nodes)
-    await theatre.policy(upgradable(maxUnavailable="50%"))
-    await theatre.state("ready")
-    before = await driver_pods(theatre)
+    await env.nodes(*nodes)
+    await env.policy(upgradable(maxUnavailable="50%"))
+    await env.state("ready")
+    before = await driver_pods(env)
     assert {version(pod) for pod in before.values()} == {OLD}
     systems = {pod.spec.containers[0].image.rpartition("-")[2] for pod in before.values()}
     assert systems == {"ubuntu24.04", "ubuntu22.04", "rhel9"}
-    await theatre.client.create(ReplicaSet, workload(skipped, {"nvidia.com/gpu": 1}), "default")
-    await theatre.patch_policy({"driver": {"version": NEW}})
+    await env.client.create(ReplicaSet, workload(skipped, {"nvidia.com/gpu": 1}), "default")
+    await env.patch_policy({"driver": {"version": NEW}})
 
     async def through() -> bool:
-        pods = await driver_pods(theatre)
+        pods = await driver_pods(env)
         done = [node for node, pod in pods.items() if version(pod) == NEW]
-        states = {node["metadata"]["name"]: (await theatre.node(node["metadata"]["name"])) for node in nodes}
+        states = {node["metadata"]["name"]: (await env.node(node["metadata"]["name"])) for node in nodes}
         finished = [
             name
             for name, node in states.items()
@@ -104,48 +104,48 @@ async def test_a_new_driver_goes_through_a_mixed_fleet(theatre: Theatre) -> None
         return len(done) == len(finished) == len(nodes) - 1
 
     await until_async(through, within=120, saying="the new driver does not get through")
-    after = await driver_pods(theatre)
+    after = await driver_pods(env)
     assert after[skipped].metadata.uid == before[skipped].metadata.uid
-    node = await theatre.node(skipped)
+    node = await env.node(skipped)
     assert node.metadata.labels[NodeLabel.UPGRADE_STATE] == UpgradeState.REQUIRED
     assert not node.spec.unschedulable
 
     async def reported() -> bool:
-        upgrade = (await theatre.seen_policy()).status.upgrade
+        upgrade = (await env.get_policy()).status.upgrade
         return upgrade is not None and (upgrade.done, upgrade.skipped, upgrade.failed) == (len(nodes) - 1, 1, 0)
 
     await until_async(reported, saying="the upgrade is not reported")
-    await theatre.client.delete(ReplicaSet, f"work-{skipped}", "default")
+    await env.client.delete(ReplicaSet, f"work-{skipped}", "default")
 
 
-async def test_drivers_change_hands_without_a_restart_and_are_upgraded_when_asked(theatre: Theatre) -> None:
-    await theatre.nodes(*(gpu_node(f"n{number}") for number in range(3)))
-    await theatre.policy(upgradable())
-    await theatre.state("ready")
-    before = await driver_pods(theatre)
+async def test_nvidiadrivers_take_over_running_drivers_and_upgrade_them_when_asked(env: OperatorEnv) -> None:
+    await env.nodes(*(gpu_node(f"n{number}") for number in range(3)))
+    await env.policy(upgradable())
+    await env.state("ready")
+    before = await driver_pods(env)
     manifest = stock_driver()
     manifest["spec"] |= {"version": NEW, "upgradePolicy": {"autoUpgrade": False}}
     name = manifest["metadata"]["name"]
-    await theatre.client.create(StoredNVIDIADriver, manifest)
-    await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": True}})
+    await env.client.create(StoredNVIDIADriver, manifest)
+    await env.patch_policy({"driver": {"useNvidiaDriverCRD": True}})
 
     async def handed_over() -> bool:
-        daemonsets = await theatre.daemonsets()
-        owned = [(await theatre.node(f"n{number}")).metadata.labels.get(NodeLabel.DRIVER_OWNER) for number in range(3)]
+        daemonsets = await env.daemonsets()
+        owned = [(await env.node(f"n{number}")).metadata.labels.get(NodeLabel.DRIVER_OWNER) for number in range(3)]
         return "nvidia-driver-daemonset" not in daemonsets and owned == [name] * 3
 
     await until_async(handed_over, within=60, saying="the policy keeps its drivers")
-    after = await driver_pods(theatre)
+    after = await driver_pods(env)
     assert {node: pod.metadata.uid for node, pod in after.items()} == {
         node: pod.metadata.uid for node, pod in before.items()
     }
-    assert "nvidia-driver" in await theatre.held(LiveServiceAccount), "the pods that stay need their account"
-    await theatre.client.patch(StoredNVIDIADriver, name, {"spec": {"upgradePolicy": {"autoUpgrade": True}}})
+    assert "nvidia-driver" in await env.held(LiveServiceAccount), "the pods that stay need their account"
+    await env.client.patch(StoredNVIDIADriver, name, {"spec": {"upgradePolicy": {"autoUpgrade": True}}})
 
     async def upgraded() -> bool:
-        pods = await driver_pods(theatre)
-        driver = await theatre.client.get(StoredNVIDIADriver, name)
-        over = [(await theatre.node(f"n{number}")).metadata.labels.get(NodeLabel.UPGRADE_STATE) for number in range(3)]
+        pods = await driver_pods(env)
+        driver = await env.client.get(StoredNVIDIADriver, name)
+        over = [(await env.node(f"n{number}")).metadata.labels.get(NodeLabel.UPGRADE_STATE) for number in range(3)]
         return (
             {version(pod) for pod in pods.values()} == {NEW}
             and driver.status.state is State.READY
@@ -153,75 +153,75 @@ async def test_drivers_change_hands_without_a_restart_and_are_upgraded_when_aske
         )
 
     await until_async(upgraded, within=120, saying="the NVIDIADriver's driver does not come")
-    nodes = [await theatre.node(f"n{number}") for number in range(3)]
+    nodes = [await env.node(f"n{number}") for number in range(3)]
     assert not any(node.spec.unschedulable for node in nodes)
     assert not any(NodeAnnotation.FAILURE in node.metadata.annotations for node in nodes)
-    await theatre.state("ready")
+    await env.state("ready")
 
     async def swept() -> bool:
-        return "nvidia-driver" not in await theatre.held(LiveServiceAccount)
+        return "nvidia-driver" not in await env.held(LiveServiceAccount)
 
     await until_async(swept, within=150, saying="the account of the policy's drivers stays behind")
 
 
-async def test_an_upgrade_under_way_goes_on_when_drivers_change_hands(
-    theatre: Theatre, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Until the node carries its new owner's name nobody governs it, and it is not let go for that."""
-    monkeypatch.setattr(controller, "_UNGOVERNED", 3600.0)
+async def test_an_upgrade_in_progress_goes_on_when_nvidiadrivers_take_over(env: OperatorEnv) -> None:
+    """Until its label names the new owner the node is in no upgrade group, and its upgrade is not switched off."""
+    await env.stop()
+    await env.start(upgrade_timing=UpgradeTiming(ungrouped_grace_seconds=3600.0))
     name, work = "hands-0", "work-hands-0"
     patient = {"maxUnavailable": "100%", "waitForCompletion": {"podSelector": f"app={work}"}}
-    await theatre.nodes(gpu_node(name))
-    await theatre.policy(upgradable(**patient))
-    await theatre.state("ready")
-    await theatre.client.create(ReplicaSet, workload(name, {"nvidia.com/gpu": 1}), "default")
+    await env.nodes(gpu_node(name))
+    await env.policy(upgradable(**patient))
+    await env.state("ready")
+    await env.client.create(ReplicaSet, workload(name, {"nvidia.com/gpu": 1}), "default")
 
-    async def at_work() -> bool:
-        return bool(await theatre.client.list(Pod, Selection("default", labels=f"app={work}")))
+    async def workload_runs() -> bool:
+        return bool(await env.client.list(Pod, Selection("default", labels=f"app={work}")))
 
     async def is_in(state: UpgradeState) -> bool:
-        return (await theatre.node(name)).metadata.labels.get(NodeLabel.UPGRADE_STATE) == state
+        return (await env.node(name)).metadata.labels.get(NodeLabel.UPGRADE_STATE) == state
 
-    await until_async(at_work, saying="nobody works")
-    await theatre.patch_policy({"driver": {"version": NEW}})
+    await until_async(workload_runs, saying="there is no workload")
+    await env.patch_policy({"driver": {"version": NEW}})
     await until_async(lambda: is_in(UpgradeState.WAIT_FOR_JOBS_REQUIRED), within=120, saying="no upgrade begins")
-    started = (await theatre.node(name)).metadata.annotations[NodeAnnotation.STARTED]
+    started = (await env.node(name)).metadata.annotations[NodeAnnotation.STARTED]
     manifest = stock_driver()
     manifest["spec"] |= {"version": NEW, "upgradePolicy": {"autoUpgrade": True, **patient}}
-    await theatre.client.create(StoredNVIDIADriver, manifest)
-    await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": True}})
+    await env.client.create(StoredNVIDIADriver, manifest)
+    await env.patch_policy({"driver": {"useNvidiaDriverCRD": True}})
 
     async def owned() -> bool:
-        labels = (await theatre.node(name)).metadata.labels
+        labels = (await env.node(name)).metadata.labels
         return bool(labels.get(NodeLabel.DRIVER_OWNER) == manifest["metadata"]["name"])
 
-    await until_async(owned, within=120, saying="the node is nobody's")
+    await until_async(owned, within=120, saying="the node has no owner")
     assert await is_in(UpgradeState.WAIT_FOR_JOBS_REQUIRED)
-    await theatre.client.patch(ReplicaSet, work, {"spec": {"replicas": 0}}, namespace="default")
+    await env.client.patch(ReplicaSet, work, {"spec": {"replicas": 0}}, namespace="default")
     await until_async(lambda: is_in(UpgradeState.DONE), within=150, saying="the upgrade does not go on")
-    node = await theatre.node(name)
+    node = await env.node(name)
     assert node.metadata.annotations[NodeAnnotation.STARTED] == started
     assert not node.spec.unschedulable
-    assert version((await driver_pods(theatre))[name]) == NEW
-    await theatre.client.delete(ReplicaSet, work, "default")
+    assert version((await driver_pods(env))[name]) == NEW
+    await env.client.delete(ReplicaSet, work, "default")
 
 
-async def test_no_driver_is_replaced_under_work_because_its_daemonset_is_seen_late(theatre: Theatre) -> None:
-    """A new revision, and the template of before: it looks as if the driver stayed the same."""
+async def test_no_driver_in_use_is_replaced_because_its_daemonset_is_seen_late(env: OperatorEnv) -> None:
+    """A new revision with the old template looks as if the driver stayed the same. The cache shows the old template if
+    the answer to the write of the DaemonSet is lost, or a leader before this one has written it."""
     name = "late-0"
-    await theatre.nodes(gpu_node(name))
-    await theatre.policy(upgradable(maxUnavailable="100%"))
-    await theatre.state("ready")
-    await theatre.stop()
+    await env.nodes(gpu_node(name))
+    await env.policy(upgradable(maxUnavailable="100%"))
+    await env.state("ready")
+    await env.stop()
 
     async def state() -> str | None:
-        return (await theatre.node(name)).metadata.labels.get(NodeLabel.UPGRADE_STATE)
+        return (await env.node(name)).metadata.labels.get(NodeLabel.UPGRADE_STATE)
 
     async def done() -> bool:
-        found = (await driver_pods(theatre)).get(name)
+        found = (await driver_pods(env)).get(name)
         return await state() == UpgradeState.DONE and found is not None and version(found) == NEW
 
-    async with FaultProxy.before(load_config(theatre.cluster.kubeconfig)) as proxy:
+    async with FaultProxy.before(load_config(env.cluster.kubeconfig)) as proxy:
         seen = asyncio.Event()
         seen.set()
 
@@ -229,36 +229,40 @@ async def test_no_driver_is_replaced_under_work_because_its_daemonset_is_seen_la
             if request.is_watch and request.path.endswith("/daemonsets"):
                 await seen.wait()
 
+        def changes_daemonset(request: Request) -> bool:
+            return request.method == "PUT" and "/daemonsets/nvidia-driver-daemonset" in request.path
+
         def asked() -> bool:
             answers = (request for request, _ in proxy.answers if request.method == "GET")
             return any("/daemonsets/" in request.path for request in answers)
 
         proxy.on_chunk = hold_back
-        await theatre.start(proxy.config)
-        await theatre.at_rest()
+        await env.start(proxy.config)
+        await env.at_rest()
         seen.clear()
-        await theatre.patch_policy({"driver": {"version": NEW}})
-        await until(asked, within=120, saying="nobody asks what the DaemonSet has now")
+        proxy.plant(Fault(when=changes_daemonset, lose_answer=True))
+        await env.patch_policy({"driver": {"version": NEW}})
+        await until(asked, within=120, saying="the DaemonSet is not read from the API server")
         assert await state() == UpgradeState.REQUIRED
         seen.set()
         await until_async(done, within=120, saying="no upgrade comes of it")
-        await theatre.stop()
+        await env.stop()
 
 
-async def test_drivers_go_back_to_the_policy_without_a_restart(theatre: Theatre) -> None:
-    await theatre.nodes(gpu_node("back-0"))
+async def test_the_policy_takes_drivers_back_without_a_restart(env: OperatorEnv) -> None:
+    await env.nodes(gpu_node("back-0"))
     manifest = stock_driver()
     manifest["spec"] |= {"version": OLD, "upgradePolicy": {"autoUpgrade": False}}
-    await theatre.client.create(StoredNVIDIADriver, manifest)
-    await theatre.policy(merged(upgradable(autoUpgrade=False), driver={"useNvidiaDriverCRD": True}))
-    await theatre.state("ready")
-    before = await driver_pods(theatre)
-    await theatre.patch_policy({"driver": {"useNvidiaDriverCRD": False}})
+    await env.client.create(StoredNVIDIADriver, manifest)
+    await env.policy(merged(upgradable(autoUpgrade=False), driver={"useNvidiaDriverCRD": True}))
+    await env.state("ready")
+    before = await driver_pods(env)
+    await env.patch_policy({"driver": {"useNvidiaDriverCRD": False}})
 
     async def back() -> bool:
-        labels = (await theatre.node("back-0")).metadata.labels
-        return "nvidia-driver-daemonset" in await theatre.daemonsets() and NodeLabel.DRIVER_OWNER not in labels
+        labels = (await env.node("back-0")).metadata.labels
+        return "nvidia-driver-daemonset" in await env.daemonsets() and NodeLabel.DRIVER_OWNER not in labels
 
     await until_async(back, within=60, saying="the NVIDIADriver keeps its nodes")
-    after = await driver_pods(theatre)
+    after = await driver_pods(env)
     assert after["back-0"].metadata.uid == before["back-0"].metadata.uid

@@ -11,7 +11,7 @@ from gpu_control_plane.operator.openshift import (
     TagSource,
     TrustedCA,
     Update,
-    facts,
+    openshift_of,
 )
 
 _NEWEST_FIRST = ClusterVersionStatus(
@@ -20,19 +20,19 @@ _NEWEST_FIRST = ClusterVersionStatus(
 
 
 def test_the_newest_release_that_is_complete_counts() -> None:
-    assert facts(ClusterVersion(status=_NEWEST_FIRST), None, None).version == "4.20.3"
+    assert openshift_of(ClusterVersion(status=_NEWEST_FIRST), None, None).version == "4.20.3"
 
 
 def test_only_the_proxies_that_are_set_are_named() -> None:
     proxy = Proxy(spec=ProxySpec(https_proxy="http://proxy:3128", no_proxy="10.0.0.0/8"))
-    found = facts(ClusterVersion(), proxy, None)
+    found = openshift_of(ClusterVersion(), proxy, None)
     assert found.proxy == {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "10.0.0.0/8"}
     assert not found.proxy_ca
 
 
 def test_a_proxy_with_an_authority_of_its_own_is_noticed() -> None:
     proxy = Proxy(spec=ProxySpec(trusted_ca=TrustedCA(name="user-ca-bundle")))
-    assert facts(ClusterVersion(), proxy, None).proxy_ca
+    assert openshift_of(ClusterVersion(), proxy, None).proxy_ca
 
 
 def test_each_release_of_the_system_has_its_toolkit() -> None:
@@ -40,5 +40,5 @@ def test_each_release_of_the_system_has_its_toolkit() -> None:
         Tag(name="414.92.202309282257", source=TagSource(name="quay.io/toolkit@sha256:1")),
         Tag(name="latest"),
     )
-    found = facts(ClusterVersion(), None, ImageStream(spec=ImageStreamSpec(tags=tags)))
+    found = openshift_of(ClusterVersion(), None, ImageStream(spec=ImageStreamSpec(tags=tags)))
     assert found.toolkit_images == {"414.92.202309282257": "quay.io/toolkit@sha256:1"}

@@ -1,4 +1,4 @@
-"""What the page about the software stack tells people to apply can be carried out, and what it names exists."""
+"""The example on the page about the software stack can be applied, and what the page names exists."""
 
 import re
 from pathlib import Path
@@ -10,9 +10,9 @@ from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import StackCondition
 from gpu_control_plane.api.nvidia.stored import read_spec
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
-from gpu_control_plane.operator.facts import NodeKind, System
+from gpu_control_plane.operator.node_facts import NodeKind, OperatingSystem
 from gpu_control_plane.operator.stack.render import render_policy
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "stack.md").read_text()
@@ -22,8 +22,8 @@ def test_the_example_needs_nothing_that_it_does_not_name() -> None:
     manifest = yaml.safe_load((DOCS / "examples" / "cluster-policy.yaml").read_text())
     read = read_spec(msgspec.json.encode(manifest["spec"]), ClusterPolicySpec)
     assert (read.unknown, read.ineffective) == ((), ())
-    node = NodeKind(system=System("ubuntu", "24.04"), kernel="6.8.0-60-generic")
-    found = render_policy(Stage(policy=read.spec, platform=Platform(namespace="gpu"), kinds={node: 1}))
+    node = NodeKind(system=OperatingSystem("ubuntu", "24.04"), kernel="6.8.0-60-generic")
+    found = render_policy(RenderInput(policy=read.spec, platform=Platform(namespace="gpu"), kinds={node: 1}))
     assert [(state.state, state.problem) for state in found if state.problem] == []
 
 

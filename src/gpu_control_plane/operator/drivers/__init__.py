@@ -1,1 +1,1 @@
-"""NVIDIADrivers: which driver goes to which nodes, where one for all is not enough."""
+"""NVIDIADrivers: different drivers for different groups of nodes."""

@@ -1,7 +1,7 @@
-"""Which image prepares the nodes of a driver, when nobody has named one. Pure.
+"""Which image the driver manager has when the NVIDIADriver names none. Pure.
 
-A new release of the operator brings a new default. Adopting it would make a new pod on every node for nothing, so the
-old one stays until something else changes as well.
+A new release of the operator brings a new default image. Adopting it would replace the driver pod on every node without
+need, so the old one stays until something else in the pod changes as well.
 """
 
 import copy
@@ -12,16 +12,16 @@ import msgspec
 
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.nvidia.fields import ImageParts
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.driver_manager import MANAGER
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.transforms import MANAGER
 
 TEMPLATE_DIGEST: Final = f"{GROUP}/template-digest"
-"""Annotation of a DaemonSet: a digest over its pod, but for the manager's image."""
+"""Annotation of a DaemonSet: a digest over its pod template without the manager's image."""
 
 
 def note_template(manifest: Manifest, manager: ImageParts) -> None:
-    """Write down what the pod is like apart from an image that nobody has named."""
+    """Add the digest of the pod template, if the manager's image is a default."""
     if manager.repository or manager.image or manager.version:
         return
     template = copy.deepcopy(manifest["spec"]["template"])
@@ -33,10 +33,10 @@ def note_template(manifest: Manifest, manager: ImageParts) -> None:
 
 
 def keep_manager(manifest: Manifest, live: Manifest | None) -> None:
-    """Take over the image of the DaemonSet that is there, if nothing else would change."""
+    """Keep the manager's image of the DaemonSet in the cluster, if nothing else would change."""
     if live is None:
         return
     wanted, held = (item["metadata"].get("annotations", {}).get(TEMPLATE_DIGEST) for item in (manifest, live))
-    found = DaemonSet(live)
+    found = DaemonSetManifest(live)
     if wanted is not None and wanted == held and found.has(MANAGER):
-        DaemonSet(manifest).container(MANAGER).manifest["image"] = found.container(MANAGER).manifest["image"]
+        DaemonSetManifest(manifest).container(MANAGER).manifest["image"] = found.container(MANAGER).manifest["image"]

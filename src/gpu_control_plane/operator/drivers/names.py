@@ -1,7 +1,7 @@
-"""Names of an NVIDIADriver's objects: those that NVIDIA's operator gives them, so that its work is continued. Pure.
+"""Names of an NVIDIADriver's objects: the same as NVIDIA's operator gives them, so that its objects are taken over.
+Pure.
 
-A DaemonSet's name ends in a short hash of what it is for. The hash spells its digits with letters and digits that
-cannot form a word.
+A DaemonSet's name ends in a short hash of UID and variant, spelled with letters and digits that cannot form a word.
 """
 
 from typing import Final
@@ -14,22 +14,22 @@ _DAEMONSET_LIMIT: Final = 63
 _OBJECT_LIMIT: Final = 253
 
 
-def daemonset_name(kind: DriverType, uid: str, place: Variant) -> str:
-    """Name of the DaemonSet for one pool. A long system is cut, never the hash."""
-    detail = place.kernel or place.ostree
+def daemonset_name(kind: DriverType, uid: str, variant: Variant) -> str:
+    """Name of the DaemonSet for one variant. A long operating system is cut, never the hash."""
+    detail = variant.kernel or variant.ostree
     ending = short_hash(f"{uid}-{detail}" if detail else uid)
-    beginning = f"nvidia-{kind.value}-driver-{_tag(place)}"[: _DAEMONSET_LIMIT - len(ending) - 1].rstrip("-.")
+    beginning = f"nvidia-{kind.value}-driver-{_tag(variant)}"[: _DAEMONSET_LIMIT - len(ending) - 1].rstrip("-.")
     return f"{beginning}-{ending}"
 
 
-def object_name(kind: DriverType, driver: str, place: Variant) -> str:
+def object_name(kind: DriverType, driver: str, variant: Variant) -> str:
     """Name of the service account and the roles for one operating system."""
     part = "vgpu-manager" if kind is DriverType.VGPU_HOST_MANAGER else f"{kind.value}-driver"
-    return f"nvidia-{part}-{driver}-{_tag(place)}"[:_OBJECT_LIMIT].rstrip("-.")
+    return f"nvidia-{part}-{driver}-{_tag(variant)}"[:_OBJECT_LIMIT].rstrip("-.")
 
 
 def probe_name(driver: str) -> str:
-    """Name of the start-up probe's ConfigMap: each NVIDIADriver has its own, so none rewrites another's."""
+    """Name of the start-up probe's ConfigMap: each NVIDIADriver has its own, so none overwrites another's."""
     return f"nvidia-driver-startup-probe-{driver}"[:_OBJECT_LIMIT].rstrip("-.")
 
 
@@ -39,12 +39,12 @@ def trusted_ca_name(driver: str) -> str:
 
 
 def short_hash(text: str) -> str:
-    """FNV-1a of 32 bits, in decimal, each digit by another letter."""
+    """FNV-1a of 32 bits, in decimal, each digit replaced by a letter."""
     value = 2166136261
     for byte in text.encode():
         value = (value ^ byte) * 16777619 & 0xFFFFFFFF
     return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(value))
 
 
-def _tag(place: Variant) -> str:
-    return place.system.tag.lower() if place.system is not None else ""
+def _tag(variant: Variant) -> str:
+    return variant.system.tag.lower() if variant.system is not None else ""

@@ -1,6 +1,6 @@
-"""From an NVIDIADriver and its nodes to its objects. Pure; `CannotRender` says what to change.
+"""Renders the objects of an NVIDIADriver for its nodes. Pure; a `RenderError` says what to change.
 
-The pod is the one of a ClusterPolicy's driver; what differs is whose it is, where it goes and what it is called.
+The pod is the same as of a ClusterPolicy's driver, except for owner, nodes and names.
 """
 
 import copy
@@ -16,24 +16,23 @@ from gpu_control_plane.api.nvidia.nvidiadriver import DriverType, NVIDIADriver
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.operator.drivers.manager_image import note_template
 from gpu_control_plane.operator.drivers.names import daemonset_name, object_name, probe_name, trusted_ca_name
-from gpu_control_plane.operator.drivers.owner import Driver
-from gpu_control_plane.operator.drivers.pools import kinds_of, pools
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.driver.digest import seal
-from gpu_control_plane.operator.stack.driver.fit import fit
+from gpu_control_plane.operator.drivers.owner import ParsedDriver
+from gpu_control_plane.operator.drivers.variants import driver_variants, kinds_of
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.driver.apply_spec import apply_driver_spec
+from gpu_control_plane.operator.stack.driver.digest import add_driver_digest
+from gpu_control_plane.operator.stack.driver.driver_spec import DriverSpec, check, from_driver
 from gpu_control_plane.operator.stack.driver.openshift import TRUSTED_CA, trusted_ca
-from gpu_control_plane.operator.stack.driver.places import kernel_word
-from gpu_control_plane.operator.stack.driver.wish import DriverWish, check, from_driver
-from gpu_control_plane.operator.stack.driver_manager import MANAGER
+from gpu_control_plane.operator.stack.driver.variants import kernel_name
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
-from gpu_control_plane.operator.stack.render import mark
-from gpu_control_plane.operator.stack.shared import add_env
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform
+from gpu_control_plane.operator.stack.render import set_metadata
+from gpu_control_plane.operator.stack.render_input import Platform, RenderError
+from gpu_control_plane.operator.stack.transforms import MANAGER, add_env
 from gpu_control_plane.operator.stack.variants import Variant
 
 STATE: Final = "state-driver"
 HOST_MANAGER: Final = "nvidia-vgpu-host-manager"
-"""Component of a host driver; drivers in containers are `nvidia-driver`."""
+"""Component label of a vGPU host driver; other drivers have `nvidia-driver`."""
 
 _ACCOUNT: Final = "nvidia-driver"
 _PROBE: Final = "nvidia-driver-startup-probe"
@@ -44,69 +43,71 @@ _RESERVED: Final = "app.kubernetes.io/"
 
 
 def render_driver(
-    driver: Driver, nodes: Iterable[Node], platform: Platform, policy: ClusterPolicySpec | None
+    driver: ParsedDriver, nodes: Iterable[Node], platform: Platform, policy: ClusterPolicySpec | None
 ) -> list[Manifest]:
-    """The objects of an NVIDIADriver on its nodes; none where it has no nodes."""
+    """The objects of an NVIDIADriver for its nodes; none without nodes."""
     if driver.spec is None:
-        raise CannotRender(driver.problem)
-    wish = from_driver(driver.spec)
-    check(wish)
-    _check_storage(wish)
-    places = pools(kinds_of(nodes), wish, platform, policy)
+        raise RenderError(driver.problem)
+    driver_spec = from_driver(driver.spec)
+    check(driver_spec)
+    _check_storage(driver_spec)
+    variants = driver_variants(kinds_of(nodes), driver_spec, platform, policy)
     made: dict[tuple[str, str], Manifest] = {}
-    for place in places:
-        for manifest in _objects(driver, driver.spec, wish, place, platform=platform, policy=policy):
+    for variant in variants:
+        for manifest in _objects(driver, driver.spec, driver_spec, variant, platform=platform, policy=policy):
             made[manifest["kind"], manifest["metadata"]["name"]] = manifest
     for manifest in made.values():
-        mark(manifest, STATE, platform.namespace, controlled_by(NVIDIADriver.resource, driver.name, driver.uid))
+        set_metadata(manifest, STATE, platform.namespace, controlled_by(NVIDIADriver.resource, driver.name, driver.uid))
     return list(made.values())
 
 
-def _check_storage(wish: DriverWish) -> None:
-    """GPUDirect Storage works with open modules only, since 2.17.5; of a digest or a word nobody knows the version."""
-    if wish.gds is None or wish.modules is KernelModuleType.OPEN:
+def _check_storage(driver_spec: DriverSpec) -> None:
+    """Since 2.17.5 GPUDirect Storage works with open modules only. An image without a version number counts as
+    newer."""
+    gds = driver_spec.gds
+    if gds is None or driver_spec.modules is KernelModuleType.OPEN:
         return
-    found = _VERSION.match(wish.gds.version)
+    found = _VERSION.match(gds.version)
     if found is None or tuple(int(part) for part in found.groups()) >= _OPEN_ONLY:
-        raise CannotRender(
-            f"gds {wish.gds.version or wish.gds.image} needs the open kernel modules: set kernelModuleType to open,"
+        raise RenderError(
+            f"gds {gds.version or gds.image} needs the open kernel modules: set kernelModuleType to open,"
             " or use a gds older than v2.17.5"
         )
 
 
 def _objects(
-    driver: Driver,
+    driver: ParsedDriver,
     spec: NVIDIADriverSpec,
-    wish: DriverWish,
-    place: Variant,
+    driver_spec: DriverSpec,
+    variant: Variant,
     *,
     platform: Platform,
     policy: ClusterPolicySpec | None,
 ) -> list[Manifest]:
-    account = object_name(wish.type, driver.name, place)
+    account = object_name(driver_spec.type, driver.name, variant)
     names = {_ACCOUNT: account, _PROBE: probe_name(driver.name), TRUSTED_CA: trusted_ca_name(driver.name)}
     found = trusted_ca(assets(STATE, openshift=platform.openshift is not None), platform.openshift)
     for manifest in found:
         _rename(manifest, names)
         if manifest["kind"] == "DaemonSet":
-            daemonset = DaemonSet(manifest)
-            fit(daemonset, wish, place, platform)
+            daemonset = DaemonSetManifest(manifest)
+            apply_driver_spec(daemonset, driver_spec, variant, platform)
             _rename_sources(daemonset, names)
-            _make_ours(daemonset, driver, spec, wish, place)
-            if wish.type is DriverType.VGPU_HOST_MANAGER:
-                _for_host(daemonset)
-            _root(daemonset, policy)
-            _rank(daemonset, spec, policy)
-            add_env(daemonset.main, wish.env)
-            seal(daemonset)
+            _set_identity(daemonset, driver, spec, driver_spec, variant)
+            if driver_spec.type is DriverType.VGPU_HOST_MANAGER:
+                _as_host_driver(daemonset)
+            _set_host_root(daemonset, policy)
+            _set_priority(daemonset, spec, policy)
+            add_env(daemonset.main, driver_spec.env)
+            add_driver_digest(daemonset)
             note_template(manifest, spec.manager)
-    if wish.type is DriverType.VGPU_HOST_MANAGER:
+    if driver_spec.type is DriverType.VGPU_HOST_MANAGER:
         found = [manifest for manifest in found if manifest["metadata"]["name"] != names[_PROBE]]
     return found
 
 
 def _rename(manifest: Manifest, names: dict[str, str]) -> None:
-    """Give an object, and whatever it refers to, the names of this NVIDIADriver."""
+    """Give an object, and the objects it refers to, the names of this NVIDIADriver."""
     for holder in (manifest["metadata"], manifest.get("roleRef", {}), *manifest.get("subjects", ())):
         if holder.get("name") in names:
             holder["name"] = names[holder["name"]]
@@ -117,7 +118,7 @@ def _rename(manifest: Manifest, names: dict[str, str]) -> None:
         manifest["users"] = [names.get(user, user) for user in manifest["users"]]
 
 
-def _rename_sources(daemonset: DaemonSet, names: dict[str, str]) -> None:
+def _rename_sources(daemonset: DaemonSetManifest, names: dict[str, str]) -> None:
     daemonset.pod["serviceAccountName"] = names[_ACCOUNT]
     for volume in daemonset.pod["volumes"]:
         source = volume.get("configMap", {})
@@ -125,41 +126,48 @@ def _rename_sources(daemonset: DaemonSet, names: dict[str, str]) -> None:
             source["name"] = names[source["name"]]
 
 
-def _make_ours(daemonset: DaemonSet, driver: Driver, spec: NVIDIADriverSpec, wish: DriverWish, place: Variant) -> None:
-    """Name, labels and nodes of one pool, and what the spec says of its pods."""
-    name = daemonset_name(wish.type, driver.uid, place)
+def _set_identity(
+    daemonset: DaemonSetManifest,
+    driver: ParsedDriver,
+    spec: NVIDIADriverSpec,
+    driver_spec: DriverSpec,
+    variant: Variant,
+) -> None:
+    """Name, labels and nodes of one variant, and what the spec says of its pods."""
+    name = daemonset_name(driver_spec.type, driver.uid, variant)
     daemonset.name = name
     daemonset.manifest["spec"]["selector"]["matchLabels"] = {"app": name}
     daemonset.label(_allowed(spec.labels))
     daemonset.label(
         {
             "app": name,
-            PodLabel.DRIVER_OS: place.system.tag if place.system else "",
-            PodLabel.PRECOMPILED: str(wish.precompiled).lower(),
+            PodLabel.DRIVER_OS: variant.system.tag if variant.system else "",
+            PodLabel.PRECOMPILED: str(driver_spec.precompiled).lower(),
             PodLabel.STATE: STATE,
-            **({_KERNEL: kernel_word(place.kernel)} if place.kernel else {}),
+            **({_KERNEL: kernel_name(variant.kernel)} if variant.kernel else {}),
         }
     )
     daemonset.annotate(spec.annotations)
-    daemonset.select({NodeLabel.DRIVER_OWNER: driver.name, **place.selector})
+    daemonset.select({NodeLabel.DRIVER_OWNER: driver.name, **variant.selector})
     _add_tolerations(daemonset, spec)
     if spec.pod_security_context is not None:
         daemonset.pod["securityContext"] = copy.deepcopy(spec.pod_security_context)
 
 
 def _allowed(labels: dict[str, str]) -> dict[str, str]:
-    """Without those by which a driver's pods are found."""
+    """Without labels by which a driver's pods are selected."""
     return {key: value for key, value in labels.items() if key != "app" and not key.startswith(_RESERVED)}
 
 
-def _add_tolerations(daemonset: DaemonSet, spec: NVIDIADriverSpec) -> None:
+def _add_tolerations(daemonset: DaemonSetManifest, spec: NVIDIADriverSpec) -> None:
     held: Sequence[Manifest] = daemonset.pod["tolerations"]
     added = [dict(toleration) for toleration in spec.tolerations if toleration not in held]
     daemonset.pod["tolerations"] = [*held, *added]
 
 
-def _for_host(daemonset: DaemonSet) -> None:
-    """The host side of vGPU: beside virtual machines nothing is evicted, and nvidia-smi is no sign of success."""
+def _as_host_driver(daemonset: DaemonSetManifest) -> None:
+    """A vGPU host driver: pods are not evicted for it, since virtual machines use the cards, and it has no start-up
+    probe, since nvidia-smi does not say whether it works."""
     daemonset.label({PodLabel.COMPONENT: HOST_MANAGER})
     for term in daemonset.pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]:
         term["labelSelector"]["matchExpressions"][0]["values"] = [HOST_MANAGER]
@@ -176,16 +184,17 @@ def _for_host(daemonset: DaemonSet) -> None:
         daemonset.main.mount(volume, path)
 
 
-def _rank(daemonset: DaemonSet, spec: NVIDIADriverSpec, policy: ClusterPolicySpec | None) -> None:
-    """Unless it says otherwise, it ranks with the drivers of the ClusterPolicy: after a hand-over their pods run on,
-    and a successor that ranks higher and waits for its turn would be let in their place by the scheduler."""
+def _set_priority(daemonset: DaemonSetManifest, spec: NVIDIADriverSpec, policy: ClusterPolicySpec | None) -> None:
+    """Without a priority class of its own it has that of the ClusterPolicy's drivers: after `useNvidiaDriverCRD` is
+    switched on their pods run on, and a waiting successor with a higher priority would make the scheduler preempt
+    them."""
     name = spec.priority_class_name or (policy.daemonsets.priority_class_name if policy is not None else "")
     if name:
         daemonset.pod["priorityClassName"] = name
 
 
-def _root(daemonset: DaemonSet, policy: ClusterPolicySpec | None) -> None:
-    """The ClusterPolicy knows where the host's root lies."""
+def _set_host_root(daemonset: DaemonSetManifest, policy: ClusterPolicySpec | None) -> None:
+    """The host's root folder, which the ClusterPolicy names."""
     root = policy.host_paths.root_fs.rstrip("/") if policy is not None else ""
     if root:
         daemonset.move_host_path("host-root", root)

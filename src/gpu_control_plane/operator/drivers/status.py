@@ -1,4 +1,4 @@
-"""What an NVIDIADriver says of itself: state, conditions, and each of its DaemonSets. Pure."""
+"""The status of an NVIDIADriver: state, conditions, and each of its DaemonSets. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -8,30 +8,30 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.names import StackReason
 from gpu_control_plane.api.nvidia.status import OperandState, StackStatus, State, StateReport, UpgradeReport
-from gpu_control_plane.operator.drivers.owner import Trouble
-from gpu_control_plane.operator.stack.readiness import Standing
-from gpu_control_plane.operator.stack.status import Verdict, outcome, unknown_fields
+from gpu_control_plane.operator.drivers.owner import DriverProblem
+from gpu_control_plane.operator.stack.readiness import Readiness
+from gpu_control_plane.operator.stack.status import ReadySummary, ready_conditions, unknown_fields
 
-_NAMED: Final = 3
+_MOST_NAMED: Final = 3
 _MOST_STATES: Final = 64
 _MESSAGE_LIMIT: Final = 1024
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the status of an NVIDIADriver is made from."""
+class DriverStatusInput(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the status of an NVIDIADriver depends on."""
 
     generation: int
     namespace: str
     asked_for: bool = True
     """Whether the ClusterPolicy, if there is one, leaves drivers to NVIDIADrivers."""
-    trouble: Trouble | None = None
-    """Why no node can be given an owner, or the driver cannot be rendered or written."""
-    standings: Mapping[str, Standing] = {}
-    """How its DaemonSets stand, by name."""
-    left_out: Sequence[str] = ()
-    """Nodes that get no driver because their labels do not say which."""
+    problem: DriverProblem | None = None
+    """Why no node changes its owner, or why the driver cannot be rendered or written."""
+    readiness: Mapping[str, Readiness] = {}
+    """The readiness of its DaemonSets, by name."""
+    unidentified: Sequence[str] = ()
+    """Nodes that get no driver because their labels do not say which one they need."""
     unlabelled: Sequence[str] = ()
-    """Nodes that are to be its, but do not carry its name yet."""
+    """Nodes that it should own, but whose owner label does not name it yet."""
     nodes: int = 0
     converged: bool = True
     """Whether the objects of the present spec have been written."""
@@ -40,65 +40,67 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
-def driver_status(held: StackStatus, picture: Picture) -> StackStatus:
-    """The status of an NVIDIADriver. It speaks of the present generation only when that has been carried out."""
-    verdict, state = _verdict(picture)
+def driver_status(held: StackStatus, observed: DriverStatusInput) -> StackStatus:
+    """The status of an NVIDIADriver. It is ready only when its present generation has been carried out."""
+    summary, state = _summary(observed)
     return StackStatus(
         state=state,
-        namespace=picture.namespace,
-        observed_generation=picture.generation,
-        states=tuple(_report(name, picture) for name in sorted(picture.standings)[:_MOST_STATES]),
-        upgrade=picture.upgrade,
+        namespace=observed.namespace,
+        observed_generation=observed.generation,
+        states=tuple(_state_report(name, observed) for name in sorted(observed.readiness)[:_MOST_STATES]),
+        upgrade=observed.upgrade,
         conditions=(
-            *outcome(held.conditions, verdict, generation=picture.generation, now=picture.now),
-            *unknown_fields(held.conditions, picture.unknown, picture.generation, picture.now),
+            *ready_conditions(held.conditions, summary, generation=observed.generation, now=observed.now),
+            *unknown_fields(held.conditions, observed.unknown, observed.generation, observed.now),
         ),
     )
 
 
-def _verdict(picture: Picture) -> tuple[Verdict, State]:
-    if not picture.asked_for:
+def _summary(observed: DriverStatusInput) -> tuple[ReadySummary, State]:
+    if not observed.asked_for:
         message = "The ClusterPolicy brings drivers itself: set its driver.useNvidiaDriverCRD to use NVIDIADrivers."
-        return Verdict(ready=False, reason=StackReason.RECONCILED, message=message), State.DISABLED
-    if picture.trouble is not None:
-        return Verdict(ready=False, reason=picture.trouble.reason, message=picture.trouble.message), State.NOT_READY
-    if waiting := _waiting(picture):
-        return Verdict(ready=False, reason=StackReason.DRIVER_NOT_READY, message=waiting), State.NOT_READY
-    message = f"The driver runs on {picture.nodes} nodes." if picture.nodes else "No node gets its driver from here."
-    return Verdict(ready=True, reason=StackReason.RECONCILED, message=message), State.READY
+        return ReadySummary(ready=False, reason=StackReason.RECONCILED, message=message), State.DISABLED
+    if observed.problem is not None:
+        return ReadySummary(
+            ready=False, reason=observed.problem.reason, message=observed.problem.message
+        ), State.NOT_READY
+    if not_ready := _not_ready_reason(observed):
+        return ReadySummary(ready=False, reason=StackReason.DRIVER_NOT_READY, message=not_ready), State.NOT_READY
+    message = f"The driver runs on {observed.nodes} nodes." if observed.nodes else "No node gets its driver from here."
+    return ReadySummary(ready=True, reason=StackReason.RECONCILED, message=message), State.READY
 
 
-def _waiting(picture: Picture) -> str:
-    """What is waited for; empty when everything runs."""
-    if not picture.converged:
+def _not_ready_reason(observed: DriverStatusInput) -> str:
+    """Why the driver is not ready; empty when it is."""
+    if not observed.converged:
         return "the latest change is being written"
-    parts = [_named(name, held) for name, held in sorted(picture.standings.items()) if not held.ready]
-    if picture.unlabelled:
-        parts.append(f"{_count(picture.unlabelled)} not labelled with its name yet")
-    if picture.left_out:
+    parts = [_named(name, held) for name, held in sorted(observed.readiness.items()) if not held.ready]
+    if observed.unlabelled:
+        parts.append(f"{_count(observed.unlabelled)} not labelled with its name yet")
+    if observed.unidentified:
         why = "as Node Feature Discovery has not labelled them with system and kernel"
-        parts.append(f"{_count(picture.left_out)} left out, {why}")
+        parts.append(f"{_count(observed.unidentified)} left out, {why}")
     return "; ".join(parts)
 
 
 def _count(nodes: Sequence[str]) -> str:
-    first = ", ".join(sorted(nodes)[:_NAMED])
+    first = ", ".join(sorted(nodes)[:_MOST_NAMED])
     return f"{len(nodes)} {'node is' if len(nodes) == 1 else 'nodes are'} ({first})"
 
 
-def _named(name: str, standing: Standing) -> str:
-    nodes = ", ".join(f"{trouble.node} ({trouble.reason})" for trouble in standing.troubles[:_NAMED])
-    return f"{name}: {nodes or standing.message or 'not ready'}"
+def _named(name: str, readiness: Readiness) -> str:
+    nodes = ", ".join(f"{trouble.node} ({trouble.reason})" for trouble in readiness.troubles[:_MOST_NAMED])
+    return f"{name}: {nodes or readiness.message or 'not ready'}"
 
 
-def _report(name: str, picture: Picture) -> StateReport:
-    standing = picture.standings[name]
-    ready = standing.ready and picture.converged
+def _state_report(name: str, observed: DriverStatusInput) -> StateReport:
+    readiness = observed.readiness[name]
+    ready = readiness.ready and observed.converged
     return StateReport(
         name=name,
         state=OperandState.READY if ready else OperandState.NOT_READY,
-        desired=standing.desired,
-        ready=standing.available,
-        message="" if ready else standing.message[:_MESSAGE_LIMIT],
-        nodes=standing.troubles,
+        desired=readiness.desired,
+        ready=readiness.available,
+        message="" if ready else readiness.message[:_MESSAGE_LIMIT],
+        nodes=readiness.troubles,
     )

@@ -1,81 +1,64 @@
 """Writes the labels of nodes: one patch for each node that differs, and nothing for one that does not."""
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.kube import Key, Runtime
+from gpu_control_plane.kube import Client, Key, Runtime
 from gpu_control_plane.kube.errors import NotFound
-from gpu_control_plane.operator.labelling.book import LabelBook, Policies
+from gpu_control_plane.kube.signal import Keyed
+from gpu_control_plane.operator.labelling.decide import LabelPatch
+from gpu_control_plane.operator.labelling.label_index import DriverPodNodes, LabelIndex, LabelPolicy
 from gpu_control_plane.operator.labelling.metrics import LabellingMetrics
-from gpu_control_plane.operator.labelling.patch import patch_node
 
 _WORKERS: Final = 32
 
 _log = structlog.get_logger(component="operator.labelling")
 
 
-def build_labelling(
-    runtime: Runtime, policies: Policies, driver_pod: Callable[[str], bool] = lambda _node: False
-) -> "Labelling":
-    """Add labelling to a process.
+class LabellingController:
+    """The controller for labels of nodes, and its index."""
 
-    `driver_pod` says whether a driver pod of the stack is on a node. When an answer of it or of `policies` changes,
-    say so with `enqueue` or `enqueue_all`: no cache of this module shows it.
-    """
-    return Labelling(runtime, policies, driver_pod)
-
-
-class Labelling:
-    """The controller for labels of nodes, and its book."""
-
-    def __init__(self, runtime: Runtime, policies: Policies, driver_pod: Callable[[str], bool]) -> None:
+    def __init__(self, runtime: Runtime, policy: LabelPolicy, driver_pods: DriverPodNodes) -> None:
         nodes, states = runtime.cache(Node), runtime.cache(GPUNodeState)
-        self.book = LabelBook(nodes, states, policies, driver_pod)
+        self.index = LabelIndex(nodes, states, policy, driver_pods)
         self._runtime = runtime
-        self._policies = policies
+        self._policy = policy
         self._nodes = nodes
-        self._metrics = LabellingMetrics(runtime.metrics.registry, self.book, policies.may_write)
-        # The book hears of a change before the controller does, so it can be asked which changes matter.
-        self._controller = (
-            runtime.controller("labelling", self._reconcile, workers=_WORKERS)
-            .watch(nodes, when=self._matters)
-            .watch(states, self._node_of, when=self._matters)
-        )
-
-    def enqueue_all(self) -> None:
-        """What is asked of nodes has changed."""
-        self.book.recount()
-        for name in self.book.outstanding:
-            self._controller.enqueue(Key(name))
-
-    def enqueue(self, node: str) -> None:
-        """What is asked of one node has changed."""
-        self.book.look_at(node)
-        if node in self.book.outstanding:
-            self._controller.enqueue(Key(node))
+        self._metrics = LabellingMetrics(runtime.metrics.registry, self.index, policy.may_write)
+        # The index has subscribed to each of these first, so it is up to date when the controller reads it.
+        controller = runtime.controller("labelling", self._reconcile, workers=_WORKERS)
+        controller.watch(nodes, when=self._is_pending)
+        controller.watch(states, when=self._is_pending)
+        controller.watch(driver_pods.changed, when=self._is_pending)
+        controller.watch(policy.changed, lambda _fired: map(Key, self.index.pending))
 
     async def _reconcile(self, key: Key) -> None:
         node = self._nodes.at(key)
-        if node is None or not self._policies.may_write():
+        if node is None or not self._policy.may_write():
             return
-        change = self.book.change(node)
-        if not change:
+        patch = self.index.patch_for(node)
+        if not patch:
             return
         try:
-            await patch_node(self._runtime.client, node, change)
+            await patch_node(self._runtime.client, node, patch)
         except NotFound:
             return
         self._metrics.written.inc()
-        _log.info("labels written", node=node.name, why=change.reason, labels=len(change.labels))
+        _log.info("node labels written", node=node.name, why=patch.reason, labels=len(patch.labels))
 
-    def _matters(self, old: Node | GPUNodeState | None, new: Node | GPUNodeState | None) -> bool:
-        held = new if new is not None else old
-        return held is not None and held.name in self.book.outstanding
+    def _is_pending(self, old: Keyed | None, new: Keyed | None) -> bool:
+        item = new if new is not None else old
+        return item is not None and item.key.name in self.index.pending
 
-    @staticmethod
-    def _node_of(state: GPUNodeState) -> Iterable[Key]:
-        return (Key(state.name),)
+
+async def patch_node(client: Client, node: Node, patch: LabelPatch) -> None:
+    """Write `patch` as one merge patch, unless the Node has changed since it was decided on: then `Conflict`."""
+    metadata: dict[str, Any] = {}
+    if patch.labels:
+        metadata["labels"] = patch.labels
+    if patch.annotations:
+        metadata["annotations"] = patch.annotations
+    await client.patch(Node, node.name, {"metadata": metadata}, resource_version=node.metadata.resource_version)

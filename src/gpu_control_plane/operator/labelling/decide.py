@@ -1,7 +1,7 @@
 """Which labels and annotations a Node should have, by what the ClusterPolicy asks and what the node is. Pure.
 
-Only differences come out, so that a node that is right costs nothing. Words of others, such as `paused-for-…` in a
-deploy label, are left alone.
+The result is only the difference, so a node whose labels are right costs no write. Values that others set, such as
+`paused-for-…` in a deploy label, are left alone.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,17 @@ from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import on
 from gpu_control_plane.api.nvidia.names import AGENT, PRE_INSTALLED, TRUE, NodeAnnotation, NodeLabel
-from gpu_control_plane.operator.facts import DRIVER, before_pause, has_card, runtime_of
+from gpu_control_plane.operator.cluster_policy import uses_driver_crd
 from gpu_control_plane.operator.labelling.keys import (
     AGENT_KEYS,
     DEPLOY_KEYS,
     MIG_MANAGER,
-    Plan,
+    DeployLabels,
+    deploy_labels_of,
     mig_capable,
-    plan_of,
     workload_of,
 )
+from gpu_control_plane.operator.node_facts import DEPLOY_DRIVER, container_runtime, has_card, without_pause
 
 _FALSE: Final = "false"
 _PRESENT: Final = NodeLabel.PRESENT.value
@@ -34,8 +35,8 @@ _MIG_CONFIG: Final = NodeLabel.MIG_CONFIG.value
 _UPGRADES: Final = NodeAnnotation.UPGRADE_ENABLED.value
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What the ClusterPolicy in force asks of the labels of nodes."""
+class LabelSpec(msgspec.Struct, frozen=True):
+    """What the active ClusterPolicy asks of the labels of nodes."""
 
     sandbox: bool
     default_workload: Workload
@@ -50,46 +51,47 @@ class Wish(msgspec.Struct, frozen=True):
     """Whether NVIDIADrivers say which driver goes where."""
 
 
-class OwnerWish(msgspec.Struct, frozen=True):
-    """The NVIDIADriver that a node should belong to, None for none, and whether that one upgrades drivers."""
+class DriverOwner(msgspec.Struct, frozen=True):
+    """The NVIDIADriver that should own a node, None for none, and whether that one upgrades drivers."""
 
     name: str | None
     upgrades: bool = False
 
 
 class HostDriver(msgspec.Struct, frozen=True):
-    """A driver that the host brings; `problem` says why it will not do, and is empty when it will."""
+    """A driver that the host brings; `problem` says why it cannot be used, and is empty when it can."""
 
     version: str
     problem: str = ""
 
 
-class Report(msgspec.Struct, frozen=True):
-    """What the node's agent says that matters here."""
+class AgentReport(msgspec.Struct, frozen=True):
+    """What the node's agent reports that labels depend on."""
 
     host_driver: HostDriver | None = None
     driver_known: bool = False
-    """Whether it has looked for a driver: without that, no host driver means nothing."""
+    """Whether the agent has looked for a driver: only then does `host_driver=None` mean that the host brings none."""
     agent_plugin: bool = False
     """Whether the agent itself hands out the cards."""
 
 
-SILENT: Final = Report()
+NO_REPORT: Final = AgentReport()
 
 
-class Subject(msgspec.Struct, frozen=True):
-    """Everything about one node that a decision depends on."""
+class NodeInput(msgspec.Struct, frozen=True):
+    """Everything about one node that the decision depends on."""
 
     node: Node
-    report: Report = SILENT
+    report: AgentReport = NO_REPORT
     driver_pod: bool = False
-    """A driver pod of the stack is there: what is loaded is its driver, whatever the agent takes it for."""
-    owner: OwnerWish | None = None
-    """None: nobody can say at the moment, and the node keeps the owner that it has."""
+    """A driver pod of the stack is on the node: the loaded driver is the pod's, even if the agent reports it as the
+    host's."""
+    owner: DriverOwner | None = None
+    """None while the owner is not certain: the node keeps the one that it has."""
 
 
-class Change(msgspec.Struct, frozen=True):
-    """What to write: only differences, None to remove. False when there is nothing to do."""
+class LabelPatch(msgspec.Struct, frozen=True):
+    """What to write: only differences, None to remove. False when there is nothing to write."""
 
     labels: dict[str, str | None]
     annotations: dict[str, str | None]
@@ -99,14 +101,14 @@ class Change(msgspec.Struct, frozen=True):
         return bool(self.labels or self.annotations)
 
 
-NOTHING: Final = Change({}, {}, "")
+NO_CHANGE: Final = LabelPatch({}, {}, "")
 
 
-def wish_of(spec: ClusterPolicySpec) -> Wish:
+def label_spec_of(spec: ClusterPolicySpec) -> LabelSpec:
     sandbox = on(spec.sandbox_workloads.enabled, absent=False)
     driver = on(spec.driver.enabled, absent=True)
     policy, layouts = spec.driver.upgrade_policy, spec.mig_manager.config
-    return Wish(
+    return LabelSpec(
         sandbox=sandbox,
         default_workload=spec.sandbox_workloads.default_workload,
         mode=spec.sandbox_workloads.mode,
@@ -114,115 +116,116 @@ def wish_of(spec: ClusterPolicySpec) -> Wish:
         mig_default=str(layouts.default) if layouts is not None else "",
         driver_enabled=driver,
         upgrades=driver and not sandbox and policy is not None and policy.auto_upgrade,
-        driver_crd=on(spec.driver.use_nvidia_driver_crd, absent=False),
+        driver_crd=uses_driver_crd(spec),
     )
 
 
-def decide(subject: Subject, wish: Wish) -> Change:
-    """What the labels and annotations of a node lack, or have too much of."""
-    held = subject.node.metadata.labels
+def decide(node_input: NodeInput, spec: LabelSpec) -> LabelPatch:
+    """The difference between the labels and annotations that a node has and those it should have."""
+    held = node_input.node.metadata.labels
     if not has_card(held):
-        return _without_card(subject.node)
+        return _without_card(node_input.node)
     labels: dict[str, str | None] = {}
     if held.get(_PRESENT) != TRUE:
         labels[_PRESENT] = TRUE
-    _put(labels, held, _RUNTIME, runtime_of(subject.node).value)
-    if wants_no_operands(held):
+    _put(labels, held, _RUNTIME, container_runtime(node_input.node).value)
+    if operands_disabled(held):
         _take(labels, held, DEPLOY_KEYS)
     else:
-        _deploy(labels, held, subject, wish)
-    if wish.mig_manager and wish.mig_default and _MIG_CONFIG not in held and mig_capable(held):
-        labels[_MIG_CONFIG] = wish.mig_default
-    annotations = _ownership(labels, subject, wish)
+        _deploy(labels, held, node_input, spec)
+    if spec.mig_manager and spec.mig_default and _MIG_CONFIG not in held and mig_capable(held):
+        labels[_MIG_CONFIG] = spec.mig_default
+    annotations = _ownership(labels, node_input, spec)
     if not labels and not annotations:
-        return NOTHING
-    return Change(labels, annotations, _why(held, labels))
+        return NO_CHANGE
+    return LabelPatch(labels, annotations, _reason(held, labels))
 
 
-def cleanup(node: Node) -> Change:
-    """Everything that this module writes comes off. A person's choice of what the node is for, and how its cards are
-    divided, stays."""
+def removal_patch(node: Node) -> LabelPatch:
+    """Removes everything that this module writes. The workload type and the MIG layout that a person chose stay."""
     labels: dict[str, str | None] = {}
-    _take(labels, node.metadata.labels, (_PRESENT, *_ON_CARDS))
+    _take(labels, node.metadata.labels, (_PRESENT, *_GPU_NODE_KEYS))
     annotations = _removed_upgrades(node)
-    return Change(labels, annotations, "the software stack is gone") if labels or annotations else NOTHING
+    return LabelPatch(labels, annotations, "the software stack is gone") if labels or annotations else NO_CHANGE
 
 
-def gets_driver(labels: Mapping[str, str], wish: Wish) -> bool:
-    """Whether a driver container is meant for a node with a card: not where the host or a person brings the driver, nor
-    where no operand goes. A deploy label that is missing will come, and counts as if it were there."""
-    if wants_no_operands(labels) or DRIVER not in _plan(labels, wish).wanted:
+def gets_driver(labels: Mapping[str, str], spec: LabelSpec) -> bool:
+    """Whether a node with a card gets a driver container: not where the host or a person brings the driver, nor where
+    no operand goes. A missing deploy label counts as set: labelling is about to write it."""
+    if operands_disabled(labels) or DEPLOY_DRIVER not in _deploy_labels(labels, spec).wanted:
         return False
-    return before_pause(labels.get(DRIVER, "")) in ("", TRUE)
+    return without_pause(labels.get(DEPLOY_DRIVER, "")) in ("", TRUE)
 
 
-def wants_no_operands(labels: Mapping[str, str]) -> bool:
-    """Whether a person keeps the whole stack away from a node."""
+def operands_disabled(labels: Mapping[str, str]) -> bool:
+    """Whether a person has switched the whole stack off on a node."""
     return labels.get(_OPERANDS) == _FALSE
 
 
-def managed(node: Node) -> bool:
-    """Whether the node carries a label that nobody but this operator writes: the others beside it are ours, too, and
-    not those of NVIDIA's operator."""
+def labelled_by_us(node: Node) -> bool:
+    """Whether the node carries the label that only this operator writes. If so, the other labels of the stack were
+    written by this operator, too, and not by NVIDIA's."""
     return _RUNTIME in node.metadata.labels
 
 
-_ON_CARDS: Final = (*DEPLOY_KEYS, _RUNTIME, _OWNER)
+_GPU_NODE_KEYS: Final = (*DEPLOY_KEYS, _RUNTIME, _OWNER)
 
 
-def _without_card(node: Node) -> Change:
+def _without_card(node: Node) -> LabelPatch:
     held = node.metadata.labels
     labels: dict[str, str | None] = {_PRESENT: _FALSE} if held.get(_PRESENT) == TRUE else {}
-    _take(labels, held, _ON_CARDS)
+    _take(labels, held, _GPU_NODE_KEYS)
     annotations = _removed_upgrades(node)
-    return Change(labels, annotations, "it has no card any more") if labels or annotations else NOTHING
+    return LabelPatch(labels, annotations, "it has no card any more") if labels or annotations else NO_CHANGE
 
 
-def _deploy(labels: dict[str, str | None], held: dict[str, str], subject: Subject, wish: Wish) -> None:
-    plan = _plan(held, wish)
-    _take(labels, held, plan.unwanted)
-    doer = AGENT if subject.report.agent_plugin else TRUE
-    for key in plan.wanted:
+def _deploy(labels: dict[str, str | None], held: dict[str, str], node_input: NodeInput, spec: LabelSpec) -> None:
+    deploy = _deploy_labels(held, spec)
+    _take(labels, held, deploy.unwanted)
+    served_by = AGENT if node_input.report.agent_plugin else TRUE
+    for key in deploy.wanted:
         value = held.get(key, "")
-        if key == DRIVER:
-            wanted = _driver(value, subject, wish)
-        elif value in _DOERS:
-            wanted = doer if key in AGENT_KEYS else TRUE
+        if key == DEPLOY_DRIVER:
+            wanted = _driver(value, node_input, spec)
+        elif value in _OUR_VALUES:
+            wanted = served_by if key in AGENT_KEYS else TRUE
         else:
             wanted = value
         if wanted != value:
             labels[key] = wanted
-    if plan.mig:
+    if deploy.mig:
         manager = held.get(MIG_MANAGER)
-        if (manager in (TRUE, AGENT) and manager != doer) or (manager is None and mig_capable(held)):
-            labels[MIG_MANAGER] = doer
+        if (manager in (TRUE, AGENT) and manager != served_by) or (manager is None and mig_capable(held)):
+            labels[MIG_MANAGER] = served_by
 
 
-def _plan(held: Mapping[str, str], wish: Wish) -> Plan:
-    return plan_of(workload_of(held, wish.default_workload, sandbox=wish.sandbox), wish.mode)
+def _deploy_labels(held: Mapping[str, str], spec: LabelSpec) -> DeployLabels:
+    return deploy_labels_of(workload_of(held, spec.default_workload, sandbox=spec.sandbox), spec.mode)
 
 
-_DOERS: Final = ("", TRUE, AGENT)
+_OUR_VALUES: Final = ("", TRUE, AGENT)
+"""Values of a deploy label that this operator may replace; any other was set by another writer."""
 
 
-def _driver(value: str, subject: Subject, wish: Wish) -> str:
-    """A host that brings a driver gets no driver container, not even when its own is of no use: two cannot share a
-    kernel."""
+def _driver(value: str, node_input: NodeInput, spec: LabelSpec) -> str:
+    """The value of the driver's deploy label. A host that brings a driver gets no driver container, not even if its own
+    cannot be used: a kernel can load only one."""
     if value not in ("", TRUE, PRE_INSTALLED):
         return value
-    report = subject.report
-    if report.host_driver is not None and wish.driver_enabled and not subject.driver_pod:
+    report = node_input.report
+    if report.host_driver is not None and spec.driver_enabled and not node_input.driver_pod:
         return PRE_INSTALLED
     if report.host_driver is None and report.driver_known:
         return TRUE
     return value or TRUE
 
 
-def _ownership(labels: dict[str, str | None], subject: Subject, wish: Wish) -> dict[str, str | None]:
-    """The owner of the node's driver, put among the labels, and whether that one upgrades it."""
-    node, owner = subject.node, subject.owner
-    if not wish.driver_crd:
-        name, upgrades = None, wish.upgrades
+def _ownership(labels: dict[str, str | None], node_input: NodeInput, spec: LabelSpec) -> dict[str, str | None]:
+    """Adds the label of the driver's owner to `labels`; returns the annotation that says whether the owner upgrades
+    it."""
+    node, owner = node_input.node, node_input.owner
+    if not spec.driver_crd:
+        name, upgrades = None, spec.upgrades
     elif owner is None:
         return {}
     else:
@@ -248,9 +251,9 @@ def _take(changes: dict[str, str | None], held: dict[str, str], keys: tuple[str,
             changes[key] = None
 
 
-def _why(held: dict[str, str], labels: dict[str, str | None]) -> str:
+def _reason(held: dict[str, str], labels: dict[str, str | None]) -> str:
     if _PRESENT in labels:
         return "it has a card"
-    if wants_no_operands(held):
+    if operands_disabled(held):
         return f"{_OPERANDS} is false"
     return "they differ from what the ClusterPolicy asks"

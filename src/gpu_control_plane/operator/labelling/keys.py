@@ -1,6 +1,6 @@
-"""Which deploy labels a node of each workload type has, and what a node is by its other labels. Pure.
+"""Which deploy labels a node of each workload type has, and what its other labels say of its workload type. Pure.
 
-Everything here is worked out once: a decision about a node only looks things up.
+The sets are computed when the module is imported, so a decision about a node is a lookup.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.names import DEPLOY, TRUE, NodeLabel
-from gpu_control_plane.operator.facts import VALIDATOR
+from gpu_control_plane.operator.node_facts import DEPLOY_VALIDATOR
 
 _MIG_CAPABLE: Final = NodeLabel.MIG_CAPABLE.value
 _PRODUCT: Final = NodeLabel.PRODUCT.value
@@ -18,16 +18,16 @@ _VGPU_HOST_DRIVER: Final = NodeLabel.VGPU_HOST_DRIVER.value
 _MIG_PRODUCTS: Final = ("h100", "a100", "a30")
 
 MIG_MANAGER: Final = f"{DEPLOY}mig-manager"
-AGENT_KEYS: Final = frozenset({f"{DEPLOY}device-plugin", MIG_MANAGER, VALIDATOR})
-"""What is otherwise where our agent hands out the cards. Two device plugins would hand out one card twice, two MIG
-managers would fight over the division of cards. The validator there is one that waits for no device plugin. The
-container toolkit stays: without its runtime no pod of the stack that needs cards would start."""
+AGENT_KEYS: Final = frozenset({f"{DEPLOY}device-plugin", MIG_MANAGER, DEPLOY_VALIDATOR})
+"""Deploy labels with the value `agent` on nodes where our agent hands out the cards. Two device plugins would hand out
+one card twice, and two MIG managers would undo each other's layouts. The validator for these nodes waits for no device
+plugin. The container toolkit stays: without its runtime no pod of the stack that needs cards would start."""
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """The deploy labels of a type: those that every such node has, and those that none has.
+class DeployLabels(msgspec.Struct, frozen=True):
+    """The deploy labels of a workload type: those that every such node has, and those that none has.
 
-    The MIG manager's is in neither for containers, where it depends on the card.
+    The MIG manager's is in neither for containers: there it depends on the card.
     """
 
     wanted: tuple[str, ...]
@@ -35,12 +35,12 @@ class Plan(msgspec.Struct, frozen=True):
     mig: bool
 
 
-def plan_of(workload: Workload, mode: SandboxMode) -> Plan:
+def deploy_labels_of(workload: Workload, mode: SandboxMode) -> DeployLabels:
     return _PLANS[workload, mode is SandboxMode.KATA]
 
 
 def workload_of(labels: Mapping[str, str], default: Workload, *, sandbox: bool) -> Workload:
-    """What the node's cards are for. A label that makes no sense is treated like none."""
+    """What the node's cards are for. An unknown value of the label counts as none."""
     if not sandbox:
         return Workload.CONTAINER
     asked = labels.get(NodeLabel.WORKLOAD.value)
@@ -48,7 +48,7 @@ def workload_of(labels: Mapping[str, str], default: Workload, *, sandbox: bool) 
 
 
 def mig_capable(labels: Mapping[str, str]) -> bool:
-    """Whether the cards can be divided by a MIG manager on this node; in a vGPU guest they cannot."""
+    """Whether a MIG manager can partition the node's cards; in a vGPU guest it cannot."""
     if labels.get(_VGPU_HOST_DRIVER):
         return False
     said = labels.get(_MIG_CAPABLE)
@@ -77,13 +77,14 @@ _SETS: Final[dict[tuple[Workload, bool], tuple[str, ...]]] = {
 }
 
 DEPLOY_KEYS: Final = tuple(sorted({f"{DEPLOY}{name}" for names in _SETS.values() for name in names} | {MIG_MANAGER}))
-"""Every deploy label that is ours to write. `operands` is a person's, and others may have labels beside these."""
+"""Every deploy label that this operator writes. `operands` is set by a person, and other programs may have deploy
+labels of their own."""
 
 
-def _plan(workload: Workload, names: tuple[str, ...]) -> Plan:
+def _plan(workload: Workload, names: tuple[str, ...]) -> DeployLabels:
     wanted, mig = tuple(f"{DEPLOY}{name}" for name in names), workload is Workload.CONTAINER
     kept = {*wanted, MIG_MANAGER} if mig else {*wanted}
-    return Plan(wanted=wanted, unwanted=tuple(key for key in DEPLOY_KEYS if key not in kept), mig=mig)
+    return DeployLabels(wanted=wanted, unwanted=tuple(key for key in DEPLOY_KEYS if key not in kept), mig=mig)
 
 
 _PLANS: Final = {(workload, kata): _plan(workload, names) for (workload, kata), names in _SETS.items()}

@@ -1,6 +1,7 @@
-"""The way from NVIDIA's operator to this one, and back: values of its chart, a plan, and the change of hands.
+"""From NVIDIA's operator to this one, and back: values of its chart, a plan, and the switch of operators.
 
-`mapping` says where each value goes and `values` brings it there. `installation` reads what runs; `relabelled`,
-`desired` and `fates` foresee labels, objects and what becomes of DaemonSets, by the code that decides in production;
-`plan` says it. `handover` is the only part that writes. Nothing here runs in a controller.
+`mapping` says where each Helm value goes, and `values` translates them. `installation` reads what is installed;
+`label_changes`, `desired` and `daemonset_changes` compute labels, objects and what happens to DaemonSets by the same
+functions that decide in production; `plan` puts it together. `operator_switch` is the only part that writes. Nothing
+here runs in a controller.
 """

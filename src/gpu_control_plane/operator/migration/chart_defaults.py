@@ -1,6 +1,6 @@
-"""What NVIDIA's chart sets when nobody does. Data: a file with only the values that somebody changed means these, too.
+"""The default values of NVIDIA's chart. Data: a values file that contains only what was changed implies these.
 
-Empty values and such as equal the API's own defaults are left out.
+Empty values, and values that equal the API's own defaults, are left out.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The objects this operator would have for a found installation: rendered as in production, nothing is written."""
+"""The objects that this operator would apply to an installation: rendered as in production, nothing is written."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,42 +8,40 @@ import msgspec
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import PodLabel
-from gpu_control_plane.operator.drivers.book import driver_of
-from gpu_control_plane.operator.drivers.concerns import asked_for
+from gpu_control_plane.operator.cluster_policy import parse_active_policy, uses_driver_crd
 from gpu_control_plane.operator.drivers.manager_image import keep_manager
-from gpu_control_plane.operator.drivers.owner import Driver
-from gpu_control_plane.operator.drivers.pools import nodes_of
+from gpu_control_plane.operator.drivers.owner import ParsedDriver
+from gpu_control_plane.operator.drivers.ownership_index import parse_driver
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.facts import gpu_present, kind_of
-from gpu_control_plane.operator.images import NoImage
+from gpu_control_plane.operator.drivers.variants import nodes_with_driver
 from gpu_control_plane.operator.migration.installation import Installation
-from gpu_control_plane.operator.migration.relabelled import Relabelled, relabelled
+from gpu_control_plane.operator.migration.label_changes import RelabelledNodes, relabel
+from gpu_control_plane.operator.node_facts import is_gpu_node, node_kind
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.policies import in_force
-from gpu_control_plane.operator.stack.render import Rendered, render_policy
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform, Stage
+from gpu_control_plane.operator.stack.render import RenderedState, render_policy
+from gpu_control_plane.operator.stack.render_input import Platform, RenderError, RenderInput
 
 
-class DriverPart(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects of one NVIDIADriver; with a problem nothing of it is touched."""
+class DesiredDriver(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects of one NVIDIADriver; with a problem none of its objects would be changed."""
 
-    driver: Driver
+    driver: ParsedDriver
     nodes: tuple[Node, ...] = ()
     manifests: tuple[Manifest, ...] = ()
     problem: str = ""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What there should be."""
+class DesiredStack(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that there should be."""
 
     policy: ClusterPolicySpec | None = None
-    """The ClusterPolicy in force. Without one only NVIDIADrivers count."""
-    states: tuple[Rendered, ...] = ()
-    drivers: tuple[DriverPart, ...] | None = None
-    """None where the ClusterPolicy asks for no NVIDIADrivers: what they have brought goes."""
+    """The active ClusterPolicy. Without one only NVIDIADrivers count."""
+    states: tuple[RenderedState, ...] = ()
+    drivers: tuple[DesiredDriver, ...] | None = None
+    """None where the ClusterPolicy does not use NVIDIADrivers: their objects would be deleted."""
     nodes: tuple[Node, ...] = ()
     """Nodes with the labels that they would have."""
-    trouble: str = ""
+    ownership_problem: str = ""
     """Why no node changes its NVIDIADriver."""
 
     @property
@@ -51,38 +49,38 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         """What would not be carried out, and why."""
         states = (f"{state.state}: {state.problem}" for state in self.states if state.problem)
         drivers = (f"NVIDIADriver {part.driver.name}: {part.problem}" for part in self.drivers or () if part.problem)
-        return (*states, *((f"NVIDIADrivers: {self.trouble}",) if self.trouble else drivers))
+        return (*states, *((f"NVIDIADrivers: {self.ownership_problem}",) if self.ownership_problem else drivers))
 
 
-def desired(found: Installation) -> Wanted | None:
-    """What would be applied; None where nothing would: there is nothing to go by, or it cannot be carried out."""
-    force = in_force(found.policies)
-    if force is None:
+def desired_stack(found: Installation) -> DesiredStack | None:
+    """What would be applied; None if nothing would: there is no policy, or it cannot be carried out."""
+    active = parse_active_policy(found.policies)
+    if active is None:
         if not found.drivers:
             return None
-        return Wanted(nodes=found.nodes, drivers=_drivers(found, None, Relabelled(found.nodes)))
-    if force.spec is None or force.problem:
+        return DesiredStack(nodes=found.nodes, drivers=_drivers(found, None, RelabelledNodes(found.nodes)))
+    if active.spec is None or active.problem:
         return None
-    labelled = relabelled(found, force.spec)
-    kinds = Counter(kind_of(node) for node in labelled.nodes if gpu_present(node.metadata.labels))
-    return Wanted(
-        policy=force.spec,
-        states=tuple(render_policy(Stage(policy=force.spec, platform=_platform(found), kinds=kinds))),
-        drivers=_drivers(found, force.spec, labelled) if asked_for(force.spec) else None,
+    labelled = relabel(found, active.spec)
+    kinds = Counter(node_kind(node) for node in labelled.nodes if is_gpu_node(node.metadata.labels))
+    return DesiredStack(
+        policy=active.spec,
+        states=tuple(render_policy(RenderInput(policy=active.spec, platform=_platform(found), kinds=kinds))),
+        drivers=_drivers(found, active.spec, labelled) if uses_driver_crd(active.spec) else None,
         nodes=labelled.nodes,
-        trouble=labelled.trouble,
+        ownership_problem=labelled.problem,
     )
 
 
 def _platform(found: Installation) -> Platform:
-    """Our own settings where we are installed; else those that NVIDIA's operator has, as if they had come along."""
+    """The settings of our release, if it is installed; else those of NVIDIA's operator, as if they were taken over."""
     theirs = {name: image for one in found.deployments for name, image in one.images.items()}
     return Platform(
         namespace=found.namespace,
         images=found.release.images if found.release is not None else theirs,
         service_monitors=True,
         config_maps={one.name: one.data for one in found.config_maps if PodLabel.OPERAND not in one.metadata.labels},
-        held={
+        current_variants={
             one.name: one.metadata.labels[PodLabel.VARIANT]
             for one in found.daemonsets
             if PodLabel.VARIANT in one.metadata.labels
@@ -90,21 +88,27 @@ def _platform(found: Installation) -> Platform:
     )
 
 
-def _drivers(found: Installation, policy: ClusterPolicySpec | None, labelled: Relabelled) -> tuple[DriverPart, ...]:
-    drivers = [driver_of(stored) for stored in found.drivers if not stored.deleting]
-    return tuple(_part(found, driver, policy, labelled) for driver in sorted(drivers, key=lambda driver: driver.name))
+def _drivers(
+    found: Installation, policy: ClusterPolicySpec | None, labelled: RelabelledNodes
+) -> tuple[DesiredDriver, ...]:
+    drivers = [parse_driver(stored) for stored in found.drivers if not stored.deleting]
+    return tuple(
+        _desired_driver(found, driver, policy, labelled) for driver in sorted(drivers, key=lambda driver: driver.name)
+    )
 
 
-def _part(found: Installation, driver: Driver, policy: ClusterPolicySpec | None, labelled: Relabelled) -> DriverPart:
-    if labelled.trouble:
-        return DriverPart(driver=driver, problem=labelled.trouble)
-    nodes = nodes_of(driver, labelled.nodes)
+def _desired_driver(
+    found: Installation, driver: ParsedDriver, policy: ClusterPolicySpec | None, labelled: RelabelledNodes
+) -> DesiredDriver:
+    if labelled.problem:
+        return DesiredDriver(driver=driver, problem=labelled.problem)
+    nodes = nodes_with_driver(driver, labelled.nodes)
     try:
         manifests = render_driver(driver, nodes, _platform(found), policy)
-    except (CannotRender, NoImage) as error:
-        return DriverPart(driver=driver, problem=str(error))
+    except RenderError as error:
+        return DesiredDriver(driver=driver, problem=str(error))
     _keep_managers(manifests, found)
-    return DriverPart(driver=driver, nodes=tuple(nodes), manifests=tuple(manifests))
+    return DesiredDriver(driver=driver, nodes=tuple(nodes), manifests=tuple(manifests))
 
 
 def _keep_managers(manifests: Sequence[Manifest], found: Installation) -> None:

@@ -1,14 +1,14 @@
-"""What writing an object would change in one that exists. Pure, on manifests as they are.
+"""Which fields of an existing object a write would change. Pure, for people to read.
 
-The API server fills in defaults, so what only the existing object has is not counted, except for items of a list whose
-items have names: an environment variable or a volume that is no longer wanted goes.
+The API server fills in defaults, so a field that only the existing object has does not count, except for items of a
+list whose items have names: an environment variable or a volume that is not wanted any more would be removed.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 _NAMES: Final = ("name", "mountPath", "containerPort", "key")
-"""By which of its fields an item of a list is known, in this order."""
+"""The fields by which an item of a list is identified, the first that all items have."""
 
 
 def differences(desired: Any, existing: Any, path: str = "") -> Iterator[str]:
@@ -41,7 +41,7 @@ def _lists(desired: list[Any], existing: list[Any], path: str) -> Iterator[str]:
 
 
 def _alike(desired: object, existing: object) -> bool:
-    """Whether the server holds what was asked for: it leaves out what is empty."""
+    """Whether two values are equal; the API server omits empty ones."""
     if existing is None and desired in (None, "", 0, False):
         return True
     return desired == existing

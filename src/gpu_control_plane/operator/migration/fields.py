@@ -1,4 +1,4 @@
-"""What the Python types say of a spec's fields: which of them change nothing, and which hold text. Pure."""
+"""What the Python types say of a spec's fields: which have no effect, and which hold text. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,8 +15,8 @@ def ineffective_under(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iter
 
 
 def as_text(value: object, kind: type[msgspec.Struct]) -> object:
-    """The same spec with numbers written as text where the type wants text, as Helm's templates do it: from
-    `version: 595` comes `version: "595"`."""
+    """The same spec with numbers written as text where the type has text, as Helm's templates do: `version: 595`
+    becomes `version: "595"`."""
     return _as_text(value, shape.type_info(kind))
 
 

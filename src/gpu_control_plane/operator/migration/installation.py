@@ -1,4 +1,4 @@
-"""What runs of NVIDIA's operator in a cluster, and of ours: read once, for a plan or a change of hands."""
+"""What is installed of NVIDIA's operator and of ours: read once, for a plan or a switch of operators."""
 
 import asyncio
 import re
@@ -11,27 +11,23 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.operator.rival import SELECTION, Rival, TimedLease, judge
+from gpu_control_plane.operator.cluster_policy import oldest_policy
+from gpu_control_plane.operator.driver_pods import DRIVER_SELECTORS
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
-from gpu_control_plane.operator.stack.policies import winner
-from gpu_control_plane.operator.views import OperandPod, Pod, controller_of
+from gpu_control_plane.operator.views import controller_of
 
-OURS: Final = "gpu-control-plane"
+OUR_LEASE: Final = "gpu-control-plane"
 """Name of the Lease that our controllers hold."""
-BEFORE: Final = "gpu.deckhouse.io/replicas-before-take-over"
+REPLICAS_BEFORE: Final = "gpu.deckhouse.io/replicas-before-take-over"
 """Annotation of the Deployment of NVIDIA's operator: how many replicas it had."""
 _CONTROLLER: Final = "gpu-control-plane-controller"
-_DRIVER_PODS: Final = (
-    "app in (nvidia-driver-daemonset,nvidia-vgpu-manager-daemonset)",
-    "app.kubernetes.io/component=nvidia-driver",
-    "openshift.driver-toolkit=true",
-)
-"""Pods of drivers have any of these labels."""
-_MARKS: Final = ("app=gpu-operator", "app.kubernetes.io/component=gpu-operator")
-_USUAL: Final = "gpu-operator"
+_OPERATOR_LABELS: Final = ("app=gpu-operator", "app.kubernetes.io/component=gpu-operator")
+_DEFAULT_NAMESPACE: Final = "gpu-operator"
 _POD_NAME: Final = re.compile("[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 
 
@@ -47,20 +43,20 @@ class Deployment(Object, frozen=True):
 
     @property
     def selector(self) -> str:
-        """Labels of its pods, as a query."""
+        """The label selector of its pods."""
         labels = self.spec.get("selector", {}).get("matchLabels", {})
         return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
     @property
     def images(self) -> dict[str, str]:
-        """Variables of its environment that name the images of operands."""
+        """Variables of its environment that name images of operands."""
         variables = (one for container in self._containers for one in container.get("env", []))
         return {one["name"]: one["value"] for one in variables if one["name"].endswith("_IMAGE") and one.get("value")}
 
     def argument(self, name: str) -> tuple[str, ...]:
-        """What its containers are given as `--name=`."""
-        words = [word for container in self._containers for word in container.get("args", [])]
-        return tuple(word.partition("=")[2] for word in words if word.startswith(f"--{name}="))
+        """The values of `--name=` in the arguments of its containers."""
+        args = [arg for container in self._containers for arg in container.get("args", [])]
+        return tuple(arg.partition("=")[2] for arg in args if arg.startswith(f"--{name}="))
 
     @property
     def _containers(self) -> list[dict[str, Any]]:
@@ -73,7 +69,7 @@ class ReplicaSet(Object, frozen=True):
 
 
 class FullDaemonSet(LiveDaemonSet, frozen=True, kw_only=True):
-    """A DaemonSet with everything in it, to be compared."""
+    """A DaemonSet with all of its fields."""
 
     status: dict[str, Any] = {}
 
@@ -89,46 +85,49 @@ class ConfigMap(Object, frozen=True):
     data: dict[str, str] = {}
 
 
-class Ours(msgspec.Struct, frozen=True, kw_only=True):
-    """How our controllers were installed."""
+class ReleaseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings with which Helm has installed our controllers."""
 
     operator: bool = True
     """Whether they carry out ClusterPolicies."""
     namespace: str = NAMESPACE
-    """Where they would have the operands."""
+    """The namespace of operands."""
     images: dict[str, str] = {}
     """Variables of their environment that name images."""
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment of a cluster."""
+    """What a cluster contains at one moment."""
 
     policies: tuple[StoredClusterPolicy, ...] = ()
     drivers: tuple[StoredNVIDIADriver, ...] = ()
     deployments: tuple[Deployment, ...] = ()
     """NVIDIA's operator; more than one only if it was installed more than once."""
-    rival: Rival | None = None
-    ours: Rival | None = None
-    """Who leads among our controllers."""
-    release: Ours | None = None
-    """How they were installed; None where Helm did not."""
+    nvidia_holder: LeaseHolder | None = None
+    """The active replica of NVIDIA's operator."""
+    our_holder: LeaseHolder | None = None
+    """The leader of our controllers."""
+    release: ReleaseSettings | None = None
+    """How our controllers were installed; None if not by Helm."""
     daemonsets: tuple[FullDaemonSet, ...] = ()
     config_maps: tuple[ConfigMap, ...] = ()
     """ConfigMaps beside the operands, which a ClusterPolicy may name."""
     nodes: tuple[Node, ...] = ()
     states: tuple[GPUNodeState, ...] = ()
-    """What our agents say of their nodes."""
-    driver_pods: tuple[OperandPod, ...] = ()
-    namespace: str = _USUAL
+    """What our agents report of their nodes."""
+    driver_pods: tuple[Pod, ...] = ()
+    namespace: str = _DEFAULT_NAMESPACE
     """Namespace of the operands."""
 
     @property
     def policy(self) -> StoredClusterPolicy | None:
-        """The ClusterPolicy in force."""
-        return winner(self.policies)
+        """The active ClusterPolicy."""
+        return oldest_policy(self.policies)
 
 
-async def read(client: Client, namespace: str | None = None, *, now: datetime | None = None) -> Installation:
+async def read_installation(
+    client: Client, namespace: str | None = None, *, now: datetime | None = None
+) -> Installation:
     """Everything a plan needs. A kind that the cluster does not know has no objects."""
     moment = now or utc_now()
     policies, drivers, nodes, states = await asyncio.gather(
@@ -138,8 +137,8 @@ async def read(client: Client, namespace: str | None = None, *, now: datetime | 
         _all(client, GPUNodeState),
     )
     leases, own, release = await asyncio.gather(
-        client.list(TimedLease, SELECTION),
-        client.list(TimedLease, Selection(fields=f"metadata.name={OURS}")),
+        client.list(TimedLease, LEASE_SELECTION),
+        client.list(TimedLease, Selection(fields=f"metadata.name={OUR_LEASE}")),
         _release(client),
     )
     found = Installation(
@@ -147,74 +146,74 @@ async def read(client: Client, namespace: str | None = None, *, now: datetime | 
         drivers=tuple(drivers),
         nodes=tuple(nodes),
         states=tuple(states),
-        deployments=tuple(await operators(client, namespace, leases)),
-        rival=judge(leases, moment),
-        ours=live(own, moment),
+        deployments=tuple(await operator_deployments(client, namespace, leases)),
+        nvidia_holder=active_holder(leases, moment),
+        our_holder=current_holder(own, moment),
         release=release,
     )
-    home = namespace or _home(found)
+    operands = namespace or _operand_namespace(found)
     daemonsets, config_maps, pods = await asyncio.gather(
-        client.list(FullDaemonSet, Selection(home)), client.list(ConfigMap, Selection(home)), _driver_pods(client, home)
+        client.list(FullDaemonSet, Selection(operands)),
+        client.list(ConfigMap, Selection(operands)),
+        _driver_pods(client, operands),
     )
     return msgspec.structs.replace(
         found,
-        namespace=home,
+        namespace=operands,
         daemonsets=tuple(daemonsets),
         config_maps=tuple(config_maps),
         driver_pods=tuple(pods),
     )
 
 
-async def _driver_pods(client: Client, namespace: str) -> list[OperandPod]:
-    some = await asyncio.gather(
-        *(client.list(OperandPod, Selection(namespace, labels=labels)) for labels in _DRIVER_PODS)
-    )
+async def _driver_pods(client: Client, namespace: str) -> list[Pod]:
+    some = await asyncio.gather(*(client.list(Pod, Selection(namespace, labels=labels)) for labels in DRIVER_SELECTORS))
     return list({pod.name: pod for pods in some for pod in pods}.values())
 
 
-async def _release(client: Client) -> Ours | None:
-    """How Helm has installed our controllers, read from their Deployment."""
+async def _release(client: Client) -> ReleaseSettings | None:
+    """The settings of our release, read from the Deployment of our controllers."""
     try:
         held = await client.get(Deployment, _CONTROLLER, NAMESPACE)
     except NotFound:
         return None
-    return Ours(
+    return ReleaseSettings(
         operator="operator" not in held.argument("without"),
         namespace=next(iter(held.argument("operand-namespace")), NAMESPACE),
         images=held.images,
     )
 
 
-def live(leases: list[TimedLease], now: datetime) -> Rival | None:
-    """Who holds one of these Leases at this moment; unlike `judge` it waits for nobody."""
+def current_holder(leases: list[TimedLease], now: datetime) -> LeaseHolder | None:
+    """The holder of one of these Leases at this moment; unlike `active_holder` without a grace period."""
     held = [
-        Rival(lease.metadata.namespace or "", lease.holder, lease.ends)
+        LeaseHolder(lease.metadata.namespace or "", lease.holder, lease.ends)
         for lease in leases
         if lease.holder and lease.ends is not None and lease.ends > now
     ]
     return max(held, key=lambda one: one.until, default=None)
 
 
-async def operators(
+async def operator_deployments(
     client: Client, namespace: str | None = None, leases: list[TimedLease] | None = None
 ) -> list[Deployment]:
-    """The Deployments of NVIDIA's operator: by who holds its Lease, else by the labels that its chart gives them, else
-    by what a take-over has left on them."""
-    held = leases if leases is not None else await client.list(TimedLease, SELECTION)
+    """The Deployments of NVIDIA's operator: found by the holder of its Lease, else by the labels of its chart, else by
+    the annotation that a take-over has written."""
+    held = leases if leases is not None else await client.list(TimedLease, LEASE_SELECTION)
     for lease in held:
         wanted = namespace in (None, lease.metadata.namespace)
         if wanted and (found := await _deployment_of(client, lease)) is not None:
             return [found]
-    marked = [await client.list(Deployment, Selection(namespace, labels=mark)) for mark in _MARKS]
-    by_key = {one.key: one for found in marked for one in found}
+    labelled = [await client.list(Deployment, Selection(namespace, labels=label)) for label in _OPERATOR_LABELS]
+    by_key = {one.key: one for found in labelled for one in found}
     if not by_key:
         everything = await client.list(Deployment, Selection(namespace))
-        by_key = {one.key: one for one in everything if BEFORE in one.metadata.annotations}
+        by_key = {one.key: one for one in everything if REPLICAS_BEFORE in one.metadata.annotations}
     return [by_key[key] for key in sorted(by_key)]
 
 
-async def pod_of(client: Client, lease: TimedLease) -> Pod | None:
-    """The pod that holds a Lease: the holder's word for itself begins with the pod's name."""
+async def holder_pod(client: Client, lease: TimedLease) -> Pod | None:
+    """The pod that holds a Lease: the holder's identity begins with the pod's name."""
     name = lease.holder.partition("_")[0]
     if not _POD_NAME.fullmatch(name):
         return None
@@ -225,9 +224,9 @@ async def pod_of(client: Client, lease: TimedLease) -> Pod | None:
 
 
 async def _deployment_of(client: Client, lease: TimedLease) -> Deployment | None:
-    """From the pod that holds a Lease over its ReplicaSet to the Deployment."""
+    """The Deployment of the pod that holds a Lease."""
     namespace = lease.metadata.namespace
-    pod = await pod_of(client, lease)
+    pod = await holder_pod(client, lease)
     owner = controller_of(pod) if pod is not None else None
     if owner is None or owner.kind != ReplicaSet.resource.kind:
         return None
@@ -240,13 +239,13 @@ async def _deployment_of(client: Client, lease: TimedLease) -> Deployment | None
         return None
 
 
-def _home(found: Installation) -> str:
-    """Where the operands are: as the ClusterPolicy says, else where the operator is or was."""
+def _operand_namespace(found: Installation) -> str:
+    """The namespace in the ClusterPolicy's status, else that of NVIDIA's operator."""
     if found.policy is not None and found.policy.status.namespace:
         return found.policy.status.namespace
     if found.deployments:
-        return found.deployments[0].metadata.namespace or _USUAL
-    return found.rival.namespace if found.rival is not None else _USUAL
+        return found.deployments[0].metadata.namespace or _DEFAULT_NAMESPACE
+    return found.nvidia_holder.namespace if found.nvidia_holder is not None else _DEFAULT_NAMESPACE
 
 
 async def _all[T: Object](client: Client, kind: type[T]) -> list[T]:

@@ -1,8 +1,8 @@
-"""Where each value of NVIDIA's Helm chart goes. Data, from which the command works and the guide's table is made.
+"""Where each value of NVIDIA's Helm chart goes. Data for the command and for the table in the migration guide.
 
-A row stands for a key and all below it; the longest row that fits a key decides. What the rows bring under
-`clusterPolicy.spec` or `nvidiaDriver.spec` is then held against the Python types of these kinds, which know each field
-and whether it has an effect.
+A row is for a key and all keys below it; the longest row that matches a key decides. What the rows map to
+`clusterPolicy.spec` or `nvidiaDriver.spec` is then checked against the Python types of these kinds, which know each
+field and whether it has an effect.
 """
 
 import itertools
@@ -18,8 +18,8 @@ SPEC: Final = "clusterPolicy.spec"
 DRIVER_SPEC: Final = "nvidiaDriver.spec"
 
 
-class Verdict(OpenEnum):
-    """What becomes of a key."""
+class KeyMapping(OpenEnum):
+    """Where a key goes."""
 
     SAME = "same", "It goes to the same place in the ClusterPolicy's spec."
     MAPPED = "mapped", "It goes to another place."
@@ -27,33 +27,33 @@ class Verdict(OpenEnum):
     UNKNOWN = "unknown", "Neither chart has such a value."
 
 
-class Row(msgspec.Struct, frozen=True):
+class MappingRow(msgspec.Struct, frozen=True):
     """A key of NVIDIA's chart, with everything below it."""
 
     key: str
-    verdict: Verdict
+    mapping: KeyMapping
     to: str = ""
     why: str = ""
-    settled: bool = False
-    """Whether a value that equals the chart's default is left out: it was nobody's wish."""
+    omit_default: bool = False
+    """Whether a value that equals the chart's default is left out: no person has chosen it."""
     always: bool = False
-    """Whether a person has to know of it even if it is the chart's default."""
+    """Whether it is reported even if it is the chart's default."""
 
     @property
     def path(self) -> tuple[str, ...]:
         return tuple(self.key.split("."))
 
 
-def _same(section: str) -> Row:
-    return Row(section, Verdict.SAME, f"{SPEC}.{section}")
+def _same(section: str) -> MappingRow:
+    return MappingRow(section, KeyMapping.SAME, f"{SPEC}.{section}")
 
 
-def _to(key: str, to: str, why: str = "", *, settled: bool = False) -> Row:
-    return Row(key, Verdict.MAPPED, to, why, settled)
+def _to(key: str, to: str, why: str = "", *, omit_default: bool = False) -> MappingRow:
+    return MappingRow(key, KeyMapping.MAPPED, to, why, omit_default)
 
 
-def _none(key: str, why: str, *, always: bool = False) -> Row:
-    return Row(key, Verdict.WITHOUT_EFFECT, why=why, always=always)
+def _none(key: str, why: str, *, always: bool = False) -> MappingRow:
+    return MappingRow(key, KeyMapping.WITHOUT_EFFECT, why=why, always=always)
 
 
 _OUR_IMAGE = "Our own image is named by `image`."
@@ -69,9 +69,9 @@ ROWS: Final = (
         "operator.images",
         "Variables that name an image; others have no effect. `DRIVER_MANAGER_IMAGE` and `VALIDATOR_IMAGE` come along.",
     ),
-    _to("operator.nodeSelector", "controller.nodeSelector", settled=True),
-    _to("operator.tolerations", "controller.tolerations", settled=True),
-    _to("operator.priorityClassName", "controller.priorityClassName", settled=True),
+    _to("operator.nodeSelector", "controller.nodeSelector", omit_default=True),
+    _to("operator.tolerations", "controller.tolerations", omit_default=True),
+    _to("operator.priorityClassName", "controller.priorityClassName", omit_default=True),
     _to("operator.upgradeCRD", "crds.install"),
     _to("operator.cleanupCRD", "crds.removeOnUninstall"),
     _to("operator.logging.level", "logLevel"),
@@ -93,9 +93,9 @@ ROWS: Final = (
         "driver.nvidiaDriverCRD.nodeSelector", "NVIDIA's chart does not use it: the default driver is for all nodes."
     ),
     _to("driver.upgradePolicy.gpuPodDeletion", f"{SPEC}.driver.upgradePolicy.podDeletion"),
-    Row(
+    MappingRow(
         "driver",
-        Verdict.SAME,
+        KeyMapping.SAME,
         f"{SPEC}.driver",
         f"With `driver.nvidiaDriverCRD.enabled` to `{DRIVER_SPEC}` instead, as `repoConfig.name`, "
         "`licensingConfig.name` and `virtualTopologyConfig.name` where the names differ.",
@@ -128,37 +128,39 @@ RENAMED_FOR_DRIVER: Final = {
     ("virtualTopology", "config"): ("virtualTopologyConfig", "name"),
     ("upgradePolicy", "gpuPodDeletion"): ("upgradePolicy", "podDeletion"),
 }
-"""Fields of a driver that an NVIDIADriver calls by another name."""
+"""Fields of a driver that have another name in an NVIDIADriver."""
 
 _BY_PATH: Final = {row.path: row for row in ROWS}
-BEGINNINGS: Final = frozenset(row.path[:length] for row in ROWS for length in range(len(row.path)))
+PREFIXES: Final = frozenset(row.path[:length] for row in ROWS for length in range(len(row.path)))
 """Paths with a row somewhere below them."""
 
 
-def row_for(path: tuple[str, ...]) -> Row | None:
-    """The row that decides about a key; None for one that nobody knows."""
+def row_for(path: tuple[str, ...]) -> MappingRow | None:
+    """The row that decides about a key; None for an unknown key."""
     return next((_BY_PATH[path[:length]] for length in range(len(path), 0, -1) if path[:length] in _BY_PATH), None)
 
 
 def mapping_table() -> str:
-    """The table of the migration guide. Neighbours of which the same is true share a line."""
+    """The table of the migration guide. Neighbouring keys with the same mapping share a line."""
     lines = ["| Value of NVIDIA's chart | Here | |", "|--|--|--|"]
-    silent = [path for path in ineffective_under(ClusterPolicySpec, ()) if row_for(path) in _SAME_ROWS]
-    for told, rows in itertools.groupby((row for row in ROWS if row.path not in silent), key=_told):
-        lines.append(f"| {', '.join(f'`{row.key}`' for row in rows)} | {told[0]} | {told[1]} |".replace("|  |", "| |"))
-    keys = ", ".join(f"`{'.'.join(path)}`" for path in silent)
+    ineffective = [path for path in ineffective_under(ClusterPolicySpec, ()) if row_for(path) in _SAME_ROWS]
+    for cells, rows in itertools.groupby((row for row in ROWS if row.path not in ineffective), key=_cells):
+        lines.append(
+            f"| {', '.join(f'`{row.key}`' for row in rows)} | {cells[0]} | {cells[1]} |".replace("|  |", "| |")
+        )
+    keys = ", ".join(f"`{'.'.join(path)}`" for path in ineffective)
     lines.append(f"| {keys} | no effect | Accepted in a ClusterPolicy, without effect. |")
     return "\n".join(lines) + "\n"
 
 
-_SAME_ROWS: Final = tuple(row for row in ROWS if row.verdict is Verdict.SAME)
+_SAME_ROWS: Final = tuple(row for row in ROWS if row.mapping is KeyMapping.SAME)
 
 
-def _told(row: Row) -> tuple[str, str]:
-    match row.verdict:
-        case Verdict.SAME:
+def _cells(row: MappingRow) -> tuple[str, str]:
+    match row.mapping:
+        case KeyMapping.SAME:
             return f"the same key under `{SPEC}`", row.why
-        case Verdict.MAPPED:
+        case KeyMapping.MAPPED:
             return f"`{row.to}`", row.why
         case _:
             return "no effect", row.why

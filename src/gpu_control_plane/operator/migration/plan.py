@@ -1,4 +1,4 @@
-"""What would change if this operator took over from NVIDIA's. Pure: two moments in, differences out."""
+"""What would change if this operator took over from NVIDIA's. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -8,29 +8,29 @@ import msgspec
 from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver, UnreadableSpec
-from gpu_control_plane.operator.labelling.decide import wish_of
-from gpu_control_plane.operator.migration.desired import Wanted
-from gpu_control_plane.operator.migration.fates import DaemonSetChange, Restart, fates
+from gpu_control_plane.operator.cluster_policy import parse_active_policy
+from gpu_control_plane.operator.labelling.decide import label_spec_of
+from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetChange, PodRestart, daemonset_changes
+from gpu_control_plane.operator.migration.desired import DesiredStack
 from gpu_control_plane.operator.migration.installation import Installation
-from gpu_control_plane.operator.migration.relabelled import KeyChange, key_changes
+from gpu_control_plane.operator.migration.label_changes import KeyChange, key_changes
 from gpu_control_plane.operator.stack.manifest import on_delete
-from gpu_control_plane.operator.stack.policies import in_force
 from gpu_control_plane.operator.views import controller_of
 
-_QUIET: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.FAILED})
+_AT_REST: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.FAILED})
 _OPENSHIFT: Final = "node.openshift.io/"
 _OWNERS: Final = (StoredClusterPolicy.resource.kind, StoredNVIDIADriver.resource.kind)
 
 
 class FieldNote(msgspec.Struct, frozen=True, rename="camel"):
-    """A field of an object that changes nothing here."""
+    """A field of an object that has no effect here."""
 
     object: str
     path: str
     verdict: str
 
 
-class Operator(msgspec.Struct, frozen=True, rename="camel"):
+class OperatorDeployment(msgspec.Struct, frozen=True, rename="camel"):
     """A Deployment of NVIDIA's operator."""
 
     namespace: str
@@ -39,43 +39,44 @@ class Operator(msgspec.Struct, frozen=True, rename="camel"):
     images: dict[str, str]
 
 
-class Plan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class MigrationPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """What would change, and what has to be done before."""
 
     policy: str | None
     drivers: tuple[str, ...]
-    """NVIDIADrivers, whether or not the ClusterPolicy asks for them."""
+    """NVIDIADrivers, whether or not the ClusterPolicy uses them."""
     namespace: str
     holder: str | None
-    """Who of NVIDIA's operator is in charge; None when nobody is."""
+    """The active replica of NVIDIA's operator; None if there is none."""
     ours: str | None
-    """Who leads among our controllers; None when they do not run."""
-    operators: tuple[Operator, ...]
+    """The leader of our controllers; None if they do not run."""
+    operators: tuple[OperatorDeployment, ...]
     problems: tuple[str, ...]
     """Why a take-over would do harm, and what to change."""
     remarks: tuple[str, ...]
-    """What this plan cannot tell."""
+    """What this plan does not cover."""
     todo: tuple[str, ...]
     fields: tuple[FieldNote, ...]
     labels: tuple[KeyChange, ...]
     annotations: tuple[KeyChange, ...]
     daemonsets: tuple[DaemonSetChange, ...]
     compared: bool
-    """Whether labels and DaemonSets could be compared: not without objects to go by."""
+    """Whether labels and DaemonSets were compared: not without a policy that can be carried out."""
 
 
-def compare(found: Installation, wanted: Wanted | None) -> Plan:
-    """Hold what is there against what this operator would have."""
-    changes = tuple(fates(found, wanted)) if wanted is not None else ()
+def plan_migration(found: Installation, wanted: DesiredStack | None) -> MigrationPlan:
+    """Compare what is installed with what this operator would apply."""
+    changes = tuple(daemonset_changes(found, wanted)) if wanted is not None else ()
     after = wanted.nodes if wanted is not None else found.nodes
-    return Plan(
+    return MigrationPlan(
         policy=found.policy.name if found.policy else None,
         drivers=tuple(sorted(one.name for one in found.drivers)),
         namespace=found.namespace,
-        holder=found.rival.holder if found.rival else None,
-        ours=found.ours.holder if found.ours else None,
+        holder=found.nvidia_holder.holder if found.nvidia_holder else None,
+        ours=found.our_holder.holder if found.our_holder else None,
         operators=tuple(
-            Operator(one.metadata.namespace or "", one.name, one.replicas, one.images) for one in found.deployments
+            OperatorDeployment(one.metadata.namespace or "", one.name, one.replicas, one.images)
+            for one in found.deployments
         ),
         problems=(*_problems(found, wanted), *_losses(found, wanted, changes)),
         remarks=tuple(_remarks(found)),
@@ -88,15 +89,15 @@ def compare(found: Installation, wanted: Wanted | None) -> Plan:
     )
 
 
-def _problems(found: Installation, wanted: Wanted | None) -> Iterable[str]:
-    force, release = in_force(found.policies), found.release
-    if force is not None and force.problem:
-        unreadable = "" if force.spec is not None else " cannot be read"
-        yield f"ClusterPolicy {force.policy.name}{unreadable}: {force.problem}"
+def _problems(found: Installation, wanted: DesiredStack | None) -> Iterable[str]:
+    active, release = parse_active_policy(found.policies), found.release
+    if active is not None and active.problem:
+        unreadable = "" if active.spec is not None else " cannot be read"
+        yield f"ClusterPolicy {active.policy.name}{unreadable}: {active.problem}"
     if wanted is not None:
         yield from wanted.problems
     if release is not None and not release.operator:
-        yield "This operator is installed with operator.enabled=false: nobody would look after the stack."
+        yield "This operator is installed with operator.enabled=false: nothing would manage the stack."
     elif release is not None and release.namespace != found.namespace and _has_operands(found):
         yield (
             f"This operator would have operands in {release.namespace}, and they are in {found.namespace}: each node "
@@ -104,13 +105,13 @@ def _problems(found: Installation, wanted: Wanted | None) -> Iterable[str]:
         )
 
 
-def _losses(found: Installation, wanted: Wanted | None, changes: Iterable[DaemonSetChange]) -> Iterable[str]:
+def _losses(found: Installation, wanted: DesiredStack | None, changes: Iterable[DaemonSetChange]) -> Iterable[str]:
     """Drivers that would be unloaded although the policy asks for drivers: pods that use a card would lose it."""
-    if wanted is None or wanted.policy is None or not wish_of(wanted.policy).driver_enabled:
+    if wanted is None or wanted.policy is None or not label_spec_of(wanted.policy).driver_enabled:
         return
     drivers = {one.name for one in found.daemonsets if on_delete(one.spec or {})}
     for change in changes:
-        if change.restart is Restart.GONE and change.pods and change.name in drivers:
+        if change.restart is PodRestart.GONE and change.pods and change.name in drivers:
             yield (
                 f"The driver of DaemonSet {change.name} would be unloaded on {change.pods} nodes, under whatever uses"
                 " its cards. Let NVIDIA's operator finish what it has begun there, or remove the DaemonSet when its"
@@ -135,19 +136,19 @@ def _fields(objects: Iterable[StoredClusterPolicy | StoredNVIDIADriver]) -> Iter
 
 
 def _todo(found: Installation, changes: Iterable[DaemonSetChange]) -> Iterable[str]:
-    """What has to be done before the change of hands, in order."""
+    """What has to be done before the switch, in order."""
     yield from _our_release(found)
     if found.policy is None:
         yield "There is no ClusterPolicy: nothing but NVIDIADrivers is deployed before there is one."
     busy = sorted(
-        node.name for node in found.nodes if node.metadata.labels.get(NodeLabel.UPGRADE_STATE, "") not in _QUIET
+        node.name for node in found.nodes if node.metadata.labels.get(NodeLabel.UPGRADE_STATE, "") not in _AT_REST
     )
     if busy:
-        yield f"Wait for the driver upgrade that is under way on {_named(busy)}."
+        yield f"Wait for the driver upgrade that is in progress on {_named(busy)}."
     if len(found.deployments) > 1:
         places = ", ".join(sorted(one.metadata.namespace or "" for one in found.deployments))
         yield f"NVIDIA's operator is installed more than once ({places}): choose with --namespace."
-    if any(change.restart is Restart.UPGRADE for change in changes):
+    if any(change.restart is PodRestart.UPGRADE for change in changes):
         yield (
             "Decide when drivers restart: with upgradePolicy.autoUpgrade the changed driver is rolled out node after "
             "node, right after the take-over. Set it to false first to choose the moment yourself."
@@ -155,11 +156,11 @@ def _todo(found: Installation, changes: Iterable[DaemonSetChange]) -> Iterable[s
 
 
 def _our_release(found: Installation) -> Iterable[str]:
-    """What is to be done about our own release; where the controllers were started by hand nobody can say much."""
+    """What has to be done about our own release. Settings of controllers that Helm has not installed are not known."""
     release, elsewhere = found.release, found.namespace != NAMESPACE and _has_operands(found)
-    if release is None and found.ours is None:
-        yield "Install this operator: helm install with operator.enabled=true. It waits while NVIDIA's is in charge."
-    elif found.ours is None:
+    if release is None and found.our_holder is None:
+        yield "Install this operator: helm install with operator.enabled=true. It waits while NVIDIA's is active."
+    elif found.our_holder is None:
         yield f"This operator is installed, but does not run: see why with kubectl -n {NAMESPACE} get pods."
     if release is None and elsewhere:
         yield f"Set operator.namespace={found.namespace}, where the operands are: elsewhere they would be made anew."
@@ -170,7 +171,7 @@ def _our_release(found: Installation) -> Iterable[str]:
 
 
 def _has_operands(found: Installation) -> bool:
-    """Whether a ClusterPolicy or an NVIDIADriver has brought something into the namespace."""
+    """Whether the namespace has DaemonSets of a ClusterPolicy or an NVIDIADriver."""
     owners = (controller_of(one) for one in found.daemonsets)
     return any(owner is not None and owner.kind in _OWNERS for owner in owners)
 

@@ -1,7 +1,7 @@
-"""From values of NVIDIA's Helm chart to values of ours: pure, nothing is lost without a word.
+"""Translates values of NVIDIA's Helm chart to values of ours. Pure; every value that is not translated is reported.
 
-A file holds what somebody changed, or everything (`helm get values -a`). What it leaves out means what NVIDIA's chart
-makes of it, so that the same stack comes out.
+A file holds the values that were changed, or all (`helm get values -a`). A value that it does not contain has the
+default of NVIDIA's chart, so that the result is the same stack.
 """
 
 import copy
@@ -12,92 +12,92 @@ import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec, NVIDIADriverSpec, ineffective_fields, unknown_fields
 from gpu_control_plane.api.nvidia.fields import ImageParts
-from gpu_control_plane.operator.images import image_of
 from gpu_control_plane.operator.migration.chart_defaults import CHART, DEFAULTS
 from gpu_control_plane.operator.migration.fields import as_text
-from gpu_control_plane.operator.migration.mapping import BEGINNINGS, RENAMED_FOR_DRIVER, Row, Verdict, row_for
+from gpu_control_plane.operator.migration.mapping import PREFIXES, RENAMED_FOR_DRIVER, KeyMapping, MappingRow, row_for
+from gpu_control_plane.operator.stack.images import image_of
 
 type Tree = dict[str, Any]
 
 _MEANT_EMPTY: Final = frozenset({("migManager", "config", "default")})
-"""Keys of which an empty value means something else than none."""
+"""Keys for which an empty value is not the same as no value."""
 _NOT_WRITTEN_WHEN_OFF: Final = frozenset({("operator", "use_ocp_driver_toolkit")})
-"""Keys of which NVIDIA's chart writes nothing when they are false, and whose absence means something else."""
+"""Keys that NVIDIA's chart omits when they are false, and whose absence means something else."""
 _WITH_CHART: Final = ("validator", "nodeStatusExporter")
-"""Operands that come with the release of the chart itself when nobody says which."""
+"""Operands whose default version is that of the chart."""
 _NAMED_BY_CHART: Final = {"DRIVER_MANAGER_IMAGE": ("driver", "manager"), "VALIDATOR_IMAGE": ("validator",)}
-"""Variables that NVIDIA's chart sets, and from which values."""
+"""Variables that NVIDIA's chart sets, and the values they come from."""
 _PARTS: Final = ("repository", "image", "version")
 _LEVELS: Final = {"info": "info", "warn": "warning"} | dict.fromkeys(("error", "dpanic", "panic", "fatal"), "error")
-_OF_ALL: Final = ("labels", "annotations", "tolerations")
-"""What NVIDIA's chart takes from `daemonsets` for the default driver."""
+_SHARED_BY_DRIVER: Final = ("labels", "annotations", "tolerations")
+"""What NVIDIA's chart takes from `daemonsets` for the default NVIDIADriver."""
 
 
 class BadValues(ValueError):
-    """The file has another shape than values of NVIDIA's chart; the message says where."""
+    """The file does not have the structure of NVIDIA's values; the message says where."""
 
 
 class Variable(msgspec.Struct, frozen=True):
-    """A variable of the environment of NVIDIA's operator."""
+    """A variable in the environment of NVIDIA's operator."""
 
     name: str
     value: object
 
 
-class Note(msgspec.Struct, frozen=True):
-    """A key that does not simply go over."""
+class KeyNote(msgspec.Struct, frozen=True):
+    """A key that has no effect here, or is unknown."""
 
     key: str
-    verdict: Verdict
+    mapping: KeyMapping
     why: str
     value: object = None
 
 
 class Translation(msgspec.Struct, frozen=True):
-    """Values for our chart, and what a person should know about the others."""
+    """Values for our chart, and notes about values that are not in it."""
 
     values: Tree
-    notes: tuple[Note, ...] = ()
+    notes: tuple[KeyNote, ...] = ()
 
     @property
-    def unknown(self) -> tuple[Note, ...]:
-        return tuple(note for note in self.notes if note.verdict is Verdict.UNKNOWN)
+    def unknown(self) -> tuple[KeyNote, ...]:
+        return tuple(note for note in self.notes if note.mapping is KeyMapping.UNKNOWN)
 
 
 def translate(given: Mapping[str, Any]) -> Translation:
-    """The same stack, as values for our chart. Our agent is kept away from nodes: where it runs, it takes the place of
-    NVIDIA's device plugin and MIG manager, and that is for a person to choose, node by node."""
+    """The same stack, as values for our chart. Our agent is disabled on all nodes: where it runs, it replaces NVIDIA's
+    device plugin and MIG manager, and a person decides about that for each node."""
     merged = _merged(DEFAULTS, given)
     for section in _WITH_CHART:
         if section in merged:
             merged[section]["version"] = merged[section].get("version") or CHART
     made: Tree = {"operator": {"enabled": True}, "managedNodes": {"enabledByDefault": False}}
-    notes: list[Note] = []
+    notes: list[KeyNote] = []
     for path, value, row in _placed(merged, ()):
         if row is None:
-            notes.append(Note(".".join(path), Verdict.UNKNOWN, "Neither chart has such a value.", value))
-        elif row.verdict is Verdict.WITHOUT_EFFECT:
-            if _asks(path, value) or (row.always and value):
-                notes.append(Note(".".join(path), row.verdict, row.why, value))
-        elif not (row.settled and value == _at(DEFAULTS, path)):
+            notes.append(KeyNote(".".join(path), KeyMapping.UNKNOWN, "Neither chart has such a value.", value))
+        elif row.mapping is KeyMapping.WITHOUT_EFFECT:
+            if _set_by_person(path, value) or (row.always and value):
+                notes.append(KeyNote(".".join(path), row.mapping, row.why, value))
+        elif not (row.omit_default and value == _at(DEFAULTS, path)):
             _put(made, (*row.to.split("."), *path[len(row.path) :]), value)
-    notes += _settle_operator(made, merged)
-    notes += _settle_objects(made, merged)
-    return Translation(made, tuple(sorted(notes, key=lambda note: (note.verdict, note.key))))
+    notes += _operator_notes(made, merged)
+    notes += _object_notes(made, merged)
+    return Translation(made, tuple(sorted(notes, key=lambda note: (note.mapping, note.key))))
 
 
-def _placed(tree: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Row | None]]:
-    """Each key as deep as the rows look, with the row that decides about it."""
+def _placed(tree: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, MappingRow | None]]:
+    """Each key at the depth of the rows, with the row that decides about it."""
     for name, value in tree.items():
         here = (*path, name)
-        if here in BEGINNINGS and isinstance(value, Mapping):
+        if here in PREFIXES and isinstance(value, Mapping):
             yield from _placed(value, here)
         elif not _empty(here, kept := _pruned(value, here)):
             yield here, kept, row_for(here)
 
 
-def _settle_operator(made: Tree, merged: Tree) -> list[Note]:
-    """What concerns our own processes: only what names an image, and a log level that we know."""
+def _operator_notes(made: Tree, merged: Tree) -> list[KeyNote]:
+    """Settings of our own processes: variables that name an image, and a log level that we know."""
     variables = _variables(made["operator"].pop("images", []))
     images = {one.name: one.value for one in variables if one.name.endswith("_IMAGE") and one.value}
     for name, path in _NAMED_BY_CHART.items():
@@ -108,7 +108,7 @@ def _settle_operator(made: Tree, merged: Tree) -> list[Note]:
     if "logLevel" in made:
         made["logLevel"] = _LEVELS.get(str(made["logLevel"]), "debug")
     return [
-        Note(f"operator.env.{one.name}", Verdict.WITHOUT_EFFECT, "It names no image.", one.value)
+        KeyNote(f"operator.env.{one.name}", KeyMapping.WITHOUT_EFFECT, "It names no image.", one.value)
         for one in variables
         if one.name not in images
     ]
@@ -128,8 +128,8 @@ def _variables(given: object) -> list[Variable]:
     return [Variable(str(one["name"]), one.get("value")) for one in given]
 
 
-def _settle_objects(made: Tree, merged: Tree) -> list[Note]:
-    """The two objects: who of them has the driver, and that their specs are such as the types know them."""
+def _object_notes(made: Tree, merged: Tree) -> list[KeyNote]:
+    """The specs of ClusterPolicy and NVIDIADriver: which of them has the driver, checked against their types."""
     policy, crd = made.setdefault("clusterPolicy", {}), made.pop("nvidiaDriver", {})
     spec, notes = _checked(policy.get("spec", {}), ClusterPolicySpec, "")
     driver = spec.get("driver", {})
@@ -140,8 +140,8 @@ def _settle_objects(made: Tree, merged: Tree) -> list[Note]:
         known = {field.encode_name for field in msgspec.structs.fields(NVIDIADriverSpec)}
         kept, more = _checked({name: wanted[name] for name in wanted if name in known}, NVIDIADriverSpec, "driver.")
         made["nvidiaDriver"] |= {"name": "default", "spec": kept}
-        told = {note.key for note in notes}
-        notes += [note for note in more if note.key not in told]
+        noted = {note.key for note in notes}
+        notes += [note for note in more if note.key not in noted]
     if by_crd:
         spec["driver"] = {name: driver[name] for name in ("enabled", "useNvidiaDriverCRD") if name in driver}
     policy.pop("spec", None)
@@ -151,7 +151,7 @@ def _settle_objects(made: Tree, merged: Tree) -> list[Note]:
 
 
 def _driver_spec(merged: Tree) -> Tree:
-    """The spec of the default NVIDIADriver, as NVIDIA's chart makes it from values of several sections."""
+    """The spec of the default NVIDIADriver, which NVIDIA's chart renders from values of several sections."""
     driver = copy.deepcopy(merged.get("driver", {}))
     for (section, old), (place, new) in RENAMED_FOR_DRIVER.items():
         held = driver.get(section, {})
@@ -160,7 +160,7 @@ def _driver_spec(merged: Tree) -> Tree:
             driver.setdefault(place, {})[new] = value
     if not driver.get("licensingConfig", {}).keys() - {"nlsEnabled"}:
         driver.pop("licensingConfig", None)
-    shared = {name: value for name, value in merged.get("daemonsets", {}).items() if name in _OF_ALL}
+    shared = {name: value for name, value in merged.get("daemonsets", {}).items() if name in _SHARED_BY_DRIVER}
     beside = {name: merged[name] for name in ("gds", "gdrcopy") if merged.get(name, {}).get("enabled")}
     return {
         name: _pruned(value, (name,))
@@ -169,21 +169,21 @@ def _driver_spec(merged: Tree) -> Tree:
     }
 
 
-def _checked(spec: Tree, kind: type[msgspec.Struct], prefix: str) -> tuple[Tree, list[Note]]:
-    """The spec without what its type does not know, and with text where text is wanted."""
+def _checked(spec: Tree, kind: type[msgspec.Struct], prefix: str) -> tuple[Tree, list[KeyNote]]:
+    """The spec without unknown fields, and with text where its type has text."""
     spec = copy.deepcopy(spec)
     unknown = unknown_fields(spec, kind)
     notes = [
-        Note(
+        KeyNote(
             f"{prefix}{path}",
-            Verdict.UNKNOWN,
+            KeyMapping.UNKNOWN,
             f"{kind.__name__.removesuffix('Spec')} has no such field.",
-            _taken(spec, path),
+            _remove(spec, path),
         )
         for path in unknown
     ]
     notes += [
-        Note(f"{prefix}{path}", Verdict.WITHOUT_EFFECT, "It is accepted, and changes nothing.")
+        KeyNote(f"{prefix}{path}", KeyMapping.WITHOUT_EFFECT, "It is accepted, and changes nothing.")
         for path in ineffective_fields(spec, kind)
     ]
     fitting = as_text(spec, kind)
@@ -191,8 +191,8 @@ def _checked(spec: Tree, kind: type[msgspec.Struct], prefix: str) -> tuple[Tree,
     return fitting, notes
 
 
-def _taken(spec: Tree, dotted: str) -> object:
-    """Take a field out of the spec. One inside a list stays: which item it is in would be lost."""
+def _remove(spec: Tree, dotted: str) -> object:
+    """Remove a field from the spec. One inside a list stays: the path does not say which item it is in."""
     *way, last = dotted.split(".")
     held: Any = spec
     for name in way:
@@ -201,7 +201,7 @@ def _taken(spec: Tree, dotted: str) -> object:
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, ...] = ()) -> Tree:
-    """As Helm does it: maps grow together, everything else is replaced, null removes."""
+    """Merge as Helm does: maps are merged, everything else is replaced, null removes."""
     made: Tree = {}
     for name in [*below, *(name for name in above if name not in below)]:
         if name not in above:
@@ -217,7 +217,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str,
 
 
 def _pruned(value: object, path: tuple[str, ...]) -> object:
-    """Without empty values, of which NVIDIA's chart makes nothing either."""
+    """Without empty values, which NVIDIA's chart does not render either."""
     if not isinstance(value, Mapping):
         return value
     inner = {name: _pruned(held, (*path, name)) for name, held in value.items()}
@@ -230,8 +230,8 @@ def _empty(path: tuple[str, ...], value: object) -> bool:
     return value is None or value in ("", [], {}) or (value is False and path in _NOT_WRITTEN_WHEN_OFF)
 
 
-def _asks(path: tuple[str, ...], value: object) -> bool:
-    """Whether somebody wanted something: not if it is off, or what NVIDIA's chart has by itself."""
+def _set_by_person(path: tuple[str, ...], value: object) -> bool:
+    """Whether a person has set the value: not if it is off, or the default of NVIDIA's chart."""
     return bool(value) and value != _at(DEFAULTS, path)
 
 

@@ -1,8 +1,8 @@
 """ConfigMaps that people made and a policy names. Pure.
 
-One that nobody has made, or that lacks a file which is read from it, is an error: pods would wait for it without a
-word, or an operand would run that does not do as it was told. What runs already goes on, and what was asked for comes
-as soon as the ConfigMap does.
+One that does not exist, or lacks a key that is read, is an error: pods would wait for it without any message, or an
+operand would run with other settings than the policy asks. What runs already stays, and the change is carried out as
+soon as the ConfigMap is there.
 """
 
 import hashlib
@@ -12,27 +12,27 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.names import GROUP
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform, Stage
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.render_input import Platform, RenderError, RenderInput
 
 CONFIG_DIGEST: Final = f"{GROUP}/config-digest"
 
 
-def named(platform: Platform, name: str, *keys: str, field: str) -> Mapping[str, str]:
+def config_map_data(platform: Platform, name: str, *keys: str, field: str) -> Mapping[str, str]:
     """The content of the ConfigMap that a field of the spec names; `keys` have to be in it."""
     held = platform.config_maps.get(name)
     which = f"the ConfigMap {name}, which {field} names,"
     if held is None:
-        raise CannotRender(f"{which} is not in namespace {platform.namespace}: create it")
+        raise RenderError(f"{which} is not in namespace {platform.namespace}: create it")
     if missing := [key for key in keys if key not in held]:
-        raise CannotRender(f"{which} has no key {' and no key '.join(missing)}: add it")
+        raise RenderError(f"{which} has no key {' and no key '.join(missing)}: add it")
     return held
 
 
-def follow_config(daemonset: DaemonSet, stage: Stage, *names: str) -> None:
-    """Let the pods be new ones whenever a ConfigMap of theirs is edited: most operands read it only when they start."""
+def add_config_digest(daemonset: DaemonSetManifest, render_input: RenderInput, *names: str) -> None:
+    """Replace the pods whenever one of their ConfigMaps is edited: most operands read them only when they start."""
     annotations = daemonset.template["metadata"].setdefault("annotations", {})
-    annotations[CONFIG_DIGEST] = config_digest(stage.platform, *names)
+    annotations[CONFIG_DIGEST] = config_digest(render_input.platform, *names)
 
 
 def config_digest(platform: Platform, *names: str) -> str:

@@ -1,11 +1,11 @@
-"""Carries out the ClusterPolicy in force: one controller brings its objects into the cluster, another one reports.
+"""Carries out the active ClusterPolicy: one controller writes its objects, another one its status.
 
 The first is woken by what changes the objects: the policy, the kinds of nodes, ConfigMaps that people made, and other
-hands on the objects themselves. The second by what changes the report: numbers of DaemonSets, pods, labels, upgrades.
+writers' changes of the objects. The second by what changes the status: DaemonSets, pods, labels, upgrades.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -15,153 +15,131 @@ from gpu_control_plane.api.node import Node, Taint
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import FEATURE_PREFIX
 from gpu_control_plane.api.nvidia.status import UpgradeReport
-from gpu_control_plane.kube import Key, Requeue, Runtime
-from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.kube import Key, Requeue, Runtime, Signal
 from gpu_control_plane.kube.predicates import labels_changed, spec_changed
 from gpu_control_plane.kube.rate_limit import RateLimit
-from gpu_control_plane.operator.charge import Charge
-from gpu_control_plane.operator.facts import NodeKind, gpu_present, kind_of
-from gpu_control_plane.operator.openshift import OpenShiftWatch
-from gpu_control_plane.operator.stack.apply import NotWritten, Writer
-from gpu_control_plane.operator.stack.live import touched
+from gpu_control_plane.kube.signal import Keyed
+from gpu_control_plane.operator.active_policy import ActivePolicy
+from gpu_control_plane.operator.cluster_policy import ParsedPolicy
+from gpu_control_plane.operator.driver_pods import of_cluster_policy
+from gpu_control_plane.operator.node_facts import NodeKind, is_gpu_node, node_kind
+from gpu_control_plane.operator.stack.apply import ObjectsRefused, ObjectWriter
+from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness, became_idle
+from gpu_control_plane.operator.stack.live import content_changed
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
-from gpu_control_plane.operator.stack.passes import Passes
-from gpu_control_plane.operator.stack.policies import InForce
-from gpu_control_plane.operator.stack.reporter import Reporter
-from gpu_control_plane.operator.stack.stage import Platform, Stage
-from gpu_control_plane.operator.stack.standings import Standings, fell_idle, of_the_policy
-from gpu_control_plane.operator.stack.status import Picture
+from gpu_control_plane.operator.stack.platform import PlatformReader
+from gpu_control_plane.operator.stack.reconcile import PolicyReconciler
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from gpu_control_plane.operator.stack.status import PolicyStatusInput
+from gpu_control_plane.operator.stack.status_reporter import PolicyStatusReporter
 
-_THE_POLICY: Final = Key("cluster-policy")
-_PAUSE: Final = 0.3
-"""Seconds between two passes: a fleet that joins at once is rendered a few times, not once for each node."""
-_FEATURED: Final = "operator.stack/featured"
-_ON_OPENSHIFT: Final = ("SecurityContextConstraints", "PrometheusRule")
+_ACTIVE_POLICY: Final = Key("cluster-policy")
+_INTERVAL_SECONDS: Final = 0.3
+"""Between two reconciles: a fleet that joins at once is rendered a few times, not once for each node."""
+_FEATURES: Final = "operator.stack/features"
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the stack is told by the parts beside it."""
+class StatusSources(msgspec.Struct, frozen=True, kw_only=True):
+    """What other parts of the operator contribute to the status."""
 
     unlabelled: Callable[[], set[str]]
     host_problems: Callable[[], Mapping[str, str]]
     upgrade: Callable[[UpgradeReport | None], UpgradeReport | None]
-    """How far it has come, given what was last told."""
+    """The progress of upgrades, given the progress that the status has now."""
     drivers_pending: Callable[[], str]
-    openshift: OpenShiftWatch
+    changed: Sequence[Signal]
+    """Fired when any of these may have changed."""
 
 
-class Stack:
+class StackController:
     """The controllers of the ClusterPolicy."""
 
     def __init__(
-        self, runtime: Runtime, charge: Charge, writer: Writer, standings: Standings, *,
-        platform: Platform, surroundings: Surroundings, now: Callable[[], datetime],
+        self, runtime: Runtime, active_policy: ActivePolicy, writer: ObjectWriter, readiness: DaemonSetReadiness, *,
+        platform: PlatformReader, sources: StatusSources, now: Callable[[], datetime],
     ) -> None:  # fmt: skip
-        self._runtime = runtime
-        self._charge = charge
-        self._writer = writer
-        self._standings = standings
+        self._active_policy = active_policy
+        self._readiness = readiness
         self._platform = platform
-        self._around = surroundings
+        self._sources = sources
         self._clock = now
         namespace = OperandNamespace(runtime, platform.namespace)
-        self._passes = Passes(runtime, writer, standings, namespace)
-        self._pace = RateLimit(_PAUSE)
-        self._asked = self._answered = 0
-        charge.nodes.index(_FEATURED, lambda node: (_FEATURED,) if _featured(node) else ())
-        self._converging = runtime.controller("stack", self._converge, workers=1)
-        self._converging.watch(charge.policies, self._ask, when=spec_changed)
-        self._converging.watch(charge.nodes, self._ask, when=_kind_changed)
-        self._converging.watch(standings.daemonsets, self._ask, when=fell_idle)
-        self._converging.watch(standings.pods, self._ask, when=lambda old, new: of_the_policy(old) and new is None)
-        self._converging.watch(namespace.cache, self._ask, when=labels_changed)
-        for cache in writer.watched():
-            self._converging.watch(cache, self._ask, when=touched)
-        self._reporter = Reporter(runtime, charge, self._picture, now)
-        standings.on_change(self._reporter.wake)
-        charge.nodes.on_change(self._node_changed)
-        runtime.on_lead(self._passes.rest)
+        self._reconciler = PolicyReconciler(runtime.events, writer, readiness, namespace)
+        self._rate_limit = RateLimit(_INTERVAL_SECONDS)
+        self._requested = self._done = 0
+        """How many changes have asked for a reconcile, and how many of them the last one has seen."""
+        self._reconciled = Signal("stack-reconciled")
+        nodes = active_policy.nodes
+        nodes.index(_FEATURES, lambda node: (_FEATURES,) if _has_features(node) else ())
 
-    def wake(self) -> None:
-        """Something changed that no cache shows: the rival, or a kind that the cluster has learned."""
-        self._asked += 1
-        self._converging.enqueue(_THE_POLICY)
-        self._reporter.wake()
+        controller = runtime.controller("stack", self._reconcile, workers=1)
+        controller.watch(active_policy.policies, self._request, when=spec_changed)
+        controller.watch(active_policy.changed, self._request)
+        controller.watch(nodes, self._request, when=_kind_changed)
+        controller.watch(readiness.daemonsets, self._request, when=became_idle)
+        controller.watch(readiness.pods, self._request, when=lambda old, new: of_cluster_policy(old) and new is None)
+        controller.watch(namespace.cache, self._request, when=labels_changed)
+        controller.watch(writer.live.optional_changed, self._request)
+        for cache in writer.live.core():
+            controller.watch(cache, self._request, when=content_changed)
 
-    def platform(self) -> Platform:
-        """What the cluster around the policy is like at this moment."""
-        return msgspec.structs.replace(
-            self._platform,
-            service_monitors=self._writer.knows("ServiceMonitor"),
-            openshift=self._around.openshift.facts(),
-            config_maps=self._writer.config_maps(),
-            held=self._writer.held_variants(),
-        )
+        reported_nodes = Signal("reported-nodes").watch(nodes, when=_report_changed)
+        signals = (readiness.changed, active_policy.changed, reported_nodes, self._reconciled, *sources.changed)
+        PolicyStatusReporter(runtime, active_policy, self._status_input, now, signals)
+        runtime.on_lead(self._reconciler.reset)
 
-    def report(self) -> None:
-        """Something changed that the status tells."""
-        self._reporter.wake()
-
-    async def _converge(self, key: Key) -> Requeue | None:
-        await self._around.openshift.known.wait()
-        if not self._charge.may_write():
+    async def _reconcile(self, key: Key) -> Requeue | None:
+        await self._active_policy.platform_detected()
+        if not self._active_policy.may_write():
             return None
-        if later := self._pace.wait(key):
+        if later := self._rate_limit.wait(key):
             return later
-        self._pace.mark(key)
-        asked = self._asked
-        found = self._charge.in_force()
+        self._rate_limit.mark(key)
+        requested = self._requested
+        found = self._active_policy.current()
         if found is None:
-            await self._passes.leave()
+            await self._reconciler.clean_up()
         elif found.spec is None or found.problem:
-            self._passes.rest()
+            self._reconciler.reset()
         else:
-            await self._passes.carry_out(found.policy, await self._look(found.spec))
-        self._answered = asked
-        self._reporter.wake()
-        if problem := self._passes.outcome.problem:
-            raise NotWritten(problem)
+            await self._reconciler.reconcile(found.policy, await self._render_input(found.spec))
+        self._done = requested
+        self._reconciled.fire()
+        if problem := self._reconciler.result.problem:
+            raise ObjectsRefused(problem)
         return None
 
-    def _ask(self, _item: Object) -> tuple[Key, ...]:
-        """Something changed that may need a pass; until it is over, nobody is told that all is well."""
-        self._asked += 1
-        return (_THE_POLICY,)
+    def _request(self, _item: Keyed) -> tuple[Key, ...]:
+        """Something changed that may need a reconcile; until that is over, the policy is not reported as ready."""
+        self._requested += 1
+        return (_ACTIVE_POLICY,)
 
-    def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        """The report tells whether nodes have labels of their features, and which GPU nodes take no pods."""
-        if _featured(old) != _featured(new) or _taints(old) != _taints(new):
-            self._reporter.wake()
+    async def _render_input(self, spec: ClusterPolicySpec) -> RenderInput:
+        await self._platform.follow_openshift_kinds()
+        kinds: Counter[NodeKind] = Counter(map(node_kind, self._active_policy.gpu_nodes()))
+        return RenderInput(policy=spec, platform=self._platform.current(), kinds=dict(kinds))
 
-    async def _look(self, spec: ClusterPolicySpec) -> Stage:
-        """The policy and what is around it at this moment."""
-        if self._around.openshift.facts() is not None:
-            for kind in _ON_OPENSHIFT:
-                await self._writer.follow(kind, lambda _old, _new: self.wake())
-        kinds: Counter[NodeKind] = Counter(map(kind_of, self._charge.gpu_nodes()))
-        return Stage(policy=spec, platform=self.platform(), kinds=dict(kinds))
-
-    def _picture(self, found: InForce) -> Picture | None:
-        """What the report is made from; None while nothing has been done yet that there were to report about."""
+    def _status_input(self, found: ParsedPolicy) -> PolicyStatusInput | None:
+        """What the status depends on; None until the policy has been reconciled in its present generation."""
         policy = found.policy
-        if not found.problem and not self._passes.covers(policy):
+        if not found.problem and not self._reconciler.covers(policy):
             return None
-        outcome = self._passes.outcome
-        return Picture(
+        result, sources = self._reconciler.result, self._sources
+        return PolicyStatusInput(
             generation=policy.metadata.generation,
             namespace=self._platform.namespace,
-            rendered=outcome.rendered,
-            standings={state.state: self._standings.of_state(state.daemonsets) for state in outcome.rendered},
-            write_problems=outcome.problems,
-            gpu_nodes=self._charge.gpu_node_count(),
-            feature_labels=self._charge.nodes.count(_FEATURED, _FEATURED) > 0,
-            unlabelled=sorted(self._around.unlabelled()),
-            host_problems=self._around.host_problems(),
-            converged=self._answered == self._asked,
-            upgrade=self._around.upgrade(policy.status.upgrade),
-            drivers_pending=self._around.drivers_pending(),
+            rendered=result.rendered,
+            readiness={state.state: self._readiness.of_state(state.daemonsets) for state in result.rendered},
+            write_problems=result.problems,
+            gpu_nodes=self._active_policy.gpu_node_count(),
+            feature_labels=self._active_policy.nodes.count(_FEATURES, _FEATURES) > 0,
+            unlabelled=sorted(sources.unlabelled()),
+            host_problems=sources.host_problems(),
+            converged=self._done == self._requested,
+            upgrade=sources.upgrade(policy.status.upgrade),
+            drivers_pending=sources.drivers_pending(),
             unknown=found.read.unknown if found.read is not None else (),
-            problem=found.problem or outcome.strays,
+            problem=found.problem or result.other_problems,
             now=self._clock(),
         )
 
@@ -171,12 +149,17 @@ def _kind_changed(old: Node | None, new: Node | None) -> bool:
 
 
 def _kind(node: Node | None) -> NodeKind | None:
-    return kind_of(node) if node is not None and gpu_present(node.metadata.labels) else None
+    return node_kind(node) if node is not None and is_gpu_node(node.metadata.labels) else None
+
+
+def _report_changed(old: Node | None, new: Node | None) -> bool:
+    """The status says whether nodes have labels of Node Feature Discovery, and which GPU nodes have taints."""
+    return _has_features(old) != _has_features(new) or _taints(old) != _taints(new)
 
 
 def _taints(node: Node | None) -> tuple[Taint, ...]:
-    return node.spec.taints if node is not None and gpu_present(node.metadata.labels) else ()
+    return node.spec.taints if node is not None and is_gpu_node(node.metadata.labels) else ()
 
 
-def _featured(node: Node | None) -> bool:
+def _has_features(node: Node | None) -> bool:
     return node is not None and any(label.startswith(FEATURE_PREFIX) for label in node.metadata.labels)

@@ -1,8 +1,8 @@
-"""What Kubernetes makes of a manifest by itself: the values it fills in where we say nothing. Pure.
+"""The values that the API server fills in where a manifest has none. Pure.
 
-With these filled in, what is wanted and what is there can be compared field by field, and everything that is left is
-somebody's change. Each default is tied to its place: `restartPolicy: Always` is nothing in a pod, but in an init
-container it makes another container of it.
+With these filled in, a manifest and the object in the cluster can be compared field by field, and every difference is
+another writer's change. Each default is bound to its place: `restartPolicy: Always` is the default of a pod, but in an
+init container it makes a sidecar of it.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ import msgspec
 from gpu_control_plane.operator.stack.manifest import Manifest
 
 _RBAC: Final = "rbac.authorization.k8s.io"
-_ALLOTTED: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
-"""What each Service is given by the API server, another value each."""
+_ALLOCATED: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
+"""Fields that the API server allocates, with another value for each Service."""
 _PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
-def filled_in(manifest: Manifest, live: Manifest) -> Manifest:
-    """The content of an object as the API server shows it; what it allots by itself is taken from `live`."""
+def with_api_defaults(manifest: Manifest, live: Manifest) -> Manifest:
+    """The content of a manifest as the API server stores it; what it allocates is taken from `live`."""
     ours = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata")}
     content: Manifest = msgspec.json.decode(msgspec.json.encode(ours))  # a copy, at a tenth of the cost of deepcopy
     fill = _BY_KIND.get(manifest["kind"])
@@ -38,7 +38,7 @@ def _daemonset(content: Manifest, _live: Manifest) -> None:
 
 
 def _pod(pod: Manifest) -> None:
-    _absent(
+    _default(
         pod,
         restartPolicy="Always",
         terminationGracePeriodSeconds=30,
@@ -46,7 +46,7 @@ def _pod(pod: Manifest) -> None:
         schedulerName="default-scheduler",
     )
     if "serviceAccountName" in pod:
-        _absent(pod, serviceAccount=pod["serviceAccountName"])
+        _default(pod, serviceAccount=pod["serviceAccountName"])
     for container in (*pod.get("initContainers", ()), *pod.get("containers", ())):
         _container(container)
     for volume in pod.get("volumes", ()):
@@ -54,42 +54,42 @@ def _pod(pod: Manifest) -> None:
 
 
 def _container(container: Manifest) -> None:
-    _absent(
+    _default(
         container,
         terminationMessagePath="/dev/termination-log",
         terminationMessagePolicy="File",
         imagePullPolicy=_pull_policy(container.get("image", "")),
     )
     for port in container.get("ports", ()):
-        _absent(port, protocol="TCP")
+        _default(port, protocol="TCP")
     for probe in filter(None, map(container.get, _PROBES)):
-        _absent(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
-        _web(probe)
+        _default(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
+        _http_get(probe)
     for hook in container.get("lifecycle", {}).values():
-        _web(hook)
+        _http_get(hook)
     for variable in container.get("env", ()):
         _source(variable.get("valueFrom", {}))
 
 
-def _web(action: Manifest) -> None:
+def _http_get(action: Manifest) -> None:
     if "httpGet" in action:
-        _absent(action["httpGet"], path="/", scheme="HTTP")
+        _default(action["httpGet"], path="/", scheme="HTTP")
 
 
 def _source(source: Manifest) -> None:
     if "fieldRef" in source:
-        _absent(source["fieldRef"], apiVersion="v1")
+        _default(source["fieldRef"], apiVersion="v1")
     if "resourceFieldRef" in source:
-        _absent(source["resourceFieldRef"], divisor="0")
+        _default(source["resourceFieldRef"], divisor="0")
 
 
 def _volume(volume: Manifest) -> None:
     for part in ("configMap", "secret", "projected", "downwardAPI"):
         if part in volume:
-            _absent(volume[part], defaultMode=0o644)
+            _default(volume[part], defaultMode=0o644)
     for projected in _projections(volume):
         if "serviceAccountToken" in projected:
-            _absent(projected["serviceAccountToken"], expirationSeconds=3600)
+            _default(projected["serviceAccountToken"], expirationSeconds=3600)
         for item in projected.get("downwardAPI", {}).get("items", ()):
             _source(item)
 
@@ -101,25 +101,25 @@ def _projections(volume: Manifest) -> Iterator[Manifest]:
 
 
 def _pull_policy(image: str) -> str:
-    """An image that names no version may be another one each time."""
+    """An image without a version, or with `latest`, is pulled every time."""
     tag = image.rpartition("/")[2].partition(":")[2]
     return "Always" if "@" not in image and tag in ("", "latest") else "IfNotPresent"
 
 
 def _service(content: Manifest, live: Manifest) -> None:
     spec, there = content["spec"], live.get("spec") or {}
-    _absent(spec, type="ClusterIP", sessionAffinity="None", internalTrafficPolicy="Cluster")
-    outside = spec["type"] in ("NodePort", "LoadBalancer")
-    if outside:
-        _absent(spec, externalTrafficPolicy="Cluster")
+    _default(spec, type="ClusterIP", sessionAffinity="None", internalTrafficPolicy="Cluster")
+    external = spec["type"] in ("NodePort", "LoadBalancer")
+    if external:
+        _default(spec, externalTrafficPolicy="Cluster")
     if spec["type"] == "LoadBalancer":
-        _absent(spec, allocateLoadBalancerNodePorts=True)
-    _absent(spec, **{name: there[name] for name in _ALLOTTED if name in there})
-    allotted = {_port(port): port["nodePort"] for port in there.get("ports", ()) if "nodePort" in port}
+        _default(spec, allocateLoadBalancerNodePorts=True)
+    _default(spec, **{name: there[name] for name in _ALLOCATED if name in there})
+    allocated = {_port(port): port["nodePort"] for port in there.get("ports", ()) if "nodePort" in port}
     for port in spec.get("ports", ()):
-        _absent(port, protocol="TCP", targetPort=port["port"])
-        if outside and _port(port) in allotted:
-            _absent(port, nodePort=allotted[_port(port)])
+        _default(port, protocol="TCP", targetPort=port["port"])
+        if external and _port(port) in allocated:
+            _default(port, nodePort=allocated[_port(port)])
 
 
 def _port(port: Manifest) -> tuple[object, object]:
@@ -127,19 +127,19 @@ def _port(port: Manifest) -> tuple[object, object]:
 
 
 def _binding(content: Manifest, _live: Manifest) -> None:
-    _absent(content["roleRef"], apiGroup=_RBAC)
+    _default(content["roleRef"], apiGroup=_RBAC)
     for subject in content.get("subjects", ()):
         if subject["kind"] in ("User", "Group"):
-            _absent(subject, apiGroup=_RBAC)
+            _default(subject, apiGroup=_RBAC)
 
 
 def _service_monitor(content: Manifest, _live: Manifest) -> None:
     for endpoint in content["spec"].get("endpoints", ()):
         for rule in (*endpoint.get("relabelings", ()), *endpoint.get("metricRelabelings", ())):
-            _absent(rule, action="replace")
+            _default(rule, action="replace")
 
 
-def _absent(fields: Manifest, **defaults: object) -> None:
+def _default(fields: Manifest, **defaults: object) -> None:
     for name, value in defaults.items():
         fields.setdefault(name, value)
 

@@ -1,6 +1,6 @@
-"""The stack's objects as they are in the cluster: whole, so that a change by another hand is seen wherever it is.
+"""The stack's objects as the cluster has them: whole, so that another writer's change of any field is seen.
 
-Each kind says which of its fields are content. What Kubernetes itself fills in is known to `defaults`.
+Each kind says which of its fields are content. What the API server fills in is known to `defaults`.
 """
 
 from typing import Any, ClassVar, Final
@@ -17,28 +17,27 @@ class Live(Object, frozen=True, kw_only=True):
     """An object of the stack."""
 
     content: ClassVar[tuple[str, ...]]
-    """Its fields besides type and metadata, as they are called in YAML."""
+    """Its fields besides type and metadata, by their YAML names."""
 
     def body(self) -> Manifest:
-        """Its content as YAML has it."""
+        """Its content, by YAML names."""
         names = zip(self.__struct_encode_fields__, self.__struct_fields__, strict=True)
         found = {name: getattr(self, field) for name, field in names if name in self.content}
         return {name: value for name, value in found.items() if value is not None}
 
 
-def touched(old: Live | None, new: Live | None) -> bool:
-    """Whether somebody's hand was on an object: not whether its status moved."""
-    return old is None or new is None or _essence(old) != _essence(new)
+def content_changed(old: Live | None, new: Live | None) -> bool:
+    """Whether an object was created, deleted or changed by any writer; changes of its status do not count."""
+    return old is None or new is None or _without_status(old) != _without_status(new)
 
 
-def _essence(live: Live) -> tuple[Any, ...]:
-    """All of it but its status."""
+def _without_status(live: Live) -> tuple[Any, ...]:
     meta = live.metadata
     return meta.labels, meta.annotations, meta.owner_references, live.body()
 
 
 class LiveServiceAccount(Live, frozen=True, kw_only=True):
-    """Others put Secrets into service accounts, so nothing but their existence and their labels is ours."""
+    """Other controllers add Secrets to service accounts, so only their existence and their labels are compared."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
     content: ClassVar[tuple[str, ...]] = ()
@@ -120,7 +119,7 @@ class LivePrometheusRule(Live, frozen=True, kw_only=True):
 
 
 class LiveSecurityContextConstraints(Live, frozen=True, kw_only=True):
-    """OpenShift's own: who may do what. It may learn fields that no manifest of ours names; they are not ours."""
+    """OpenShift's kind for the permissions of pods. Fields that our manifests do not name are not compared."""
 
     resource: ClassVar[Resource] = Resource(
         "security.openshift.io",
@@ -159,7 +158,7 @@ class LiveSecurityContextConstraints(Live, frozen=True, kw_only=True):
     supplemental_groups: dict[str, Any] | None = None
 
 
-EVERYWHERE: Final[tuple[type[Live], ...]] = (
+CORE_KINDS: Final[tuple[type[Live], ...]] = (
     LiveServiceAccount,
     LiveConfigMap,
     LiveService,
@@ -171,5 +170,5 @@ EVERYWHERE: Final[tuple[type[Live], ...]] = (
     LiveRuntimeClass,
 )
 """Kinds that every cluster has."""
-SOMEWHERE: Final[tuple[type[Live], ...]] = (LiveServiceMonitor, LivePrometheusRule, LiveSecurityContextConstraints)
+OPTIONAL_KINDS: Final[tuple[type[Live], ...]] = (LiveServiceMonitor, LivePrometheusRule, LiveSecurityContextConstraints)
 """Kinds that only some clusters have."""

@@ -1,7 +1,7 @@
-"""Kubernetes objects as YAML has them, and the folder of plain manifests from which all operands are made.
+"""Manifests as YAML has them, and the assets from which all operands are rendered.
 
-Assets are complete and readable as they are; what depends on the policy is added by small transforms. A file with
-`openshift` in its name is for OpenShift only.
+Assets are complete manifests; what depends on the policy is added by transforms. A file with `openshift` in its name is
+for OpenShift only.
 """
 
 import copy
@@ -26,10 +26,10 @@ def assets(state: str, *, openshift: bool = False) -> list[Manifest]:
     return [copy.deepcopy(document) for name, document in _read(state) if openshift or "openshift" not in name]
 
 
-def in_namespace(manifest: Manifest, namespace: str) -> None:
-    """Put an object, and the service accounts that it names, into a namespace.
+def set_namespace(manifest: Manifest, namespace: str) -> None:
+    """Set the namespace of an object and of the service accounts that it names.
 
-    A SecurityContextConstraints lists them under `users`, in an asset by their plain names.
+    A SecurityContextConstraints lists service accounts under `users`; assets have them there by name alone.
     """
     if manifest["kind"] not in _CLUSTER_WIDE:
         manifest["metadata"]["namespace"] = namespace
@@ -43,11 +43,11 @@ def in_namespace(manifest: Manifest, namespace: str) -> None:
 
 
 def on_delete(spec: Mapping[str, Any]) -> bool:
-    """Whether the pods of a DaemonSet are replaced only when somebody deletes them, as those of drivers are."""
+    """Whether the pods of a DaemonSet are replaced only when they are deleted, as those of drivers are."""
     return bool(spec.get("updateStrategy", {}).get("type") == ON_DELETE)
 
 
-def owned_by(manifest: Manifest, owner: OwnerReference) -> None:
+def set_owner(manifest: Manifest, owner: OwnerReference) -> None:
     manifest["metadata"]["ownerReferences"] = [
         {
             "apiVersion": owner.api_version,

@@ -1,4 +1,4 @@
-"""The numbers that users of NVIDIA's operator know, and beside them each state of the stack by name."""
+"""Metrics of the ClusterPolicy, with the names that NVIDIA's operator has, and of each state of the stack."""
 
 import time
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from gpu_control_plane.api.nvidia.status import OperandState, StackStatus, State
-from gpu_control_plane.operator.stack.status import Picture
+from gpu_control_plane.operator.stack.status import PolicyStatusInput
 
 _FAILED = -1
 
 
 class StackMetrics:
-    """Metrics of the ClusterPolicy in force."""
+    """Metrics of the active ClusterPolicy."""
 
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -27,7 +27,9 @@ class StackMetrics:
             "When all states were last seen to be ready.",
             registry=registry,
         )
-        self._passes = Counter("gpu_operator_reconciliation", "Times the stack was looked at.", registry=registry)
+        self._reconciliations = Counter(
+            "gpu_operator_reconciliation", "Times the stack was looked at.", registry=registry
+        )
         self._failures = Counter(
             "gpu_operator_reconciliation_failed", "Times it was found not ready.", registry=registry
         )
@@ -47,19 +49,19 @@ class StackMetrics:
         )
 
     def forget(self) -> None:
-        """Nobody is in force any more, or somebody else is in charge: numbers are as they were before."""
+        """There is no active ClusterPolicy any more, or NVIDIA's operator is active: back to the initial values."""
         for gauge in (self._nodes, self._status, self._success, self._features):
             gauge.set(0)
         self._ready.clear()
         self._state.clear()
 
-    def observe(self, status: StackStatus, picture: Picture) -> None:
-        """Take over what a status says."""
+    def observe(self, status: StackStatus, observed: PolicyStatusInput) -> None:
+        """Set the metrics to what a status says."""
         ready = status.state is State.READY
-        self._passes.inc()
-        self._nodes.set(picture.gpu_nodes)
-        self._features.set(int(picture.feature_labels))
-        self._status.set(_FAILED if picture.problem else int(ready))
+        self._reconciliations.inc()
+        self._nodes.set(observed.gpu_nodes)
+        self._features.set(int(observed.feature_labels))
+        self._status.set(_FAILED if observed.problem else int(ready))
         if ready:
             self._success.set(self._now())
         else:

@@ -1,4 +1,4 @@
-"""From a policy to the objects of every state: assets, transforms, variants. Pure, and the same input gives the same.
+"""Renders the objects of every state of a policy: assets, transforms, variants. Pure and deterministic.
 
 A state that cannot be rendered says why and does not keep the others from being rendered; nor does a kind of nodes that
 cannot be served keep the others from their DaemonSets.
@@ -10,18 +10,17 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.names import PodLabel
 from gpu_control_plane.kube.objects import OwnerReference
-from gpu_control_plane.operator.images import NoImage
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.manifest import Manifest, assets, in_namespace, owned_by
-from gpu_control_plane.operator.stack.shared import finish
-from gpu_control_plane.operator.stack.stage import CannotRender, Stage
-from gpu_control_plane.operator.stack.state import State
-from gpu_control_plane.operator.stack.states import STATES
-from gpu_control_plane.operator.stack.variants import Variant, name_of
+from gpu_control_plane.operator.stack.common_settings import apply_common_settings
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.manifest import Manifest, assets, set_namespace, set_owner
+from gpu_control_plane.operator.stack.operands import STATES
+from gpu_control_plane.operator.stack.render_input import RenderError, RenderInput
+from gpu_control_plane.operator.stack.states import StackState
+from gpu_control_plane.operator.stack.variants import Variant, suffixed_name
 
 
-class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """A state as it should be: its objects in order, and why there are none, or not all."""
+class RenderedState(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that a state should have, in order, and why there are none, or not all."""
 
     state: str
     enabled: bool
@@ -33,79 +32,81 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
         return [manifest for manifest in self.manifests if manifest["kind"] == "DaemonSet"]
 
 
-def render_policy(stage: Stage, owner: OwnerReference | None = None) -> list[Rendered]:
+def render_policy(render_input: RenderInput, owner: OwnerReference | None = None) -> list[RenderedState]:
     """Every state of the stack, in order."""
-    return [render_state(state, stage, owner) for state in STATES]
+    return [render_state(state, render_input, owner) for state in STATES]
 
 
-def render_state(state: State, stage: Stage, owner: OwnerReference | None = None) -> Rendered:
+def render_state(state: StackState, render_input: RenderInput, owner: OwnerReference | None = None) -> RenderedState:
     """One state. DaemonSets are left out while there is no GPU node for them."""
-    if not state.enabled(stage.policy):
-        return Rendered(state=state.name, enabled=False)
+    if not state.enabled(render_input.policy):
+        return RenderedState(state=state.name, enabled=False)
     try:
-        manifests, problem = _objects(state, stage)
-    except (CannotRender, NoImage) as error:
-        return Rendered(state=state.name, enabled=True, problem=str(error))
+        manifests, problem = _objects(state, render_input)
+    except RenderError as error:
+        return RenderedState(state=state.name, enabled=True, problem=str(error))
     for manifest in manifests:
-        mark(manifest, state.name, stage.platform.namespace, owner)
-    return Rendered(state=state.name, enabled=True, manifests=tuple(manifests), problem=problem)
+        set_metadata(manifest, state.name, render_input.platform.namespace, owner)
+    return RenderedState(state=state.name, enabled=True, manifests=tuple(manifests), problem=problem)
 
 
-def mark(manifest: Manifest, state: str, namespace: str, owner: OwnerReference | None) -> None:
-    """Say of an object where it is, whose it is and which state it belongs to."""
-    in_namespace(manifest, namespace)
+def set_metadata(manifest: Manifest, state: str, namespace: str, owner: OwnerReference | None) -> None:
+    """Set namespace, owner and the label of the state that the object belongs to."""
+    set_namespace(manifest, namespace)
     manifest["metadata"].setdefault("labels", {})[str(PodLabel.OPERAND)] = state
     if owner is not None:
-        owned_by(manifest, owner)
+        set_owner(manifest, owner)
 
 
-def _objects(state: State, stage: Stage) -> tuple[list[Manifest], str]:
+def _objects(state: StackState, render_input: RenderInput) -> tuple[list[Manifest], str]:
     """The objects of a state, and why some DaemonSets are not among them."""
-    found = assets(state.name, openshift=stage.openshift is not None)
+    found = assets(state.name, openshift=render_input.openshift is not None)
     plain = [manifest for manifest in found if manifest["kind"] != "DaemonSet"]
     templates = [manifest for manifest in found if manifest["kind"] == "DaemonSet"]
-    if not stage.platform.service_monitors:
+    if not render_input.platform.service_monitors:
         plain = [manifest for manifest in plain if manifest["kind"] != "ServiceMonitor"]
-    made, problems = state.objects(plain, stage), []
-    for template in templates if stage.kinds else ():
-        daemonsets, problem = _daemonsets(state, stage, template)
+    made, problems = state.objects(plain, render_input), []
+    for template in templates if render_input.kinds else ():
+        daemonsets, problem = _daemonsets(state, render_input, template)
         made += daemonsets
         problems.append(problem)
     return made, "; ".join(filter(None, problems))
 
 
-def _daemonsets(state: State, stage: Stage, template: Manifest) -> tuple[list[Manifest], str]:
-    """One for each variant that can be rendered. What none of them can be rendered with is the state's own problem."""
+def _daemonsets(state: StackState, render_input: RenderInput, template: Manifest) -> tuple[list[Manifest], str]:
+    """One for each variant that can be rendered. If none can be, the whole state cannot."""
     made, problems = [], {}
-    for variant in state.variants(stage, template["metadata"]["name"]):
+    for variant in state.variants(render_input, template["metadata"]["name"]):
         try:
-            made.append(_daemonset(state, stage, copy.deepcopy(template), variant))
-        except (CannotRender, NoImage) as error:
-            problems[variant.word] = str(error)
+            made.append(_daemonset(state, render_input, copy.deepcopy(template), variant))
+        except RenderError as error:
+            problems[variant.label] = str(error)
     if problems and not made:
-        raise CannotRender("; ".join(dict.fromkeys(problems.values())))
-    return made, "; ".join(f"{word}: {problem}" for word, problem in problems.items())
+        raise RenderError("; ".join(dict.fromkeys(problems.values())))
+    return made, "; ".join(f"{label}: {problem}" for label, problem in problems.items())
 
 
-def _daemonset(state: State, stage: Stage, manifest: Manifest, variant: Variant) -> Manifest:
-    daemonset = DaemonSet(manifest)
-    state.transform(daemonset, stage, variant)
-    finish(daemonset, stage, variant, env=state.env(stage.policy), runtime_class=state.runtime_class)
-    for_variant(daemonset, variant)
-    if state.seal is not None:
-        state.seal(daemonset)
+def _daemonset(state: StackState, render_input: RenderInput, manifest: Manifest, variant: Variant) -> Manifest:
+    daemonset = DaemonSetManifest(manifest)
+    state.transform(daemonset, render_input, variant)
+    apply_common_settings(
+        daemonset, render_input, variant, env=state.env(render_input.policy), runtime_class=state.runtime_class
+    )
+    apply_variant(daemonset, variant)
+    if state.finish is not None:
+        state.finish(daemonset)
     return manifest
 
 
-def for_variant(daemonset: DaemonSet, variant: Variant) -> None:
-    """Bind a DaemonSet to its nodes. Only one without the plain name selects its pods by the variant, too: the selector
-    of a DaemonSet cannot change, and the plain one has had none since before there were several."""
+def apply_variant(daemonset: DaemonSetManifest, variant: Variant) -> None:
+    """Restrict a DaemonSet to its nodes. Only one without the plain name also selects its pods by variant: the selector
+    of a DaemonSet cannot be changed, and the one with the plain name was created without a variant."""
     daemonset.select(variant.selector)
-    if not variant.word:
+    if not variant.label:
         return
-    daemonset.label({PodLabel.VARIANT: variant.word})
+    daemonset.label({PodLabel.VARIANT: variant.label})
     if variant.name:
         daemonset.name = variant.name
     elif not variant.plain:
-        daemonset.name = name_of(daemonset.name, variant.word)
-        daemonset.manifest["spec"]["selector"]["matchLabels"][str(PodLabel.VARIANT)] = variant.word
+        daemonset.name = suffixed_name(daemonset.name, variant.label)
+        daemonset.manifest["spec"]["selector"]["matchLabels"][str(PodLabel.VARIANT)] = variant.label

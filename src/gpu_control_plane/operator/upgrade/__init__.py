@@ -1,11 +1,6 @@
-"""Takes nodes to a new driver, a few at a time: `build_upgrades` adds it to a process.
+"""Upgrades the drivers of nodes, a few nodes at a time.
 
-Everything it knows is in labels and annotations of the Nodes, in NVIDIA's own words, so that an upgrade begun by
-NVIDIA's operator, or by a process that died, goes on. `step` says what comes next for one node, `rollout` whose turn
-it is, `controller` does it.
+The state of an upgrade is kept in labels and annotations of the Nodes, with NVIDIA's names, so that an upgrade begun by
+NVIDIA's operator, or by a process that died, is continued. `step` decides the next action for one node, `rollout` which
+nodes start next; `controller`, `scheduler` and `executor` carry it out.
 """
-
-from gpu_control_plane.operator.upgrade.campaigns import Campaign, Campaigns
-from gpu_control_plane.operator.upgrade.controller import Upgrades, build_upgrades
-
-__all__ = ["Campaign", "Campaigns", "Upgrades", "build_upgrades"]

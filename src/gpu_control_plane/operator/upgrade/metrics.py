@@ -1,4 +1,4 @@
-"""What upgrades count: NVIDIA's metrics for the whole cluster, and ours for each driver."""
+"""Metrics of upgrades: NVIDIA's for the whole cluster, and ours for each driver."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,22 +8,22 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from gpu_control_plane.api.nvidia.names import UpgradeState
-from gpu_control_plane.operator.upgrade.view import NodeView
+from gpu_control_plane.operator.upgrade.node_view import NodeView
 
 CLUSTER_POLICY: Final = "cluster-policy"
-"""The label `driver` for nodes that a ClusterPolicy governs."""
+"""The label `driver` for nodes whose driver comes from the ClusterPolicy."""
 _UNKNOWN: Final = "unknown"
 
 
-class Count(msgspec.Struct, frozen=True):
-    """A campaign in numbers."""
+class GroupCount(msgspec.Struct, frozen=True):
+    """The nodes and free slots of a group."""
 
     views: Sequence[NodeView]
     slots: int
 
 
 class UpgradeMetrics:
-    """Set as a whole after each look at all campaigns."""
+    """Set as a whole after each look at all groups."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._enabled = Gauge(
@@ -48,20 +48,20 @@ class UpgradeMetrics:
             registry=registry,
         )
 
-    def show(self, campaigns: Mapping[str, Count]) -> None:
-        """The active campaigns, by name; what is not there any more is forgotten."""
-        self._enabled.set(bool(campaigns))
-        views = [view for count in campaigns.values() for view in count.views]
+    def show(self, groups: Mapping[str, GroupCount]) -> None:
+        """Set the metrics of all active groups, by name; those of other groups are removed."""
+        self._enabled.set(bool(groups))
+        views = [view for count in groups.values() for view in count.views]
         numbers = {
             "in_progress": sum(view.in_progress for view in views),
             "done": sum(view.state is UpgradeState.DONE for view in views),
             "failed": sum(view.state is UpgradeState.FAILED for view in views),
-            "available": sum(count.slots for count in campaigns.values()),
+            "available": sum(count.slots for count in groups.values()),
             "pending": sum(view.state is UpgradeState.REQUIRED for view in views),
         }
         for name, gauge in self._numbers.items():
             gauge.set(numbers[name])
         self._nodes.clear()
-        for driver, count in campaigns.items():
+        for driver, count in groups.items():
             for state, nodes in Counter(view.state for view in count.views).items():
                 self._nodes.labels(driver or CLUSTER_POLICY, state.value or _UNKNOWN).set(nodes)

@@ -1,23 +1,25 @@
-"""How far a campaign has come, how long a node takes, and when it should be over. Pure."""
+"""How far the upgrades of a group have come, how long a node takes, and when the last one should be done."""
 
 import heapq
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import Final
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, UpgradeState
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED, NodeTrouble, UpgradeReport
 from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
-from gpu_control_plane.operator.upgrade.slots import share
-from gpu_control_plane.operator.upgrade.view import NodeView
+from gpu_control_plane.kube import Signal
+from gpu_control_plane.operator.upgrade.node_view import NodeView
+from gpu_control_plane.operator.upgrade.rollout import scaled_value
 
 REASON: Final = "UpgradeFailed"
-_MINUTE: Final = 60
+_MINUTE_SECONDS: Final = 60
 
 
-def report(policy: UpgradePolicy, views: Sequence[NodeView], message: str, now: float) -> UpgradeReport:
-    """What the status of the ClusterPolicy or the NVIDIADriver says of the nodes whose driver it brings."""
+def progress_report(policy: UpgradePolicy, views: Sequence[NodeView], message: str, now: float) -> UpgradeReport:
+    """What the status of the ClusterPolicy or the NVIDIADriver says of the nodes whose driver it brings. Pure."""
     views = [view for view in views if view.managed]
     waiting = [view for view in views if view.state is UpgradeState.REQUIRED]
     failed = sorted((view for view in views if view.state is UpgradeState.FAILED), key=lambda view: view.name)
@@ -40,27 +42,60 @@ def report(policy: UpgradePolicy, views: Sequence[NodeView], message: str, now: 
 
 
 def duration(view: NodeView) -> float | None:
-    """Seconds the node's last upgrade took; None if it has had none, or has not finished it."""
+    """Seconds that the node's last upgrade took; None if it has had none, or has not finished it."""
     started, ended = view.since(NodeAnnotation.STARTED), view.since(NodeAnnotation.STEP_SINCE)
     if view.state is not UpgradeState.DONE or started is None or ended is None or ended < started:
         return None
     return ended - started
 
 
+class ProgressReports:
+    """The last report of each group. `changed` is fired when one has changed, appeared or gone."""
+
+    def __init__(self) -> None:
+        self.changed = Signal("upgrade-progress")
+        self._held: dict[str, UpgradeReport] = {}
+        self._unreadable: AbstractSet[str] | None = None
+        """Groups whose policy cannot be read; None until all groups have been looked at once."""
+
+    def get(self, name: str, last: UpgradeReport | None) -> UpgradeReport | None:
+        """The report, None while upgrades of the group are off. Where this process does not know it, it is what was
+        reported `last`, so that a restart changes no status."""
+        return self._held.get(name, last if self._unreadable is None or name in self._unreadable else None)
+
+    def put(self, name: str, report: UpgradeReport) -> None:
+        if self._held.get(name) != report:
+            self._held[name] = report
+            self.changed.fire()
+
+    def invalidate(self) -> None:
+        """This process does not know the reports any more."""
+        self._held, self._unreadable = {}, None
+
+    def complete(self, active: AbstractSet[str], unreadable: AbstractSet[str]) -> None:
+        """All groups have been looked at: upgrades are off in those that are neither active nor unreadable."""
+        gone = self._held.keys() - active - unreadable
+        changed = bool(gone) or self._unreadable != unreadable
+        self._unreadable = unreadable
+        self._held = {name: held for name, held in self._held.items() if name not in gone}
+        if changed:
+            self.changed.fire()
+
+
 def _expected_end(policy: UpgradePolicy, views: Sequence[NodeView], average: float, now: float) -> datetime | None:
-    """When the last node should be through: those under way finish, and each makes room for one that waits."""
+    """When the last node should be done: those in progress finish, and each frees a slot for one that waits."""
     pending = sum(view.state is UpgradeState.REQUIRED and not view.skipped for view in views)
-    under_way = [view for view in views if view.in_progress]
-    if not pending and not under_way:
+    in_progress = [view for view in views if view.in_progress]
+    if not pending and not in_progress:
         return None
-    lanes = [max((view.since(NodeAnnotation.STARTED) or now) + average, now) for view in under_way]
-    room = min(policy.max_parallel_upgrades or len(views), max(share(len(views), policy.max_unavailable), 1))
-    lanes += [now] * (room - len(lanes))
-    heapq.heapify(lanes)
+    slots = [max((view.since(NodeAnnotation.STARTED) or now) + average, now) for view in in_progress]
+    most = min(policy.max_parallel_upgrades or len(views), max(scaled_value(len(views), policy.max_unavailable), 1))
+    slots += [now] * (most - len(slots))
+    heapq.heapify(slots)
     for _ in range(pending):
-        heapq.heappush(lanes, heapq.heappop(lanes) + average)
-    # Whole minutes: an estimate that moves with every second would be written with every second.
-    return datetime.fromtimestamp(math.ceil(max(lanes) / _MINUTE) * _MINUTE, UTC)
+        heapq.heappush(slots, heapq.heappop(slots) + average)
+    # Whole minutes: an estimate that changed every second would be written every second.
+    return datetime.fromtimestamp(math.ceil(max(slots) / _MINUTE_SECONDS) * _MINUTE_SECONDS, UTC)
 
 
 def _trouble(view: NodeView) -> NodeTrouble:

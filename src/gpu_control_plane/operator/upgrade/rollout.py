@@ -1,8 +1,9 @@
-"""Whose turn it is. Pure.
+"""Which nodes start their upgrade next. Pure.
 
-Decided in one place from one picture of all nodes, so that no turn is given twice.
+Decided in one place from one view of all nodes, so that no slot is given twice.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -11,38 +12,37 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.names import UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Canary, UpgradePolicy
-from gpu_control_plane.operator.upgrade.actions import Change
-from gpu_control_plane.operator.upgrade.emptying import policy_fault
-from gpu_control_plane.operator.upgrade.slots import free_turns, share, slots
+from gpu_control_plane.operator.node_facts import selects
+from gpu_control_plane.operator.upgrade.actions import NodePatch
+from gpu_control_plane.operator.upgrade.eviction import policy_problem
+from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.step import step
-from gpu_control_plane.operator.upgrade.view import NodeView
 
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5
 
 
-class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """Who begins now, and what the others wait for."""
+class RolloutPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Which nodes start now, and why the others wait."""
 
-    begin: Mapping[str, Change] = {}
-    """First writes, by node, in order."""
+    start: Mapping[str, NodePatch] = {}
+    """The first writes, by node, in order."""
     slots: int = 0
-    """Nodes in service that could be taken out of it now."""
+    """How many nodes that are in service could be taken out of it now."""
     message: str = ""
 
 
-def rollout(policy: UpgradePolicy, views: Sequence[NodeView], now: float) -> Rollout:
-    """The next turns. The views show every turn that was given.
+def rollout(policy: UpgradePolicy, views: Sequence[NodeView], now: float) -> RolloutPlan:
+    """The next starts. The views show every upgrade that was started.
 
-    A node that has no driver of ours takes no part: neither in the number of nodes that a share is taken of, nor as one
-    that goes first.
+    A node without a driver of ours takes no part: it neither counts for percentages, nor can it be a canary.
     """
     views = [view for view in views if view.managed]
     waiting = [view for view in views if view.state is UpgradeState.REQUIRED]
-    candidates = {view.name: first for view in waiting if (first := _first_step(view, policy, now)) is not None}
-    busy = [view for view in views if view.holds_turn]
-    most = share(len(views), policy.max_unavailable)
+    candidates = {view.name: first for view in waiting if (first := _first_action(view, policy, now)) is not None}
+    busy = [view for view in views if view.occupies_slot]
+    most = scaled_value(len(views), policy.max_unavailable)
     unavailable = sum(view.unavailable for view in views)
-    free = slots(
+    free = free_slots(
         total=len(views),
         required=len(candidates),
         in_progress=len(busy),
@@ -51,39 +51,68 @@ def rollout(policy: UpgradePolicy, views: Sequence[NodeView], now: float) -> Rol
         max_unavailable=most,
     )
     if not candidates:
-        return Rollout(slots=free, message=_idle(waiting))
-    if closed := _closed(policy):
-        return Rollout(slots=free, message=closed)
+        return RolloutPlan(slots=free, message=_no_candidate_reason(waiting))
+    if stopped := _stopped_reason(policy):
+        return RolloutPlan(slots=free, message=stopped)
     allowed, message = _canaries_first(policy.canary, views, now, policy)
-    turns = free_turns(required=len(candidates), in_progress=len(busy), parallel=policy.max_parallel_upgrades)
-    begin: dict[str, Change] = {}
+    parallel = free_parallel_slots(
+        required=len(candidates), in_progress=len(busy), parallel=policy.max_parallel_upgrades
+    )
+    start: dict[str, NodePatch] = {}
     taken_out = 0
     for view in sorted(waiting, key=lambda view: view.name):
         if view.name not in candidates or (allowed is not None and view.name not in allowed):
             continue
-        if len(begin) < turns and (view.unavailable or taken_out < free):
-            begin[view.name] = candidates[view.name]
+        if len(start) < parallel and (view.unavailable or taken_out < free):
+            start[view.name] = candidates[view.name]
             taken_out += not view.unavailable
-    if not begin and not message:
-        message = _full(turns=turns, busy=len(busy), unavailable=unavailable, most=most)
-    return Rollout(begin=begin, slots=free, message=message)
+    if not start and not message:
+        message = _full(parallel=parallel, busy=len(busy), unavailable=unavailable, most=most)
+    return RolloutPlan(start=start, slots=free, message=message)
 
 
 def canaries(wanted: Canary, views: Iterable[NodeView]) -> list[NodeView]:
-    """The nodes that go first. A node that is to be left alone is none of them: it would hold up all others."""
+    """The nodes that are upgraded first. A node with the skip label cannot be one: the others would wait for ever."""
     nodes = sorted((view for view in views if not view.skipped), key=lambda view: view.name)
     if wanted.node_selector:
-        pairs = wanted.node_selector.items()
-        return [view for view in nodes if all(view.labels.get(key) == value for key, value in pairs)]
+        return [view for view in nodes if selects(wanted.node_selector, view.labels)]
     return nodes[: wanted.nodes]
+
+
+def free_slots(
+    *, total: int, required: int, in_progress: int, unavailable: int, parallel: int, max_unavailable: int
+) -> int:
+    """How many nodes that are in service may be taken out of it now.
+
+    `parallel` limits the nodes in progress; 0 means no limit. `max_unavailable` limits the nodes out of service, for
+    whatever reason; a limit as large as the whole is none.
+    """
+    if unavailable >= max_unavailable:
+        return 0
+    free = min(free_parallel_slots(required=required, in_progress=in_progress, parallel=parallel), max_unavailable)
+    return min(free, max_unavailable - unavailable) if max_unavailable < total else free
+
+
+def free_parallel_slots(*, required: int, in_progress: int, parallel: int) -> int:
+    """How many nodes may start as far as `maxParallelUpgrades` goes, which is the only limit for a node that is out of
+    service already."""
+    return min(required, max(parallel - in_progress, 0)) if parallel else required
+
+
+def scaled_value(total: int, value: int | str) -> int:
+    """`25%` of so many nodes, rounded up, or simply a number."""
+    text = str(value).strip()
+    if text.endswith("%"):
+        return math.ceil(total * int(text[:-1]) / 100)
+    return int(text)
 
 
 def _canaries_first(
     wanted: Canary | None, views: Sequence[NodeView], now: float, policy: UpgradePolicy
 ) -> tuple[AbstractSet[str] | None, str]:
-    """The nodes that may begin, None for all, and what the others wait for.
+    """The nodes that may start, None for all, and why the others wait.
 
-    A label alone does not say that a canary is done: it may just not have been changed yet.
+    The label of a canary alone does not say that it is done: it may not have been changed yet for a new driver.
     """
     chosen = canaries(wanted, views) if wanted is not None else []
     failed = [view.name for view in chosen if view.state is UpgradeState.FAILED]
@@ -92,7 +121,7 @@ def _canaries_first(
     undone = [
         view.name
         for view in chosen
-        if view.state is not UpgradeState.DONE or isinstance(step(view, policy, now), Change)
+        if view.state is not UpgradeState.DONE or isinstance(step(view, policy, now), NodePatch)
     ]
     if undone:
         away = [view.name for view in chosen if view.name in undone and not view.ready]
@@ -100,33 +129,36 @@ def _canaries_first(
     return None, ""
 
 
-def _first_step(view: NodeView, policy: UpgradePolicy, now: float) -> Change | None:
-    """What the node would do if it were its turn; None if it could not begin."""
-    found = step(msgspec.structs.replace(view, granted=True), policy, now)
-    begins = {UpgradeState.CORDON_REQUIRED, UpgradeState.POD_RESTART_REQUIRED}
-    return found if isinstance(found, Change) and found.state in begins else None
+def _first_action(view: NodeView, policy: UpgradePolicy, now: float) -> NodePatch | None:
+    """What the node would do if it got a slot; None if it could not start."""
+    found = step(msgspec.structs.replace(view, slot_granted=True), policy, now)
+    starts = {UpgradeState.CORDON_REQUIRED, UpgradeState.POD_RESTART_REQUIRED}
+    return found if isinstance(found, NodePatch) and found.state in starts else None
 
 
-def _closed(policy: UpgradePolicy) -> str:
-    return "paused: no further node begins" if policy.paused else policy_fault(policy) or ""
+def _stopped_reason(policy: UpgradePolicy) -> str:
+    return "paused: no further node begins" if policy.paused else policy_problem(policy) or ""
 
 
-def _idle(waiting: Sequence[NodeView]) -> str:
-    """Why nobody could begin although there are nodes that need it."""
+def _no_candidate_reason(waiting: Sequence[NodeView]) -> str:
+    """Why no node can start although some need an upgrade."""
     for why, nodes in (
         ("not ready", [view.name for view in waiting if not view.skipped and not view.ready]),
         ("without a driver pod", [view.name for view in waiting if not view.skipped and not view.drivers]),
-        ("to get a driver from nobody", [view.name for view in waiting if not view.skipped and view.without_successor]),
+        (
+            "without a DaemonSet that would bring a driver",
+            [view.name for view in waiting if not view.skipped and view.without_successor],
+        ),
     ):
         if nodes:
             return f"waiting for nodes that are {why}: {_names(nodes)}"
     return ""
 
 
-def _full(*, turns: int, busy: int, unavailable: int, most: int) -> str:
-    if turns:
+def _full(*, parallel: int, busy: int, unavailable: int, most: int) -> str:
+    if parallel:
         return f"{_nodes(unavailable)} out of service, and no more than {most} may be (maxUnavailable)"
-    return f"{_nodes(busy)} under way, and no more may be (maxParallelUpgrades)"
+    return f"{_nodes(busy)} in progress, and no more may be (maxParallelUpgrades)"
 
 
 def _nodes(number: int) -> str:
@@ -135,5 +167,5 @@ def _nodes(number: int) -> str:
 
 def _names(nodes: Sequence[str]) -> str:
     found = sorted(nodes)
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(found[:_NAMED]) + more
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return ", ".join(found[:_MOST_NAMED]) + more

@@ -18,7 +18,7 @@ _FORMS: Final = (
 
 
 class BadSelector(ValueError):
-    """A selector that nobody can understand; the message names the part."""
+    """A selector that cannot be parsed; the message names the part."""
 
 
 def parse(text: str) -> LabelSelector:

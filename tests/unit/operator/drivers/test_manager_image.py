@@ -7,10 +7,10 @@ import pytest
 
 from gpu_control_plane.operator.drivers.manager_image import keep_manager
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import Platform
-from unit.operator.drivers.fleet import NAMESPACE, driver, node
+from gpu_control_plane.operator.stack.render_input import Platform
+from unit.operator.drivers.builders import NAMESPACE, driver, node
 
 NAMED = {"repository": "r", "image": "manager", "version": "9"}
 
@@ -35,10 +35,10 @@ def made(default: str, **spec: Any) -> Manifest:
 def test_a_new_default_waits_for_another_change(old: dict[str, Any], new: dict[str, Any], image: str) -> None:
     wanted = made("new", **new)
     keep_manager(wanted, copy.deepcopy(made("old", **old)))
-    assert DaemonSet(wanted).container("k8s-driver-manager").manifest["image"] == image
+    assert DaemonSetManifest(wanted).container("k8s-driver-manager").manifest["image"] == image
 
 
 def test_the_first_one_takes_the_default() -> None:
     wanted = made("new", manager={})
     keep_manager(wanted, None)
-    assert DaemonSet(wanted).container("k8s-driver-manager").manifest["image"] == "new"
+    assert DaemonSetManifest(wanted).container("k8s-driver-manager").manifest["image"] == "new"

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia.names import NodeLabel, StackReason
-from gpu_control_plane.operator.drivers.owner import Driver, claims_of, owners
-from unit.operator.drivers.fleet import driver, node
+from gpu_control_plane.operator.drivers.owner import ParsedDriver, ownership_of, selector_claims
+from unit.operator.drivers.builders import driver, node
 
 A = driver("a", nodeSelector={"pool": "a"})
 B = driver("b", nodeSelector={"zone": "z"})
@@ -28,9 +28,9 @@ Y = driver("y", default=True)
     ],
 )
 def test_a_node_has_the_owner_that_the_selectors_name(
-    drivers: tuple[Driver, ...], labels: dict[str, str], owner: str | None
+    drivers: tuple[ParsedDriver, ...], labels: dict[str, str], owner: str | None
 ) -> None:
-    assert owners(drivers, [node("n", labels=labels)]).owners == {"n": owner}
+    assert ownership_of(drivers, [node("n", labels=labels)]).owners == {"n": owner}
 
 
 @pytest.mark.parametrize(
@@ -39,35 +39,39 @@ def test_a_node_has_the_owner_that_the_selectors_name(
         ((A, B, X), StackReason.CONFLICTING_NODE_SELECTOR, "n: a, b"),
         ((X, Y), StackReason.RECONCILE_FAILED, "x and y"),
         ((X, driver("c", nodeSelector={NodeLabel.DRIVER_OWNER.value: "x"})), StackReason.RECONCILE_FAILED, "c"),
-        ((X, Driver(name="torn", uid="u", problem="spec.rdma: no")), StackReason.RECONCILE_FAILED, "torn: spec.rdma"),
+        (
+            (X, ParsedDriver(name="torn", uid="u", problem="spec.rdma: no")),
+            StackReason.RECONCILE_FAILED,
+            "torn: spec.rdma",
+        ),
     ],
 )
 def test_a_contradiction_leaves_every_node_as_it_is(
-    drivers: tuple[Driver, ...], reason: StackReason, says: str
+    drivers: tuple[ParsedDriver, ...], reason: StackReason, says: str
 ) -> None:
-    found = owners(drivers, [node("n", labels={"pool": "a", "zone": "z"}), node("other")])
+    found = ownership_of(drivers, [node("n", labels={"pool": "a", "zone": "z"}), node("other")])
     assert found.owners == {}
-    assert found.trouble is not None
-    assert found.trouble.reason is reason
-    assert says in found.trouble.message
+    assert found.problem is not None
+    assert found.problem.reason is reason
+    assert says in found.problem.message
 
 
 def test_nodes_without_a_card_have_no_owner() -> None:
     plain = node("plain", labels={NodeLabel.PRESENT: "false"})
-    assert owners([X], [plain]).owners == {}
-    assert claims_of([X]).claimants(plain.metadata.labels) == ()
+    assert ownership_of([X], [plain]).owners == {}
+    assert selector_claims([X]).claimants(plain.metadata.labels) == ()
 
 
 def test_a_long_list_of_contested_nodes_is_cut() -> None:
-    found = owners(
+    found = ownership_of(
         [A, driver("c", nodeSelector={"pool": "a"})], [node(f"n{i}", labels={"pool": "a"}) for i in range(9)]
     )
-    assert found.trouble is not None
-    assert "and 6 more" in found.trouble.message
+    assert found.problem is not None
+    assert "and 6 more" in found.problem.message
 
 
 def test_the_nodes_of_one_are_known() -> None:
-    found = owners([A, X], [node("one", labels={"pool": "a"}), node("two")])
+    found = ownership_of([A, X], [node("one", labels={"pool": "a"}), node("two")])
     assert found.nodes_of("a") == {"one"}
 
 
@@ -86,9 +90,9 @@ def test_the_answer_depends_on_nothing_but_selectors(
         for i, (selector, default, deleting) in enumerate(wanted)
     ]
     nodes = [node(f"n{i}", labels=labels) for i, labels in enumerate(fleet)]
-    found = owners(drivers, nodes)
-    again = owners(data.draw(st.permutations(drivers)), data.draw(st.permutations(nodes)))
-    assert found.trouble == again.trouble
+    found = ownership_of(drivers, nodes)
+    again = ownership_of(data.draw(st.permutations(drivers)), data.draw(st.permutations(nodes)))
+    assert found.problem == again.problem
     assert dict(found.owners) == dict(again.owners)
     alive = {held.name: held for held in drivers if not held.deleting}
     for name, owner in found.owners.items():

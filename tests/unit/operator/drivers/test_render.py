@@ -5,25 +5,26 @@ from typing import Any
 import pytest
 
 from gpu_control_plane.operator.drivers.names import short_hash
-from gpu_control_plane.operator.drivers.owner import Driver
+from gpu_control_plane.operator.drivers.owner import ParsedDriver
 from gpu_control_plane.operator.drivers.render import render_driver
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.openshift import OpenShift
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import CannotRender, OpenShift, Platform
-from unit.operator.drivers.fleet import NAMESPACE, driver, node
-from unit.operator.stack.driver_scene import mounts, policy
+from gpu_control_plane.operator.stack.render_input import Platform, RenderError
+from unit.operator.drivers.builders import NAMESPACE, driver, node
+from unit.operator.stack.driver_builders import mounts, policy
 
 MANAGER = "k8s-driver-manager"
 NODES = [node("n1", owner="demo"), node("n2", owner="demo")]
 
 
-def rendered(held: Driver, **platform: Any) -> list[Manifest]:
+def rendered(held: ParsedDriver, **platform: Any) -> list[Manifest]:
     return render_driver(held, platform.pop("nodes", NODES), Platform(namespace=NAMESPACE, **platform), None)
 
 
-def daemonset(held: Driver, **platform: Any) -> DaemonSet:
+def daemonset(held: ParsedDriver, **platform: Any) -> DaemonSetManifest:
     (found,) = (manifest for manifest in rendered(held, **platform) if manifest["kind"] == "DaemonSet")
-    return DaemonSet(found)
+    return DaemonSetManifest(found)
 
 
 def test_a_driver_without_nodes_has_no_objects() -> None:
@@ -70,10 +71,10 @@ def test_everything_is_owned_by_the_nvidiadriver_and_refers_only_to_its_own() ->
         assert by_kind[binding]["roleRef"]["name"] == account
         assert by_kind[binding]["subjects"][0]["name"] == account
     assert by_kind["SecurityContextConstraints"]["users"] == [f"system:serviceaccount:{NAMESPACE}:{account}"]
-    assert DaemonSet(by_kind["DaemonSet"]).pod["serviceAccountName"] == account
+    assert DaemonSetManifest(by_kind["DaemonSet"]).pod["serviceAccountName"] == account
     config_maps = {manifest["metadata"]["name"] for manifest in made if manifest["kind"] == "ConfigMap"}
     assert config_maps == {"nvidia-driver-startup-probe-demo", "gpu-operator-trusted-ca-demo"}
-    mounted = set(mounts(DaemonSet(by_kind["DaemonSet"])).values())
+    mounted = set(mounts(DaemonSetManifest(by_kind["DaemonSet"])).values())
     assert config_maps <= mounted
 
 
@@ -85,12 +86,12 @@ def test_two_nvidiadrivers_share_no_object() -> None:
     assert not names("one") & names("two")
 
 
-def test_pools_of_one_system_share_service_account_and_roles() -> None:
+def test_variants_of_one_system_share_service_account_and_roles() -> None:
     nodes = [node("n1"), node("n2", kernel="6.8.0-61-generic"), node("n3", system="rhel 9.4", kernel="5.14")]
     made = rendered(driver("demo", usePrecompiled=True, version="595"), nodes=nodes)
     found = [manifest["kind"] for manifest in made]
     assert (found.count("DaemonSet"), found.count("ServiceAccount"), found.count("ConfigMap")) == (3, 2, 1)
-    images = sorted(DaemonSet(held).main.manifest["image"] for held in made if held["kind"] == "DaemonSet")
+    images = sorted(DaemonSetManifest(held).main.manifest["image"] for held in made if held["kind"] == "DaemonSet")
     assert images[1] == "nvcr.io/nvidia/driver:595-6.8.0-60-generic-ubuntu24.04"
 
 
@@ -105,12 +106,11 @@ def test_pools_of_one_system_share_service_account_and_roles() -> None:
         ({"gds": {"enabled": True, "repository": "r", "image": "i", "version": "sha256:a"}}, "kernelModuleType"),
         ({"repository": "", "version": "", "image": "nvcr.io/nvidia/driver"}, "has no version"),
         ({"kernelModuleConfig": {"name": "absent"}}, "ConfigMap absent"),
-        ({"secretEnv": "absent"}, "Secret absent"),
     ],
 )
 def test_what_cannot_be_rendered_says_why(spec: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        rendered(driver("demo", **spec), secrets=frozenset())
+        rendered(driver("demo", **spec))
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_storage_goes_with_modules_that_can_do_it(spec: dict[str, Any]) -> None:
 
 
 def test_an_unreadable_spec_says_so() -> None:
-    with pytest.raises(CannotRender, match=r"spec\.rdma"):
-        rendered(Driver(name="demo", uid="u", problem="spec.rdma: no"))
+    with pytest.raises(RenderError, match=r"spec\.rdma"):
+        rendered(ParsedDriver(name="demo", uid="u", problem="spec.rdma: no"))
 
 
 def test_arguments_follow_init() -> None:
@@ -134,12 +134,12 @@ def test_arguments_follow_init() -> None:
 
 
 @pytest.mark.parametrize(("precompiled", "delay"), [(False, 60), (True, 5)])
-def test_an_absent_start_up_probe_has_the_patience_that_building_needs(precompiled: bool, delay: int) -> None:
+def test_a_start_up_probe_that_is_not_given_allows_the_time_that_building_needs(precompiled: bool, delay: int) -> None:
     probe = daemonset(driver("demo", startupProbe=None, usePrecompiled=precompiled)).main.manifest["startupProbe"]
     assert (probe["initialDelaySeconds"], probe["timeoutSeconds"], probe["failureThreshold"]) == (delay, 60, 120)
 
 
-def test_the_spec_changes_its_pods_but_not_how_they_are_found() -> None:
+def test_the_spec_changes_its_pods_but_not_their_selector() -> None:
     made = daemonset(
         driver(
             "demo",
@@ -180,7 +180,7 @@ def test_the_host_manager_runs_where_virtual_machines_do() -> None:
 def test_the_clusterpolicy_says_where_the_hosts_root_is() -> None:
     spec = policy(None, hostPaths={"rootFS": "/sysroot"})
     made = render_driver(driver("demo"), NODES, Platform(namespace=NAMESPACE), spec)
-    held = DaemonSet(next(manifest for manifest in made if manifest["kind"] == "DaemonSet"))
+    held = DaemonSetManifest(next(manifest for manifest in made if manifest["kind"] == "DaemonSet"))
     assert mounts(held, MANAGER)["/host"] == "/sysroot"
     assert mounts(daemonset(driver("demo")), MANAGER)["/host"] == "/"
 
@@ -189,12 +189,12 @@ def test_the_clusterpolicy_says_where_the_hosts_root_is() -> None:
     ("own", "policys", "expected"),
     [("", "", "system-node-critical"), ("", "low", "low"), ("own", "low", "own"), ("own", "", "own")],
 )
-def test_it_ranks_with_the_drivers_of_the_policy_unless_it_says_otherwise(
+def test_its_priority_is_that_of_the_policys_drivers_unless_it_has_its_own(
     own: str, policys: str, expected: str
 ) -> None:
     spec = policy(None, daemonsets={"priorityClassName": policys})
     made = render_driver(driver("demo", priorityClassName=own), NODES, Platform(namespace=NAMESPACE), spec)
-    held = DaemonSet(next(manifest for manifest in made if manifest["kind"] == "DaemonSet"))
+    held = DaemonSetManifest(next(manifest for manifest in made if manifest["kind"] == "DaemonSet"))
     assert held.pod["priorityClassName"] == expected
 
 
@@ -205,14 +205,14 @@ def test_only_the_manager_may_be_named_by_the_operators_environment() -> None:
         rendered(driver("demo", repository="", image="", version=""), images=images)
 
 
-def test_every_driver_pod_says_what_it_is_made_of() -> None:
+def test_every_driver_pod_has_a_digest() -> None:
     one, two = (daemonset(driver("demo", version=version)) for version in ("1", "2"))
     assert one.main.env("DRIVER_CONFIG_DIGEST") != two.main.env("DRIVER_CONFIG_DIGEST")
     labelled = daemonset(driver("demo", version="1", labels={"team": "ml"}, priorityClassName="x"))
     assert labelled.main.env("DRIVER_CONFIG_DIGEST") == one.main.env("DRIVER_CONFIG_DIGEST")
 
 
-def test_what_a_driver_is_made_of_does_not_depend_on_whose_it_is() -> None:
+def test_the_digest_does_not_depend_on_the_owner() -> None:
     digests = {
         daemonset(driver(name), nodes=[node("n", owner=name)]).main.env("DRIVER_CONFIG_DIGEST")
         for name in ("one", "two")

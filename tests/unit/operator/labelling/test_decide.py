@@ -11,18 +11,18 @@ from gpu_control_plane.api.nvidia.choices import SandboxMode, Workload
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PCI_LABELS, PRE_INSTALLED, TRUE, NodeLabel
 from gpu_control_plane.operator.labelling.decide import (
+    AgentReport,
+    DriverOwner,
     HostDriver,
-    OwnerWish,
-    Report,
-    Subject,
-    Wish,
-    cleanup,
+    LabelSpec,
+    NodeInput,
     decide,
     gets_driver,
-    managed,
-    wish_of,
+    label_spec_of,
+    labelled_by_us,
+    removal_patch,
 )
-from unit.operator.labelling.scene import (
+from unit.operator.labelling.builders import (
     A100,
     AGENT_PAUSED,
     ALL_DISABLED,
@@ -41,11 +41,11 @@ from unit.operator.labelling.scene import (
     PRESENT,
     RUNTIME,
     SANDBOX,
+    SPEC,
     UPGRADES,
     VFIO,
     VGPU,
     VM_VGPU,
-    WISH,
     WORKLOAD,
     C,
     P,
@@ -58,20 +58,20 @@ from unit.operator.labelling.scene import (
 
 class Case(NamedTuple):
     before: dict[str, str]
-    wish: Wish
+    spec: LabelSpec
     after: dict[str, str]
 
 
 FOO = {WORKLOAD: "foo"}
 CASES = {
-    "1": Case(P, WISH, P | PRESENT | C),
-    "2": Case({PCI_LABELS[0]: "false"}, WISH, {PCI_LABELS[0]: "false"}),
+    "1": Case(P, SPEC, P | PRESENT | C),
+    "2": Case({PCI_LABELS[0]: "false"}, SPEC, {PCI_LABELS[0]: "false"}),
     "3": Case(
         PRESENT | keys("driver", "mig-manager") | {MIG_CONFIG: "all-1g.10gb"},
-        WISH,
+        SPEC,
         {NodeLabel.PRESENT.value: "false", MIG_CONFIG: "all-1g.10gb"},
     ),
-    "4": Case(P | PASSTHROUGH, WISH, P | PASSTHROUGH | PRESENT | C),
+    "4": Case(P | PASSTHROUGH, SPEC, P | PASSTHROUGH | PRESENT | C),
     "5": Case(P | PASSTHROUGH, SANDBOX, P | PASSTHROUGH | PRESENT | VFIO),
     "6": Case(P | PASSTHROUGH, KATA_MODE, P | PASSTHROUGH | PRESENT | KATA),
     "7": Case(P | VM_VGPU, KATA_MODE, P | VM_VGPU | PRESENT | VGPU),
@@ -83,7 +83,7 @@ CASES = {
     ),
     "10": Case(
         P | keys("driver", value=PAUSED) | keys("device-plugin", value="") | keys("dcgm", value="false"),
-        WISH,
+        SPEC,
         P | PRESENT | C | keys("driver", value=PAUSED) | keys("dcgm", value="false"),
     ),
     "11": Case(P | CAPABLE, ALL_DISABLED, P | CAPABLE | PRESENT | C | MIG | {MIG_CONFIG: "all-disabled"}),
@@ -92,10 +92,10 @@ CASES = {
         ALL_DISABLED,
         P | CAPABLE | PRESENT | C | MIG | {MIG_CONFIG: "all-1g.10gb"},
     ),
-    "13": Case(P | A100, WISH, P | A100 | PRESENT | C | MIG),
+    "13": Case(P | A100, SPEC, P | A100 | PRESENT | C | MIG),
     "14": Case(
         P | A100 | {NodeLabel.MIG_CAPABLE.value: "false"},
-        WISH,
+        SPEC,
         P | A100 | {NodeLabel.MIG_CAPABLE.value: "false"} | PRESENT | C,
     ),
     "15": Case(
@@ -104,18 +104,18 @@ CASES = {
         P | CAPABLE | {NodeLabel.VGPU_HOST_DRIVER.value: "535"} | PRESENT | C,
     ),
     "16": Case(P | PRESENT | PASSTHROUGH | C | MIG, SANDBOX, P | PRESENT | PASSTHROUGH | VFIO),
-    "a 3D controller alone": Case({PCI_LABELS[1]: TRUE}, WISH, {PCI_LABELS[1]: TRUE} | PRESENT | C),
-    "a VGA card alone": Case({PCI_LABELS[2]: TRUE}, WISH, {PCI_LABELS[2]: TRUE} | PRESENT | C),
-    "operands wanted again": Case(P | PRESENT, WISH, P | PRESENT | C),
-    "operands has another value": Case(P | {OPERANDS: ""}, WISH, P | {OPERANDS: ""} | PRESENT | C),
-    "the card came back": Case(P | {NodeLabel.PRESENT.value: "false"}, WISH, P | PRESENT | C),
-    "no labels at all": Case({}, WISH, {}),
-    "no card, never one, but left-overs": Case(C | {"zone": "a"}, WISH, {"zone": "a"}),
+    "a 3D controller alone": Case({PCI_LABELS[1]: TRUE}, SPEC, {PCI_LABELS[1]: TRUE} | PRESENT | C),
+    "a VGA card alone": Case({PCI_LABELS[2]: TRUE}, SPEC, {PCI_LABELS[2]: TRUE} | PRESENT | C),
+    "operands wanted again": Case(P | PRESENT, SPEC, P | PRESENT | C),
+    "operands has another value": Case(P | {OPERANDS: ""}, SPEC, P | {OPERANDS: ""} | PRESENT | C),
+    "the card came back": Case(P | {NodeLabel.PRESENT.value: "false"}, SPEC, P | PRESENT | C),
+    "no labels at all": Case({}, SPEC, {}),
+    "no card, never one, but left-overs": Case(C | {"zone": "a"}, SPEC, {"zone": "a"}),
     "an empty workload label": Case(P | {WORKLOAD: ""}, SANDBOX, P | {WORKLOAD: ""} | PRESENT | C),
-    "empty keys": Case(P | dict.fromkeys(C, ""), WISH, P | PRESENT | C),
+    "empty keys": Case(P | dict.fromkeys(C, ""), SPEC, P | PRESENT | C),
     "an empty vGPU version": Case(
         P | CAPABLE | {NodeLabel.VGPU_HOST_DRIVER.value: ""},
-        WISH,
+        SPEC,
         P | CAPABLE | {NodeLabel.VGPU_HOST_DRIVER.value: ""} | PRESENT | C | MIG,
     ),
     "an empty layout is a choice": Case(
@@ -123,10 +123,10 @@ CASES = {
     ),
     "MIG for a card of another case": Case(
         P | {NodeLabel.PRODUCT.value: "nvidia-h100-pcie"},
-        WISH,
+        SPEC,
         P | {NodeLabel.PRODUCT.value: "nvidia-h100-pcie"} | PRESENT | C | MIG,
     ),
-    "MIG manager stays on a container node": Case(P | MIG, WISH, P | PRESENT | C | MIG),
+    "MIG manager stays on a container node": Case(P | MIG, SPEC, P | PRESENT | C | MIG),
     "a MIG layout also for VMs": Case(
         P | CAPABLE | PASSTHROUGH,
         msgspec.structs.replace(SANDBOX, mig_default="all-disabled"),
@@ -146,26 +146,26 @@ CASES = {
     "a default of the future": Case(
         P, msgspec.structs.replace(SANDBOX, default_workload=Workload("vm-of-tomorrow")), P | PRESENT | C
     ),
-    "a label of somebody else": Case(
-        P | keys("dra-driver") | {"zone": "a"}, WISH, P | keys("dra-driver") | {"zone": "a"} | PRESENT | C
+    "labels of other writers": Case(
+        P | keys("dra-driver") | {"zone": "a"}, SPEC, P | keys("dra-driver") | {"zone": "a"} | PRESENT | C
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_node_gets_exactly_the_labels_of_the_published_cases(case: Case) -> None:
-    assert labelled(case.before, case.wish) == case.after
+    assert labelled(case.before, case.spec) == case.after
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_node_that_is_right_needs_nothing(case: Case) -> None:
+def test_a_node_with_the_right_labels_needs_no_patch(case: Case) -> None:
     before = node(case.before)
-    settled = after(before, decide(Subject(before), case.wish))
-    assert not decide(Subject(settled), case.wish)
+    settled = after(before, decide(NodeInput(before), case.spec))
+    assert not decide(NodeInput(settled), case.spec)
 
 
 TYPES = {
-    "container": (WISH, {}, C),
+    "container": (SPEC, {}, C),
     "vm-passthrough": (SANDBOX, PASSTHROUGH, VFIO),
     "vm-passthrough, kata": (KATA_MODE, PASSTHROUGH, KATA),
     "vm-vgpu": (SANDBOX, VM_VGPU, VGPU),
@@ -175,18 +175,18 @@ TYPES = {
 @pytest.mark.parametrize("now", TYPES.values(), ids=TYPES)
 @pytest.mark.parametrize("before", TYPES.values(), ids=TYPES)
 def test_a_node_changes_from_any_type_to_any_other(
-    before: tuple[Wish, dict[str, str], dict[str, str]], now: tuple[Wish, dict[str, str], dict[str, str]]
+    before: tuple[LabelSpec, dict[str, str], dict[str, str]], now: tuple[LabelSpec, dict[str, str], dict[str, str]]
 ) -> None:
-    wish, choice, wanted = now
-    assert labelled(P | PRESENT | before[2] | choice, wish) == P | PRESENT | choice | wanted
+    spec, choice, wanted = now
+    assert labelled(P | PRESENT | before[2] | choice, spec) == P | PRESENT | choice | wanted
 
 
 @pytest.mark.parametrize("value", [PAUSED, "paused-for-mig-change", "false", "anything"])
 @pytest.mark.parametrize("serving", [False, True])
-def test_words_of_others_are_kept_in_every_deploy_label(value: str, *, serving: bool) -> None:
+def test_values_of_other_writers_are_kept_in_every_deploy_label(value: str, *, serving: bool) -> None:
     before = P | PRESENT | dict.fromkeys(C | MIG, value)
-    report = Report(host_driver=HostDriver("580.1"), driver_known=True, agent_plugin=serving)
-    assert labelled(before, WISH, report) == before
+    report = AgentReport(host_driver=HostDriver("580.1"), driver_known=True, agent_plugin=serving)
+    assert labelled(before, SPEC, report) == before
 
 
 @pytest.mark.parametrize(
@@ -198,21 +198,21 @@ def test_words_of_others_are_kept_in_every_deploy_label(value: str, *, serving: 
         ("", "containerd"),
     ],
 )
-def test_a_node_with_a_card_tells_its_runtime(said: str, label: str) -> None:
+def test_a_node_with_a_card_is_labelled_with_its_runtime(said: str, label: str) -> None:
     before = node(P, runtime=said)
-    right = after(before, decide(Subject(before), WISH))
+    right = after(before, decide(NodeInput(before), SPEC))
     assert right.metadata.labels[RUNTIME] == label
-    assert managed(right)
+    assert labelled_by_us(right)
     gone = node({name: value for name, value in right.metadata.labels.items() if name not in P})
-    assert RUNTIME not in after(gone, decide(Subject(gone), WISH)).metadata.labels
-    assert not managed(before)
+    assert RUNTIME not in after(gone, decide(NodeInput(gone), SPEC)).metadata.labels
+    assert not labelled_by_us(before)
 
 
 class Ownership(NamedTuple):
     labels: dict[str, str]
     annotations: dict[str, str]
-    wish: Wish
-    owner: OwnerWish | None
+    spec: LabelSpec
+    owner: DriverOwner | None
     name: str | None
     enabled: str | None
 
@@ -222,17 +222,17 @@ ON = {ENABLED: TRUE}
 OWNERSHIP = {
     "upgrades by the policy": Ownership(P, {}, UPGRADES, None, None, TRUE),
     "another word becomes true": Ownership(P, {ENABLED: "false"}, UPGRADES, None, None, TRUE),
-    "no longer upgrades": Ownership(P, ON, WISH, None, None, None),
+    "no longer upgrades": Ownership(P, ON, SPEC, None, None, None),
     "a node without a card": Ownership(OWNED, ON, UPGRADES, None, None, None),
     "a node that lost its card, drivers by CRD": Ownership(
-        PRESENT | OWNED, ON, DRIVER_CRD, OwnerWish("a", upgrades=True), None, None
+        PRESENT | OWNED, ON, DRIVER_CRD, DriverOwner("a", upgrades=True), None, None
     ),
-    "owned": Ownership(P, {}, DRIVER_CRD, OwnerWish("a", upgrades=True), "a", TRUE),
-    "owned by another": Ownership(P | OWNED, ON, DRIVER_CRD, OwnerWish("b"), "b", None),
-    "owned no longer": Ownership(P | OWNED, ON, DRIVER_CRD, OwnerWish(None, upgrades=True), None, None),
-    "nobody can say": Ownership(P | OWNED, ON, DRIVER_CRD, None, "a", TRUE),
+    "owned": Ownership(P, {}, DRIVER_CRD, DriverOwner("a", upgrades=True), "a", TRUE),
+    "owned by another": Ownership(P | OWNED, ON, DRIVER_CRD, DriverOwner("b"), "b", None),
+    "owned no longer": Ownership(P | OWNED, ON, DRIVER_CRD, DriverOwner(None, upgrades=True), None, None),
+    "the owner is not known": Ownership(P | OWNED, ON, DRIVER_CRD, None, "a", TRUE),
     "the policy's word does not count": Ownership(
-        P, {}, msgspec.structs.replace(DRIVER_CRD, upgrades=True), OwnerWish("a"), "a", None
+        P, {}, msgspec.structs.replace(DRIVER_CRD, upgrades=True), DriverOwner("a"), "a", None
     ),
     "the CRD is no longer used": Ownership(P | OWNED, ON, UPGRADES, None, None, TRUE),
     "also with operands off": Ownership(P | OFF, {}, UPGRADES, None, None, TRUE),
@@ -240,12 +240,12 @@ OWNERSHIP = {
 
 
 @pytest.mark.parametrize("row", OWNERSHIP.values(), ids=OWNERSHIP)
-def test_owner_and_upgrades_come_from_whoever_is_in_charge_of_the_driver(row: Ownership) -> None:
+def test_owner_and_upgrades_come_from_the_policy_or_the_nvidiadriver(row: Ownership) -> None:
     before = node(row.labels, row.annotations)
-    right = after(before, decide(Subject(before, owner=row.owner), row.wish))
+    right = after(before, decide(NodeInput(before, owner=row.owner), row.spec))
     assert right.metadata.labels.get(OWNER) == row.name
     assert right.metadata.annotations.get(ENABLED) == row.enabled
-    assert not decide(Subject(right, owner=row.owner), row.wish)
+    assert not decide(NodeInput(right, owner=row.owner), row.spec)
 
 
 @pytest.mark.parametrize(
@@ -267,20 +267,19 @@ def test_owner_and_upgrades_come_from_whoever_is_in_charge_of_the_driver(row: Ow
         ),
     ],
 )
-def test_a_wish_is_what_the_policy_says(spec: dict[str, object], expected: dict[str, object]) -> None:
+def test_a_label_spec_is_what_the_policy_says(spec: dict[str, object], expected: dict[str, object]) -> None:
     sections = ("operator", "daemonsets", "driver", "toolkit", "devicePlugin", "dcgm", "dcgmExporter")
     whole = {name: {} for name in (*sections, "nodeStatusExporter", "gfd")} | spec
-    wish = wish_of(msgspec.convert(whole, ClusterPolicySpec))
-    assert wish == msgspec.structs.replace(WISH, **expected)
+    assert label_spec_of(msgspec.convert(whole, ClusterPolicySpec)) == msgspec.structs.replace(SPEC, **expected)
 
 
-def test_a_cleanup_leaves_what_people_and_others_have_written() -> None:
+def test_a_removal_patch_leaves_labels_of_people_and_other_programs() -> None:
     theirs = P | CAPABLE | PASSTHROUGH | OFF | {MIG_CONFIG: "all-1g.10gb", "zone": "a", f"{DEPLOY}dra-driver": TRUE}
     right = node(theirs | PRESENT | C | VGPU | KATA | MIG | OWNED | {RUNTIME: "crio"}, ON | {"note": "mine"})
-    clean = after(right, cleanup(right))
+    clean = after(right, removal_patch(right))
     assert clean.metadata.labels == theirs
     assert clean.metadata.annotations == {"note": "mine"}
-    assert not cleanup(clean)
+    assert not removal_patch(clean)
 
 
 NAMES = [*PCI_LABELS, *C, *VFIO, *KATA, *VGPU, *MIG, OPERANDS, WORKLOAD, MIG_CONFIG, OWNER, RUNTIME, "zone"]
@@ -295,14 +294,14 @@ NODES = st.builds(
     st.sampled_from(["containerd://2", "cri-o://1", ""]),
 )
 SUBJECTS = st.builds(
-    Subject,
+    NodeInput,
     NODES,
-    st.builds(Report, st.sampled_from([None, HostDriver("580.1")]), st.booleans(), st.booleans()),
+    st.builds(AgentReport, st.sampled_from([None, HostDriver("580.1")]), st.booleans(), st.booleans()),
     st.booleans(),
-    st.one_of(st.none(), st.builds(OwnerWish, st.sampled_from([None, "a"]), st.booleans())),
+    st.one_of(st.none(), st.builds(DriverOwner, st.sampled_from([None, "a"]), st.booleans())),
 )
 WISHES = st.builds(
-    Wish,
+    LabelSpec,
     st.booleans(),
     st.sampled_from(list(Workload)),
     st.sampled_from(list(SandboxMode)),
@@ -315,36 +314,36 @@ WISHES = st.builds(
 
 
 @given(SUBJECTS, WISHES)
-def test_one_change_settles_any_node_and_says_only_what_differs(subject: Subject, wish: Wish) -> None:
-    change = decide(subject, wish)
+def test_one_patch_settles_any_node_and_has_only_what_differs(subject: NodeInput, spec: LabelSpec) -> None:
+    change = decide(subject, spec)
     labels, annotations = subject.node.metadata.labels, subject.node.metadata.annotations
     assert all(labels.get(name) != value for name, value in change.labels.items())
     assert all(annotations.get(name) != value for name, value in change.annotations.items())
     assert bool(change.reason) == bool(change)
-    assert not decide(msgspec.structs.replace(subject, node=after(subject.node, change)), wish)
+    assert not decide(msgspec.structs.replace(subject, node=after(subject.node, change)), spec)
 
 
 @given(SUBJECTS, WISHES)
-def test_nothing_of_people_and_others_is_touched(subject: Subject, wish: Wish) -> None:
+def test_labels_of_people_and_other_programs_stay(subject: NodeInput, spec: LabelSpec) -> None:
     theirs = {*PCI_LABELS, OPERANDS, WORKLOAD, "zone", NodeLabel.MIG_CAPABLE.value, NodeLabel.PRODUCT.value}
-    change = decide(subject, wish)
+    change = decide(subject, spec)
     assert not change.labels.keys() & theirs
     assert change.annotations.keys() <= {ENABLED}
     assert MIG_CONFIG not in change.labels.keys() & subject.node.metadata.labels.keys()
 
 
 @given(SUBJECTS, WISHES)
-def test_a_managed_node_is_told_apart_and_a_cleanup_takes_all_of_it(subject: Subject, wish: Wish) -> None:
-    right = after(subject.node, decide(subject, wish))
-    assert managed(right) == any(right.metadata.labels.get(name) == TRUE for name in PCI_LABELS)
-    clean = after(right, cleanup(right))
-    assert not managed(clean)
-    assert not cleanup(clean)
-    assert after(clean, decide(Subject(clean), wish)).metadata.labels.get(NodeLabel.PRESENT.value) != "false"
+def test_a_labelled_node_is_recognised_and_its_removal_patch_is_complete(subject: NodeInput, spec: LabelSpec) -> None:
+    right = after(subject.node, decide(subject, spec))
+    assert labelled_by_us(right) == any(right.metadata.labels.get(name) == TRUE for name in PCI_LABELS)
+    clean = after(right, removal_patch(right))
+    assert not labelled_by_us(clean)
+    assert not removal_patch(clean)
+    assert after(clean, decide(NodeInput(clean), spec)).metadata.labels.get(NodeLabel.PRESENT.value) != "false"
 
 
 @given(SUBJECTS, WISHES)
-def test_where_a_driver_container_is_meant_its_label_follows(subject: Subject, wish: Wish) -> None:
+def test_a_node_that_gets_a_driver_has_the_deploy_label(subject: NodeInput, spec: LabelSpec) -> None:
     before = node(subject.node.metadata.labels | P)
-    labels = after(before, decide(msgspec.structs.replace(subject, node=before), wish)).metadata.labels
-    assert gets_driver(labels, wish) == (labels.get(f"{DEPLOY}driver") in (TRUE, PAUSED))
+    labels = after(before, decide(msgspec.structs.replace(subject, node=before), spec)).metadata.labels
+    assert gets_driver(labels, spec) == (labels.get(f"{DEPLOY}driver") in (TRUE, PAUSED))

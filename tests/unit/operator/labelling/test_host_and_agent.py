@@ -4,8 +4,15 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api.nvidia.names import AGENT, DEPLOY, PRE_INSTALLED, TRUE
-from gpu_control_plane.operator.labelling.decide import HostDriver, Report, Subject, Wish, decide, gets_driver
-from unit.operator.labelling.scene import (
+from gpu_control_plane.operator.labelling.decide import (
+    AgentReport,
+    HostDriver,
+    LabelSpec,
+    NodeInput,
+    decide,
+    gets_driver,
+)
+from unit.operator.labelling.builders import (
     AGENT_PAUSED,
     CAPABLE,
     MIG,
@@ -14,9 +21,9 @@ from unit.operator.labelling.scene import (
     PAUSED,
     PRESENT,
     SANDBOX,
+    SPEC,
     VFIO,
     VM_VGPU,
-    WISH,
     C,
     P,
     after,
@@ -25,17 +32,17 @@ from unit.operator.labelling.scene import (
     node,
 )
 
-HOST = Report(host_driver=HostDriver("580.159.04"), driver_known=True)
-BROKEN = Report(host_driver=HostDriver("440.33", "too old"), driver_known=True)
-NO_HOST = Report(driver_known=True)
-UNKNOWN = Report()
+HOST = AgentReport(host_driver=HostDriver("580.159.04"), driver_known=True)
+BROKEN = AgentReport(host_driver=HostDriver("440.33", "too old"), driver_known=True)
+NO_HOST = AgentReport(driver_known=True)
+UNKNOWN = AgentReport()
 
 
 @pytest.mark.parametrize("report", [HOST, BROKEN], ids=["works", "does not work"])
 @pytest.mark.parametrize("value", [None, "", TRUE, PRE_INSTALLED])
-def test_a_host_with_a_driver_gets_none_of_ours(report: Report, value: str | None) -> None:
+def test_a_host_with_a_driver_gets_none_of_ours(report: AgentReport, value: str | None) -> None:
     before = P if value is None else P | keys("driver", value=value)
-    assert labelled(before, WISH, report) == P | PRESENT | C | keys("driver", value=PRE_INSTALLED)
+    assert labelled(before, SPEC, report) == P | PRESENT | C | keys("driver", value=PRE_INSTALLED)
 
 
 @pytest.mark.parametrize(
@@ -49,42 +56,44 @@ def test_a_host_with_a_driver_gets_none_of_ours(report: Report, value: str | Non
         (PAUSED, NO_HOST, PAUSED),
     ],
 )
-def test_only_a_host_known_to_have_no_driver_gets_ours_back(value: str, report: Report, wanted: str) -> None:
-    assert labelled(P | keys("driver", value=value), WISH, report)[f"{DEPLOY}driver"] == wanted
+def test_only_a_host_known_to_have_no_driver_gets_ours_back(value: str, report: AgentReport, wanted: str) -> None:
+    assert labelled(P | keys("driver", value=value), SPEC, report)[f"{DEPLOY}driver"] == wanted
 
 
 @pytest.mark.parametrize("value", ["", TRUE, PRE_INSTALLED])
 def test_a_driver_pod_is_not_taken_for_the_hosts_driver(value: str) -> None:
     before = node(P | keys("driver", value=value))
-    subject = Subject(before, HOST, driver_pod=True)
-    assert after(before, decide(subject, WISH)).metadata.labels[f"{DEPLOY}driver"] == (value or TRUE)
+    subject = NodeInput(before, HOST, driver_pod=True)
+    assert after(before, decide(subject, SPEC)).metadata.labels[f"{DEPLOY}driver"] == (value or TRUE)
 
 
-def test_without_a_driver_container_a_host_driver_is_nothing_special() -> None:
-    off = msgspec.structs.replace(WISH, driver_enabled=False)
+def test_without_driver_containers_a_host_driver_changes_no_label() -> None:
+    off = msgspec.structs.replace(SPEC, driver_enabled=False)
     assert labelled(P, off, HOST) == P | PRESENT | C
 
 
 @pytest.mark.parametrize(
-    ("labels", "wish", "meant"),
+    ("labels", "spec", "meant"),
     [
-        (keys("driver"), WISH, True),
-        ({}, WISH, True),
-        (keys("driver", value=""), WISH, True),
-        (keys("driver", value=PAUSED), WISH, True),
-        (keys("driver", value=PRE_INSTALLED), WISH, False),
-        (keys("driver", value="false"), WISH, False),
-        (keys("driver") | OFF, WISH, False),
-        (keys("driver") | PASSTHROUGH, WISH, True),
+        (keys("driver"), SPEC, True),
+        ({}, SPEC, True),
+        (keys("driver", value=""), SPEC, True),
+        (keys("driver", value=PAUSED), SPEC, True),
+        (keys("driver", value=PRE_INSTALLED), SPEC, False),
+        (keys("driver", value="false"), SPEC, False),
+        (keys("driver") | OFF, SPEC, False),
+        (keys("driver") | PASSTHROUGH, SPEC, True),
         (keys("driver") | PASSTHROUGH, SANDBOX, False),
         (VM_VGPU, SANDBOX, False),
     ],
 )
-def test_a_driver_container_is_meant_for_nodes_that_bring_none(labels: dict[str, str], wish: Wish, meant: bool) -> None:
-    assert gets_driver(P | labels, wish) is meant
+def test_a_driver_container_goes_to_nodes_whose_host_brings_none(
+    labels: dict[str, str], spec: LabelSpec, meant: bool
+) -> None:
+    assert gets_driver(P | labels, spec) is meant
 
 
-SERVES = Report(agent_plugin=True)
+SERVES = AgentReport(agent_plugin=True)
 OURS = keys("device-plugin", "operator-validator", value=AGENT)
 
 
@@ -122,10 +131,10 @@ OURS = keys("device-plugin", "operator-validator", value=AGENT)
     ],
 )
 def test_what_the_agent_does_itself_is_not_done_twice(
-    before: dict[str, str], report: Report, wanted: dict[str, str]
+    before: dict[str, str], report: AgentReport, wanted: dict[str, str]
 ) -> None:
-    assert labelled(before, WISH, report) == P | PRESENT | wanted
+    assert labelled(before, SPEC, report) == P | PRESENT | wanted
 
 
-def test_the_agent_has_no_say_on_nodes_for_virtual_machines() -> None:
+def test_the_agent_changes_nothing_on_nodes_for_virtual_machines() -> None:
     assert labelled(P | PASSTHROUGH, SANDBOX, SERVES) == P | PASSTHROUGH | PRESENT | VFIO

@@ -30,7 +30,7 @@ print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
     assert "kubectl gpu migrate" in ran.stdout.partition("Examples:")[2]
 
 
-def test_values_are_printed_and_the_rest_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_values_are_printed_and_the_rest_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     given = tmp_path / "values.yaml"
     given.write_text("driver: {version: 580, colour: green}\nnfd: {enabled: false}\n".replace("\\\n", "\n"))
     assert run(["migrate", "values", str(given)]) == 0

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gpu_control_plane.operator.migration.chart_defaults import DEFAULTS
-from gpu_control_plane.operator.migration.mapping import ROWS, Verdict, mapping_table, row_for
+from gpu_control_plane.operator.migration.mapping import ROWS, KeyMapping, mapping_table, row_for
 
 GUIDE = Path(__file__).parents[4] / "docs" / "migration.md"
 BEGIN, END = "<!-- mapping: begin -->\n", "<!-- mapping: end -->"
@@ -26,7 +26,7 @@ def test_every_value_of_the_chart_is_decided() -> None:
 def test_no_key_has_two_rows_and_each_says_where_or_why() -> None:
     assert len({row.key for row in ROWS}) == len(ROWS)
     for row in ROWS:
-        assert row.why if row.verdict is Verdict.WITHOUT_EFFECT else row.to
+        assert row.why if row.mapping is KeyMapping.WITHOUT_EFFECT else row.to
 
 
 def test_the_longest_row_decides() -> None:

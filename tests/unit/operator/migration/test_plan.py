@@ -10,21 +10,21 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
-from gpu_control_plane.operator.migration.desired import Wanted, desired
+from gpu_control_plane.operator.cluster_policy import parse_active_policy
+from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction, PodRestart
+from gpu_control_plane.operator.migration.desired import DesiredStack, desired_stack
 from gpu_control_plane.operator.migration.differences import differences
-from gpu_control_plane.operator.migration.fates import Action, Restart
-from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation, Ours
-from gpu_control_plane.operator.migration.plan import Plan, compare
-from gpu_control_plane.operator.migration.relabelled import relabelled
+from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation, ReleaseSettings
+from gpu_control_plane.operator.migration.label_changes import relabel
+from gpu_control_plane.operator.migration.plan import MigrationPlan, plan_migration
 from gpu_control_plane.operator.migration.values import translate
-from gpu_control_plane.operator.rival import Rival
-from gpu_control_plane.operator.stack.defaults import filled_in
-from gpu_control_plane.operator.stack.policies import in_force
-from gpu_control_plane.operator.stack.render import Rendered
+from gpu_control_plane.operator.nvidia_lease import LeaseHolder
+from gpu_control_plane.operator.stack.defaults import with_api_defaults
+from gpu_control_plane.operator.stack.render import RenderedState
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
-RIVAL = Rival("gpu-operator", "gpu-operator-1_a", NOW + timedelta(minutes=1))
-OURS = Rival("d8-gpu-operator", "controller-1", NOW + timedelta(minutes=1))
+NVIDIA = LeaseHolder("gpu-operator", "gpu-operator-1_a", NOW + timedelta(minutes=1))
+OURS = LeaseHolder("d8-gpu-operator", "controller-1", NOW + timedelta(minutes=1))
 
 
 def policy(values: dict[str, Any] | None = None, name: str = "cluster-policy", age: int = 0) -> StoredClusterPolicy:
@@ -51,7 +51,7 @@ def daemonset(
     name: str, image: str = "r/x:1", strategy: str = "RollingUpdate", owner: str = "ClusterPolicy"
 ) -> FullDaemonSet:
     reference = OwnerReference(api_version="nvidia.com/v1", kind=owner, name="x", uid=owner, controller=True)
-    spec = filled_in(manifest(name, image, strategy), {})["spec"]
+    spec = with_api_defaults(manifest(name, image, strategy), {})["spec"]
     return FullDaemonSet(
         metadata=ObjectMeta(name=name, owner_references=(reference,) if owner else ()),
         spec=spec,
@@ -65,42 +65,49 @@ def gpu_node(name: str, **labels: str) -> Node:
     )
 
 
-def planned(wanted: list[dict[str, Any]] | None = None, **found: Any) -> Plan:
+def planned(wanted: list[dict[str, Any]] | None = None, **found: Any) -> MigrationPlan:
     """The plan where these manifests, of one state, are wanted; without a list, those that would really be."""
-    usual: dict[str, Any] = {"policies": (policy(),), "rival": RIVAL, "ours": OURS, "namespace": "d8-gpu-operator"}
+    usual: dict[str, Any] = {
+        "policies": (policy(),),
+        "nvidia_holder": NVIDIA,
+        "our_holder": OURS,
+        "namespace": "d8-gpu-operator",
+    }
     there = Installation(**usual | found)
-    force = in_force(there.policies)
-    if wanted is None or force is None or force.spec is None:
-        return compare(there, desired(there))
-    state = Rendered(state="state-dcgm", enabled=True, manifests=tuple(wanted))
-    return compare(there, Wanted(policy=force.spec, states=(state,), nodes=relabelled(there, force.spec).nodes))
+    active = parse_active_policy(there.policies)
+    if wanted is None or active is None or active.spec is None:
+        return plan_migration(there, desired_stack(there))
+    state = RenderedState(state="state-dcgm", enabled=True, manifests=tuple(wanted))
+    return plan_migration(
+        there, DesiredStack(policy=active.spec, states=(state,), nodes=relabel(there, active.spec).nodes)
+    )
 
 
 @pytest.mark.parametrize(
     ("existing", "wanted", "action", "restart"),
     [
-        (None, manifest("a"), Action.CREATED, Restart.NONE),
-        (daemonset("a"), manifest("a"), Action.KEPT, Restart.NONE),
-        (daemonset("a"), manifest("a", image="r/x:2"), Action.CHANGED, Restart.ROLLING),
-        (daemonset("a", strategy="OnDelete"), manifest("a"), Action.CHANGED, Restart.NONE),
+        (None, manifest("a"), DaemonSetAction.CREATED, PodRestart.NONE),
+        (daemonset("a"), manifest("a"), DaemonSetAction.KEPT, PodRestart.NONE),
+        (daemonset("a"), manifest("a", image="r/x:2"), DaemonSetAction.CHANGED, PodRestart.ROLLING),
+        (daemonset("a", strategy="OnDelete"), manifest("a"), DaemonSetAction.CHANGED, PodRestart.NONE),
         (
             daemonset("a", strategy="OnDelete"),
             manifest("a", image="r/x:2", strategy="OnDelete"),
-            Action.CHANGED,
-            Restart.UPGRADE,
+            DaemonSetAction.CHANGED,
+            PodRestart.UPGRADE,
         ),
-        (daemonset("a"), None, Action.REMOVED, Restart.GONE),
-        (daemonset("a", owner="NVIDIADriver"), None, Action.REMOVED, Restart.UPGRADE),
+        (daemonset("a"), None, DaemonSetAction.REMOVED, PodRestart.GONE),
+        (daemonset("a", owner="NVIDIADriver"), None, DaemonSetAction.REMOVED, PodRestart.UPGRADE),
     ],
 )
 def test_a_daemonset_is_made_changed_kept_or_removed(
-    existing: FullDaemonSet | None, wanted: dict[str, Any] | None, action: Action, restart: Restart
+    existing: FullDaemonSet | None, wanted: dict[str, Any] | None, action: DaemonSetAction, restart: PodRestart
 ) -> None:
     plan = planned([wanted] if wanted else [], daemonsets=(existing,) if existing else ())
     assert [(change.name, change.action, change.restart) for change in plan.daemonsets] == [("a", action, restart)]
 
 
-def test_a_daemonset_of_somebody_else_is_none_of_our_business() -> None:
+def test_a_daemonset_of_another_owner_is_ignored() -> None:
     assert planned([], daemonsets=(daemonset("a", owner=""), daemonset("b", owner="Deployment"))).daemonsets == ()
 
 
@@ -108,17 +115,19 @@ def test_a_driver_restarts_only_by_hand_where_upgrades_are_off() -> None:
     off = policy({"driver": {"upgradePolicy": {"autoUpgrade": False}}})
     wanted, held = [manifest("a", "r/x:2", "OnDelete")], (daemonset("a", strategy="OnDelete"),)
     by_hand = planned(wanted, daemonsets=held, policies=(off,))
-    assert by_hand.daemonsets[0].restart is Restart.BY_HAND
+    assert by_hand.daemonsets[0].restart is PodRestart.BY_HAND
     assert not any("autoUpgrade" in step for step in by_hand.todo)
     assert any("autoUpgrade" in step for step in planned(wanted, daemonsets=held).todo)
 
 
-@pytest.mark.parametrize(("strategy", "restart"), [("OnDelete", Restart.UPGRADE), ("RollingUpdate", Restart.AT_ONCE)])
-def test_a_selector_cannot_change_so_the_daemonset_is_made_anew(strategy: str, restart: Restart) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "restart"), [("OnDelete", PodRestart.UPGRADE), ("RollingUpdate", PodRestart.AT_ONCE)]
+)
+def test_a_selector_cannot_change_so_the_daemonset_is_made_anew(strategy: str, restart: PodRestart) -> None:
     wanted = manifest("a", image="r/x:2", strategy=strategy)
     wanted["spec"]["selector"] = {"matchLabels": {"app": "b"}}
     change = planned([wanted], daemonsets=(daemonset("a", strategy=strategy),)).daemonsets[0]
-    assert (change.action, change.restart) == (Action.RECREATED, restart)
+    assert (change.action, change.restart) == (DaemonSetAction.RECREATED, restart)
     assert "spec.selector.matchLabels.app" in change.differences
 
 
@@ -137,14 +146,14 @@ def test_fields_that_change_nothing_are_named_with_their_object() -> None:
     ]
 
 
-def test_label_changes_are_told_once_for_all_nodes_they_concern() -> None:
+def test_a_label_change_of_several_nodes_is_listed_once() -> None:
     plan = planned(nodes=(gpu_node("b"), gpu_node("a"), Node(metadata=ObjectMeta(name="plain"))))
     present = next(change for change in plan.labels if change.key == NodeLabel.PRESENT)
     assert (present.before, present.after, present.nodes) == (None, "true", ("a", "b"))
     assert all("plain" not in change.nodes for change in plan.labels)
 
 
-def test_the_oldest_policy_is_the_one_in_force() -> None:
+def test_the_oldest_policy_is_the_active_one() -> None:
     assert planned([], policies=(policy(name="a", age=1), policy(name="b", age=5))).policy == "b"
 
 
@@ -166,8 +175,8 @@ def test_a_policy_that_contradicts_itself_is_a_problem() -> None:
 @pytest.mark.parametrize(
     ("found", "begins"),
     [
-        ({"ours": None}, "Install this operator"),
-        ({"ours": None, "release": Ours()}, "This operator is installed, but does not run"),
+        ({"our_holder": None}, "Install this operator"),
+        ({"our_holder": None, "release": ReleaseSettings()}, "This operator is installed, but does not run"),
         ({"policies": ()}, "There is no ClusterPolicy"),
         ({"namespace": "gpu-operator", "daemonsets": (daemonset("a"),)}, "Set operator.namespace=gpu-operator"),
         ({"namespace": "gpu-operator"}, None),
@@ -191,7 +200,7 @@ def test_images_in_the_environment_of_the_other_operator_have_to_come_along() ->
     plan = planned([], deployments=(operator,))
     assert plan.operators[0].images == {"DRIVER_IMAGE": "r/d:1"}
     assert any("DRIVER_IMAGE" in step for step in plan.todo)
-    settled = planned([], deployments=(operator,), release=Ours(images={"DRIVER_IMAGE": "r/d:2"}))
+    settled = planned([], deployments=(operator,), release=ReleaseSettings(images={"DRIVER_IMAGE": "r/d:2"}))
     assert settled.todo == ()
 
 

@@ -1,4 +1,4 @@
-"""Values of NVIDIA's chart become values of ours, and nothing is lost without a word."""
+"""Values of NVIDIA's chart become values of ours, and every value that is not translated is reported."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec, NVIDIADriverSpec
 from gpu_control_plane.operator.migration.chart_defaults import CHART, DEFAULTS
-from gpu_control_plane.operator.migration.mapping import Verdict
+from gpu_control_plane.operator.migration.mapping import KeyMapping
 from gpu_control_plane.operator.migration.values import BadValues, translate
 
 
@@ -81,27 +81,27 @@ def test_a_value_goes_to_its_place(key: str, value: Any, where: str, becomes: An
     ("key", "value", "verdict"),
     [
         ("operator.affinity", {"nodeAffinity": {}}, None),
-        ("operator.resources.limits.cpu", "2", Verdict.WITHOUT_EFFECT),
-        ("operator.imagePullSecrets", ["registry"], Verdict.WITHOUT_EFFECT),
-        ("devicePlugin.config.data", {"any": "x"}, Verdict.WITHOUT_EFFECT),
-        ("driver.useOpenKernelModules", True, Verdict.WITHOUT_EFFECT),
-        ("driver.nvidiaDriverCRD.nodeSelector", {"a": "b"}, Verdict.WITHOUT_EFFECT),
-        ("gpuCluster.deployCR", True, Verdict.WITHOUT_EFFECT),
-        ("extraObjects", [{"kind": "ConfigMap"}], Verdict.WITHOUT_EFFECT),
-        ("platform.openshift", True, Verdict.WITHOUT_EFFECT),
-        ("kataManager.enabled", True, Verdict.WITHOUT_EFFECT),
-        ("operator.nonsense", 1, Verdict.UNKNOWN),
-        ("driver.nonsense", 1, Verdict.UNKNOWN),
-        ("driver.manager.nonsense", 1, Verdict.UNKNOWN),
-        ("nonsense.inside", {"a": 1}, Verdict.UNKNOWN),
+        ("operator.resources.limits.cpu", "2", KeyMapping.WITHOUT_EFFECT),
+        ("operator.imagePullSecrets", ["registry"], KeyMapping.WITHOUT_EFFECT),
+        ("devicePlugin.config.data", {"any": "x"}, KeyMapping.WITHOUT_EFFECT),
+        ("driver.useOpenKernelModules", True, KeyMapping.WITHOUT_EFFECT),
+        ("driver.nvidiaDriverCRD.nodeSelector", {"a": "b"}, KeyMapping.WITHOUT_EFFECT),
+        ("gpuCluster.deployCR", True, KeyMapping.WITHOUT_EFFECT),
+        ("extraObjects", [{"kind": "ConfigMap"}], KeyMapping.WITHOUT_EFFECT),
+        ("platform.openshift", True, KeyMapping.WITHOUT_EFFECT),
+        ("kataManager.enabled", True, KeyMapping.WITHOUT_EFFECT),
+        ("operator.nonsense", 1, KeyMapping.UNKNOWN),
+        ("driver.nonsense", 1, KeyMapping.UNKNOWN),
+        ("driver.manager.nonsense", 1, KeyMapping.UNKNOWN),
+        ("nonsense.inside", {"a": 1}, KeyMapping.UNKNOWN),
         ("driver.version", "1", None),
         ("extraObjects", [], None),
         ("gpuCluster.deployCR", False, None),
     ],
 )
-def test_what_goes_nowhere_is_told(key: str, value: Any, verdict: Verdict | None) -> None:
+def test_values_without_a_place_are_reported(key: str, value: Any, verdict: KeyMapping | None) -> None:
     told = [note for note in translate(nested(key, value)).notes if note.key != "nfd.enabled"]
-    assert [note.verdict for note in told] == ([verdict] if verdict else [])
+    assert [note.mapping for note in told] == ([verdict] if verdict else [])
     if verdict is not None:
         assert key.startswith(told[0].key)
         assert told[0].why
@@ -131,7 +131,7 @@ def test_the_defaults_of_the_chart_are_a_spec_of_ours_and_nothing_in_them_is_unk
 
 
 def test_the_agent_takes_nothing_from_nvidias_programs_unless_a_person_says_so() -> None:
-    """Where it runs, their device plugin, toolkit and MIG manager leave, and nobody offers nvidia.com/gpu."""
+    """Where it runs, their device plugin, toolkit and MIG manager leave, and nvidia.com/gpu is not offered."""
     assert translate({}).values["managedNodes"] == {"enabledByDefault": False}
 
 
@@ -215,7 +215,7 @@ _SECTIONS = st.sampled_from([*sorted(DEFAULTS), "odd"])
 
 @settings(deadline=None)
 @given(st.dictionaries(_SECTIONS, st.none() | st.dictionaries(_KEYS, _LEAVES, max_size=3), max_size=4))
-def test_every_key_of_a_file_is_used_or_told_or_empty(values: dict[str, dict[str, Any] | None]) -> None:
+def test_every_key_of_a_file_is_used_or_reported_or_empty(values: dict[str, dict[str, Any] | None]) -> None:
     made = translate(values)
     told = {note.key for note in made.notes}
     for section, inner in values.items():

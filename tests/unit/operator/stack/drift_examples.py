@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gpu_control_plane.operator.stack.live import EVERYWHERE, Live
+from gpu_control_plane.operator.stack.live import CORE_KINDS, Live
 from gpu_control_plane.operator.stack.manifest import Manifest
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -116,7 +116,7 @@ SENT: dict[str, Manifest] = {
     ),
     "RuntimeClass": _named("RuntimeClass", "node.k8s.io/v1", handler="nvidia"),
 }
-_KINDS: dict[str, type[Live]] = {kind.resource.kind: kind for kind in EVERYWHERE}
+_KINDS: dict[str, type[Live]] = {kind.resource.kind: kind for kind in CORE_KINDS}
 _ANSWERS: dict[str, Manifest] = json.loads((Path(__file__).parent / "answers.json").read_text())
 
 

@@ -1,4 +1,4 @@
-"""How far a change of the policy reaches: the operands it is about get new pods, and nobody else does."""
+"""How far a change of the policy reaches: the operands it is about get new pods, and no others do."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
-from gpu_control_plane.operator.facts import NodeKind, Runtime, System
+from gpu_control_plane.operator.node_facts import ContainerRuntime, NodeKind, OperatingSystem
 from gpu_control_plane.operator.stack.render import render_policy
-from gpu_control_plane.operator.stack.stage import Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
 from unit.api.nvidia.stock import stock_policy
-from unit.operator.stack.container_scene import PEOPLES
+from unit.operator.stack.container_builders import PEOPLES
 from unit.operator.stack.daemonset_names import (
     DCGM,
     DRIVER,
@@ -24,7 +24,7 @@ from unit.operator.stack.daemonset_names import (
     VALIDATOR,
 )
 
-UBUNTU = NodeKind(system=System("ubuntu", "24.04"))
+UBUNTU = NodeKind(system=OperatingSystem("ubuntu", "24.04"))
 BASE: dict[str, Any] = {"dcgm": {"enabled": True}, "nodeStatusExporter": {"enabled": True}}
 WHOLE = {"repository": "r.example", "image": "other", "version": "v2"}
 ENV = {"env": [{"name": "LOUD", "value": "1"}]}
@@ -35,12 +35,12 @@ def rendered(sections: dict[str, Any], **platform: Any) -> dict[str, bytes]:
     spec = stock_policy()["spec"]
     for section, values in (*BASE.items(), *sections.items()):
         spec[section] = {**spec.get(section, {}), **values}
-    stage = Stage(
+    render_input = RenderInput(
         policy=msgspec.convert(spec, ClusterPolicySpec),
         platform=Platform(namespace="gpu", **{"config_maps": PEOPLES, **platform}),
         kinds={UBUNTU: 2},
     )
-    states = render_policy(stage)
+    states = render_policy(render_input)
     assert not [state.problem for state in states if state.problem]
     manifests = [manifest for state in states for manifest in state.manifests]
     return {f"{held['kind']}/{held['metadata']['name']}": msgspec.json.encode(held) for held in manifests}
@@ -83,7 +83,7 @@ def test_another_image_of_an_operand_reaches_it_alone(section: str, reached: set
         ({"mig": {"strategy": "mixed"}}, {PLUGIN, MPS, GFD, VALIDATOR}),
         ({"devicePlugin": {"config": {"name": "sharing"}}}, {PLUGIN, MPS, GFD}),
         ({"validator": {"cuda": ENV}}, {VALIDATOR}),
-        # Whoever waits for a check runs the validator's image.
+        # Operands that wait for a check run the validator's image.
         (
             {"validator": WHOLE},
             {TOOLKIT, VALIDATOR, PLUGIN, MPS, DCGM, EXPORTER, GFD, MIG},
@@ -98,22 +98,24 @@ def test_a_change_reaches_whom_it_is_about(sections: dict[str, Any], reached: se
     assert changed(sections) == reached
 
 
-def test_an_edit_of_a_config_map_reaches_whoever_reads_it() -> None:
+def test_an_edit_of_a_config_map_changes_the_operands_that_read_it() -> None:
     names = {"devicePlugin": {"config": {"name": "sharing"}}, "dcgmExporter": {"config": {"name": "metrics"}}}
     edited = {**PEOPLES, "metrics": {"dcgm-metrics.csv": "edited"}}
     assert changed(names, before=names, config_maps=edited) == {EXPORTER}
-    assert changed(names, before=names, config_maps={**PEOPLES, "of-somebody-else": {"a": "b"}}) == set()
+    assert changed(names, before=names, config_maps={**PEOPLES, "of-another-team": {"a": "b"}}) == set()
 
 
 def test_nodes_of_another_kind_reach_no_pod_that_runs() -> None:
     spec = msgspec.convert(stock_policy()["spec"], ClusterPolicySpec)
     one = {UBUNTU: 2}
-    two = {**one, NodeKind(system=System("rhel", "9.4"), kernel="5.14", runtime=Runtime.CRIO): 5}
+    two = {**one, NodeKind(system=OperatingSystem("rhel", "9.4"), kernel="5.14", runtime=ContainerRuntime.CRIO): 5}
     held = {DRIVER: "ubuntu24.04", TOOLKIT: "containerd"}
     before, after = (
         {
             manifest["metadata"]["name"]: manifest
-            for state in render_policy(Stage(policy=spec, platform=Platform(namespace="gpu", held=known), kinds=kinds))
+            for state in render_policy(
+                RenderInput(policy=spec, platform=Platform(namespace="gpu", current_variants=known), kinds=kinds)
+            )
             for manifest in state.daemonsets
         }
         for kinds, known in ((one, {}), (two, held))

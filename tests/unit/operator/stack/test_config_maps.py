@@ -13,8 +13,8 @@ from gpu_control_plane.operator.stack.operands import (
     vgpu_device_manager,
 )
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.state import State
-from unit.operator.stack import container_scene, sandbox_scene
+from gpu_control_plane.operator.stack.states import StackState
+from unit.operator.stack import container_builders, sandbox_builders
 
 _SHARING = {"devicePlugin": {"config": {"name": "absent"}}}
 _LAYOUTS = {"vgpuDeviceManager": {"config": {"name": "absent"}}}
@@ -36,17 +36,23 @@ _LAYOUTS = {"vgpuDeviceManager": {"config": {"name": "absent"}}}
         (vgpu_device_manager.STATE, _LAYOUTS, "vgpuDeviceManager.config"),
     ],
 )
-def test_one_that_nobody_made_is_named(state: State, sections: dict[str, Any], field: str) -> None:
+def test_a_config_map_that_does_not_exist_is_named(state: StackState, sections: dict[str, Any], field: str) -> None:
     sandbox = state is vgpu_device_manager.STATE
-    scene = sandbox_scene.stage(sandbox_scene.policy(**sections)) if sandbox else container_scene.stage(**sections)
+    scene = (
+        sandbox_builders.render_input(sandbox_builders.policy(**sections))
+        if sandbox
+        else container_builders.render_input(**sections)
+    )
     found = render_state(state, scene)
     assert found.problem == (f"the ConfigMap absent, which {field} names, is not in namespace gpu-operator: create it")
     assert not found.manifests
 
 
-def test_one_without_the_file_that_is_read_from_it_is_named() -> None:
+def test_a_config_map_without_the_key_that_is_read_is_named() -> None:
     sections: dict[str, Any] = {"dcgmExporter": {"config": {"name": "metrics"}}}
-    found = render_state(dcgm_exporter.STATE, container_scene.stage(config_maps={"metrics": {"x": ""}}, **sections))
+    found = render_state(
+        dcgm_exporter.STATE, container_builders.render_input(config_maps={"metrics": {"x": ""}}, **sections)
+    )
     assert found.problem == (
         "the ConfigMap metrics, which dcgmExporter.config names, has no key dcgm-metrics.csv: add it"
     )

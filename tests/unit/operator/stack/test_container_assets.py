@@ -8,8 +8,8 @@ import yaml
 from gpu_control_plane.operator.stack.manifest import assets
 from gpu_control_plane.operator.stack.operands import mps_control_daemon
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import Stage
-from unit.operator.stack.container_scene import (
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from unit.operator.stack.container_builders import (
     NAMESPACE,
     OPENSHIFT,
     ROWS,
@@ -18,7 +18,7 @@ from unit.operator.stack.container_scene import (
     daemonset,
     objects,
     of_kind,
-    stage,
+    render_input,
 )
 
 OWN_ACCOUNT = [row for row in ROWS if row.state is not mps_control_daemon.STATE]
@@ -30,14 +30,14 @@ each_account = pytest.mark.parametrize("row", OWN_ACCOUNT, ids=lambda row: row.n
 
 @each
 def test_without_gpu_nodes_there_is_no_daemonset_but_everything_else(row: Row) -> None:
-    scene = row.stage()
-    empty = Stage(policy=scene.policy, platform=scene.platform)
+    scene = row.render_input()
+    empty = RenderInput(policy=scene.policy, platform=scene.platform)
     assert objects(row.state, empty) == [held for held in objects(row.state, scene) if held["kind"] != "DaemonSet"]
 
 
 @each_account
 def test_the_account_of_the_pods_is_the_one_that_has_the_rights(row: Row) -> None:
-    scene = stage(dcgmExporter={"enablePodLabels": True})
+    scene = render_input(dcgmExporter={"enablePodLabels": True})
     account = daemonset(row.state, scene).pod["serviceAccountName"]
     (held,) = of_kind(row.state, scene, "ServiceAccount")
     assert held["metadata"]["name"] == account
@@ -78,7 +78,7 @@ def test_rights_are_those_an_operand_needs_and_no_more(state: str, kind: str, re
 
 @each
 def test_on_openshift_the_account_may_use_the_constraints_it_needs(row: Row) -> None:
-    made = render_state(row.state, stage(openshift=OPENSHIFT)).manifests
+    made = render_state(row.state, render_input(openshift=OPENSHIFT)).manifests
     own = [held for held in made if held["kind"] == "SecurityContextConstraints"]
     assert bool(own) is (row.state.name not in OF_THE_PLATFORM)
     if row.state is mps_control_daemon.STATE:
@@ -93,7 +93,7 @@ def test_on_openshift_the_account_may_use_the_constraints_it_needs(row: Row) -> 
 def test_constraints_allow_what_the_pod_asks_for(row: Row) -> None:
     sections: dict[str, Any] = {"dcgmExporter": {"hostPID": True}}
     sections[row.section] = {**sections.get(row.section, {}), "hostNetwork": True}
-    scene = stage(openshift=OPENSHIFT, **sections)
+    scene = render_input(openshift=OPENSHIFT, **sections)
     pod = daemonset(row.state, scene).pod
     for held in of_kind(row.state, scene, "SecurityContextConstraints"):
         assert "namespace" not in held["metadata"]
@@ -106,7 +106,7 @@ def test_constraints_allow_what_the_pod_asks_for(row: Row) -> None:
 
 def test_outside_openshift_there_is_nothing_of_openshift() -> None:
     for state in STATES:
-        kinds = {held["kind"] for held in objects(state, stage())}
+        kinds = {held["kind"] for held in objects(state, render_input())}
         assert not kinds & {"SecurityContextConstraints", "PrometheusRule"}
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
-from unit.operator.stack.container_scene import STATES
+from unit.operator.stack.container_builders import STATES
 
 
 def _scripts() -> list[tuple[str, str]]:
@@ -17,7 +17,9 @@ def _scripts() -> list[tuple[str, str]]:
         for manifest in assets(state.name):
             if manifest["kind"] == "DaemonSet":
                 found += [
-                    (state.name, script) for held in DaemonSet(manifest).containers() for script in _in(held.manifest)
+                    (state.name, script)
+                    for held in DaemonSetManifest(manifest).containers()
+                    for script in _in(held.manifest)
                 ]
             if manifest["kind"] == "ConfigMap":
                 found += [(state.name, text) for key, text in manifest["data"].items() if key.endswith(".sh")]

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.operator.facts import Runtime
+from gpu_control_plane.operator.node_facts import ContainerRuntime
 from gpu_control_plane.operator.stack.operands import container_toolkit, mps_control_daemon, operator_validation
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.stage import Stage
-from unit.operator.stack.container_scene import (
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from unit.operator.stack.container_builders import (
     CDI_OFF,
     CONTAINERD,
     CRIO,
@@ -20,7 +20,7 @@ from unit.operator.stack.container_scene import (
     daemonset,
     daemonsets,
     env,
-    stage,
+    render_input,
 )
 
 VALIDATIONS = "/run/nvidia/validations"
@@ -45,7 +45,7 @@ def test_stock_values_give_the_known_name_gate_and_image(row: Row) -> None:
 @each
 def test_the_selector_selects_the_pods_and_user_labels_cannot_break_it(row: Row) -> None:
     labels = {"app": "mine", "app.kubernetes.io/part-of": "mine", "team": "ml"}
-    made = daemonset(row.state, stage(daemonsets={"labels": labels}))
+    made = daemonset(row.state, render_input(daemonsets={"labels": labels}))
     pods = made.template["metadata"]["labels"]
     assert made.manifest["spec"]["selector"]["matchLabels"].items() <= pods.items()
     assert pods["team"] == "ml"
@@ -53,7 +53,7 @@ def test_the_selector_selects_the_pods_and_user_labels_cannot_break_it(row: Row)
 
 @each
 def test_no_container_keeps_the_placeholder_of_its_image(row: Row) -> None:
-    scene = stage(devicePlugin={"config": {"name": "sharing"}})
+    scene = render_input(devicePlugin={"config": {"name": "sharing"}})
     images = [held.manifest["image"] for held in daemonset(row.state, scene).containers()]
     assert all("/" in image and ":" in image for image in images)
 
@@ -116,13 +116,13 @@ def test_arguments_reach_the_program_that_knows_them(row: Row) -> None:
 def test_the_operators_environment_names_an_image_when_the_policy_does_not(row: Row) -> None:
     nothing = {"repository": "", "image": "", "version": ""}
     sections: dict[str, Any] = {row.section: nothing}
-    scene = stage(images={row.variable: "registry.example/x:1"}, **sections)
+    scene = render_input(images={row.variable: "registry.example/x:1"}, **sections)
     assert daemonset(row.state, scene).main.manifest["image"] == "registry.example/x:1"
 
 
 @each
-def test_an_image_that_nobody_names_is_a_problem_with_a_sentence(row: Row) -> None:
-    rendered = render_state(row.state, row.stage(repository="", image="", version=""))
+def test_an_image_that_is_not_named_is_a_problem_with_a_sentence(row: Row) -> None:
+    rendered = render_state(row.state, row.render_input(repository="", image="", version=""))
     assert not rendered.manifests
     assert row.variable in rendered.problem
 
@@ -130,10 +130,10 @@ def test_an_image_that_nobody_names_is_a_problem_with_a_sentence(row: Row) -> No
 @each
 def test_an_operand_comes_and_goes_with_its_switch(row: Row) -> None:
     if row.state is operator_validation.STATE:
-        assert render_state(row.state, row.stage(enabled=False)).enabled
+        assert render_state(row.state, row.render_input(enabled=False)).enabled
         return
-    assert not render_state(row.state, row.stage(enabled=False)).enabled
-    assert render_state(row.state, row.stage(enabled=None)).enabled is row.absent
+    assert not render_state(row.state, row.render_input(enabled=False)).enabled
+    assert render_state(row.state, row.render_input(enabled=None)).enabled is row.absent
 
 
 @each
@@ -154,41 +154,41 @@ def test_it_waits_for_the_toolkit_on_the_node(row: Row) -> None:
 @pytest.mark.parametrize(
     ("scene", "expected"),
     [
-        (stage(), "nvidia"),
-        (stage(operator={"runtimeClass": "cards"}), "cards"),
-        (stage(operator={"runtimeClass": ""}), "nvidia"),
-        (stage(CRIO), "nvidia"),
-        (stage(CONTAINERD, CRIO), "nvidia"),
-        (stage(**CDI_OFF), "nvidia"),
-        (stage(CRIO, **CDI_OFF), None),
-        (stage(openshift=OPENSHIFT, **CDI_OFF), None),
-        (stage(openshift=OPENSHIFT), "nvidia"),
-        (stage(**NRI), None),
+        (render_input(), "nvidia"),
+        (render_input(operator={"runtimeClass": "cards"}), "cards"),
+        (render_input(operator={"runtimeClass": ""}), "nvidia"),
+        (render_input(CRIO), "nvidia"),
+        (render_input(CONTAINERD, CRIO), "nvidia"),
+        (render_input(**CDI_OFF), "nvidia"),
+        (render_input(CRIO, **CDI_OFF), None),
+        (render_input(openshift=OPENSHIFT, **CDI_OFF), None),
+        (render_input(openshift=OPENSHIFT), "nvidia"),
+        (render_input(**NRI), None),
     ],
 )
-def test_cards_are_seen_by_the_runtime_class(row: Row, scene: Stage, expected: str | None) -> None:
+def test_cards_are_seen_by_the_runtime_class(row: Row, scene: RenderInput, expected: str | None) -> None:
     made = daemonset(row.state, scene)
     assert made.pod.get("runtimeClassName") == expected
 
 
 @each_that_sees_cards
 def test_with_nri_an_annotation_gives_all_cards(row: Row) -> None:
-    annotations = daemonset(row.state, stage(**NRI)).template["metadata"]["annotations"]
+    annotations = daemonset(row.state, render_input(**NRI)).template["metadata"]["annotations"]
     assert annotations[f"nvidia.cdi.k8s.io/container.{row.main}"] == "management.nvidia.com/gpu=all"
-    assert "annotations" not in daemonset(row.state, stage()).template["metadata"]
+    assert "annotations" not in daemonset(row.state, render_input()).template["metadata"]
 
 
 @each
 def test_operands_that_need_no_card_are_given_none(row: Row) -> None:
     if not row.sees_cards:
-        made = daemonset(row.state, stage(**NRI))
+        made = daemonset(row.state, render_input(**NRI))
         assert not any("cdi.k8s.io" in key for key in made.template["metadata"].get("annotations", {}))
         assert "runtimeClassName" not in row.made().pod
 
 
 @each_that_sees_cards
 def test_without_cdi_nodes_with_crio_have_pods_of_their_own_without_runtime_class(row: Row) -> None:
-    mixed = stage(CONTAINERD, CRIO, **CDI_OFF)
+    mixed = render_input(CONTAINERD, CRIO, **CDI_OFF)
     by_runtime = {made.pod["nodeSelector"][RUNTIME]: made for made in daemonsets(row.state, mixed)}
     assert set(by_runtime) == {"containerd", "crio"}
     assert by_runtime["containerd"].pod["runtimeClassName"] == "nvidia"
@@ -199,14 +199,14 @@ def test_without_cdi_nodes_with_crio_have_pods_of_their_own_without_runtime_clas
 
 @each_that_sees_cards
 def test_one_daemonset_suffices_wherever_all_pods_are_alike(row: Row) -> None:
-    by_nri = stage(CONTAINERD, CRIO, cdi={"enabled": False, "nriPluginEnabled": True})
-    for scene in (stage(CONTAINERD, CRIO), by_nri, stage(CRIO, **CDI_OFF)):
+    by_nri = render_input(CONTAINERD, CRIO, cdi={"enabled": False, "nriPluginEnabled": True})
+    for scene in (render_input(CONTAINERD, CRIO), by_nri, render_input(CRIO, **CDI_OFF)):
         assert RUNTIME not in daemonset(row.state, scene).pod["nodeSelector"]
 
 
 @each
 def test_paths_of_the_host_can_be_elsewhere(row: Row) -> None:
-    made = daemonset(row.state, stage(hostPaths={"rootFS": "/sysroot", "driverInstallDir": "/opt/driver"}))
+    made = daemonset(row.state, render_input(hostPaths={"rootFS": "/sysroot", "driverInstallDir": "/opt/driver"}))
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in made.pod["volumes"] if "hostPath" in volume}
     assert paths.get("host-root", "/sysroot") == "/sysroot"
     assert paths.get("host-dev-char", "/sysroot/dev/char") == "/sysroot/dev/char"
@@ -223,7 +223,7 @@ def test_what_all_operands_have_in_common_applies(row: Row) -> None:
         "priorityClassName": "mine",
         "podSecurityContext": {"fsGroup": 1},
     }
-    made = daemonset(row.state, stage(daemonsets=wanted))
+    made = daemonset(row.state, render_input(daemonsets=wanted))
     assert made.manifest["spec"]["updateStrategy"] == {"type": "OnDelete"}
     assert made.template["metadata"]["annotations"]["team"] == "ml"
     assert made.pod["tolerations"] == [{"operator": "Exists"}]
@@ -232,15 +232,15 @@ def test_what_all_operands_have_in_common_applies(row: Row) -> None:
 
 
 def test_rendering_twice_gives_the_same() -> None:
-    scene = stage(CONTAINERD, CRIO, openshift=OPENSHIFT, devicePlugin={"config": {"name": "sharing"}})
+    scene = render_input(CONTAINERD, CRIO, openshift=OPENSHIFT, devicePlugin={"config": {"name": "sharing"}})
     for state in STATES:
         assert render_state(state, scene) == render_state(state, scene)
 
 
 def test_every_runtime_of_a_mixed_fleet_has_a_toolkit_of_its_own() -> None:
-    found = daemonsets(container_toolkit.STATE, stage(CONTAINERD, CRIO))
+    found = daemonsets(container_toolkit.STATE, render_input(CONTAINERD, CRIO))
     made = {held.pod["nodeSelector"][RUNTIME]: held for held in found}
     assert {word: env(held)["RUNTIME"] for word, held in made.items()} == {
-        Runtime.CONTAINERD.value: "containerd",
-        Runtime.CRIO.value: "crio",
+        ContainerRuntime.CONTAINERD.value: "containerd",
+        ContainerRuntime.CRIO.value: "crio",
     }

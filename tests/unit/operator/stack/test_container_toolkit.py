@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.operator.facts import NodeKind
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.node_facts import NodeKind
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.operands.container_toolkit import STATE
-from unit.operator.stack.container_scene import (
+from unit.operator.stack.container_builders import (
     CDI_OFF,
     CONTAINERD,
     CRIO,
@@ -17,7 +17,7 @@ from unit.operator.stack.container_scene import (
     daemonset,
     env,
     mounts,
-    stage,
+    render_input,
 )
 
 HOOKS = "/usr/share/containers/oci/hooks.d"
@@ -28,7 +28,7 @@ def toolkit_env(**variables: str) -> dict[str, Any]:
 
 
 def test_stock_values_are_those_that_the_toolkit_knows() -> None:
-    made = daemonset(STATE, stage())
+    made = daemonset(STATE, render_input())
     assert made.pod["hostPID"] is True
     assert (
         env(made).items()
@@ -58,7 +58,7 @@ def test_stock_values_are_those_that_the_toolkit_knows() -> None:
 
 
 def test_its_first_container_waits_for_the_driver_and_leaves_the_file_on_the_host() -> None:
-    made = daemonset(STATE, stage())
+    made = daemonset(STATE, render_input())
     assert env(made, "driver-validation").items() >= {"COMPONENT": "driver", "WITH_WAIT": "true"}.items()
     assert mounts(made, "driver-validation")["/host-dev-char"] == "/dev/char"
     (mount,) = [
@@ -96,7 +96,7 @@ def test_its_first_container_waits_for_the_driver_and_leaves_the_file_on_the_hos
 def test_the_files_of_each_runtime_are_mounted_and_named(
     kind: NodeKind, config: tuple[str, str, str], drop_in: tuple[str, str] | None, socket: tuple[str, str, str] | None
 ) -> None:
-    made = daemonset(STATE, stage(kind))
+    made = daemonset(STATE, render_input(kind))
     told, seen = env(made), mounts(made)
     assert told["RUNTIME"] == kind.runtime.value
     variable, folder, file = config
@@ -112,21 +112,23 @@ def test_the_files_of_each_runtime_are_mounted_and_named(
 
 
 def test_folders_for_configuration_are_made_but_not_those_of_sockets() -> None:
-    made = daemonset(STATE, stage())
+    made = daemonset(STATE, render_input())
     assert made.volume("containerd-config")["hostPath"]["type"] == "DirectoryOrCreate"
     assert made.volume("containerd-drop-in-config")["hostPath"]["type"] == "DirectoryOrCreate"
     assert "type" not in made.volume("containerd-socket")["hostPath"]
 
 
-def test_only_containerd_is_told_the_name_of_the_runtime_class() -> None:
+def test_only_containerd_gets_the_name_of_the_runtime_class() -> None:
     named: dict[str, Any] = {"operator": {"runtimeClass": "cards"}}
-    assert env(daemonset(STATE, stage(**named)))["CONTAINERD_RUNTIME_CLASS"] == "cards"
-    assert "CONTAINERD_RUNTIME_CLASS" not in env(daemonset(STATE, stage(CRIO, **named)))
+    assert env(daemonset(STATE, render_input(**named)))["CONTAINERD_RUNTIME_CLASS"] == "cards"
+    assert "CONTAINERD_RUNTIME_CLASS" not in env(daemonset(STATE, render_input(CRIO, **named)))
 
 
 @pytest.mark.parametrize("variable", ["CONTAINERD_CONFIG", "RUNTIME_CONFIG"])
 def test_people_move_the_configuration_by_a_path_of_the_host(variable: str) -> None:
-    made = daemonset(STATE, stage(**toolkit_env(**{variable: "/var/lib/rancher/k3s/agent/etc/containerd/config.tmpl"})))
+    made = daemonset(
+        STATE, render_input(**toolkit_env(**{variable: "/var/lib/rancher/k3s/agent/etc/containerd/config.tmpl"}))
+    )
     assert mounts(made)["/runtime/config-dir"] == "/var/lib/rancher/k3s/agent/etc/containerd"
     assert env(made)["RUNTIME_CONFIG"] == env(made)["CONTAINERD_CONFIG"] == "/runtime/config-dir/config.tmpl"
 
@@ -135,7 +137,7 @@ def test_people_move_drop_in_and_socket_too() -> None:
     moved = toolkit_env(
         RUNTIME_DROP_IN_CONFIG="/etc/k0s/containerd.d/nvidia.toml", CONTAINERD_SOCKET="/run/k0s/containerd.sock"
     )
-    made = daemonset(STATE, stage(**moved))
+    made = daemonset(STATE, render_input(**moved))
     assert mounts(made)["/runtime/config-dir.d"] == "/etc/k0s/containerd.d"
     assert env(made)["RUNTIME_DROP_IN_CONFIG"] == "/runtime/config-dir.d/nvidia.toml"
     assert env(made)["RUNTIME_DROP_IN_CONFIG_HOST_PATH"] == "/etc/k0s/containerd.d/nvidia.toml"
@@ -144,56 +146,56 @@ def test_people_move_drop_in_and_socket_too() -> None:
 
 
 def test_the_variable_of_one_runtime_does_not_move_the_files_of_another() -> None:
-    made = daemonset(STATE, stage(CRIO, **toolkit_env(CONTAINERD_CONFIG="/elsewhere/config.toml")))
+    made = daemonset(STATE, render_input(CRIO, **toolkit_env(CONTAINERD_CONFIG="/elsewhere/config.toml")))
     assert mounts(made)["/runtime/config-dir"] == "/etc/crio"
 
 
 def test_a_file_as_a_further_source_is_one_of_the_host() -> None:
-    made = daemonset(STATE, stage(**toolkit_env(RUNTIME_CONFIG_SOURCE="command,file=/etc/containerd/base.toml")))
+    made = daemonset(STATE, render_input(**toolkit_env(RUNTIME_CONFIG_SOURCE="command,file=/etc/containerd/base.toml")))
     assert env(made)["RUNTIME_CONFIG_SOURCE"] == "command,file=/host/etc/containerd/base.toml"
 
 
 @pytest.mark.parametrize(
     ("made", "mode"),
     [
-        (daemonset(STATE, stage(CRIO, **CDI_OFF)), "hook"),
-        (daemonset(STATE, stage(CRIO)), "config"),
-        (daemonset(STATE, stage(**CDI_OFF)), None),
+        (daemonset(STATE, render_input(CRIO, **CDI_OFF)), "hook"),
+        (daemonset(STATE, render_input(CRIO)), "config"),
+        (daemonset(STATE, render_input(**CDI_OFF)), None),
     ],
 )
-def test_crio_has_a_hook_only_without_cdi(made: DaemonSet, mode: str | None) -> None:
+def test_crio_has_a_hook_only_without_cdi(made: DaemonSetManifest, mode: str | None) -> None:
     assert env(made).get("CRIO_CONFIG_MODE") == mode
 
 
 def test_without_cdi_nothing_is_said_of_it() -> None:
     assert not {"CDI_ENABLED", "NVIDIA_CONTAINER_RUNTIME_MODE", "NVIDIA_RUNTIME_SET_AS_DEFAULT"} & set(
-        env(daemonset(STATE, stage(**CDI_OFF)))
+        env(daemonset(STATE, render_input(**CDI_OFF)))
     )
 
 
 def test_people_may_make_it_the_default_runtime_all_the_same() -> None:
-    made = daemonset(STATE, stage(**toolkit_env(NVIDIA_RUNTIME_SET_AS_DEFAULT="true")))
+    made = daemonset(STATE, render_input(**toolkit_env(NVIDIA_RUNTIME_SET_AS_DEFAULT="true")))
     assert env(made)["NVIDIA_RUNTIME_SET_AS_DEFAULT"] == "true"
 
 
 def test_hooks_are_where_crio_looks_for_them() -> None:
-    assert mounts(daemonset(STATE, stage(CRIO)))[HOOKS] == HOOKS
-    assert mounts(daemonset(STATE, stage(openshift=OPENSHIFT)))[HOOKS] == "/run/containers/oci/hooks.d"
+    assert mounts(daemonset(STATE, render_input(CRIO)))[HOOKS] == HOOKS
+    assert mounts(daemonset(STATE, render_input(openshift=OPENSHIFT)))[HOOKS] == "/run/containers/oci/hooks.d"
 
 
 def test_openshift_has_crio_whatever_a_node_says() -> None:
-    assert env(daemonset(STATE, stage(CONTAINERD, openshift=OPENSHIFT)))["RUNTIME"] == "crio"
+    assert env(daemonset(STATE, render_input(CONTAINERD, openshift=OPENSHIFT)))["RUNTIME"] == "crio"
 
 
 def test_it_is_installed_where_people_want_it() -> None:
-    made = daemonset(STATE, stage(toolkit={"installDir": "/opt/nvidia/"}))
+    made = daemonset(STATE, render_input(toolkit={"installDir": "/opt/nvidia/"}))
     assert env(made)["ROOT"] == "/opt/nvidia"
     assert mounts(made)["/opt/nvidia"] == "/opt/nvidia"
     assert "/usr/local/nvidia" not in mounts(made)
 
 
-def test_with_nri_the_runtime_is_left_alone() -> None:
-    made = daemonset(STATE, stage(**NRI))
+def test_with_nri_the_runtime_is_not_configured() -> None:
+    made = daemonset(STATE, render_input(**NRI))
     told, seen = env(made), mounts(made)
     assert told["ENABLE_NRI_PLUGIN"] == "true"
     assert told["NRI_SOCKET"] == "/runtime/nri-sock-dir/nri.sock"
@@ -203,13 +205,13 @@ def test_with_nri_the_runtime_is_left_alone() -> None:
 
 
 def test_the_socket_of_nri_can_be_elsewhere() -> None:
-    made = daemonset(STATE, stage(**NRI, **toolkit_env(NRI_SOCKET="/run/k3s/nri/nri.sock")))
+    made = daemonset(STATE, render_input(**NRI, **toolkit_env(NRI_SOCKET="/run/k3s/nri/nri.sock")))
     assert mounts(made)["/runtime/nri-sock-dir"] == "/run/k3s/nri"
     assert env(made)["NRI_SOCKET"] == "/runtime/nri-sock-dir/nri.sock"
 
 
 def test_the_driver_can_be_elsewhere() -> None:
-    made = daemonset(STATE, stage(hostPaths={"driverInstallDir": "/opt/driver"}))
+    made = daemonset(STATE, render_input(hostPaths={"driverInstallDir": "/opt/driver"}))
     assert mounts(made)["/driver-root"] == "/opt/driver"
     assert mounts(made, "driver-validation")["/opt/driver"] == "/opt/driver"
     assert env(made, "driver-validation")["DRIVER_INSTALL_DIR"] == "/opt/driver"

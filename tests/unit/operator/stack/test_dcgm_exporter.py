@@ -7,7 +7,7 @@ import pytest
 from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.operands import dcgm
 from gpu_control_plane.operator.stack.operands.dcgm_exporter import STATE
-from unit.operator.stack.container_scene import daemonset, env, mounts, objects, of_kind, stage
+from unit.operator.stack.container_builders import daemonset, env, mounts, objects, of_kind, render_input
 
 POD_LABELS = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS"
 POD_UID = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"
@@ -24,17 +24,17 @@ def says(**variables: str) -> dict[str, Any]:
 
 
 def test_the_engine_listens_where_its_service_sends() -> None:
-    (service,) = of_kind(dcgm.STATE, stage(), "Service")
+    (service,) = of_kind(dcgm.STATE, render_input(), "Service")
     assert service["spec"]["ports"][0]["port"] == 5555
     assert service["spec"]["internalTrafficPolicy"] == "Local"
-    made = daemonset(dcgm.STATE, stage())
+    made = daemonset(dcgm.STATE, render_input())
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert made.main.manifest[probe]["tcpSocket"]["port"] == 5555
         assert made.main.manifest[probe]["initialDelaySeconds"] == 15
 
 
 def test_stock_values() -> None:
-    made = daemonset(STATE, stage())
+    made = daemonset(STATE, render_input())
     assert (
         env(made).items()
         >= {
@@ -62,7 +62,7 @@ def test_stock_values() -> None:
     ],
 )
 def test_where_the_engine_is(sections: dict[str, Any], engine: str | None, *, host_network: bool) -> None:
-    made = daemonset(STATE, stage(**sections))
+    made = daemonset(STATE, render_input(**sections))
     assert env(made).get(ENGINE) == engine
     assert bool(made.pod.get("hostNetwork")) is host_network
 
@@ -83,7 +83,7 @@ def test_where_the_engine_is(sections: dict[str, Any], engine: str | None, *, ho
 def test_pods_are_read_only_where_something_of_them_is_shown(
     sections: dict[str, Any], told: dict[str, str], *, reads_pods: bool, token: bool
 ) -> None:
-    scene = stage(**sections)
+    scene = render_input(**sections)
     made = daemonset(STATE, scene)
     assert env(made).items() >= told.items()
     assert {POD_LABELS, POD_UID, ALLOWLIST} & set(env(made)) == set(told)
@@ -102,7 +102,7 @@ def test_pods_are_read_only_where_something_of_them_is_shown(
     ],
 )
 def test_the_service_is_as_people_want_it(service: dict[str, str] | None, expected: tuple[str, str | None]) -> None:
-    (made,) = of_kind(STATE, stage(**exporter(service=service)), "Service")
+    (made,) = of_kind(STATE, render_input(**exporter(service=service)), "Service")
     assert (made["spec"]["type"], made["spec"].get("internalTrafficPolicy")) == expected
     assert made["spec"]["ports"][0]["port"] == 9400
 
@@ -117,8 +117,8 @@ def test_prometheus_scrapes_it_as_the_policy_says() -> None:
         "additionalLabels": {"release": "prometheus"},
         "relabelings": [rule],
     }
-    (monitor,) = of_kind(STATE, stage(**exporter(serviceMonitor=wanted)), "ServiceMonitor")
-    (service,) = of_kind(STATE, stage(), "Service")
+    (monitor,) = of_kind(STATE, render_input(**exporter(serviceMonitor=wanted)), "ServiceMonitor")
+    (service,) = of_kind(STATE, render_input(), "Service")
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     assert monitor["spec"]["endpoints"] == [
         {
@@ -134,18 +134,18 @@ def test_prometheus_scrapes_it_as_the_policy_says() -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, {}, {"enabled": False}, {"interval": "15s"}])
-def test_nobody_scrapes_it_unless_asked_to(wanted: dict[str, Any] | None) -> None:
-    assert not of_kind(STATE, stage(**exporter(serviceMonitor=wanted)), "ServiceMonitor")
+def test_there_is_no_service_monitor_unless_the_policy_asks_for_one(wanted: dict[str, Any] | None) -> None:
+    assert not of_kind(STATE, render_input(**exporter(serviceMonitor=wanted)), "ServiceMonitor")
 
 
 def test_a_cluster_without_prometheus_gets_no_service_monitor() -> None:
-    assert not of_kind(STATE, stage(service_monitors=False), "ServiceMonitor")
+    assert not of_kind(STATE, render_input(service_monitors=False), "ServiceMonitor")
 
 
 def test_people_choose_metrics_and_an_edit_is_a_new_pod() -> None:
     def made(data: str) -> Any:
         chosen = {"metrics": {"dcgm-metrics.csv": data}}
-        return daemonset(STATE, stage(config_maps=chosen, **exporter(config={"name": "metrics"})))
+        return daemonset(STATE, render_input(config_maps=chosen, **exporter(config={"name": "metrics"})))
 
     path = "/etc/dcgm-exporter/dcgm-metrics.csv"
     assert env(made(""))["DCGM_EXPORTER_COLLECTORS"] == path
@@ -164,21 +164,21 @@ def test_people_choose_metrics_and_an_edit_is_a_new_pod() -> None:
     ],
 )
 def test_jobs_of_a_batch_system(jobs: dict[str, Any] | None, folder: str | None) -> None:
-    made = daemonset(STATE, stage(**exporter(hpcJobMapping=jobs)))
+    made = daemonset(STATE, render_input(**exporter(hpcJobMapping=jobs)))
     assert env(made).get("DCGM_HPC_JOB_MAPPING_DIR") == folder
     assert folder is None or mounts(made)[folder] == folder
 
 
 def test_annotations_are_for_pods() -> None:
-    made = daemonset(STATE, stage(**exporter(annotations={"team": "ml"})))
+    made = daemonset(STATE, render_input(**exporter(annotations={"team": "ml"})))
     assert made.template["metadata"]["annotations"] == {"team": "ml"}
     assert "annotations" not in made.manifest["metadata"]
 
 
 def test_it_may_see_the_processes_of_the_node() -> None:
-    assert daemonset(STATE, stage(**exporter(hostPID=True))).pod["hostPID"] is True
+    assert daemonset(STATE, render_input(**exporter(hostPID=True))).pod["hostPID"] is True
 
 
 def test_the_folder_of_the_kubelet_can_be_elsewhere() -> None:
-    made = daemonset(STATE, stage(hostPaths={"kubeletRootDir": "/data/kubelet/"}))
+    made = daemonset(STATE, render_input(hostPaths={"kubeletRootDir": "/data/kubelet/"}))
     assert mounts(made)["/var/lib/kubelet/pod-resources"] == "/data/kubelet/pod-resources"

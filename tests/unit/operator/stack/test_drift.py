@@ -1,4 +1,4 @@
-"""What Kubernetes fills in is no drift; whatever somebody changes, removes or adds is."""
+"""What the API server fills in is no drift; what another writer changes, removes or adds is."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_control_plane.kube.client import decoder
-from gpu_control_plane.operator.stack.drift import content_drifts, metadata_drifts
+from gpu_control_plane.operator.stack.drift import ComparedObjects, content_drifts, metadata_drifts
 from gpu_control_plane.operator.stack.live import LiveSecurityContextConstraints
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
-from gpu_control_plane.operator.stack.states import STATES
+from gpu_control_plane.operator.stack.operands import STATES
 from unit.operator.stack.drift_examples import SENT, answer, live, sent
 
 Path = tuple[str | int, ...]
@@ -72,9 +72,9 @@ def test_what_the_api_server_fills_in_is_no_drift(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in SENT if name != "ServiceAccount"])
 def test_every_changed_value_is_drift(name: str) -> None:
     whole = answer(name)
-    places = [path for path in leaves(content(whole)) if not set(_ALLOTTED) & set(path)]
-    assert places
-    for path in places:
+    variants = [path for path in leaves(content(whole)) if not set(_ALLOTTED) & set(path)]
+    assert variants
+    for path in variants:
         changed = copy.deepcopy(whole)
         at(changed, path[:-1])[path[-1]] = other(at(whole, path))
         assert content_drifts(sent(name), live(changed)), path
@@ -120,10 +120,10 @@ def test_every_value_of_ours_that_is_gone_is_drift(name: str) -> None:
 )
 def test_every_added_field_of_a_daemonset_is_drift(name: str, where: Any, key: str, value: object) -> None:
     changed = answer(name)
-    place = at(changed["spec"], where.choice(list(mappings(changed["spec"]))))
-    if key in place:
+    variant = at(changed["spec"], where.choice(list(mappings(changed["spec"]))))
+    if key in variant:
         return
-    place[key] = value
+    variant[key] = value
     assert content_drifts(sent(name), live(changed))
 
 
@@ -213,7 +213,7 @@ def test_additions_to_other_kinds_are_drift(name: str, path: Path, value: object
     assert content_drifts(sent(name), live(changed))
 
 
-def test_what_others_keep_in_a_service_account_is_theirs() -> None:
+def test_additions_to_a_service_account_are_no_drift() -> None:
     changed = answer("ServiceAccount") | {"imagePullSecrets": [{"name": "theirs"}]}
     assert not content_drifts(sent("ServiceAccount"), live(changed))
 
@@ -249,7 +249,7 @@ def _add(metadata: Manifest) -> None:
     ("change", "drifts"),
     [(_unlabel, True), (_relabel, True), (_annotate, True), (_disown, True), (_steal, True), (_add, False)],
 )
-def test_of_metadata_only_what_is_ours_counts(change: Callable[[Manifest], None], drifts: bool) -> None:
+def test_labels_and_annotations_of_other_writers_are_no_drift(change: Callable[[Manifest], None], drifts: bool) -> None:
     wanted = sent("ConfigMap")
     wanted["metadata"] |= {"annotations": {"ours": "yes"}, "ownerReferences": [OWNER]}
     there = answer("ConfigMap")
@@ -279,7 +279,7 @@ def as_openshift_has_it(manifest: Manifest, **changes: Any) -> LiveSecurityConte
 
 
 @pytest.mark.parametrize("manifest", CONSTRAINTS, ids=lambda held: held["metadata"]["name"])
-def test_what_openshift_lets_pods_do_is_what_we_say(manifest: Manifest) -> None:
+def test_security_context_constraints_are_compared(manifest: Manifest) -> None:
     assert not content_drifts(manifest, as_openshift_has_it(manifest))
     for name, value in content(manifest).items():
         if value:
@@ -296,3 +296,48 @@ def _another(value: object) -> object:
             return [*value, "more"]
         case _:
             return {"type": "MustRunAs"}
+
+
+def _version(name: str, **metadata: object) -> Any:
+    """The answer of the API server with other metadata."""
+    found = answer(name)
+    found["metadata"] |= metadata
+    return live(found)
+
+
+def test_an_object_is_compared_again_only_after_it_or_its_manifest_has_changed() -> None:
+    compared = ComparedObjects()
+    held = _version(RICH, uid="1", generation=4, resourceVersion="10", labels={"app": "example"})
+    assert not compared.unchanged(sent(RICH), held)
+    compared.remember(sent(RICH), held)
+    assert compared.unchanged(sent(RICH), held)
+    other_status = _version(RICH, uid="1", generation=4, resourceVersion="11", labels={"app": "example"})
+    assert compared.unchanged(sent(RICH), other_status), "the status of a DaemonSet changes with every pod"
+    changed = sent(RICH)
+    changed["spec"]["minReadySeconds"] = 1
+    assert not compared.unchanged(changed, held)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"uid": "2"},
+        {"generation": 5},
+        {"labels": {}},
+        {"annotations": {"theirs": "yes"}},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "3"}]},
+    ],
+    ids=lambda held: next(iter(held)),
+)
+def test_every_change_of_an_object_makes_it_be_compared_again(metadata: dict[str, object]) -> None:
+    compared = ComparedObjects()
+    known: dict[str, object] = {"uid": "1", "generation": 4, "labels": {"app": "example"}}
+    compared.remember(sent(RICH), _version(RICH, **known))
+    assert not compared.unchanged(sent(RICH), _version(RICH, **known | metadata))
+
+
+def test_an_object_without_a_generation_is_compared_again_with_every_version() -> None:
+    compared = ComparedObjects()
+    compared.remember(sent("ConfigMap"), _version("ConfigMap", resourceVersion="10"))
+    assert compared.unchanged(sent("ConfigMap"), _version("ConfigMap", resourceVersion="10"))
+    assert not compared.unchanged(sent("ConfigMap"), _version("ConfigMap", resourceVersion="11"))

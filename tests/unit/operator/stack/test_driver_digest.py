@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.stage import OpenShift
-from unit.operator.stack.driver_scene import COREOS, driver, policy
+from gpu_control_plane.operator.openshift import OpenShift
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from unit.operator.stack.driver_builders import COREOS, driver, policy
 
 FILES = {"params": {"nvidia.conf": "1"}, "repos": {"a.list": "1"}, "topology": {"nvidia-topologyd.conf": "1"}}
 NAMED = {"kernelModuleConfig": {"name": "params"}, "repoConfig": {"configMapName": "repos"}}
 ENV = {"env": [{"name": "FABRIC_MANAGER_FABRIC_MODE", "value": "1"}]}
 
 
-def digest(made: DaemonSet) -> str:
+def digest(made: DaemonSetManifest) -> str:
     found = {made.container(name).env("DRIVER_CONFIG_DIGEST") for name in ("nvidia-driver-ctr", "k8s-driver-manager")}
     (value,) = found
     assert value

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.operator.facts import NodeKind, System
+from gpu_control_plane.operator.node_facts import NodeKind, OperatingSystem
 from gpu_control_plane.operator.stack.driver.mounts import FOLDERS
 from gpu_control_plane.operator.stack.operands.driver import STATE
-from unit.operator.stack.driver_scene import (
+from unit.operator.stack.driver_builders import (
     CRIO_RHEL,
     KERNEL,
     RHEL,
@@ -104,11 +104,10 @@ def test_the_image_is_for_the_system_unless_it_is_a_digest(section: dict[str, An
             {"licensingConfig": {"configMapName": "empty", "nlsEnabled": True}},
             "has no key gridd.conf and no key client_configuration_token.tok: add it",
         ),
-        ({"secretEnv": "absent"}, "Secret absent"),
     ],
 )
 def test_what_cannot_be_rendered_says_why(section: dict[str, Any], says: str) -> None:
-    assert says in problem(policy(section), secrets=frozenset({"present"}), config_maps={"empty": {}})
+    assert says in problem(policy(section), config_maps={"empty": {}})
 
 
 @pytest.mark.parametrize(("section", "container"), [("gds", FS), ("gdrcopy", GDR)])
@@ -130,7 +129,7 @@ def test_modules_cannot_be_built_beside_a_precompiled_driver(section: dict[str, 
         ("proprietary", {"KERNEL_MODULE_TYPE": "proprietary", "OPEN_KERNEL_MODULES_ENABLED": None}),
     ],
 )
-def test_the_kind_of_modules_is_told(kind: str, variables: dict[str, str | None]) -> None:
+def test_the_kind_of_modules_is_in_the_environment(kind: str, variables: dict[str, str | None]) -> None:
     main = driver(policy({"kernelModuleType": kind})).main
     assert {name: main.env(name) for name in variables} == variables
 
@@ -189,7 +188,6 @@ def test_the_section_changes_the_pod() -> None:
                 },
             }
         ),
-        secrets=frozenset({"present"}),
     )
     main, manager = made.main, made.container(MANAGER)
     assert main.manifest["args"] == ["init", "--loud"]
@@ -208,7 +206,7 @@ def test_the_root_of_the_host_can_lie_elsewhere() -> None:
     assert made.container(MANAGER).env("HOST_ROOT") == "/sysroot"
 
 
-def test_common_settings_do_not_touch_how_drivers_are_replaced() -> None:
+def test_common_settings_do_not_change_the_update_strategy_of_drivers() -> None:
     made = driver(
         policy(None, daemonsets={"rollingUpdate": {"maxUnavailable": "50%"}, "labels": {"app": "x", "a": "b"}})
     )
@@ -217,7 +215,7 @@ def test_common_settings_do_not_touch_how_drivers_are_replaced() -> None:
     assert made.template["metadata"]["labels"]["a"] == "b"
 
 
-def test_the_start_up_probe_takes_the_policys_patience() -> None:
+def test_the_start_up_probe_has_the_policys_times() -> None:
     probe = driver(policy({"startupProbe": {"initialDelaySeconds": 5, "failureThreshold": 7}})).main.manifest[
         "startupProbe"
     ]
@@ -238,7 +236,9 @@ def test_liveness_and_readiness_ask_what_the_start_up_probe_asks() -> None:
 def test_repositories_and_certificates_lie_where_the_system_looks(system: str) -> None:
     config_maps = {"repos": {"b.list": "", "a.list": ""}, "certs": {"ca.crt": ""}}
     section = {"repoConfig": {"configMapName": "repos"}, "certConfig": {"name": "certs"}}
-    made = driver(policy(section, gds={"enabled": True}), NodeKind(system=System(system, "9")), config_maps=config_maps)
+    made = driver(
+        policy(section, gds={"enabled": True}), NodeKind(system=OperatingSystem(system, "9")), config_maps=config_maps
+    )
     for container in (MAIN, FS):
         found = mounts(made, container)
         assert found[f"{FOLDERS[system].repositories}/a.list"] == "repos"
@@ -249,7 +249,7 @@ def test_repositories_and_certificates_lie_where_the_system_looks(system: str) -
 
 
 def test_a_strange_system_has_no_place_for_repositories() -> None:
-    strange = NodeKind(system=System("talos", "v1.12.6"))
+    strange = NodeKind(system=OperatingSystem("talos", "v1.12.6"))
     config_maps = {"repos": {"a.list": ""}}
     assert "talos" in problem(policy({"repoConfig": {"configMapName": "repos"}}), strange, config_maps=config_maps)
 
@@ -329,7 +329,7 @@ def test_a_precompiled_driver_is_for_one_kernel() -> None:
         ({"useNvidiaDriverCRD": True}, False, True),
     ],
 )
-def test_the_state_is_off_where_somebody_else_brings_drivers(
+def test_the_state_is_off_where_drivers_come_from_elsewhere(
     section: dict[str, Any], there: bool, orphaned: bool
 ) -> None:
     assert rendered(policy(section)).enabled is there

@@ -31,14 +31,14 @@ def run(root: Path, *, smi: int = 0, **env: str) -> subprocess.CompletedProcess[
 
 
 def loaded(root: Path) -> Path:
-    """A node with the module, and the file that tells of success."""
+    """A node with the module, and the file that says that it succeeded."""
     (root / "sys/module/nvidia").mkdir(parents=True)
     (root / "sys/module/nvidia/refcnt").write_text("0")
     (root / "run/nvidia/validations").mkdir(parents=True)
     return root / "run/nvidia/validations/.driver-ctr-ready"
 
 
-def test_a_working_driver_is_told_of_with_its_features(tmp_path: Path) -> None:
+def test_a_working_driver_is_reported_with_its_features(tmp_path: Path) -> None:
     ready = loaded(tmp_path)
     assert run(tmp_path, GDS_ENABLED="true").returncode == 0
     assert ready.read_text().splitlines() == [
@@ -49,20 +49,20 @@ def test_a_working_driver_is_told_of_with_its_features(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "passes"), [("Ready", True), ("Ready\n", True), ("Starting", False), ("", False)])
-def test_daemons_that_say_how_they_stand_are_waited_for(tmp_path: Path, status: str, passes: bool) -> None:
+def test_daemons_that_report_their_readiness_are_waited_for(tmp_path: Path, status: str, passes: bool) -> None:
     ready = loaded(tmp_path)
     (ready.parent / ".driver-daemons-status").write_text(status)
     assert (run(tmp_path).returncode == 0) is passes
     assert ready.exists() is passes
 
 
-def test_nothing_is_told_before_the_module_is_there(tmp_path: Path) -> None:
+def test_nothing_is_reported_before_the_module_is_loaded(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 1
     assert "not loaded" in done.stderr
 
 
-def test_nothing_is_told_while_the_driver_does_not_answer(tmp_path: Path) -> None:
+def test_nothing_is_reported_while_the_driver_does_not_answer(tmp_path: Path) -> None:
     ready = loaded(tmp_path)
     assert run(tmp_path, smi=9).returncode == 1
     assert not ready.exists()

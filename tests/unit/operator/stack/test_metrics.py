@@ -7,10 +7,10 @@ from prometheus_client import CollectorRegistry
 
 from gpu_control_plane.api.nvidia.status import OperandState, StackStatus, State, StateReport
 from gpu_control_plane.operator.stack.metrics import StackMetrics
-from gpu_control_plane.operator.stack.status import Picture
+from gpu_control_plane.operator.stack.status import PolicyStatusInput
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PICTURE = Picture(generation=1, namespace="gpu", gpu_nodes=3, now=NOW)
+PICTURE = PolicyStatusInput(generation=1, namespace="gpu", gpu_nodes=3, now=NOW)
 DRIVER = StateReport(name="state-driver", state=OperandState.READY, desired=3, ready=3)
 OFF = StateReport(name="state-dcgm", state=OperandState.DISABLED)
 READY = StackStatus(state=State.READY, states=(DRIVER, OFF))
@@ -31,7 +31,7 @@ def made() -> tuple[CollectorRegistry, StackMetrics]:
     return registry, StackMetrics(registry, now=lambda: 5.0)
 
 
-def test_they_follow_the_status() -> None:
+def test_metrics_follow_the_status() -> None:
     registry, metrics = made()
     metrics.observe(READY, PICTURE)
     assert shown(registry) == {

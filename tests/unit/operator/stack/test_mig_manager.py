@@ -9,7 +9,7 @@ import yaml
 from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.manifest import assets
 from gpu_control_plane.operator.stack.operands.mig_manager import STATE
-from unit.operator.stack.container_scene import CDI_OFF, daemonset, env, mounts, objects, stage
+from unit.operator.stack.container_builders import CDI_OFF, daemonset, env, mounts, objects, render_input
 
 PROFILE = re.compile(r"^(?P<slices>\d)g\.(?P<memory>\d+)gb(\+me|\+gfx|\+me\.all|-me)?$")
 
@@ -19,11 +19,13 @@ def manager(**section: Any) -> dict[str, Any]:
 
 
 def config_maps(**sections: Any) -> set[str]:
-    return {held["metadata"]["name"] for held in objects(STATE, stage(**sections)) if held["kind"] == "ConfigMap"}
+    return {
+        held["metadata"]["name"] for held in objects(STATE, render_input(**sections)) if held["kind"] == "ConfigMap"
+    }
 
 
 def test_stock_values() -> None:
-    made = daemonset(STATE, stage())
+    made = daemonset(STATE, render_input())
     assert (made.pod["hostPID"], made.pod["hostIPC"]) == (True, True)
     assert env(made)["GPU_CLIENTS_FILE"] == "/gpu-clients/clients.yaml"
     assert mounts(made) == {
@@ -41,7 +43,7 @@ def test_stock_values() -> None:
 
 @pytest.mark.parametrize("name", ["", "default-mig-parted-config"])
 def test_built_in_layouts_are_only_a_fallback(name: str) -> None:
-    made = daemonset(STATE, stage(**manager(config={"name": name})))
+    made = daemonset(STATE, render_input(**manager(config={"name": name})))
     assert env(made)["DEFAULT_CONFIG_FILE"] == "/mig-parted-config/config-default.yaml"
     assert "CONFIG_FILE" not in env(made)
     items = made.volume("mig-parted-config")["configMap"]["items"]
@@ -50,7 +52,7 @@ def test_built_in_layouts_are_only_a_fallback(name: str) -> None:
 
 def test_layouts_of_people_replace_ours() -> None:
     sections = manager(config={"name": "layouts"})
-    made = daemonset(STATE, stage(**sections))
+    made = daemonset(STATE, render_input(**sections))
     assert env(made)["CONFIG_FILE"] == "/mig-parted-config/config.yaml"
     assert "DEFAULT_CONFIG_FILE" not in env(made)
     assert made.volume("mig-parted-config") == {"name": "mig-parted-config", "configMap": {"name": "layouts"}}
@@ -59,7 +61,7 @@ def test_layouts_of_people_replace_ours() -> None:
 
 def test_clients_of_people_replace_ours() -> None:
     sections = manager(gpuClientsConfig={"name": "clients"})
-    assert mounts(daemonset(STATE, stage(**sections)))["/gpu-clients"] == "clients"
+    assert mounts(daemonset(STATE, render_input(**sections)))["/gpu-clients"] == "clients"
     assert "default-gpu-clients" not in config_maps(**sections)
 
 
@@ -69,7 +71,7 @@ def test_an_edit_of_either_is_a_new_pod(name: str) -> None:
 
     def digest(data: str) -> str:
         held = {"layouts": {"config.yaml": ""}, "clients": {"clients.yaml": ""}, name: {"config.yaml": data}}
-        made = daemonset(STATE, stage(config_maps=held, **sections))
+        made = daemonset(STATE, render_input(config_maps=held, **sections))
         return str(made.template["metadata"]["annotations"][CONFIG_DIGEST])
 
     assert digest("a") == digest("a") != digest("b")
@@ -84,7 +86,7 @@ def test_an_edit_of_either_is_a_new_pod(name: str) -> None:
     ],
 )
 def test_it_writes_cdi_files_where_there_is_cdi(sections: dict[str, Any], told: dict[str, str]) -> None:
-    made = env(daemonset(STATE, stage(**sections)))
+    made = env(daemonset(STATE, render_input(**sections)))
     assert {name: made[name] for name in ("CDI_ENABLED", "NVIDIA_CDI_HOOK_PATH") if name in made} == told
 
 

@@ -8,33 +8,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
+from gpu_control_plane.operator.openshift import OpenShift
 from gpu_control_plane.operator.stack.namespace import (
-    BEFORE,
     LABELS,
     MONITORED,
     OPENSHIFT_NAMESPACE,
-    Change,
+    REPLACED_LABELS,
     Namespace,
-    decide,
+    NamespacePatch,
+    namespace_patch,
 )
-from gpu_control_plane.operator.stack.stage import OpenShift, Platform, Stage
+from gpu_control_plane.operator.stack.render_input import Platform, RenderInput
 from unit.api.nvidia.stock import stock_policy
 
 ENFORCE, AUDIT, WARN = LABELS
-NOBODY_KNOWS = '{"pod-security.kubernetes.io/audit":"","pod-security.kubernetes.io/warn":""}'
+WERE_ABSENT = '{"pod-security.kubernetes.io/audit":"","pod-security.kubernetes.io/warn":""}'
 
 
 def namespace(labels: dict[str, str], note: str | None = None, name: str = "gpu") -> Namespace:
-    annotations = {"who": "me"} | ({BEFORE: note} if note is not None else {})
+    annotations = {"who": "me"} | ({REPLACED_LABELS: note} if note is not None else {})
     return msgspec.convert({"metadata": {"name": name, "labels": labels, "annotations": annotations}}, Namespace)
 
 
-def stage(asked: bool | None, openshift: OpenShift | None = None) -> Stage:
+def render_input(asked: bool | None, openshift: OpenShift | None = None) -> RenderInput:
     spec: dict[str, Any] = stock_policy()["spec"] | {"psa": {} if asked is None else {"enabled": asked}}
-    return Stage(policy=msgspec.convert(spec, ClusterPolicySpec), platform=Platform(namespace="x", openshift=openshift))
+    return RenderInput(
+        policy=msgspec.convert(spec, ClusterPolicySpec), platform=Platform(namespace="x", openshift=openshift)
+    )
 
 
-def after(held: Namespace, change: Change) -> Namespace:
+def after(held: Namespace, change: NamespacePatch) -> Namespace:
     meta = held.metadata
     labels = {**meta.labels, **change.labels}
     annotations = {**meta.annotations, **change.annotations}
@@ -61,29 +64,29 @@ def after(held: Namespace, change: Change) -> Namespace:
 def test_it_is_marked_where_the_policy_asks_for_it(
     asked: bool | None, held: dict[str, str], set_: dict[str, str]
 ) -> None:
-    assert decide(namespace(held), stage(asked)).labels == set_
+    assert namespace_patch(namespace(held), render_input(asked)).labels == set_
 
 
 @pytest.mark.parametrize(
     ("labels", "note", "change"),
     [
         pytest.param(LABELS, None, {}, id="they were there before us"),
-        pytest.param(LABELS, NOBODY_KNOWS, {AUDIT: None, WARN: None}, id="one of them was there before us"),
+        pytest.param(LABELS, WERE_ABSENT, {AUDIT: None, WARN: None}, id="one of them was there before us"),
         pytest.param(LABELS, f'{{"{ENFORCE}":"baseline"}}', {ENFORCE: "baseline"}, id="what was there comes back"),
         pytest.param(
-            LABELS | {AUDIT: "restricted"}, NOBODY_KNOWS, {WARN: None}, id="somebody has changed one since: it is his"
+            LABELS | {AUDIT: "restricted"}, WERE_ABSENT, {WARN: None}, id="another writer has changed one since"
         ),
         pytest.param(LABELS, "no note", {}, id="the note is spoilt"),
         pytest.param(LABELS, '{"team":"x"}', {}, id="the note speaks of something else"),
     ],
 )
-@pytest.mark.parametrize("wanted", [stage(False), None], ids=["switched off", "without a policy"])
+@pytest.mark.parametrize("wanted", [render_input(False), None], ids=["switched off", "without a policy"])
 def test_only_marks_that_we_set_are_taken_back(
-    labels: dict[str, str], note: str | None, change: dict[str, str | None], wanted: Stage | None
+    labels: dict[str, str], note: str | None, change: dict[str, str | None], wanted: RenderInput | None
 ) -> None:
-    found = decide(namespace(labels, note), wanted)
+    found = namespace_patch(namespace(labels, note), wanted)
     assert found.labels == change
-    assert found.annotations == ({BEFORE: None} if note is not None else {})
+    assert found.annotations == ({REPLACED_LABELS: None} if note is not None else {})
 
 
 _VALUES = st.sampled_from([None, "", "baseline", "restricted", "privileged"])
@@ -94,15 +97,15 @@ def test_on_and_off_leaves_no_trace_whatever_others_did_in_between(
     values: dict[str, str | None], meddled: dict[str, str | None]
 ) -> None:
     first = namespace({label: value for label, value in values.items() if value})
-    marked = after(first, decide(first, stage(True)))
+    marked = after(first, namespace_patch(first, render_input(True)))
     assert LABELS.items() <= marked.metadata.labels.items()
-    assert not decide(marked, stage(True))
-    spoilt = after(marked, Change(labels={key: value or None for key, value in meddled.items()}))
-    mended = after(spoilt, decide(spoilt, stage(True)))
+    assert not namespace_patch(marked, render_input(True))
+    spoilt = after(marked, NamespacePatch(labels={key: value or None for key, value in meddled.items()}))
+    mended = after(spoilt, namespace_patch(spoilt, render_input(True)))
     assert LABELS.items() <= mended.metadata.labels.items()
-    left = after(marked, decide(marked, None))
+    left = after(marked, namespace_patch(marked, None))
     assert left == first
-    assert not decide(left, None)
+    assert not namespace_patch(left, None)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +121,6 @@ def test_on_and_off_leaves_no_trace_whatever_others_did_in_between(
 def test_on_openshift_only_a_namespace_of_our_own_is_marked(
     name: str, labels: dict[str, str], asked: bool, change: dict[str, str]
 ) -> None:
-    assert decide(namespace(labels, name=name), stage(asked, OpenShift(version="4.20"))).labels == change
+    assert (
+        namespace_patch(namespace(labels, name=name), render_input(asked, OpenShift(version="4.20"))).labels == change
+    )

@@ -8,7 +8,7 @@ import pytest
 from gpu_control_plane.operator.stack.manifest import assets
 from gpu_control_plane.operator.stack.operands import operator_metrics, prerequisites
 from gpu_control_plane.operator.stack.render import render_state
-from unit.operator.stack.container_scene import CDI_OFF, NAMESPACE, NRI, OPENSHIFT, objects, of_kind, stage
+from unit.operator.stack.container_builders import CDI_OFF, NAMESPACE, NRI, OPENSHIFT, objects, of_kind, render_input
 
 CHART = Path(__file__).parents[4] / "charts" / "gpu-control-plane" / "templates"
 
@@ -25,20 +25,20 @@ CHART = Path(__file__).parents[4] / "charts" / "gpu-control-plane" / "templates"
     ],
 )
 def test_runtime_classes(sections: dict[str, Any], names: list[str]) -> None:
-    made = objects(prerequisites.STATE, stage(**sections))
+    made = objects(prerequisites.STATE, render_input(**sections))
     assert [held["metadata"]["name"] for held in made] == names
     assert [held["handler"] for held in made] == names
     assert all("namespace" not in held["metadata"] for held in made)
 
 
 def test_with_nri_there_are_no_runtime_classes() -> None:
-    rendered = render_state(prerequisites.STATE, stage(**NRI))
+    rendered = render_state(prerequisites.STATE, render_input(**NRI))
     assert (rendered.enabled, rendered.manifests) == (False, ())
 
 
 def test_the_service_of_the_operator_selects_pods_of_the_controller() -> None:
     """The chart writes the labels; they are repeated here, so a change there must be noticed."""
-    (service,) = of_kind(operator_metrics.STATE, stage(), "Service")
+    (service,) = of_kind(operator_metrics.STATE, render_input(), "Service")
     assert service["metadata"]["name"] == "gpu-operator"
     assert service["spec"]["ports"][0]["port"] == service["spec"]["ports"][0]["targetPort"] == 8080
     template = "".join(file.read_text() for file in CHART.glob("_*.tpl"))
@@ -59,16 +59,16 @@ def test_the_service_of_the_operator_selects_pods_of_the_controller() -> None:
         ({"serviceMonitor": {"enabled": False}}, False),
     ],
 )
-def test_the_operator_is_scraped_unless_somebody_says_no(metrics: dict[str, Any] | None, *, there: bool) -> None:
-    scene = stage(operator={"metrics": metrics})
+def test_the_operator_is_scraped_unless_the_policy_says_no(metrics: dict[str, Any] | None, *, there: bool) -> None:
+    scene = render_input(operator={"metrics": metrics})
     assert bool(of_kind(operator_metrics.STATE, scene, "ServiceMonitor")) is there
-    unknown = stage(service_monitors=False, operator={"metrics": metrics})
+    unknown = render_input(service_monitors=False, operator={"metrics": metrics})
     assert not of_kind(operator_metrics.STATE, unknown, "ServiceMonitor")
 
 
 def test_scraping_of_the_operator_is_as_the_policy_says() -> None:
     wanted = {"interval": "30s", "additionalLabels": {"release": "prometheus"}}
-    scene = stage(operator={"metrics": {"serviceMonitor": wanted}})
+    scene = render_input(operator={"metrics": {"serviceMonitor": wanted}})
     (monitor,) = of_kind(operator_metrics.STATE, scene, "ServiceMonitor")
     (service,) = of_kind(operator_metrics.STATE, scene, "Service")
     assert monitor["spec"]["endpoints"] == [{"port": "gpu-operator-metrics", "path": "/metrics", "interval": "30s"}]
@@ -77,7 +77,7 @@ def test_scraping_of_the_operator_is_as_the_policy_says() -> None:
 
 
 def test_on_openshift_its_prometheus_may_look_here() -> None:
-    scene = stage(openshift=OPENSHIFT)
+    scene = render_input(openshift=OPENSHIFT)
     (binding,) = of_kind(operator_metrics.STATE, scene, "RoleBinding")
     assert binding["subjects"] == [
         {"kind": "ServiceAccount", "name": "prometheus-k8s", "namespace": "openshift-monitoring"}

@@ -1,4 +1,5 @@
-"""When a DaemonSet counts as ready, where it is expected, and what is told of each node on which it does not work."""
+"""When a DaemonSet counts as ready, where it is expected, and what is reported of each node on which it is not
+ready."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,17 +9,18 @@ import pytest
 
 from gpu_control_plane.api.node import Node, NodeSpec, Taint
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED
+from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.operator.stack.daemonset_readiness import became_idle, tolerations_of
 from gpu_control_plane.operator.stack.readiness import (
-    Standing,
+    Readiness,
     Toleration,
-    left_out,
-    nodes_for,
-    reach_of,
-    standing,
+    node_coverage,
+    readiness_of,
+    schedulable_nodes,
     trouble_of,
+    unmatched_nodes,
 )
-from gpu_control_plane.operator.stack.standings import fell_idle, tolerations_of
-from gpu_control_plane.operator.views import DaemonSet, OperandPod, UpdateStrategy
+from gpu_control_plane.operator.views import DaemonSet, UpdateStrategy
 
 ALL_GOOD = {
     "observedGeneration": 2,
@@ -33,12 +35,12 @@ def daemonset(**numbers: int) -> DaemonSet:
     return msgspec.convert({"metadata": {"name": "x", "generation": 2}, "status": {**ALL_GOOD, **numbers}}, DaemonSet)
 
 
-def pod(status: Mapping[str, Any], **metadata: Any) -> OperandPod:
-    return msgspec.convert({"metadata": {"name": "x-1", **metadata}, "status": status}, OperandPod)
+def pod(status: Mapping[str, Any], **metadata: Any) -> Pod:
+    return msgspec.convert({"metadata": {"name": "x-1", **metadata}, "status": status}, Pod)
 
 
-def stands(daemonset: DaemonSet, *expected: str, unready: Mapping[str, OperandPod | None] | None = None) -> Standing:
-    return standing(daemonset, expected, lambda: unready or {})
+def stands(daemonset: DaemonSet, *expected: str, unready: Mapping[str, Pod | None] | None = None) -> Readiness:
+    return readiness_of(daemonset, expected, lambda: unready or {})
 
 
 def node(name: str = "a", *taints: tuple[str, str], labels: Mapping[str, str] | None = None) -> Node:
@@ -70,9 +72,9 @@ IDLE = {"desiredNumberScheduled": 0, "updatedNumberScheduled": 0, "numberAvailab
 def test_a_daemonset_falls_idle_once_kubernetes_says_so_of_what_it_is_now(
     before: dict[str, int], after: dict[str, int], fell: bool
 ) -> None:
-    assert fell_idle(daemonset(**before), daemonset(**after)) is fell
-    assert not fell_idle(None, daemonset(**after))
-    assert not fell_idle(daemonset(**before), None)
+    assert became_idle(daemonset(**before), daemonset(**after)) is fell
+    assert not became_idle(None, daemonset(**after))
+    assert not became_idle(daemonset(**before), None)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_a_daemonset_falls_idle_once_kubernetes_says_so_of_what_it_is_now(
         (dict.fromkeys(("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable"), 2), NODES, False, "1"),
         ({"numberAvailable": 2}, NODES, False, "2 of 3"),
         ({"updatedNumberScheduled": 1}, NODES, False, "2 pods are of an older version"),
-        # A node has just gone, and nobody has counted anew.
+        # A node was just deleted, and the DaemonSet controller has not counted anew.
         ({}, NODES[:2], True, ""),
     ],
 )
@@ -100,19 +102,19 @@ def test_when_a_daemonset_is_ready(numbers: dict[str, int], expected: tuple[str,
 
 
 def test_the_pods_are_not_looked_at_while_the_numbers_are_good() -> None:
-    def never() -> dict[str, OperandPod | None]:
+    def never() -> dict[str, Pod | None]:
         raise AssertionError
 
-    assert standing(daemonset(), NODES, never).ready
+    assert readiness_of(daemonset(), NODES, never).ready
 
 
-def test_pods_that_were_adopted_are_no_newest_ones_whatever_the_numbers_say() -> None:
-    found = standing(daemonset(), NODES, dict, lambda: 2)
+def test_adopted_pods_count_as_outdated_whatever_the_numbers_say() -> None:
+    found = readiness_of(daemonset(), NODES, dict, lambda: 2)
     assert not found.ready
     assert "2 pods are of an older version" in found.message
 
 
-def test_no_more_nodes_are_desired_than_are_told() -> None:
+def test_no_more_nodes_are_named_than_are_desired() -> None:
     names = [f"n{number:03}" for number in range(100)]
     found = stands(daemonset(desiredNumberScheduled=100), *names, unready=dict.fromkeys(names))
     assert (found.desired, found.available) == (100, 3)
@@ -241,13 +243,13 @@ def test_why_a_pod_does_not_work(status: dict[str, Any], metadata: dict[str, Any
     assert "x-1" in found.message
 
 
-def test_a_node_without_a_pod_is_told_so() -> None:
+def test_a_node_without_a_pod_is_named() -> None:
     found = trouble_of("a", None)
     assert (found.node, found.reason) == ("a", "PodMissing")
     assert "set psa.enabled" in found.message
 
 
-def test_what_is_told_fits_into_a_status() -> None:
+def test_messages_fit_into_a_status() -> None:
     found = trouble_of("a", pod({"containerStatuses": [_waiting("ErrImagePull", "x" * 5000)]}))
     assert len(found.message) <= 1024
     assert len(found.reason) <= 64
@@ -279,31 +281,31 @@ def test_what_is_told_fits_into_a_status() -> None:
     ],
 )
 def test_to_which_nodes_pods_come(spec: dict[str, Any], taints: list[tuple[str, str]], comes: bool) -> None:
-    found = nodes_for({"gpu": "yes"}, tolerations_of(spec), [node("a", *taints)])
+    found = schedulable_nodes({"gpu": "yes"}, tolerations_of(spec), [node("a", *taints)])
     assert found == (["a"] if comes else [])
 
 
 def test_pods_come_only_to_nodes_with_all_the_labels() -> None:
     nodes = [node("a", labels={"gpu": "yes", "os": "x"}), node("b", labels={"gpu": "yes"}), node("c", labels={})]
-    assert nodes_for({"gpu": "yes"}, (), nodes) == ["a", "b"]
-    assert nodes_for({"gpu": "yes", "os": "x"}, (), nodes) == ["a"]
+    assert schedulable_nodes({"gpu": "yes"}, (), nodes) == ["a", "b"]
+    assert schedulable_nodes({"gpu": "yes", "os": "x"}, (), nodes) == ["a"]
 
 
 def test_a_toleration_with_a_value_bears_only_that_value() -> None:
     taint = msgspec.convert(
         {"spec": {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}}, Node
     ).spec.taints
-    assert Toleration(key="a", value="b").bears(taint[0])
-    assert not Toleration(key="a", value="c").bears(taint[0])
+    assert Toleration(key="a", value="b").tolerates(taint[0])
+    assert not Toleration(key="a", value="c").tolerates(taint[0])
 
 
 def test_a_pod_that_waits_for_the_scheduler_is_known_by_the_node_it_is_made_for() -> None:
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-7"]}]}]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    made = msgspec.convert({"spec": {"affinity": affinity}}, OperandPod)
-    assert made.spec.meant_for == "gpu-7"
-    assert msgspec.convert({"spec": {"affinity": affinity, "nodeName": "b"}}, OperandPod).spec.meant_for == "b"
-    assert OperandPod().spec.meant_for == ""
+    made = msgspec.convert({"spec": {"affinity": affinity}}, Pod)
+    assert made.spec.target_node == "gpu-7"
+    assert msgspec.convert({"spec": {"affinity": affinity, "nodeName": "b"}}, Pod).spec.target_node == "b"
+    assert Pod().spec.target_node == ""
 
 
 @pytest.mark.parametrize(
@@ -313,7 +315,7 @@ def test_a_pod_that_waits_for_the_scheduler_is_known_by_the_node_it_is_made_for(
         ("OnDelete", "2 pods are of an older version, and stay until they are deleted"),
     ],
 )
-def test_pods_that_nobody_replaces_by_himself_are_told_so(strategy: str, says: str) -> None:
+def test_outdated_pods_that_stay_until_they_are_deleted_are_reported(strategy: str, says: str) -> None:
     held = daemonset(updatedNumberScheduled=1)
     spec = msgspec.structs.replace(held.spec, update_strategy=UpdateStrategy(type=strategy))
     assert stands(msgspec.structs.replace(held, spec=spec), *NODES).message == says
@@ -332,8 +334,8 @@ def test_pods_that_nobody_replaces_by_himself_are_told_so(strategy: str, says: s
 def test_the_taint_that_keeps_pods_away_is_named(taints: list[tuple[str, str]], why: str) -> None:
     held = [Taint(key=key, value="yes" if key == "team" else "", effect=effect) for key, effect in taints]
     tainted = msgspec.structs.replace(node("a"), spec=NodeSpec(taints=tuple(held)))
-    found = reach_of({"gpu": "yes"}, tolerations_of({}), [tainted])
-    assert (found.open, found.barred) == (((), {"a": why}) if why else (("a",), {}))
+    found = node_coverage({"gpu": "yes"}, tolerations_of({}), [tainted])
+    assert (found.schedulable, found.tainted) == (((), {"a": why}) if why else (("a",), {}))
 
 
 def test_nodes_that_no_daemonset_is_for_are_named_with_the_labels_they_lack() -> None:
@@ -343,14 +345,14 @@ def test_nodes_that_no_daemonset_is_for_are_named_with_the_labels_they_lack() ->
         labelled("unknown", gpu="yes", os="x"),
         labelled("other", gpu="yes", os="z", kernel="1"),
     ]
-    found = left_out(selectors, nodes)
+    found = unmatched_nodes(selectors, nodes)
     assert found is not None
     assert (found.ready, found.desired, found.available, found.message) == (False, 2, 0, "nothing suits 2 nodes")
     assert {held.node: held.reason for held in found.troubles} == dict.fromkeys(("other", "unknown"), "NothingSuits")
     other, unknown = found.troubles
     assert "no DaemonSet for nodes of its kind" in other.message
     assert "it lacks the labels by which its DaemonSet is chosen: kernel." in unknown.message
-    assert left_out(selectors, nodes[:1]) is None
+    assert unmatched_nodes(selectors, nodes[:1]) is None
 
 
 def labelled(name: str, **labels: str) -> Node:

@@ -6,17 +6,18 @@ from importlib import resources
 import pytest
 import yaml
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.openshift import OpenShift
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
-from gpu_control_plane.operator.stack.stage import OpenShift, Stage
-from unit.operator.stack.sandbox_scene import NAMESPACE, ROWS, STATES, Row, objects, stage
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from unit.operator.stack.sandbox_builders import NAMESPACE, ROWS, STATES, Row, objects, render_input
 
 each = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 
 @each
 def test_without_gpu_nodes_there_are_rights_but_no_daemonset(row: Row) -> None:
-    scene = Stage(policy=row.stage().policy, platform=stage().platform)
+    scene = RenderInput(policy=row.render_input().policy, platform=render_input().platform)
     kinds = [manifest["kind"] for manifest in objects(row.state, scene)]
     assert "DaemonSet" not in kinds
     assert {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} <= set(kinds)
@@ -24,7 +25,7 @@ def test_without_gpu_nodes_there_are_rights_but_no_daemonset(row: Row) -> None:
 
 @each
 def test_the_account_of_the_pods_is_the_one_that_has_the_rights(row: Row) -> None:
-    made = objects(row.state, row.stage())
+    made = objects(row.state, row.render_input())
     account = row.name.removesuffix("-daemonset")
     by_kind = {manifest["kind"]: manifest for manifest in made}
     assert by_kind["DaemonSet"]["spec"]["template"]["spec"]["serviceAccountName"] == account
@@ -72,7 +73,7 @@ def test_no_two_states_share_security_context_constraints() -> None:
 
 @each
 def test_on_openshift_the_account_may_use_constraints_of_its_own(row: Row) -> None:
-    scene = stage(row.stage().policy, openshift=OpenShift(version="4.20"))
+    scene = render_input(row.render_input().policy, openshift=OpenShift(version="4.20"))
     (made,) = [m for m in objects(row.state, scene) if m["kind"] == "SecurityContextConstraints"]
     account = row.name.removesuffix("-daemonset")
     assert made["metadata"]["name"] == account
@@ -82,7 +83,7 @@ def test_on_openshift_the_account_may_use_constraints_of_its_own(row: Row) -> No
 
 @each
 def test_elsewhere_there_are_no_constraints(row: Row) -> None:
-    assert all(manifest["kind"] != "SecurityContextConstraints" for manifest in objects(row.state, row.stage()))
+    assert all(manifest["kind"] != "SecurityContextConstraints" for manifest in objects(row.state, row.render_input()))
 
 
 def _scripts() -> list[tuple[str, str]]:
@@ -92,7 +93,7 @@ def _scripts() -> list[tuple[str, str]]:
             if manifest["kind"] == "DaemonSet" and "spec" in manifest:
                 found += [
                     (f"{state.name}/{held.name}", script)
-                    for held in DaemonSet(manifest).containers()
+                    for held in DaemonSetManifest(manifest).containers()
                     for script in _script(held.manifest)
                 ]
     return found

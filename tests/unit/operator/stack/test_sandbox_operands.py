@@ -10,8 +10,8 @@ from gpu_control_plane.operator.stack.operands import (
     vgpu_manager,
 )
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.state import State
-from unit.operator.stack.sandbox_scene import ROWS, VGPU_IMAGE, Row, daemonset, mounts, policy, stage
+from gpu_control_plane.operator.stack.states import StackState
+from unit.operator.stack.sandbox_builders import ROWS, VGPU_IMAGE, Row, daemonset, mounts, policy, render_input
 
 VALIDATIONS = "/run/nvidia/validations"
 
@@ -44,13 +44,13 @@ def test_the_selector_matches_the_pods(row: Row) -> None:
 @each
 def test_labels_for_all_daemonsets_do_not_break_the_selector(row: Row) -> None:
     key = next(iter(row.made().manifest["spec"]["selector"]["matchLabels"]))
-    scene = row.stage()
+    scene = row.render_input()
     held = policy(
         row.mode,
         **{row.section: VGPU_IMAGE} if row.section == "vgpuManager" else {},
         daemonsets={"labels": {key: "x", "team": "ml"}},
     )
-    made = daemonset(row.state, stage(held))
+    made = daemonset(row.state, render_input(held))
     assert made.template["metadata"]["labels"][key] == daemonset(row.state, scene).template["metadata"]["labels"][key]
     assert made.template["metadata"]["labels"]["team"] == "ml"
 
@@ -77,15 +77,19 @@ def test_what_the_section_says_reaches_the_main_container(row: Row) -> None:
 
 
 @each
-def test_without_a_word_the_operators_own_environment_names_the_image(row: Row) -> None:
+def test_the_operators_environment_names_an_image_that_the_policy_does_not(row: Row) -> None:
     nothing = {"repository": "", "image": "", "version": "", "enabled": True}
-    scene = stage(policy(row.mode, **{row.section: nothing}), images={row.variable: "registry.example/named@sha256:1"})
+    scene = render_input(
+        policy(row.mode, **{row.section: nothing}), images={row.variable: "registry.example/named@sha256:1"}
+    )
     assert daemonset(row.state, scene).main.manifest["image"] == "registry.example/named@sha256:1"
 
 
 @each
 def test_half_an_image_is_a_problem_that_names_what_is_missing(row: Row) -> None:
-    scene = stage(policy(row.mode, **{row.section: {"repository": "", "image": "x", "version": "1", "enabled": True}}))
+    scene = render_input(
+        policy(row.mode, **{row.section: {"repository": "", "image": "x", "version": "1", "enabled": True}})
+    )
     rendered = render_state(row.state, scene)
     assert "repository" in rendered.problem
     assert not rendered.manifests
@@ -107,7 +111,7 @@ def test_every_mount_has_its_volume_and_every_volume_is_mounted(row: Row) -> Non
 
 
 def test_a_root_of_the_host_elsewhere_moves_what_is_mounted_but_not_where_the_vfio_manager_sees_it() -> None:
-    made = daemonset(vfio_manager.STATE, stage(policy(hostPaths={"rootFS": "/sysroot"})))
+    made = daemonset(vfio_manager.STATE, render_input(policy(hostPaths={"rootFS": "/sysroot"})))
     assert mounts(made, "nvidia-vfio-manager")["/host"] == "/sysroot"
     assert made.main.env("HOST_ROOT") == "/host"
     assert made.container("k8s-driver-manager").env("HOST_ROOT") == "/sysroot"
@@ -134,13 +138,13 @@ HOST_FOLDERS = [
 
 @pytest.mark.parametrize(("state", "mode", "container", "paths"), HOST_FOLDERS)
 def test_an_operand_sees_the_folders_of_the_host_that_it_works_on(
-    state: State, mode: str, container: str, paths: set[str]
+    state: StackState, mode: str, container: str, paths: set[str]
 ) -> None:
-    assert set(mounts(daemonset(state, stage(policy(mode))), container)) == paths
+    assert set(mounts(daemonset(state, render_input(policy(mode))), container)) == paths
 
 
 def test_the_vfio_manager_binds_cards_and_lets_go_of_them() -> None:
-    main = daemonset(vfio_manager.STATE, stage()).main.manifest
+    main = daemonset(vfio_manager.STATE, render_input()).main.manifest
     assert main["args"][0].startswith("vfio-manage bind --all &&")
     assert main["lifecycle"]["preStop"]["exec"]["command"] == ["vfio-manage", "unbind", "--all"]
     assert main["resources"]["requests"] == {"cpu": "100m", "memory": "200Mi"}
@@ -159,7 +163,7 @@ def test_the_driver_manager_follows_its_own_section(section: str) -> None:
     held = VGPU_IMAGE if section == "vgpuManager" else {}
     values = {**held, "driverManager": manager, "resources": {"limits": {"cpu": "1"}}}
     state = vgpu_manager.STATE if section == "vgpuManager" else vfio_manager.STATE
-    made = daemonset(state, stage(policy(**{section: values})))
+    made = daemonset(state, render_input(policy(**{section: values})))
     container = made.container("k8s-driver-manager")
     assert container.manifest["image"] == "registry.example/manager@sha256:1"
     assert container.manifest["imagePullPolicy"] == "Never"
@@ -171,17 +175,17 @@ def test_the_driver_manager_follows_its_own_section(section: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "word"), [("on", "on"), ("devtools", "devtools"), (None, None)])
-def test_the_cc_manager_is_told_the_mode_for_nodes_without_a_label(mode: str | None, word: str | None) -> None:
-    made = daemonset(cc_manager.STATE, stage(policy("kata", ccManager={"defaultMode": mode})))
+def test_the_cc_manager_gets_the_mode_for_nodes_without_a_label(mode: str | None, word: str | None) -> None:
+    made = daemonset(cc_manager.STATE, render_input(policy("kata", ccManager={"defaultMode": mode})))
     assert made.main.env("DEFAULT_CC_MODE") == word
 
 
 def test_what_people_write_for_the_cc_manager_wins() -> None:
     env = [{"name": "DEFAULT_CC_MODE", "value": "off"}]
-    made = daemonset(cc_manager.STATE, stage(policy("kata", ccManager={"defaultMode": "on", "env": env})))
+    made = daemonset(cc_manager.STATE, render_input(policy("kata", ccManager={"defaultMode": "on", "env": env})))
     assert made.main.env("DEFAULT_CC_MODE") == "off"
 
 
 def test_the_cc_manager_takes_its_ready_file_along() -> None:
-    main = daemonset(cc_manager.STATE, stage(policy("kata"))).main.manifest
+    main = daemonset(cc_manager.STATE, render_input(policy("kata"))).main.manifest
     assert main["lifecycle"]["preStop"]["exec"]["command"][-1] == f"{VALIDATIONS}/.cc-manager-ctr-ready"

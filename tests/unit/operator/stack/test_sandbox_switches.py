@@ -6,8 +6,8 @@ import pytest
 
 from gpu_control_plane.operator.stack.operands import kata_manager, sandbox_validation
 from gpu_control_plane.operator.stack.render import render_state
-from gpu_control_plane.operator.stack.state import State
-from unit.operator.stack.sandbox_scene import STATES, policy, stage
+from gpu_control_plane.operator.stack.states import StackState
+from unit.operator.stack.sandbox_builders import STATES, policy, render_input
 
 SECTIONS = {
     "state-vgpu-manager": "vgpuManager",
@@ -35,21 +35,21 @@ def _everything_on(mode: str, **more: Any) -> Any:
 
 @pytest.mark.parametrize("mode", ["kubevirt", "kata"])
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
-def test_what_runs_virtual_machines_decides_which_operands_there_are(state: State, mode: str) -> None:
+def test_what_runs_virtual_machines_decides_which_operands_there_are(state: StackState, mode: str) -> None:
     assert state.enabled(_everything_on(mode)) is (mode in MODES[state.name])
 
 
 @pytest.mark.parametrize("mode", ["kubevirt", "kata"])
 @pytest.mark.parametrize("switch", [False, None])
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
-def test_without_virtual_machines_there_is_none(state: State, switch: bool | None, mode: str) -> None:
+def test_without_virtual_machines_there_is_none(state: StackState, switch: bool | None, mode: str) -> None:
     spec = _everything_on(mode, sandboxWorkloads={"enabled": switch, "mode": mode})
     assert not state.enabled(spec)
 
 
 @pytest.mark.parametrize("switch", [False, None])
 @pytest.mark.parametrize("state", [state for state in STATES if state.name in SECTIONS], ids=lambda state: state.name)
-def test_an_operand_that_is_not_switched_on_is_off(state: State, switch: bool | None) -> None:
+def test_an_operand_that_is_not_switched_on_is_off(state: StackState, switch: bool | None) -> None:
     for mode in MODES[state.name]:
         assert not state.enabled(policy(mode, **{SECTIONS[state.name]: {"enabled": switch}}))
 
@@ -59,6 +59,6 @@ def test_the_validator_needs_no_switch_of_its_own() -> None:
 
 
 def test_a_state_that_is_off_renders_nothing() -> None:
-    rendered = render_state(kata_manager.STATE, stage(policy("kata", kataManager={"enabled": True})))
+    rendered = render_state(kata_manager.STATE, render_input(policy("kata", kataManager={"enabled": True})))
     assert not rendered.enabled
     assert not rendered.manifests

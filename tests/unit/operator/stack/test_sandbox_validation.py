@@ -1,4 +1,4 @@
-"""The sandbox validator, and those who wait for its word."""
+"""The sandbox validator, and the operands that wait for it."""
 
 import subprocess
 from pathlib import Path
@@ -11,15 +11,15 @@ from gpu_control_plane.operator.stack.operands import (
     vgpu_device_manager,
 )
 from gpu_control_plane.operator.stack.operands.sandbox_validation import STATE
-from gpu_control_plane.operator.stack.state import State
-from unit.operator.stack.sandbox_scene import daemonset, mounts, policy, stage
+from gpu_control_plane.operator.stack.states import StackState
+from unit.operator.stack.sandbox_builders import daemonset, mounts, policy, render_input
 
 STEPS = ["cc-manager", "vfio-pci", "vgpu-manager", "vgpu-devices"]
 VALIDATIONS = "/run/nvidia/validations"
 
 
 def test_steps_come_in_order_and_wait() -> None:
-    made = daemonset(STATE, stage(policy("kata")))
+    made = daemonset(STATE, render_input(policy("kata")))
     steps = list(made.containers())[:-1]
     assert [step.name for step in steps] == [f"{name}-validation" for name in STEPS]
     assert [step.env("COMPONENT") for step in steps] == STEPS
@@ -33,14 +33,14 @@ def test_steps_come_in_order_and_wait() -> None:
 def test_confidential_computing_is_checked_only_where_something_sets_it_up(
     mode: str, enabled: bool | None, checked: bool
 ) -> None:
-    made = daemonset(STATE, stage(policy(mode, ccManager={"enabled": enabled})))
+    made = daemonset(STATE, render_input(policy(mode, ccManager={"enabled": enabled})))
     assert made.has("cc-manager-validation") is checked
 
 
 @pytest.mark.parametrize("workload", ["container", "vm-passthrough", "vm-vgpu"])
 def test_steps_know_what_nodes_without_a_label_are_for(workload: str) -> None:
     spec = policy(sandboxWorkloads={"enabled": True, "defaultWorkload": workload})
-    made = daemonset(STATE, stage(spec))
+    made = daemonset(STATE, render_input(spec))
     for name in STEPS[1:]:
         assert made.container(f"{name}-validation").env("DEFAULT_GPU_WORKLOAD_CONFIG") == workload
 
@@ -53,19 +53,19 @@ def test_each_step_takes_the_environment_that_people_wrote_for_it(section: str, 
         {"name": "DEFAULT_GPU_WORKLOAD_CONFIG", "value": "vm-vgpu"},
         {"name": "SLEEP_INTERVAL_SECONDS", "value": "9"},
     ]
-    made = daemonset(STATE, stage(policy(validator={section: {"env": env}})))
+    made = daemonset(STATE, render_input(policy(validator={section: {"env": env}})))
     touched = [held.name for held in made.containers() if held.env("SLEEP_INTERVAL_SECONDS") == "9"]
     assert touched == [f"{step}-validation"]
     assert made.container(f"{step}-validation").env("DEFAULT_GPU_WORKLOAD_CONFIG") == "vm-vgpu"
 
 
 def test_the_environment_of_the_validator_goes_to_the_one_that_stays() -> None:
-    made = daemonset(STATE, stage(policy(validator={"env": [{"name": "LOUD", "value": "1"}]})))
+    made = daemonset(STATE, render_input(policy(validator={"env": [{"name": "LOUD", "value": "1"}]})))
     assert [held.name for held in made.containers() if held.env("LOUD")] == ["nvidia-sandbox-validator"]
 
 
 def test_a_step_sees_what_it_checks() -> None:
-    made = daemonset(STATE, stage(policy(hostPaths={"rootFS": "/sysroot", "driverInstallDir": "/opt/driver"})))
+    made = daemonset(STATE, render_input(policy(hostPaths={"rootFS": "/sysroot", "driverInstallDir": "/opt/driver"})))
     assert mounts(made, "vfio-pci-validation") == {"/host": "/sysroot", VALIDATIONS: VALIDATIONS}
     assert mounts(made, "vgpu-manager-validation") == {
         "/host": "/sysroot",
@@ -75,15 +75,15 @@ def test_a_step_sees_what_it_checks() -> None:
     assert mounts(made, "vgpu-devices-validation") == {VALIDATIONS: VALIDATIONS}
 
 
-def test_leaving_it_takes_its_word_back(tmp_path: Path) -> None:
+def test_the_ready_file_is_removed_when_the_pod_ends(tmp_path: Path) -> None:
     (tmp_path / "vfio-pci-ready").touch()
     (tmp_path / "workload-type").write_text("vm-passthrough")
-    hook = daemonset(STATE, stage()).main.manifest["lifecycle"]["preStop"]["exec"]["command"]
+    hook = daemonset(STATE, render_input()).main.manifest["lifecycle"]["preStop"]["exec"]["command"]
     subprocess.run([*hook[:-1], hook[-1].replace(VALIDATIONS, str(tmp_path))], check=True)
     assert not list(tmp_path.iterdir())
 
 
-WAITS: list[tuple[State, str, dict[str, str], bool]] = [
+WAITS: list[tuple[StackState, str, dict[str, str], bool]] = [
     (vgpu_device_manager.STATE, "vgpu-manager", {}, False),
     (vgpu_device_manager.STATE, "vgpu-manager", {"vgpu-manager-ready": ""}, True),
     (vgpu_device_manager.STATE, "vgpu-manager", {"host-vgpu-manager-ready": ""}, True),
@@ -111,12 +111,12 @@ WAITS: list[tuple[State, str, dict[str, str], bool]] = [
 
 @pytest.mark.parametrize(("state", "step", "files", "passes"), WAITS)
 def test_an_operand_starts_when_what_it_needs_is_ready(
-    state: State, step: str, files: dict[str, str], passes: bool, tmp_path: Path
+    state: StackState, step: str, files: dict[str, str], passes: bool, tmp_path: Path
 ) -> None:
     mode = "kata" if state is kata_device_plugin.STATE else "kubevirt"
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    script = daemonset(state, stage(policy(mode))).container(f"{step}-validation").manifest["args"][0]
+    script = daemonset(state, render_input(policy(mode))).container(f"{step}-validation").manifest["args"][0]
     assert _runs_through(script.replace(VALIDATIONS, str(tmp_path))) is passes
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.names import NodeLabel
-from gpu_control_plane.operator.facts import NodeKind, Runtime, System
-from gpu_control_plane.operator.stack.stage import CannotRender, OpenShift, Platform, Stage
+from gpu_control_plane.operator.node_facts import ContainerRuntime, NodeKind, OperatingSystem
+from gpu_control_plane.operator.openshift import OpenShift
+from gpu_control_plane.operator.stack.render_input import Platform, RenderError, RenderInput
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime, by_runtime_class, by_system, one_for_all
 from unit.api.nvidia.stock import stock_policy
 
@@ -19,17 +20,23 @@ SPEC = stock_policy()["spec"]
 STOCK = msgspec.convert(SPEC, ClusterPolicySpec)
 WITHOUT_CDI = msgspec.convert({**SPEC, "cdi": {"enabled": False}}, ClusterPolicySpec)
 NRI = msgspec.convert({**SPEC, "cdi": {"enabled": True, "nriPluginEnabled": True}}, ClusterPolicySpec)
-UBUNTU, RHEL, SLES = System("ubuntu", "24.04"), System("rhel", "9.4"), System("sles", "15-SP6")
+UBUNTU, RHEL, SLES = (
+    OperatingSystem("ubuntu", "24.04"),
+    OperatingSystem("rhel", "9.4"),
+    OperatingSystem("sles", "15-SP6"),
+)
 
 Fleet = Mapping[NodeKind, int]
 
 
-def _stage(fleet: Fleet, held: str | None = None, *, openshift: bool = False, spec: ClusterPolicySpec = STOCK) -> Stage:
-    return Stage(
+def _render_input(
+    fleet: Fleet, held: str | None = None, *, openshift: bool = False, spec: ClusterPolicySpec = STOCK
+) -> RenderInput:
+    return RenderInput(
         policy=spec,
         platform=Platform(
             namespace="x",
-            held={NAME: held} if held else {},
+            current_variants={NAME: held} if held else {},
             openshift=OpenShift(version="4.20") if openshift else None,
         ),
         kinds=fleet,
@@ -42,20 +49,20 @@ def _systems(**counts: int) -> Fleet:
 
 
 def _plain(variants: tuple[Variant, ...]) -> str:
-    (found,) = [variant.word for variant in variants if variant.plain]
+    (found,) = [variant.label for variant in variants if variant.plain]
     return found
 
 
 def test_a_fleet_of_one_system_has_one_daemonset_with_the_plain_name() -> None:
-    (made,) = by_system(_stage(_systems(ubuntu=3)), NAME)
+    (made,) = by_system(_render_input(_systems(ubuntu=3)), NAME)
     assert made.plain
-    assert made.word == "ubuntu24.04"
+    assert made.label == "ubuntu24.04"
     assert made.selector == {NodeLabel.OS_ID: "ubuntu", NodeLabel.OS_VERSION: "24.04"}
 
 
 def test_minor_versions_of_one_family_share_a_daemonset() -> None:
-    fleet = {NodeKind(system=System("rhel", version)): 1 for version in ("9.2", "9.4", "10.0")}
-    assert {variant.word for variant in by_system(_stage(fleet), NAME)} == {"rhel9", "rhel10"}
+    fleet = {NodeKind(system=OperatingSystem("rhel", version)): 1 for version in ("9.2", "9.4", "10.0")}
+    assert {variant.label for variant in by_system(_render_input(fleet), NAME)} == {"rhel9", "rhel10"}
 
 
 @pytest.mark.parametrize(
@@ -69,81 +76,83 @@ def test_minor_versions_of_one_family_share_a_daemonset() -> None:
     ],
     ids=["most nodes", "most nodes, the other way", "a tie goes by name", "who has it keeps it", "its holder is gone"],
 )
-def test_who_gets_the_plain_name(fleet: Fleet, held: str | None, plain: str) -> None:
-    assert _plain(by_system(_stage(fleet, held), NAME)) == plain
+def test_which_variant_gets_the_plain_name(fleet: Fleet, held: str | None, plain: str) -> None:
+    assert _plain(by_system(_render_input(fleet, held), NAME)) == plain
 
 
 def test_nodes_of_two_minor_versions_count_together() -> None:
-    fleet = {NodeKind(system=System("rhel", "9.2")): 2, NodeKind(system=RHEL): 2, NodeKind(system=UBUNTU): 3}
-    assert _plain(by_system(_stage(fleet), NAME)) == "rhel9"
+    fleet = {NodeKind(system=OperatingSystem("rhel", "9.2")): 2, NodeKind(system=RHEL): 2, NodeKind(system=UBUNTU): 3}
+    assert _plain(by_system(_render_input(fleet), NAME)) == "rhel9"
 
 
 def test_another_daemonsets_name_is_not_taken_for_ours() -> None:
-    stage = _stage(_systems(ubuntu=1, rhel=5), "ubuntu24.04")
-    assert _plain(by_system(stage, "nvidia-vgpu-manager-daemonset")) == "rhel9"
+    render_input = _render_input(_systems(ubuntu=1, rhel=5), "ubuntu24.04")
+    assert _plain(by_system(render_input, "nvidia-vgpu-manager-daemonset")) == "rhel9"
 
 
 def test_a_fleet_that_says_nothing_is_an_error_that_names_the_labels() -> None:
-    with pytest.raises(CannotRender, match="VERSION_ID"):
-        by_system(_stage({NodeKind(kernel="6.8"): 2}), NAME)
+    with pytest.raises(RenderError, match="VERSION_ID"):
+        by_system(_render_input({NodeKind(kernel="6.8"): 2}), NAME)
 
 
 def test_a_node_that_says_nothing_does_not_keep_the_others_from_theirs() -> None:
-    (made,) = by_system(_stage({NodeKind(): 4, NodeKind(system=UBUNTU): 1}), NAME)
-    assert made.word == "ubuntu24.04"
+    (made,) = by_system(_render_input({NodeKind(): 4, NodeKind(system=UBUNTU): 1}), NAME)
+    assert made.label == "ubuntu24.04"
 
 
 def test_each_runtime_has_a_daemonset() -> None:
-    fleet = {NodeKind(runtime=Runtime.CRIO): 1, NodeKind(runtime=Runtime.CONTAINERD): 3}
-    first, second = by_runtime(_stage(fleet), NAME)
-    assert (first.word, first.plain, first.selector) == ("containerd", True, {NodeLabel.RUNTIME: "containerd"})
-    assert (second.word, second.plain, second.runtime) == ("crio", False, Runtime.CRIO)
+    fleet = {NodeKind(runtime=ContainerRuntime.CRIO): 1, NodeKind(runtime=ContainerRuntime.CONTAINERD): 3}
+    first, second = by_runtime(_render_input(fleet), NAME)
+    assert (first.label, first.plain, first.selector) == ("containerd", True, {NodeLabel.RUNTIME: "containerd"})
+    assert (second.label, second.plain, second.runtime) == ("crio", False, ContainerRuntime.CRIO)
 
 
 def test_openshift_knows_only_cri_o() -> None:
-    (made,) = by_runtime(_stage({NodeKind(runtime=Runtime.CONTAINERD): 2}, openshift=True), NAME)
-    assert made.runtime is Runtime.CRIO
+    (made,) = by_runtime(_render_input({NodeKind(runtime=ContainerRuntime.CONTAINERD): 2}, openshift=True), NAME)
+    assert made.runtime is ContainerRuntime.CRIO
 
 
 def test_without_nodes_containerd_is_assumed() -> None:
-    (made,) = by_runtime(_stage({}), NAME)
-    assert made.runtime is Runtime.CONTAINERD
+    (made,) = by_runtime(_render_input({}), NAME)
+    assert made.runtime is ContainerRuntime.CONTAINERD
 
 
 @pytest.mark.parametrize(
     ("counts", "runtime"),
     [
-        ({}, Runtime.CONTAINERD),
-        ({Runtime.CRIO: 2, Runtime.CONTAINERD: 1}, Runtime.CRIO),
-        ({Runtime.CRIO: 1, Runtime.CONTAINERD: 1}, Runtime.CONTAINERD),
+        ({}, ContainerRuntime.CONTAINERD),
+        ({ContainerRuntime.CRIO: 2, ContainerRuntime.CONTAINERD: 1}, ContainerRuntime.CRIO),
+        ({ContainerRuntime.CRIO: 1, ContainerRuntime.CONTAINERD: 1}, ContainerRuntime.CONTAINERD),
     ],
 )
-def test_one_for_all_is_told_the_usual_runtime(counts: dict[Runtime, int], runtime: Runtime) -> None:
-    (made,) = one_for_all(_stage({NodeKind(runtime=name): count for name, count in counts.items()}), NAME)
+def test_a_shared_daemonset_has_the_most_common_runtime(
+    counts: dict[ContainerRuntime, int], runtime: ContainerRuntime
+) -> None:
+    (made,) = one_for_all(_render_input({NodeKind(runtime=name): count for name, count in counts.items()}), NAME)
     assert made.runtime is runtime
-    assert not made.word
+    assert not made.label
     assert not made.selector
 
 
 @pytest.mark.parametrize(
     ("spec", "runtimes", "count"),
     [
-        (STOCK, {Runtime.CRIO, Runtime.CONTAINERD}, 1),
-        (NRI, {Runtime.CRIO, Runtime.CONTAINERD}, 1),
-        (WITHOUT_CDI, {Runtime.CRIO, Runtime.CONTAINERD}, 2),
-        (WITHOUT_CDI, {Runtime.CRIO}, 1),
-        (WITHOUT_CDI, {Runtime.CONTAINERD, Runtime.DOCKER}, 1),
+        (STOCK, {ContainerRuntime.CRIO, ContainerRuntime.CONTAINERD}, 1),
+        (NRI, {ContainerRuntime.CRIO, ContainerRuntime.CONTAINERD}, 1),
+        (WITHOUT_CDI, {ContainerRuntime.CRIO, ContainerRuntime.CONTAINERD}, 2),
+        (WITHOUT_CDI, {ContainerRuntime.CRIO}, 1),
+        (WITHOUT_CDI, {ContainerRuntime.CONTAINERD, ContainerRuntime.DOCKER}, 1),
     ],
 )
 def test_operands_that_need_cards_part_ways_only_where_runtime_classes_differ(
-    spec: ClusterPolicySpec, runtimes: set[Runtime], count: int
+    spec: ClusterPolicySpec, runtimes: set[ContainerRuntime], count: int
 ) -> None:
     fleet = {NodeKind(runtime=runtime): 1 for runtime in runtimes}
-    assert len(by_runtime_class(_stage(fleet, spec=spec), NAME)) == count
+    assert len(by_runtime_class(_render_input(fleet, spec=spec), NAME)) == count
 
 
 _SYSTEM = st.builds(
-    System,
+    OperatingSystem,
     id=st.sampled_from(["ubuntu", "rhel", "rocky", "ol", "sles", "rhcos", "talos", "debian"]),
     version=st.sampled_from(["9", "9.4", "9.6", "10.0", "24.04", "15-SP6", "v1.12.6"]),
 )
@@ -151,7 +160,7 @@ _KIND = st.builds(
     NodeKind,
     system=st.none() | _SYSTEM,
     kernel=st.sampled_from(["", "6.8.0-60-generic"]),
-    runtime=st.sampled_from(list(Runtime)),
+    runtime=st.sampled_from(list(ContainerRuntime)),
 )
 _FLEET = st.dictionaries(_KIND, st.integers(1, 5), max_size=8)
 _KNOWN = _FLEET.filter(lambda fleet: any(kind.system for kind in fleet))
@@ -169,41 +178,41 @@ def _labels(kind: NodeKind) -> dict[str, str]:
 
 @given(fleet=_KNOWN)
 def test_every_node_that_says_its_system_belongs_to_exactly_one_variant(fleet: Fleet) -> None:
-    variants = by_system(_stage(fleet), NAME)
+    variants = by_system(_render_input(fleet), NAME)
     for kind in fleet:
         theirs = [variant for variant in variants if variant.selector.items() <= _labels(kind).items()]
         if kind.system is None:
             assert not theirs
         else:
-            assert [variant.word for variant in theirs] == [kind.system.tag]
+            assert [variant.label for variant in theirs] == [kind.system.tag]
 
 
 @given(fleet=_FLEET)
 def test_every_node_belongs_to_exactly_one_variant_of_a_runtime(fleet: Fleet) -> None:
-    variants = by_runtime(_stage(fleet), NAME)
+    variants = by_runtime(_render_input(fleet), NAME)
     for kind in fleet:
         theirs = [variant.runtime for variant in variants if variant.selector.items() <= _labels(kind).items()]
         assert theirs == [kind.runtime]
 
 
 @given(fleet=_KNOWN)
-def test_there_is_one_plain_name_and_no_word_twice(fleet: Fleet) -> None:
-    variants = by_system(_stage(fleet), NAME)
+def test_there_is_one_plain_name_and_every_label_is_unique(fleet: Fleet) -> None:
+    variants = by_system(_render_input(fleet), NAME)
     assert len([variant for variant in variants if variant.plain]) == 1
-    assert len({variant.word for variant in variants}) == len(variants)
+    assert len({variant.label for variant in variants}) == len(variants)
 
 
 @given(fleet=_KNOWN)
 def test_the_order_in_which_nodes_are_listed_changes_nothing(fleet: Fleet) -> None:
     backwards = dict(reversed(list(fleet.items())))
-    assert by_system(_stage(fleet), NAME) == by_system(_stage(backwards), NAME)
+    assert by_system(_render_input(fleet), NAME) == by_system(_render_input(backwards), NAME)
 
 
 @given(fleets=st.lists(_KNOWN, min_size=2, max_size=6))
 def test_the_plain_name_stays_while_any_node_needs_it(fleets: list[Fleet]) -> None:
     held: str | None = None
     for fleet in fleets:
-        variants = by_system(_stage(fleet, held), NAME)
-        if held in {variant.word for variant in variants}:
+        variants = by_system(_render_input(fleet, held), NAME)
+        if held in {variant.label for variant in variants}:
             assert _plain(variants) == held
         held = _plain(variants)

@@ -8,18 +8,18 @@ import yaml
 from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST
 from gpu_control_plane.operator.stack.manifest import Manifest, assets
 from gpu_control_plane.operator.stack.operands.vgpu_device_manager import STATE
-from gpu_control_plane.operator.stack.stage import Stage
-from unit.operator.stack.sandbox_scene import daemonset, mounts, objects, policy, stage
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from unit.operator.stack.sandbox_builders import daemonset, mounts, objects, policy, render_input
 
 OURS = "default-vgpu-devices-config"
 THEIRS = {"name": "layouts", "default": "A10-12Q"}
 
 
-def _stage(config: dict[str, Any] | None, **platform: Any) -> Stage:
-    return stage(policy(vgpuDeviceManager={"config": config}), **platform)
+def _render_input(config: dict[str, Any] | None, **platform: Any) -> RenderInput:
+    return render_input(policy(vgpuDeviceManager={"config": config}), **platform)
 
 
-def _layouts(scene: Stage) -> list[Manifest]:
+def _layouts(scene: RenderInput) -> list[Manifest]:
     return [manifest for manifest in objects(STATE, scene) if manifest["kind"] == "ConfigMap"]
 
 
@@ -33,10 +33,8 @@ def _layouts(scene: Stage) -> list[Manifest]:
         (THEIRS, "layouts", "A10-12Q"),
     ],
 )
-def test_the_policy_says_whose_layouts_and_which_is_the_usual_one(
-    config: dict[str, Any] | None, name: str, layout: str
-) -> None:
-    scene = _stage(config, config_maps={"layouts": {"config.yaml": ""}})
+def test_the_policy_names_layouts_and_the_default_one(config: dict[str, Any] | None, name: str, layout: str) -> None:
+    scene = _render_input(config, config_maps={"layouts": {"config.yaml": ""}})
     made = daemonset(STATE, scene)
     assert mounts(made, "nvidia-vgpu-device-manager")["/vgpu-config"] == name
     assert made.main.env("CONFIG_FILE") == "/vgpu-config/config.yaml"
@@ -45,13 +43,15 @@ def test_the_policy_says_whose_layouts_and_which_is_the_usual_one(
 
 
 def test_an_edit_of_their_layouts_is_another_pod() -> None:
-    made = [daemonset(STATE, _stage(THEIRS, config_maps={"layouts": {"config.yaml": text}})) for text in ("a", "b")]
+    made = [
+        daemonset(STATE, _render_input(THEIRS, config_maps={"layouts": {"config.yaml": text}})) for text in ("a", "b")
+    ]
     first, second = (found.template["metadata"]["annotations"][CONFIG_DIGEST] for found in made)
     assert first != second
 
 
 def test_it_sees_the_host_and_the_driver() -> None:
-    made = daemonset(STATE, stage(policy(hostPaths={"rootFS": "/sysroot", "driverInstallDir": "/opt/driver"})))
+    made = daemonset(STATE, render_input(policy(hostPaths={"rootFS": "/sysroot", "driverInstallDir": "/opt/driver"})))
     assert mounts(made, "nvidia-vgpu-device-manager") == {
         "/vgpu-config": OURS,
         "/sys": "/sys",

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy
-from gpu_control_plane.operator.upgrade.slots import share
-from unit.operator.upgrade.nodes import gpu_pod
-from unit.operator.upgrade.operator import Killed, Operator
-from unit.operator.upgrade.world import NEVER, Habits, World
+from gpu_control_plane.operator.upgrade.rollout import scaled_value
+from unit.operator.upgrade.builders import gpu_pod
+from unit.operator.upgrade.cluster_model import NEVER, ClusterModel, NodeBehaviour
+from unit.operator.upgrade.operator_model import Killed, OperatorModel
 
 S = UpgradeState
 QUICK = settings.get_current_profile_name() == "quick"
@@ -21,21 +21,21 @@ NODES, EACH = (60, 3) if QUICK else (200, 10)
 """How many there are, and how many of each kind of trouble."""
 POLICY = UpgradePolicy(auto_upgrade=True, max_parallel_upgrades=20, max_unavailable="60%")
 TROUBLE = {
-    "driver-stuck": Habits(build=NEVER),
-    "driver-crashes": Habits(crashes=True),
-    "budget-refuses": Habits(budget=NEVER),
-    "lost-while-emptied": Habits(lost_at=S.POD_DELETION_REQUIRED),
-    "lost-while-restarted": Habits(lost_at=S.POD_RESTART_REQUIRED),
-    "never-validated": Habits(check=NEVER),
-    "nobody-validates": Habits(validator=False),
+    "driver-stuck": NodeBehaviour(build=NEVER),
+    "driver-crashes": NodeBehaviour(crashes=True),
+    "budget-refuses": NodeBehaviour(budget=NEVER),
+    "lost-while-emptied": NodeBehaviour(lost_at=S.POD_DELETION_REQUIRED),
+    "lost-while-restarted": NodeBehaviour(lost_at=S.POD_RESTART_REQUIRED),
+    "never-validated": NodeBehaviour(check=NEVER),
+    "without-validator": NodeBehaviour(validator=False),
 }
 """What makes an upgrade fail."""
 NUISANCE = {
-    "budget-refuses-a-while": Habits(budget=120.0),
-    "agent-validates": Habits(validator=False, agent=True),
-    "agent-lets-go": Habits(agent=True),
-    "agent-holds-on": Habits(agent=True, deaf=True),
-    "slow": Habits(build=900.0, check=400.0),
+    "budget-refuses-a-while": NodeBehaviour(budget=120.0),
+    "agent-validates": NodeBehaviour(validator=False, agent=True),
+    "agent-lets-go": NodeBehaviour(agent=True),
+    "agent-holds-on": NodeBehaviour(agent=True, deaf=True),
+    "slow": NodeBehaviour(build=900.0, check=400.0),
 }
 """What does not."""
 SKIPPED = "skipped"
@@ -49,39 +49,39 @@ def names(kind: str) -> list[str]:
     return [f"{kind}-{number}" for number in range(EACH)]
 
 
-def fleet(policy: UpgradePolicy = POLICY) -> World:
-    kinds = {**TROUBLE, **NUISANCE, SKIPPED: Habits(), CORDONED: Habits(), BARE: Habits()}
-    machines = [(name, habits) for kind, habits in kinds.items() for name in names(kind)]
-    machines += [(f"good-{number}", Habits()) for number in range(NODES - len(machines))]
-    world = World(policy, machines)
+def fleet(policy: UpgradePolicy = POLICY) -> ClusterModel:
+    kinds = {**TROUBLE, **NUISANCE, SKIPPED: NodeBehaviour(), CORDONED: NodeBehaviour(), BARE: NodeBehaviour()}
+    nodes = [(name, behaviour) for kind, behaviour in kinds.items() for name in names(kind)]
+    nodes += [(f"good-{number}", NodeBehaviour()) for number in range(NODES - len(nodes))]
+    cluster = ClusterModel(policy, nodes)
     for name in names(SKIPPED):
-        world.label(name, NodeLabel.UPGRADE_SKIP, "true")
+        cluster.label(name, NodeLabel.UPGRADE_SKIP, "true")
     for name in names(CORDONED):
-        world.change(name, unschedulable=True)
+        cluster.change(name, unschedulable=True)
     for name in names(BARE):
         pod = gpu_pod("bare", owner=None, node=name)
-        world.change(name, pods={pod.metadata.uid: pod})
-    return world
+        cluster.change(name, pods={pod.metadata.uid: pod})
+    return cluster
 
 
-def lives(world: World, rng: random.Random, writes: int | None, *, stale: bool) -> Iterator[Operator]:
+def lives(cluster: ClusterModel, rng: random.Random, writes: int | None, *, stale: bool) -> Iterator[OperatorModel]:
     while True:
-        yield Operator(world, rng, writes=writes, stale=stale)
+        yield OperatorModel(cluster, rng, writes=writes, stale=stale)
 
 
-def run_to_the_end(world: World, *, writes: int | None = None, stale: bool = False, seed: int = 1) -> int:
+def run_to_the_end(cluster: ClusterModel, *, writes: int | None = None, stale: bool = False, seed: int = 1) -> int:
     """Until nothing would ever happen again; the number of lives it took."""
     rng = random.Random(seed)
-    for count, operator in enumerate(lives(world, rng, writes, stale=stale), start=1):
+    for count, operator in enumerate(lives(cluster, rng, writes, stale=stale), start=1):
         try:
             while True:
                 until = operator.settle()
-                moment = min(until, world.next_happening)
+                moment = min(until, cluster.next_happening)
                 if moment == NEVER:
                     return count
-                world.advance(moment)
+                cluster.advance(moment)
         except Killed:
-            world.advance(world.clock + RESTART)
+            cluster.advance(cluster.clock + RESTART)
     raise AssertionError
 
 
@@ -90,72 +90,74 @@ def run_to_the_end(world: World, *, writes: int | None = None, stale: bool = Fal
     [(None, False), (1, False), (7, False), (None, True), (3, True)],
     ids=["one life", "killed after every write", "killed now and then", "old news", "old news and killed"],
 )
-def test_the_right_nodes_are_done_and_the_others_say_why(writes: int | None, stale: bool) -> None:
-    world = fleet()
-    run_to_the_end(world)
-    assert {machine.state for machine in world.machines.values()} == {S.DONE}
-    world.publish_driver()
-    lives = run_to_the_end(world, writes=writes, stale=stale)
+def test_each_kind_of_node_ends_in_its_state_with_a_reason(writes: int | None, stale: bool) -> None:
+    cluster = fleet()
+    run_to_the_end(cluster)
+    assert {node.state for node in cluster.nodes.values()} == {S.DONE}
+    cluster.publish_driver()
+    lives = run_to_the_end(cluster, writes=writes, stale=stale)
     assert writes is None or lives > NODES / writes
     failed = {name for kind in (*TROUBLE, BARE) for name in names(kind)}
     skipped = set(names(SKIPPED))
-    for name, machine in world.machines.items():
+    for name, node in cluster.nodes.items():
         expected = S.FAILED if name in failed else S.REQUIRED if name in skipped else S.DONE
-        assert machine.state is expected, name
-        assert (NodeAnnotation.FAILURE in machine.annotations) is (name in failed), name
-        assert machine.unschedulable is (name in failed or name in names(CORDONED)), name
-        assert NodeLabel.AGENT not in machine.labels, name
-    assert world.holding() == 0
-    assert world.ever_failed == failed
-    assert not world.touched & (skipped | set(names(BARE)))
+        assert node.state is expected, name
+        assert (NodeAnnotation.FAILURE in node.annotations) is (name in failed), name
+        assert node.unschedulable is (name in failed or name in names(CORDONED)), name
+        assert NodeLabel.AGENT not in node.labels, name
+    assert cluster.holding() == 0
+    assert cluster.ever_failed == failed
+    assert not cluster.touched & (skipped | set(names(BARE)))
 
 
-def test_failed_nodes_are_done_once_they_are_mended_and_tried_again() -> None:
-    world = fleet()
-    run_to_the_end(world)
-    world.publish_driver()
-    run_to_the_end(world)
-    for name, machine in world.machines.items():
-        if machine.state is S.FAILED:
-            driver = replace(machine.driver, ready=True, restarts=0, leaving=False) if machine.driver else None
-            world.change(name, habits=Habits(), ready=True, driver=driver, refuses_until=0.0, validated=True, pods={})
-            world.label(name, NodeLabel.UPGRADE_STATE, S.REQUIRED.value)
-        world.label(name, NodeLabel.UPGRADE_SKIP, None)
-    run_to_the_end(world, writes=1)
-    for name, machine in world.machines.items():
-        assert machine.state is S.DONE, name
-        assert machine.revision == world.revision, name
-        assert machine.unschedulable is (name in names(CORDONED)), name
-        assert NodeAnnotation.FAILURE not in machine.annotations, name
+def test_failed_nodes_are_done_once_they_are_repaired_and_tried_again() -> None:
+    cluster = fleet()
+    run_to_the_end(cluster)
+    cluster.publish_driver()
+    run_to_the_end(cluster)
+    for name, node in cluster.nodes.items():
+        if node.state is S.FAILED:
+            driver = replace(node.driver, ready=True, restarts=0, leaving=False) if node.driver else None
+            cluster.change(
+                name, behaviour=NodeBehaviour(), ready=True, driver=driver, refuses_until=0.0, validated=True, pods={}
+            )
+            cluster.label(name, NodeLabel.UPGRADE_STATE, S.REQUIRED.value)
+        cluster.label(name, NodeLabel.UPGRADE_SKIP, None)
+    run_to_the_end(cluster, writes=1)
+    for name, node in cluster.nodes.items():
+        assert node.state is S.DONE, name
+        assert node.revision == cluster.revision, name
+        assert node.unschedulable is (name in names(CORDONED)), name
+        assert NodeAnnotation.FAILURE not in node.annotations, name
 
 
 @pytest.mark.parametrize("writes", [None, 1], ids=["one life", "killed after every write"])
 def test_another_driver_is_tried_on_nodes_that_failed_and_the_same_one_is_not(writes: int | None) -> None:
-    world = fleet()
-    run_to_the_end(world)
-    world.publish_driver()
-    run_to_the_end(world)
-    failed = {name for name, machine in world.machines.items() if machine.state is S.FAILED}
-    before = {name: world.machines[name].annotations for name in failed}
-    world.advance(world.clock + 86400)
-    run_to_the_end(world, writes=writes)
-    assert {name: world.machines[name].annotations for name in failed} == before
+    cluster = fleet()
+    run_to_the_end(cluster)
+    cluster.publish_driver()
+    run_to_the_end(cluster)
+    failed = {name for name, node in cluster.nodes.items() if node.state is S.FAILED}
+    before = {name: cluster.nodes[name].annotations for name in failed}
+    cluster.advance(cluster.clock + 86400)
+    run_to_the_end(cluster, writes=writes)
+    assert {name: cluster.nodes[name].annotations for name in failed} == before
     for kind in ("driver-stuck", "driver-crashes", "never-validated"):
         for name in names(kind):
-            world.change(name, habits=Habits())
-    world.publish_driver()
-    run_to_the_end(world, writes=writes)
+            cluster.change(name, behaviour=NodeBehaviour())
+    cluster.publish_driver()
+    run_to_the_end(cluster, writes=writes)
     for kind in ("driver-stuck", "driver-crashes", "never-validated"):
         for name in names(kind):
-            machine = world.machines[name]
-            assert (machine.state, machine.unschedulable, machine.revision) == (S.DONE, False, 3), name
+            node = cluster.nodes[name]
+            assert (node.state, node.unschedulable, node.revision) == (S.DONE, False, 3), name
     for name in names("budget-refuses"):
-        assert world.machines[name].state is S.FAILED, name
-    assert world.holding() == 0
+        assert cluster.nodes[name].state is S.FAILED, name
+    assert cluster.holding() == 0
 
 
 @pytest.mark.parametrize("writes", [None, 1], ids=["one life", "killed after every write"])
-def test_lost_nodes_stop_nobody_although_their_pods_may_stay_for_ever(writes: int | None) -> None:
+def test_lost_nodes_do_not_block_others_although_their_pods_may_stay_for_ever(writes: int | None) -> None:
     policy = UpgradePolicy(
         auto_upgrade=True,
         max_parallel_upgrades=1,
@@ -164,60 +166,64 @@ def test_lost_nodes_stop_nobody_although_their_pods_may_stay_for_ever(writes: in
     )
     lost = [f"a-lost-{number}" for number in range(3)]
     good = [f"good-{number}" for number in range(9)]
-    habits = {name: Habits(lost_at=S.POD_DELETION_REQUIRED) for name in lost} | dict.fromkeys(good, Habits())
-    world = World(policy, habits.items())
-    run_to_the_end(world)
-    world.publish_driver()
-    run_to_the_end(world, writes=writes)
-    assert {world.machines[name].state for name in good} == {S.DONE}
-    assert {world.machines[name].state for name in lost} == {S.FAILED}
-    assert world.holding() == 0
+    behaviour = {name: NodeBehaviour(lost_at=S.POD_DELETION_REQUIRED) for name in lost} | dict.fromkeys(
+        good, NodeBehaviour()
+    )
+    cluster = ClusterModel(policy, behaviour.items())
+    run_to_the_end(cluster)
+    cluster.publish_driver()
+    run_to_the_end(cluster, writes=writes)
+    assert {cluster.nodes[name].state for name in good} == {S.DONE}
+    assert {cluster.nodes[name].state for name in lost} == {S.FAILED}
+    assert cluster.holding() == 0
     for name in lost:
-        world.come_back(name, Habits())
-    run_to_the_end(world, writes=writes)
-    assert {machine.state for machine in world.machines.values()} == {S.DONE}
-    assert not any(machine.unschedulable for machine in world.machines.values())
+        cluster.come_back(name, NodeBehaviour())
+    run_to_the_end(cluster, writes=writes)
+    assert {node.state for node in cluster.nodes.values()} == {S.DONE}
+    assert not any(node.unschedulable for node in cluster.nodes.values())
 
 
 @pytest.mark.parametrize("stale", [False, True], ids=["fresh news", "old news"])
 def test_no_more_nodes_than_allowed_are_out_of_service(stale: bool) -> None:
-    """Without a bound for nodes under way, that for nodes out of service holds; the world watches over it."""
+    """Without a limit for nodes in progress, that for nodes out of service holds; the model checks it."""
     policy = UpgradePolicy(auto_upgrade=True, max_parallel_upgrades=0, max_unavailable="7%")
-    world = World(policy, [(f"good-{number}", Habits(agent=number % 2 == 0)) for number in range(NODES)])
+    cluster = ClusterModel(
+        policy, [(f"good-{number}", NodeBehaviour(agent=number % 2 == 0)) for number in range(NODES)]
+    )
     for number in range(EACH):
-        world.change(f"good-{number}", unschedulable=True)
-    run_to_the_end(world)
-    world.publish_driver()
-    run_to_the_end(world, writes=25, stale=stale)
-    assert {machine.state for machine in world.machines.values()} == {S.DONE}
-    assert world.most_out == share(NODES, "7%") == (5 if QUICK else 14)
+        cluster.change(f"good-{number}", unschedulable=True)
+    run_to_the_end(cluster)
+    cluster.publish_driver()
+    run_to_the_end(cluster, writes=25, stale=stale)
+    assert {node.state for node in cluster.nodes.values()} == {S.DONE}
+    assert cluster.most_out == scaled_value(NODES, "7%") == (5 if QUICK else 14)
 
 
 def test_a_drain_empties_what_eviction_could_not() -> None:
-    world = fleet(
+    cluster = fleet(
         UpgradePolicy(
             auto_upgrade=True, max_parallel_upgrades=0, max_unavailable="60%", drain=Drain(enable=True, force=True)
         )
     )
-    run_to_the_end(world)
-    world.publish_driver()
-    run_to_the_end(world, writes=1)
-    assert {world.machines[name].state for name in names(BARE)} == {S.DONE}
-    assert {world.machines[name].state for name in names("budget-refuses")} == {S.FAILED}
+    run_to_the_end(cluster)
+    cluster.publish_driver()
+    run_to_the_end(cluster, writes=1)
+    assert {cluster.nodes[name].state for name in names(BARE)} == {S.DONE}
+    assert {cluster.nodes[name].state for name in names("budget-refuses")} == {S.FAILED}
 
 
-def test_switching_off_in_the_middle_leaves_no_trace() -> None:
-    world = fleet()
-    run_to_the_end(world)
-    world.publish_driver()
-    operator = Operator(world, random.Random(2))
+def test_switching_off_during_an_upgrade_leaves_nothing_behind() -> None:
+    cluster = fleet()
+    run_to_the_end(cluster)
+    cluster.publish_driver()
+    operator = OperatorModel(cluster, random.Random(2))
     operator.settle()
-    world.advance(world.clock + 100)
+    cluster.advance(cluster.clock + 100)
     operator.settle()
-    assert world.holding() > 0
+    assert cluster.holding() > 0
     operator.switch_off()
-    for name, machine in world.machines.items():
-        assert not machine.state, name
-        assert machine.unschedulable is (name in names(CORDONED)), name
-        assert NodeLabel.AGENT not in machine.labels, name
-        assert not machine.annotations, name
+    for name, node in cluster.nodes.items():
+        assert not node.state, name
+        assert node.unschedulable is (name in names(CORDONED)), name
+        assert NodeLabel.AGENT not in node.labels, name
+        assert not node.annotations, name

@@ -10,26 +10,26 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Canary, Drain, UpgradePolicy, WaitForCompletion
-from unit.operator.upgrade.operator import Killed, Operator
-from unit.operator.upgrade.world import NEVER, Habits, World
+from unit.operator.upgrade.cluster_model import NEVER, ClusterModel, NodeBehaviour
+from unit.operator.upgrade.operator_model import Killed, OperatorModel
 
 S = UpgradeState
-GOOD = Habits()
+GOOD = NodeBehaviour()
 _nodes = st.integers(0, 4).map(lambda number: f"node-{number}")
 _habits = st.sampled_from(
     [
         GOOD,
-        Habits(agent=True),
-        Habits(agent=True, deaf=True),
-        Habits(agent=True, validator=False),
-        Habits(build=NEVER),
-        Habits(crashes=True),
-        Habits(budget=NEVER),
-        Habits(budget=60.0),
-        Habits(check=NEVER),
-        Habits(lost_at=S.POD_DELETION_REQUIRED),
-        Habits(lost_at=S.POD_RESTART_REQUIRED),
-        Habits(lost_at=S.VALIDATION_REQUIRED),
+        NodeBehaviour(agent=True),
+        NodeBehaviour(agent=True, deaf=True),
+        NodeBehaviour(agent=True, validator=False),
+        NodeBehaviour(build=NEVER),
+        NodeBehaviour(crashes=True),
+        NodeBehaviour(budget=NEVER),
+        NodeBehaviour(budget=60.0),
+        NodeBehaviour(check=NEVER),
+        NodeBehaviour(lost_at=S.POD_DELETION_REQUIRED),
+        NodeBehaviour(lost_at=S.POD_RESTART_REQUIRED),
+        NodeBehaviour(lost_at=S.VALIDATION_REQUIRED),
     ]
 )
 _policies = st.builds(
@@ -45,22 +45,29 @@ _policies = st.builds(
 
 
 class Histories(RuleBasedStateMachine):
-    """Anything may happen at any moment; the operator works now and then, on old news, and dies when it likes."""
+    """Anything may happen at any moment; the operator works now and then, with an outdated cache, and dies at any
+    write."""
 
     def __init__(self) -> None:
         super().__init__()
         policy = UpgradePolicy(auto_upgrade=True, max_parallel_upgrades=2, max_unavailable="40%")
-        habits = (GOOD, GOOD, Habits(agent=True), Habits(agent=True, deaf=True), Habits(agent=True, validator=False))
-        self.world = World(policy, [(f"node-{number}", each) for number, each in enumerate(habits)])
+        behaviour = (
+            GOOD,
+            GOOD,
+            NodeBehaviour(agent=True),
+            NodeBehaviour(agent=True, deaf=True),
+            NodeBehaviour(agent=True, validator=False),
+        )
+        self.cluster = ClusterModel(policy, [(f"node-{number}", each) for number, each in enumerate(behaviour)])
         self.cordoned: set[str] = set()
         self.rng = random.Random(0)
-        self.operator = Operator(self.world, self.rng)
+        self.operator = OperatorModel(self.cluster, self.rng)
         self.operator.settle()
-        self.world.publish_driver()
+        self.cluster.publish_driver()
 
     @rule(seconds=st.sampled_from([1, 10, 45, 130, 700, 2000]))
     def time_passes(self, seconds: float) -> None:
-        self.world.advance(self.world.clock + seconds)
+        self.cluster.advance(self.cluster.clock + seconds)
 
     @rule(seed=st.integers(0, 1000))
     def the_operator_works(self, seed: int) -> None:
@@ -71,85 +78,86 @@ class Histories(RuleBasedStateMachine):
     def another_process_takes_over_and_dies(self, seed: int, writes: int, stale: bool) -> None:
         self.rng.seed(seed)
         with contextlib.suppress(Killed):
-            Operator(self.world, self.rng, writes=writes, stale=stale).settle()
-        self.operator = Operator(self.world, self.rng)
+            OperatorModel(self.cluster, self.rng, writes=writes, stale=stale).settle()
+        self.operator = OperatorModel(self.cluster, self.rng)
 
     @rule()
     def a_new_driver_is_published(self) -> None:
-        self.world.publish_driver()
+        self.cluster.publish_driver()
 
     @rule(policy=_policies)
     def the_policy_changes(self, policy: UpgradePolicy) -> None:
-        self.world.policy = policy
+        self.cluster.policy = policy
 
     @rule(name=_nodes, value=st.sampled_from(["true", None]))
     def a_person_skips(self, name: str, value: str | None) -> None:
-        self.world.label(name, NodeLabel.UPGRADE_SKIP, value)
+        self.cluster.label(name, NodeLabel.UPGRADE_SKIP, value)
 
     @rule(name=_nodes)
     def a_person_asks_for_an_upgrade(self, name: str) -> None:
-        self.world.annotate(name, NodeAnnotation.UPGRADE_REQUESTED, "true")
+        self.cluster.annotate(name, NodeAnnotation.UPGRADE_REQUESTED, "true")
 
     @rule(name=_nodes, cordon=st.booleans())
     def a_person_cordons(self, name: str, cordon: bool) -> None:
-        """People leave a node alone that is under way, or that an upgrade left cordoned."""
-        machine = self.world.machines[name]
-        fresh = machine.state in {S.NONE, S.DONE} or NodeAnnotation.STARTED not in machine.annotations
-        if machine.state in {S.NONE, S.DONE, S.REQUIRED} and fresh:
-            self.world.change(name, unschedulable=cordon)
+        """People leave a node alone that is being upgraded, or that an upgrade left cordoned."""
+        node = self.cluster.nodes[name]
+        fresh = node.state in {S.NONE, S.DONE} or NodeAnnotation.STARTED not in node.annotations
+        if node.state in {S.NONE, S.DONE, S.REQUIRED} and fresh:
+            self.cluster.change(name, unschedulable=cordon)
             (self.cordoned.add if cordon else self.cordoned.discard)(name)
 
     @rule(name=_nodes, state=st.sampled_from([S.REQUIRED.value, None]))
     def a_person_tries_a_failed_node_again(self, name: str, state: str | None) -> None:
-        if self.world.machines[name].state is S.FAILED:
-            self.world.label(name, NodeLabel.UPGRADE_STATE, state)
+        if self.cluster.nodes[name].state is S.FAILED:
+            self.cluster.label(name, NodeLabel.UPGRADE_STATE, state)
 
     @rule(name=_nodes)
     def a_machine_is_lost(self, name: str) -> None:
-        self.world.change(name, ready=False)
+        self.cluster.change(name, ready=False)
 
-    @rule(name=_nodes, habits=_habits)
-    def a_machine_comes_back(self, name: str, habits: Habits) -> None:
-        self.world.come_back(name, habits)
+    @rule(name=_nodes, behaviour=_habits)
+    def a_machine_comes_back(self, name: str, behaviour: NodeBehaviour) -> None:
+        self.cluster.come_back(name, behaviour)
 
     @rule(name=_nodes)
     def upgrades_are_switched_off_and_on(self, name: str) -> None:
         self.operator.switch_off()
-        for name_, machine in self.world.machines.items():
-            assert not machine.state
-            assert machine.unschedulable is (name_ in self.cordoned)
+        for name_, node in self.cluster.nodes.items():
+            assert not node.state
+            assert node.unschedulable is (name_ in self.cordoned)
 
     @invariant()
-    def nobody_keeps_the_agent_waiting_for_nothing(self) -> None:
-        for machine in self.world.machines.values():
-            paused = NodeLabel.AGENT in machine.labels
-            assert not paused or machine.state is S.POD_RESTART_REQUIRED, machine
+    def the_agent_is_paused_only_during_the_restart(self) -> None:
+        for node in self.cluster.nodes.values():
+            paused = NodeLabel.AGENT in node.labels
+            assert not paused or node.state is S.POD_RESTART_REQUIRED, node
 
     def teardown(self) -> None:
-        """Once everything is mended, every node gets the newest driver and is left as people wanted it."""
-        world = self.world
-        world.policy = replace(world.policy, paused=False, max_parallel_upgrades=2, max_unavailable="100%")
-        for name in world.machines:
-            world.label(name, NodeLabel.UPGRADE_SKIP, None)
-            world.come_back(name, GOOD)
+        """Once everything is repaired, every node gets the newest driver and is cordoned only if a person cordoned
+        it."""
+        cluster = self.cluster
+        cluster.policy = replace(cluster.policy, paused=False, max_parallel_upgrades=2, max_unavailable="100%")
+        for name in cluster.nodes:
+            cluster.label(name, NodeLabel.UPGRADE_SKIP, None)
+            cluster.come_back(name, GOOD)
         for _ in range(3):
             self._run_to_the_end()
-            for name, machine in world.machines.items():
-                if machine.state is S.FAILED:
-                    world.label(name, NodeLabel.UPGRADE_STATE, S.REQUIRED.value)
-        for name, machine in world.machines.items():
-            assert machine.state is S.DONE, machine
-            assert machine.revision == world.revision, machine
-            assert machine.unschedulable is (name in self.cordoned), machine
-            assert not machine.annotations.keys() - {NodeAnnotation.STARTED, NodeAnnotation.STEP_SINCE}, machine
+            for name, node in cluster.nodes.items():
+                if node.state is S.FAILED:
+                    cluster.label(name, NodeLabel.UPGRADE_STATE, S.REQUIRED.value)
+        for name, node in cluster.nodes.items():
+            assert node.state is S.DONE, node
+            assert node.revision == cluster.revision, node
+            assert node.unschedulable is (name in self.cordoned), node
+            assert not node.annotations.keys() - {NodeAnnotation.STARTED, NodeAnnotation.STEP_SINCE}, node
 
     def _run_to_the_end(self) -> None:
-        operator = Operator(self.world, self.rng)
+        operator = OperatorModel(self.cluster, self.rng)
         for _ in range(1000):
-            moment = min(operator.settle(), self.world.next_happening)
+            moment = min(operator.settle(), self.cluster.next_happening)
             if moment == NEVER:
                 return
-            self.world.advance(moment)
+            self.cluster.advance(moment)
         raise AssertionError("it never ends")
 
 

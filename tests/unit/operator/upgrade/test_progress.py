@@ -1,4 +1,4 @@
-"""What is reported of an upgrade: numbers, times, failures and metrics."""
+"""What is reported of upgrades: numbers, times, failures and metrics; a restart changes no report."""
 
 from datetime import UTC, datetime
 
@@ -6,11 +6,12 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, UpgradeState
-from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED, NodeTrouble
-from gpu_control_plane.operator.upgrade.metrics import Count, UpgradeMetrics
-from gpu_control_plane.operator.upgrade.progress import report
-from gpu_control_plane.operator.upgrade.view import NodeView
-from unit.operator.upgrade.nodes import CURRENT, NOW, POLICY, STALE, view
+from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED, NodeTrouble, UpgradeReport
+from gpu_control_plane.kube.signal import Fired
+from gpu_control_plane.operator.upgrade.metrics import GroupCount, UpgradeMetrics
+from gpu_control_plane.operator.upgrade.node_view import NodeView
+from gpu_control_plane.operator.upgrade.progress import ProgressReports, progress_report
+from unit.operator.upgrade.builders import CURRENT, NOW, POLICY, STALE, view
 
 S = UpgradeState
 
@@ -39,49 +40,51 @@ VIEWS = [
 ]
 
 
-def test_the_nodes_are_counted_by_what_they_are_at() -> None:
-    found = report(POLICY, VIEWS, "something", NOW)
+def test_nodes_are_counted_by_state() -> None:
+    found = progress_report(POLICY, VIEWS, "something", NOW)
     assert (found.total, found.done, found.in_progress, found.pending) == (8, 3, 1, 2)
     assert (found.failed, found.skipped, found.message) == (1, 1, "something")
     assert found.failed_nodes == (NodeTrouble(node="h", reason="UpgradeFailed", message="the pod did not leave"),)
 
 
 def test_a_node_without_a_driver_of_ours_is_not_counted() -> None:
-    assert report(POLICY, [*VIEWS, view(S.NONE, name="host")], "", NOW) == report(POLICY, VIEWS, "", NOW)
+    assert progress_report(POLICY, [*VIEWS, view(S.NONE, name="host")], "", NOW) == progress_report(
+        POLICY, VIEWS, "", NOW
+    )
 
 
 def test_the_average_is_that_of_nodes_which_were_upgraded() -> None:
-    found = report(POLICY, VIEWS, "", NOW)
+    found = progress_report(POLICY, VIEWS, "", NOW)
     assert (found.average_seconds, found.measured) == (200, 2)
 
 
-def test_the_end_is_expected_after_those_under_way_and_those_that_wait() -> None:
-    """One lane: 140 s are left of the node under way, then two more of 200 s, in whole minutes."""
-    found = report(POLICY, VIEWS, "", NOW)
+def test_the_expected_end_covers_nodes_in_progress_and_nodes_that_wait() -> None:
+    """One lane: 140 s are left of the node in progress, then two more of 200 s, in whole minutes."""
+    found = progress_report(POLICY, VIEWS, "", NOW)
     assert found.expected_end == datetime.fromtimestamp(-(-(NOW + 540) // 60) * 60, UTC)
-    two_lanes = report(replace(POLICY, max_parallel_upgrades=2), VIEWS, "", NOW)
+    two_lanes = progress_report(replace(POLICY, max_parallel_upgrades=2), VIEWS, "", NOW)
     assert two_lanes.expected_end is not None
     assert two_lanes.expected_end < found.expected_end
 
 
-def test_no_end_is_expected_of_what_stands_still_or_is_over() -> None:
-    assert report(replace(POLICY, paused=True), VIEWS, "", NOW).expected_end is None
-    assert report(POLICY, [done("a", 100)], "", NOW).expected_end is None
-    assert report(POLICY, [view(S.REQUIRED, STALE)], "", NOW).expected_end is None
+def test_there_is_no_expected_end_while_paused_or_when_all_is_done() -> None:
+    assert progress_report(replace(POLICY, paused=True), VIEWS, "", NOW).expected_end is None
+    assert progress_report(POLICY, [done("a", 100)], "", NOW).expected_end is None
+    assert progress_report(POLICY, [view(S.REQUIRED, STALE)], "", NOW).expected_end is None
 
 
 def test_a_report_stays_small_and_the_same_while_nothing_happens() -> None:
     failed = [view(S.FAILED, STALE, name=f"n{number:03}") for number in range(50)]
-    found = report(POLICY, failed, "x" * 5000, NOW)
+    found = progress_report(POLICY, failed, "x" * 5000, NOW)
     assert len(found.failed_nodes) == MAX_NODES_NAMED
     assert len(found.message) == 1024
-    assert report(POLICY, VIEWS, "", NOW + 1) == report(POLICY, VIEWS, "", NOW)
+    assert progress_report(POLICY, VIEWS, "", NOW + 1) == progress_report(POLICY, VIEWS, "", NOW)
 
 
 def test_metrics_have_nvidias_names_and_ours_by_driver() -> None:
     registry = CollectorRegistry()
     metrics = UpgradeMetrics(registry)
-    metrics.show({"": Count(VIEWS, 2), "a100": Count([done("z")], 1)})
+    metrics.show({"": GroupCount(VIEWS, 2), "a100": GroupCount([done("z")], 1)})
     text = generate_latest(registry).decode()
     for line in (
         "gpu_operator_driver_auto_upgrade_enabled 1.0",
@@ -96,3 +99,76 @@ def test_metrics_have_nvidias_names_and_ours_by_driver() -> None:
         assert line in text
     metrics.show({})
     assert "a100" not in generate_latest(registry).decode()
+
+
+ONE, TWO, LAST = UpgradeReport(total=1), UpgradeReport(total=2), UpgradeReport(total=9)
+
+
+class CountedReports:
+    """Reports, and how often they have fired their signal."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.reports = ProgressReports()
+        self.reports.changed.on_change(self._count)
+
+    def _count(self, _old: Fired | None, _new: Fired | None) -> None:
+        self.times += 1
+
+    def since(self) -> int:
+        """How often since the last time this was asked."""
+        times, self.times = self.times, 0
+        return times
+
+
+def test_until_all_groups_were_looked_at_the_last_report_counts() -> None:
+    counted = CountedReports()
+    assert counted.reports.get("a", LAST) == LAST
+    counted.reports.put("a", ONE)
+    assert (counted.reports.get("a", LAST), counted.reports.get("b", LAST)) == (ONE, LAST)
+    counted.since()
+    counted.reports.complete({"a"}, set())
+    assert counted.since() == 1
+    assert (counted.reports.get("a", LAST), counted.reports.get("b", LAST)) == (ONE, None)
+
+
+def test_only_changes_are_signalled() -> None:
+    counted = CountedReports()
+    counted.reports.put("a", ONE)
+    counted.reports.complete({"a"}, set())
+    counted.since()
+    counted.reports.put("a", ONE)
+    counted.reports.complete({"a"}, set())
+    assert counted.since() == 0
+    counted.reports.put("a", TWO)
+    assert counted.since() == 1
+
+
+def test_a_group_that_is_switched_off_has_no_report() -> None:
+    counted = CountedReports()
+    counted.reports.put("a", ONE)
+    counted.reports.complete({"a"}, set())
+    counted.since()
+    counted.reports.complete(set(), set())
+    assert counted.since() == 1
+    assert counted.reports.get("a", LAST) is None
+
+
+def test_a_group_whose_policy_cannot_be_read_keeps_its_report_also_after_a_restart() -> None:
+    counted = CountedReports()
+    counted.reports.put("a", ONE)
+    counted.reports.complete({"a"}, set())
+    counted.reports.complete(set(), {"a"})
+    assert counted.reports.get("a", LAST) == ONE
+    restarted = CountedReports()
+    restarted.reports.complete(set(), {"a"})
+    assert restarted.reports.get("a", LAST) == LAST
+
+
+def test_a_process_that_leads_again_does_not_report_what_it_knew_before() -> None:
+    counted = CountedReports()
+    counted.reports.put("a", ONE)
+    counted.reports.complete({"a"}, set())
+    counted.since()
+    counted.reports.invalidate()
+    assert (counted.reports.get("a", LAST), counted.since()) == (LAST, 0)

@@ -7,11 +7,10 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, PodLabel, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy, WaitForCompletion
-from gpu_control_plane.operator.upgrade.actions import Change, Evict, Restart, Wait
-from gpu_control_plane.operator.upgrade.notes import NO_DRIVER
+from gpu_control_plane.operator.upgrade.actions import NO_DRIVER, DeleteDriverPod, EvictPods, NodePatch, Wait
+from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView, Refusal, ValidatorPod
 from gpu_control_plane.operator.upgrade.step import step, switch_off
-from gpu_control_plane.operator.upgrade.view import DriverPod, NodeView, Refusal, ValidatorPod
-from unit.operator.upgrade.nodes import (
+from unit.operator.upgrade.builders import (
     CRASHING,
     CURRENT,
     NOW,
@@ -41,8 +40,8 @@ PATIENT = UpgradePolicy(
 DRAINING = UpgradePolicy(auto_upgrade=True, drain=Drain(enable=True))
 
 
-def granted(*drivers: DriverPod, annotations: Mapping[str, str] | None = None) -> NodeView:
-    return view(S.REQUIRED, *drivers, annotations=annotations, granted=True)
+def slot_granted(*drivers: DriverPod, annotations: Mapping[str, str] | None = None) -> NodeView:
+    return view(S.REQUIRED, *drivers, annotations=annotations, slot_granted=True)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +54,17 @@ def granted(*drivers: DriverPod, annotations: Mapping[str, str] | None = None) -
         pytest.param(view(S.NONE, CURRENT), POLICY, S.DONE, id="unknown: otherwise"),
         pytest.param(view(S.NONE, ORPHAN), POLICY, S.REQUIRED, id="unknown: an orphan alone"),
         pytest.param(view(S.DONE, CURRENT), POLICY, None, id="done: otherwise"),
-        pytest.param(view(S.REQUIRED, STALE, labels=SKIP, granted=True), POLICY, None, id="required: skip"),
+        pytest.param(view(S.REQUIRED, STALE, labels=SKIP, slot_granted=True), POLICY, None, id="required: skip"),
         pytest.param(view(S.REQUIRED, STALE), POLICY, None, id="required: no slot"),
-        pytest.param(granted(SAME_CONFIG), POLICY, S.POD_RESTART_REQUIRED, id="required: only a restart"),
-        pytest.param(granted(STALE), POLICY, S.CORDON_REQUIRED, id="required: another driver"),
-        pytest.param(granted(replace(SAME_CONFIG, orphan=True)), POLICY, S.CORDON_REQUIRED, id="required: orphan"),
-        pytest.param(granted(SAME_CONFIG, annotations=REQUESTED), POLICY, S.CORDON_REQUIRED, id="required: requested"),
-        pytest.param(granted(SAME_CONFIG, annotations=SAFE_LOAD), POLICY, S.CORDON_REQUIRED, id="required: safe load"),
+        pytest.param(slot_granted(SAME_CONFIG), POLICY, S.POD_RESTART_REQUIRED, id="required: only a restart"),
+        pytest.param(slot_granted(STALE), POLICY, S.CORDON_REQUIRED, id="required: another driver"),
+        pytest.param(slot_granted(replace(SAME_CONFIG, orphan=True)), POLICY, S.CORDON_REQUIRED, id="required: orphan"),
+        pytest.param(
+            slot_granted(SAME_CONFIG, annotations=REQUESTED), POLICY, S.CORDON_REQUIRED, id="required: requested"
+        ),
+        pytest.param(
+            slot_granted(SAME_CONFIG, annotations=SAFE_LOAD), POLICY, S.CORDON_REQUIRED, id="required: safe load"
+        ),
         pytest.param(view(S.CORDON_REQUIRED, STALE), POLICY, S.WAIT_FOR_JOBS_REQUIRED, id="cordon"),
         pytest.param(
             cordoned(S.WAIT_FOR_JOBS_REQUIRED, STALE, pods=(TRAINING,)),
@@ -205,35 +208,35 @@ def granted(*drivers: DriverPod, annotations: Mapping[str, str] | None = None) -
         ),
     ],
 )
-def test_the_table_is_followed(node: NodeView, policy: UpgradePolicy, expected: UpgradeState | None) -> None:
+def test_states_follow_the_table(node: NodeView, policy: UpgradePolicy, expected: UpgradeState | None) -> None:
     found = step(node, policy, NOW)
     if expected is None:
         assert isinstance(found, Wait)
         return
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is expected
 
 
 @pytest.mark.parametrize(
     ("node", "unschedulable"),
     [
-        (granted(STALE), None),
-        (granted(SAME_CONFIG), True),
+        (slot_granted(STALE), None),
+        (slot_granted(SAME_CONFIG), True),
         (view(S.CORDON_REQUIRED, STALE), True),
         (cordoned(S.UNCORDON_REQUIRED, CURRENT), False),
         (cordoned(S.UNCORDON_REQUIRED, CURRENT, annotations=CORDONED_BEFORE), None),
         (cordoned(S.POD_DELETION_REQUIRED, STALE, pods=(BARE,)), None),
     ],
 )
-def test_cordons_come_and_go_with_the_states(node: NodeView, unschedulable: bool | None) -> None:
+def test_nodes_are_cordoned_and_uncordoned_with_the_states(node: NodeView, unschedulable: bool | None) -> None:
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.unschedulable is unschedulable
 
 
-def test_whether_a_node_was_cordoned_is_noted_before_its_turn() -> None:
+def test_whether_a_node_was_cordoned_is_noted_before_it_starts() -> None:
     found = step(cordoned(S.DONE, STALE), POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.annotations[NodeAnnotation.INITIALLY_UNSCHEDULABLE] == "true"
 
 
@@ -247,19 +250,22 @@ def test_whether_a_node_was_cordoned_is_noted_before_its_turn() -> None:
     ],
     ids=["cordoned while it waited", "uncordoned while it waited", "left cordoned by a failed try", "both"],
 )
-def test_a_cordon_of_somebody_else_is_told_from_ours(
+def test_a_persons_cordon_is_distinguished_from_ours(
     unschedulable: bool, annotations: Mapping[str, str], noted: str | None
 ) -> None:
-    node = view(S.REQUIRED, STALE, granted=True, unschedulable=unschedulable, annotations=annotations)
+    node = view(S.REQUIRED, STALE, slot_granted=True, unschedulable=unschedulable, annotations=annotations)
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.annotations.get(NodeAnnotation.INITIALLY_UNSCHEDULABLE, "untouched") == noted
 
 
-def test_requests_are_dropped_when_a_node_begins_or_is_skipped() -> None:
-    for node in (granted(CURRENT, annotations=REQUESTED), view(S.REQUIRED, STALE, labels=SKIP, annotations=REQUESTED)):
+def test_requests_are_removed_when_a_node_starts_or_is_skipped() -> None:
+    for node in (
+        slot_granted(CURRENT, annotations=REQUESTED),
+        view(S.REQUIRED, STALE, labels=SKIP, annotations=REQUESTED),
+    ):
         found = step(node, POLICY, NOW)
-        assert isinstance(found, Change)
+        assert isinstance(found, NodePatch)
         assert found.annotations[NodeAnnotation.UPGRADE_REQUESTED] is None
 
 
@@ -267,7 +273,7 @@ def test_pods_that_use_a_gpu_are_evicted_and_waited_for() -> None:
     pod = gpu_pod()
     node = cordoned(S.POD_DELETION_REQUIRED, STALE, pods=(pod, gpu_pod("web", resource="")))
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Evict)
+    assert isinstance(found, EvictPods)
     assert found.pods == (pod,)
     asked = replace(node, leaving={pod.metadata.uid: NOW})
     assert step(asked, POLICY, NOW) == Wait(reason="work/train-1 have to leave", until=NOW + 300)
@@ -275,7 +281,7 @@ def test_pods_that_use_a_gpu_are_evicted_and_waited_for() -> None:
 
 def test_nothing_is_evicted_while_another_pod_may_not_be() -> None:
     found = step(cordoned(S.POD_DELETION_REQUIRED, STALE, pods=(gpu_pod(), BARE)), POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert "work/bare may not be evicted" in (found.annotations[NodeAnnotation.FAILURE] or "")
 
 
@@ -286,15 +292,15 @@ def test_a_refused_eviction_is_tried_again_until_the_time_is_over() -> None:
     waiting = step(node, POLICY, NOW)
     assert isinstance(waiting, Wait)
     assert waiting.until == NOW + 5
-    assert isinstance(step(node, POLICY, NOW + 5), Evict)
+    assert isinstance(step(node, POLICY, NOW + 5), EvictPods)
     failed = step(replace(node, asked_since=NOW), POLICY, NOW + 300)
-    assert isinstance(failed, Change)
+    assert isinstance(failed, NodePatch)
     assert "disruption budget" in (failed.annotations[NodeAnnotation.FAILURE] or "")
 
 
-def test_a_node_that_somebody_uncordoned_is_cordoned_before_pods_leave() -> None:
+def test_a_node_that_a_person_uncordoned_is_cordoned_before_evictions() -> None:
     found = step(view(S.POD_DELETION_REQUIRED, STALE, pods=(gpu_pod(),)), POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.unschedulable is True
 
 
@@ -303,48 +309,48 @@ def test_a_policy_without_pod_deletion_means_its_defaults() -> None:
     assert step(node, POLICY, NOW) == step(node, replace(POLICY, pod_deletion=PodDeletion()), NOW)
 
 
-def test_a_drain_takes_what_its_selector_says_and_no_pod_that_keeps_it_away() -> None:
+def test_a_drain_evicts_what_its_selector_matches_except_pods_with_the_skip_label() -> None:
     policy = replace(DRAINING, drain=Drain(enable=True, pod_selector="app=train"))
     keeper = gpu_pod("keeper", labels={"app": "train", PodLabel.DRAIN_SKIP: "true"})
     found = step(cordoned(S.DRAIN_REQUIRED, STALE, pods=(TRAINING, keeper, gpu_pod(resource=""))), policy, NOW)
-    assert isinstance(found, Evict)
+    assert isinstance(found, EvictPods)
     assert found.pods == (TRAINING,)
     after = step(cordoned(S.DRAIN_REQUIRED, STALE, pods=(keeper,)), policy, NOW)
-    assert isinstance(after, Change)
+    assert isinstance(after, NodePatch)
     assert after.state is S.POD_RESTART_REQUIRED
 
 
 @pytest.mark.parametrize("rules", [Drain(enable=True, pod_selector="app=train"), Drain(enable=False), None])
-def test_a_driver_is_not_replaced_under_a_pod_that_no_drain_reaches(rules: Drain | None) -> None:
+def test_a_driver_is_not_replaced_while_a_pod_that_no_drain_evicts_uses_it(rules: Drain | None) -> None:
     found = step(cordoned(S.DRAIN_REQUIRED, STALE, pods=(gpu_pod(),)), replace(POLICY, drain=rules), NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is S.FAILED
 
 
 @pytest.mark.parametrize("pod", [STALE, ORPHAN])
 def test_an_outdated_driver_pod_is_deleted_once(pod: DriverPod) -> None:
     found = step(cordoned(S.POD_RESTART_REQUIRED, pod), POLICY, NOW)
-    assert isinstance(found, Restart)
+    assert isinstance(found, DeleteDriverPod)
     assert found.pod is pod
     leaving = step(cordoned(S.POD_RESTART_REQUIRED, replace(pod, leaving=True)), POLICY, NOW)
     assert isinstance(leaving, Wait)
 
 
-def test_a_driver_that_is_nobodys_is_not_taken_away_while_nobody_brings_another() -> None:
-    begun = step(view(S.REQUIRED, ORPHAN, granted=True, wanted=""), POLICY, NOW)
-    assert begun == Wait(reason="its driver pod is nobody's, and no DaemonSet would bring another one")
+def test_an_orphaned_driver_pod_is_not_deleted_while_it_has_no_successor() -> None:
+    begun = step(view(S.REQUIRED, ORPHAN, slot_granted=True, wanted=""), POLICY, NOW)
+    assert begun == Wait(reason="no DaemonSet owns its driver pod, and none would bring another one")
     node = cordoned(S.POD_RESTART_REQUIRED, ORPHAN, wanted="")
     assert isinstance(step(node, POLICY, NOW), Wait)
     failed = step(node, POLICY, NOW + 1800)
-    assert isinstance(failed, Change)
+    assert isinstance(failed, NodePatch)
     assert (failed.state, failed.annotations[NodeAnnotation.FAILED_WITH]) == (S.FAILED, NO_DRIVER)
-    assert isinstance(step(replace(node, wanted="r2"), POLICY, NOW), Restart)
+    assert isinstance(step(replace(node, wanted="r2"), POLICY, NOW), DeleteDriverPod)
 
 
 def test_a_driver_that_waits_to_load_may_load_once_the_node_is_empty() -> None:
     node = cordoned(S.POD_RESTART_REQUIRED, UNREADY, annotations=SAFE_LOAD)
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.annotations == {NodeAnnotation.SAFE_LOAD: None}
 
 
@@ -353,17 +359,17 @@ def test_a_driver_pod_that_does_not_come_fails_after_half_an_hour(pods: tuple[Dr
     node = cordoned(S.POD_RESTART_REQUIRED, *pods)
     assert step(node, POLICY, NOW + 1799) == step(node, POLICY, NOW)
     found = step(node, POLICY, NOW + 1800)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is S.FAILED
     assert found.warning
 
 
-def test_a_driver_that_is_published_in_the_middle_has_its_own_half_hour_but_no_more() -> None:
+def test_a_driver_that_is_published_during_the_step_has_its_own_half_hour_but_no_more() -> None:
     late = cordoned(S.POD_RESTART_REQUIRED, replace(UNREADY, created=NOW + 1500))
     assert step(late, POLICY, NOW + 1900) == Wait(reason="the driver pod driver-new is not ready", until=NOW + 3300)
     endless = cordoned(S.POD_RESTART_REQUIRED, replace(UNREADY, created=NOW + 3590))
     found = step(endless, POLICY, NOW + 3600)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is S.FAILED
 
 
@@ -371,40 +377,40 @@ def test_a_node_that_nothing_validates_fails_after_ten_minutes() -> None:
     node = cordoned(S.VALIDATION_REQUIRED, CURRENT, annotations=ago(NodeAnnotation.VALIDATION_START, 0))
     assert isinstance(step(node, POLICY, NOW + 599), Wait)
     found = step(node, POLICY, NOW + 600)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is S.FAILED
 
 
-def test_a_node_that_failed_its_validation_does_not_count_as_mended_by_its_pod_alone() -> None:
+def test_a_ready_pod_alone_does_not_repair_a_node_that_failed_its_validation() -> None:
     assert isinstance(step(cordoned(S.FAILED, CURRENT, validators=INVALID), POLICY, NOW), Wait)
 
 
 def test_a_newer_driver_during_validation_is_taken_at_once() -> None:
     found = step(cordoned(S.VALIDATION_REQUIRED, STALE, validators=VALID), POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is S.POD_RESTART_REQUIRED
 
 
 @pytest.mark.parametrize("state", [S.CORDON_REQUIRED, S.WAIT_FOR_JOBS_REQUIRED])
 @pytest.mark.parametrize(("annotations", "unschedulable"), [({}, False), (CORDONED_BEFORE, None)])
-def test_a_skip_is_heeded_as_long_as_no_pod_was_touched(
+def test_the_skip_label_counts_as_long_as_no_pod_was_evicted(
     state: UpgradeState, annotations: Mapping[str, str], unschedulable: bool | None
 ) -> None:
     found = step(cordoned(state, STALE, labels=SKIP, annotations=annotations), POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert (found.state, found.unschedulable) == (S.REQUIRED, unschedulable)
 
 
 @pytest.mark.parametrize("state", [S.POD_DELETION_REQUIRED, S.DRAIN_REQUIRED, S.POD_RESTART_REQUIRED])
-def test_a_skip_comes_too_late_once_pods_may_have_left(state: UpgradeState) -> None:
+def test_the_skip_label_comes_too_late_once_pods_may_have_been_evicted(state: UpgradeState) -> None:
     node = cordoned(state, STALE, pods=(gpu_pod(),))
     labels = {**node.labels, str(NodeLabel.UPGRADE_SKIP): "true"}
     assert step(replace(node, labels=labels), DRAINING, NOW) == step(node, DRAINING, NOW)
 
 
-def test_a_node_without_a_driver_pod_or_out_of_reach_takes_no_turn() -> None:
-    assert step(granted(), POLICY, NOW) == Wait(reason="no driver pod is on the node")
-    assert step(replace(granted(STALE), ready=False), POLICY, NOW) == Wait(reason="the node is not ready")
+def test_a_node_without_a_driver_pod_or_not_ready_takes_no_slot() -> None:
+    assert step(slot_granted(), POLICY, NOW) == Wait(reason="no driver pod is on the node")
+    assert step(replace(slot_granted(STALE), ready=False), POLICY, NOW) == Wait(reason="the node is not ready")
     assert step(view(S.NONE), POLICY, NOW) == Wait(reason="no driver pod is on the node")
 
 
@@ -413,11 +419,11 @@ def test_a_node_without_a_driver_pod_or_out_of_reach_takes_no_turn() -> None:
     [({}, False, S.DONE), ({}, True, S.DONE), (ago(NodeAnnotation.STARTED, 900), True, S.UNCORDON_REQUIRED)],
     ids=["in service", "cordoned by a person", "cordoned by a failed try"],
 )
-def test_a_node_whose_driver_became_right_by_itself_needs_no_turn(
+def test_a_node_whose_driver_became_right_by_itself_needs_no_slot(
     annotations: Mapping[str, str], unschedulable: bool, expected: UpgradeState
 ) -> None:
     found = step(view(S.REQUIRED, CURRENT, annotations=annotations, unschedulable=unschedulable), POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is expected
     assert found.unschedulable is None
 
@@ -425,34 +431,34 @@ def test_a_node_whose_driver_became_right_by_itself_needs_no_turn(
 def test_the_time_an_upgrade_took_stays_on_the_node() -> None:
     node = cordoned(S.UNCORDON_REQUIRED, CURRENT, annotations=ago(NodeAnnotation.STARTED, 240))
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.annotations[NodeAnnotation.STARTED] == str(int(NOW - 240))
     assert found.annotations[NodeAnnotation.STEP_SINCE] == str(int(NOW))
 
 
 @pytest.mark.parametrize("state", [S.POD_DELETION_REQUIRED, S.POD_RESTART_REQUIRED, S.VALIDATION_REQUIRED])
-def test_an_upgrade_of_another_operator_gets_its_times_first(state: UpgradeState) -> None:
+def test_an_upgrade_of_nvidias_operator_gets_its_times_first(state: UpgradeState) -> None:
     node = cordoned(state, UNREADY, pods=(gpu_pod(),))
     node = replace(node, annotations={})
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is None
     assert str(int(NOW)) in found.annotations.values()
 
 
 @pytest.mark.parametrize("driver", [STALE, CURRENT], ids=["old driver", "new driver"])
-def test_a_failed_node_whose_label_somebody_removed_is_tried_again_as_we_left_it(driver: DriverPod) -> None:
+def test_a_failed_node_without_its_label_is_tried_again_and_stays_cordoned(driver: DriverPod) -> None:
     why = {NodeAnnotation.FAILURE: "why", NodeAnnotation.FAILED_WITH: "r2"} | ago(NodeAnnotation.STARTED, 900)
     node = cordoned(S.NONE, driver, annotations=why, validators=VALID)
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Change)
+    assert isinstance(found, NodePatch)
     assert found.state is S.REQUIRED
     assert NodeAnnotation.INITIALLY_UNSCHEDULABLE not in found.annotations
     assert NodeAnnotation.STARTED not in found.annotations
     assert found.annotations[NodeAnnotation.FAILURE] is None
 
 
-def test_a_state_that_nobody_knows_is_left_alone() -> None:
+def test_an_unknown_state_is_left_alone() -> None:
     assert isinstance(step(view(UpgradeState("upgrade-tomorrow"), STALE), POLICY, NOW), Wait)
 
 
@@ -467,7 +473,7 @@ def test_a_state_that_nobody_knows_is_left_alone() -> None:
         (cordoned(S.DONE, CURRENT), None),
     ],
 )
-def test_switching_off_leaves_no_trace_and_no_cordon_of_ours(node: NodeView, unschedulable: bool | None) -> None:
+def test_switching_off_removes_annotations_and_our_cordon(node: NodeView, unschedulable: bool | None) -> None:
     change = switch_off(node)
     assert change is not None
     assert change.unschedulable is unschedulable
@@ -475,15 +481,15 @@ def test_switching_off_leaves_no_trace_and_no_cordon_of_ours(node: NodeView, uns
     assert all(value is None for value in change.annotations.values())
 
 
-def test_switching_off_a_node_that_knows_of_no_upgrade_writes_nothing() -> None:
+def test_switching_off_a_node_without_an_upgrade_writes_nothing() -> None:
     assert switch_off(view(S.NONE, CURRENT, unschedulable=True, annotations=REQUESTED)) is None
 
 
 def test_a_patch_holds_only_what_differs() -> None:
     node = cordoned(S.UNCORDON_REQUIRED, CURRENT, labels={"zone": "a"})
     found = step(node, POLICY, NOW)
-    assert isinstance(found, Change)
-    assert found.patch(node) == {
+    assert isinstance(found, NodePatch)
+    assert found.body(node) == {
         "metadata": {
             "labels": {str(NodeLabel.UPGRADE_STATE): "upgrade-done"},
             "annotations": {str(NodeAnnotation.STEP_SINCE): None},

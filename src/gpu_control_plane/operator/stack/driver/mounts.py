@@ -1,6 +1,6 @@
 """Files that people and hosts give to a driver: repositories, certificates, parameters, licences, subscriptions. Pure.
 
-Secrets are not looked into: nobody but the kubelet may read them. Its pod says when one is missing.
+Secrets are not read: only the kubelet may. Where one is missing, the status of the pod says so.
 """
 
 from typing import Final
@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.names import GROUP
-from gpu_control_plane.operator.facts import Runtime, System
-from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, config_digest, named
-from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
-from gpu_control_plane.operator.stack.driver.features import GDRCOPY, GDS
-from gpu_control_plane.operator.stack.driver.wish import DriverWish
+from gpu_control_plane.operator.node_facts import ContainerRuntime, OperatingSystem
+from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, config_digest, config_map_data
+from gpu_control_plane.operator.stack.daemonset_manifest import ContainerManifest, DaemonSetManifest
+from gpu_control_plane.operator.stack.driver.driver_spec import DriverSpec
+from gpu_control_plane.operator.stack.driver.kernel_modules import GDRCOPY, GDS
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import CannotRender, Platform
+from gpu_control_plane.operator.stack.render_input import Platform, RenderError
 from gpu_control_plane.operator.stack.variants import Variant
 
 PARAMETERS_DIGEST: Final = f"{GROUP}/driver-parameters-digest"
@@ -63,63 +63,70 @@ _SUSE_SUBSCRIPTION: Final = {
 }
 
 
-def add_files(daemonset: DaemonSet, wish: DriverWish, system: System, platform: Platform) -> None:
-    """Everything that ConfigMaps and Secrets bring, and a new pod whenever one of the ConfigMaps is edited."""
-    parameters = Files("kernelModuleConfig", "kernel-module-config", wish.parameters, "/drivers")
+def add_files(
+    daemonset: DaemonSetManifest, driver_spec: DriverSpec, system: OperatingSystem, platform: Platform
+) -> None:
+    """Files from ConfigMaps and Secrets, and annotations that make a new pod whenever one of the ConfigMaps is
+    edited."""
+    parameters = Files("kernelModuleConfig", "kernel-module-config", driver_spec.parameters, "/drivers")
     _each_key(daemonset, [daemonset.main], parameters, platform)
-    if not wish.precompiled:
-        _add_sources(daemonset, wish, system, platform)
-    _add_licence(daemonset, wish, platform)
-    if wish.topology:
-        named(platform, wish.topology, _TOPOLOGY, field="virtualTopology")
-        daemonset.add_volume("topology-config", configMap={"name": wish.topology, "items": [_item(_TOPOLOGY)]})
+    if not driver_spec.precompiled:
+        _add_sources(daemonset, driver_spec, system, platform)
+    _add_licence(daemonset, driver_spec, platform)
+    if driver_spec.topology:
+        config_map_data(platform, driver_spec.topology, _TOPOLOGY, field="virtualTopology")
+        daemonset.add_volume("topology-config", configMap={"name": driver_spec.topology, "items": [_item(_TOPOLOGY)]})
         daemonset.main.mount("topology-config", f"/etc/nvidia/{_TOPOLOGY}", sub_path=_TOPOLOGY, read_only=True)
-    _follow(daemonset, wish, platform)
+    _add_digests(daemonset, driver_spec, platform)
 
 
-def add_subscription(daemonset: DaemonSet, wish: DriverWish, place: Variant, platform: Platform) -> None:
+def add_subscription(
+    daemonset: DaemonSetManifest, driver_spec: DriverSpec, variant: Variant, platform: Platform
+) -> None:
     """The host's subscription to its distribution, where packages cannot be had without one."""
-    system = place.system
+    system = variant.system
     if system is None or platform.openshift is not None:
         return
-    if system.id == "rhel" and place.runtime is not Runtime.CRIO and not wish.repositories and not wish.precompiled:
+    if (
+        system.id == "rhel"
+        and variant.runtime is not ContainerRuntime.CRIO
+        and not driver_spec.repositories
+        and not driver_spec.precompiled
+    ):
         _from_host(daemonset, _RED_HAT_SUBSCRIPTION)
-    elif system.id in _SUSE and wish.precompiled:
+    elif system.id in _SUSE and driver_spec.precompiled:
         _from_host(daemonset, {"host-modules": ("/lib/modules", "/run/host/lib/modules")})
     elif system.id in _SUSE:
         _from_host(daemonset, _SUSE_SUBSCRIPTION)
 
 
-def add_secret_env(daemonset: DaemonSet, wish: DriverWish, platform: Platform) -> None:
-    """Variables out of a Secret. It is missed here only where the Secrets of the namespace are known."""
-    if not wish.secret_env:
-        return
-    if platform.secrets is not None and wish.secret_env not in platform.secrets:
-        raise CannotRender(
-            f"the Secret {wish.secret_env}, which secretEnv names, is not in namespace {platform.namespace}: create it"
-        )
-    daemonset.main.manifest.setdefault("envFrom", []).append({"secretRef": {"name": wish.secret_env}})
+def add_secret_env(daemonset: DaemonSetManifest, driver_spec: DriverSpec) -> None:
+    """Variables out of a Secret."""
+    if driver_spec.secret_env:
+        daemonset.main.manifest.setdefault("envFrom", []).append({"secretRef": {"name": driver_spec.secret_env}})
 
 
-def _add_sources(daemonset: DaemonSet, wish: DriverWish, system: System, platform: Platform) -> None:
-    """Where packages come from and whom to trust with them, for every container that builds modules."""
-    if not wish.repositories and not wish.certificates:
+def _add_sources(
+    daemonset: DaemonSetManifest, driver_spec: DriverSpec, system: OperatingSystem, platform: Platform
+) -> None:
+    """Package repositories and certificates, for every container that builds modules."""
+    if not driver_spec.repositories and not driver_spec.certificates:
         return
     folders = FOLDERS.get(system.id)
     if folders is None:
-        raise CannotRender(
+        raise RenderError(
             f"it is not known where {system.id} keeps repositories and certificates:"
             " remove repoConfig and certConfig, or use a precompiled driver"
         )
     for files in (
-        Files("repoConfig", "repo-config", wish.repositories, folders.repositories),
-        Files("certConfig", "cert-config", wish.certificates, folders.certificates),
+        Files("repoConfig", "repo-config", driver_spec.repositories, folders.repositories),
+        Files("certConfig", "cert-config", driver_spec.certificates, folders.certificates),
     ):
         _each_key(daemonset, _builders(daemonset), files, platform)
 
 
-def _add_licence(daemonset: DaemonSet, wish: DriverWish, platform: Platform) -> None:
-    licence = wish.licence
+def _add_licence(daemonset: DaemonSetManifest, driver_spec: DriverSpec, platform: Platform) -> None:
+    licence = driver_spec.licence
     if not licence.secret and not licence.config_map:
         return
     keys = (_LICENCE, _TOKEN) if licence.token else (_LICENCE,)
@@ -127,7 +134,7 @@ def _add_licence(daemonset: DaemonSet, wish: DriverWish, platform: Platform) -> 
     if licence.secret:
         daemonset.add_volume("licensing-config", secret={"secretName": licence.secret, "items": items})
     else:
-        named(platform, licence.config_map, *keys, field="licensingConfig")
+        config_map_data(platform, licence.config_map, *keys, field="licensingConfig")
         daemonset.add_volume("licensing-config", configMap={"name": licence.config_map, "items": items})
     main = daemonset.main
     main.mount("licensing-config", f"/drivers/{_LICENCE}", sub_path=_LICENCE, read_only=True)
@@ -135,11 +142,15 @@ def _add_licence(daemonset: DaemonSet, wish: DriverWish, platform: Platform) -> 
         main.mount("licensing-config", f"/drivers/ClientConfigToken/{_TOKEN}", sub_path=_TOKEN, read_only=True)
 
 
-def _follow(daemonset: DaemonSet, wish: DriverWish, platform: Platform) -> None:
-    """Edits of parameters, topology and licence load the driver anew; those of repositories only make a new pod."""
-    licence = "" if wish.licence.secret else wish.licence.config_map
-    read_at_load = [name for name in (wish.parameters, wish.topology, licence) if name]
-    sources = [] if wish.precompiled else [name for name in (wish.repositories, wish.certificates) if name]
+def _add_digests(daemonset: DaemonSetManifest, driver_spec: DriverSpec, platform: Platform) -> None:
+    """Edits of parameters, topology and licence reload the driver; those of repositories only make a new pod."""
+    licence = "" if driver_spec.licence.secret else driver_spec.licence.config_map
+    read_at_load = [name for name in (driver_spec.parameters, driver_spec.topology, licence) if name]
+    sources = (
+        []
+        if driver_spec.precompiled
+        else [name for name in (driver_spec.repositories, driver_spec.certificates) if name]
+    )
     annotations = daemonset.template["metadata"].setdefault("annotations", {})
     if read_at_load:
         annotations[PARAMETERS_DIGEST] = config_digest(platform, *read_at_load)
@@ -147,11 +158,13 @@ def _follow(daemonset: DaemonSet, wish: DriverWish, platform: Platform) -> None:
         annotations[CONFIG_DIGEST] = config_digest(platform, *read_at_load, *sources)
 
 
-def _each_key(daemonset: DaemonSet, containers: list[Container], files: Files, platform: Platform) -> None:
-    """Mount each key of a ConfigMap as a file, so that what else is in the folder stays."""
+def _each_key(
+    daemonset: DaemonSetManifest, containers: list[ContainerManifest], files: Files, platform: Platform
+) -> None:
+    """Mount each key of a ConfigMap as a file, so that the other files of the folder stay visible."""
     if not files.config_map:
         return
-    keys = sorted(named(platform, files.config_map, field=files.field))
+    keys = sorted(config_map_data(platform, files.config_map, field=files.field))
     if not keys:
         return
     daemonset.add_volume(files.volume, configMap={"name": files.config_map, "items": [_item(key) for key in keys]})
@@ -160,14 +173,14 @@ def _each_key(daemonset: DaemonSet, containers: list[Container], files: Files, p
             container.mount(files.volume, f"{files.folder}/{key}", sub_path=key, read_only=True)
 
 
-def _from_host(daemonset: DaemonSet, paths: dict[str, tuple[str, str]]) -> None:
+def _from_host(daemonset: DaemonSetManifest, paths: dict[str, tuple[str, str]]) -> None:
     for volume, (host, inside) in paths.items():
         daemonset.add_volume(volume, hostPath={"path": host})
         for container in _builders(daemonset):
             container.mount(volume, inside, read_only=True)
 
 
-def _builders(daemonset: DaemonSet) -> list[Container]:
+def _builders(daemonset: DaemonSetManifest) -> list[ContainerManifest]:
     return [daemonset.main, *(daemonset.container(name) for name in (GDS, GDRCOPY) if daemonset.has(name))]
 
 

@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.driver.features import GDRCOPY, GDS
+from gpu_control_plane.operator.openshift import OpenShift
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.driver.kernel_modules import GDRCOPY, GDS
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import OpenShift, Platform
+from gpu_control_plane.operator.stack.render_input import Platform
 from gpu_control_plane.operator.stack.variants import Variant
 
 TOOLKIT: Final = "openshift-driver-toolkit-ctr"
@@ -20,12 +21,12 @@ _STEPS: Final = {GDS: "nv-fs-ctr-run-with-dtk", GDRCOPY: "gdrcopy-ctr-run-with-d
 _LABEL: Final = "openshift.driver-toolkit"
 
 
-def add_openshift(daemonset: DaemonSet, place: Variant, platform: Platform) -> None:
-    """Fit a driver to OpenShift, or take away what only OpenShift needs."""
+def add_openshift(daemonset: DaemonSetManifest, variant: Variant, platform: Platform) -> None:
+    """Add what a driver needs on OpenShift, or remove what only OpenShift needs."""
     if platform.openshift is not None:
-        _add_cluster(daemonset, platform.openshift)
-    if platform.openshift is not None and place.ostree:
-        _build_in_toolkit(daemonset, place.ostree, platform.openshift)
+        _add_cluster_settings(daemonset, platform.openshift)
+    if platform.openshift is not None and variant.ostree:
+        _build_in_toolkit(daemonset, variant.ostree, platform.openshift)
     else:
         daemonset.drop(TOOLKIT)
         daemonset.drop_volume(_SHARED)
@@ -37,7 +38,7 @@ def trusted_ca(manifests: list[Manifest], openshift: OpenShift | None) -> list[M
     return [held for held in manifests if wanted or held["metadata"]["name"] != TRUSTED_CA]
 
 
-def _add_cluster(daemonset: DaemonSet, openshift: OpenShift) -> None:
+def _add_cluster_settings(daemonset: DaemonSetManifest, openshift: OpenShift) -> None:
     if openshift.version:
         daemonset.main.set_env("OPENSHIFT_VERSION", openshift.version)
     containers = [daemonset.container(held["name"]) for held in daemonset.pod["containers"]]
@@ -53,8 +54,9 @@ def _add_cluster(daemonset: DaemonSet, openshift: OpenShift) -> None:
             container.mount(TRUSTED_CA, path, sub_path=_BUNDLE, read_only=True)
 
 
-def _build_in_toolkit(daemonset: DaemonSet, release: str, openshift: OpenShift) -> None:
-    """Let the toolkit's container build what the others load; without an image for the release it falls back."""
+def _build_in_toolkit(daemonset: DaemonSetManifest, release: str, openshift: OpenShift) -> None:
+    """Let the toolkit's container build what the others load. Without an image for the release the driver's image is
+    used, which then looks for the toolkit itself."""
     main, toolkit = daemonset.main, daemonset.container(TOOLKIT)
     labels = {_LABEL: "true"}
     toolkit.set_env("RHCOS_VERSION", release)

@@ -1,11 +1,11 @@
-"""DCGM: the host engine that measures cards for whoever asks it."""
+"""DCGM: the host engine that measures cards, for the exporter and other clients."""
 
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import on
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.shared import operand
-from gpu_control_plane.operator.stack.stage import Stage
-from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from gpu_control_plane.operator.stack.states import StackState
+from gpu_control_plane.operator.stack.transforms import apply_operand_section
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime_class
 
 
@@ -13,11 +13,11 @@ def enabled(policy: ClusterPolicySpec) -> bool:
     return on(policy.dcgm.enabled, absent=True)
 
 
-def _transform(daemonset: DaemonSet, stage: Stage, _variant: Variant) -> None:
-    operand(daemonset, stage.policy.dcgm, stage, image="DCGM_IMAGE")
+def _transform(daemonset: DaemonSetManifest, render_input: RenderInput, _variant: Variant) -> None:
+    apply_operand_section(daemonset, render_input.policy.dcgm, render_input, image="DCGM_IMAGE")
 
 
-STATE = State(
+STATE = StackState(
     name="state-dcgm",
     enabled=enabled,
     transform=_transform,

@@ -1,7 +1,7 @@
 """The driver of a ClusterPolicy: a DaemonSet for each operating system, kernel or release of Red Hat CoreOS.
 
-With NVIDIADrivers switched on this state is off, and its DaemonSets go without their pods: drivers stay loaded until
-the upgrade of each node replaces them.
+With `useNvidiaDriverCRD` this state is off, and its DaemonSets are deleted without their pods: drivers stay loaded
+until the upgrade of each node replaces them.
 """
 
 import msgspec
@@ -9,77 +9,75 @@ import msgspec
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.api.nvidia.fields import on
 from gpu_control_plane.api.nvidia.names import NodeLabel
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.driver.digest import seal
-from gpu_control_plane.operator.stack.driver.fit import fit
+from gpu_control_plane.operator.cluster_policy import uses_driver_crd
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.driver.apply_spec import apply_driver_spec
+from gpu_control_plane.operator.stack.driver.digest import add_driver_digest
+from gpu_control_plane.operator.stack.driver.driver_spec import from_policy
 from gpu_control_plane.operator.stack.driver.openshift import trusted_ca
-from gpu_control_plane.operator.stack.driver.places import (
+from gpu_control_plane.operator.stack.driver.variants import (
     built_in_toolkit,
     by_kernel,
     by_release,
     full_name,
-    kernel_word,
-    runtime_in,
+    kernel_name,
+    variant_runtime,
 )
-from gpu_control_plane.operator.stack.driver.wish import from_policy
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.stage import CannotRender, Stage
-from gpu_control_plane.operator.stack.state import State
-from gpu_control_plane.operator.stack.variants import Variant, by_system, only
-
-
-def handed_over(policy: ClusterPolicySpec) -> bool:
-    """Whether NVIDIADrivers say which driver goes where."""
-    return on(policy.driver.use_nvidia_driver_crd, absent=False)
+from gpu_control_plane.operator.stack.render_input import RenderError, RenderInput
+from gpu_control_plane.operator.stack.states import StackState
+from gpu_control_plane.operator.stack.variants import Variant, by_system, restricted_to
 
 
 def _enabled(policy: ClusterPolicySpec) -> bool:
-    return on(policy.driver.enabled, absent=True) and not handed_over(policy)
+    return on(policy.driver.enabled, absent=True) and not uses_driver_crd(policy)
 
 
-def _variants(stage: Stage, name: str) -> tuple[Variant, ...]:
-    """Only nodes that get a driver from here count. The names of the last two kinds are known from before there were
-    several systems, so they are kept."""
-    stage = only(stage, lambda kind: kind.driver)
-    if not stage.kinds:
+def _variants(render_input: RenderInput, name: str) -> tuple[Variant, ...]:
+    """Only nodes that get a driver container count. Variants by kernel and by release have the names that NVIDIA's
+    operator gives them."""
+    render_input = restricted_to(render_input, lambda kind: kind.driver)
+    if not render_input.kinds:
         return ()
-    if on(stage.policy.driver.use_precompiled, absent=False):
-        found = [_named(place, name, _kernel_name(place)) for place in by_kernel(stage.kinds, whole=True)]
+    if on(render_input.policy.driver.use_precompiled, absent=False):
+        found = [_named(variant, name, _kernel_name(variant)) for variant in by_kernel(render_input.kinds, whole=True)]
         if not found:
-            raise CannotRender(
+            raise RenderError(
                 "no GPU node says which kernel and operating system it has, and a precompiled driver depends on both:"
                 f" Node Feature Discovery sets the labels {NodeLabel.KERNEL} and {NodeLabel.OS_ID}"
             )
-    elif built_in_toolkit(stage.openshift, stage.policy, stage.kinds, precompiled=False):
-        found = [_named(place, name, place.ostree) for place in by_release(stage.kinds)]
+    elif built_in_toolkit(render_input.openshift, render_input.policy, render_input.kinds, precompiled=False):
+        found = [_named(variant, name, variant.ostree) for variant in by_release(render_input.kinds)]
     else:
-        found = list(by_system(stage, name))
-    return tuple(msgspec.structs.replace(place, runtime=runtime_in(place, stage.kinds)) for place in found)
+        found = list(by_system(render_input, name))
+    return tuple(
+        msgspec.structs.replace(variant, runtime=variant_runtime(variant, render_input.kinds)) for variant in found
+    )
 
 
-def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
-    fit(daemonset, from_policy(stage.policy), variant, stage.platform)
+def _transform(daemonset: DaemonSetManifest, render_input: RenderInput, variant: Variant) -> None:
+    apply_driver_spec(daemonset, from_policy(render_input.policy), variant, render_input.platform)
 
 
-def _objects(manifests: list[Manifest], stage: Stage) -> list[Manifest]:
-    return trusted_ca(manifests, stage.openshift)
+def _objects(manifests: list[Manifest], render_input: RenderInput) -> list[Manifest]:
+    return trusted_ca(manifests, render_input.openshift)
 
 
-def _named(place: Variant, name: str, rest: str) -> Variant:
-    return msgspec.structs.replace(place, name=f"{name}-{rest}")
+def _named(variant: Variant, name: str, rest: str) -> Variant:
+    return msgspec.structs.replace(variant, name=f"{name}-{rest}")
 
 
-def _kernel_name(place: Variant) -> str:
-    return f"{kernel_word(place.kernel)}-{full_name(place.system).lower()}" if place.system else ""
+def _kernel_name(variant: Variant) -> str:
+    return f"{kernel_name(variant.kernel)}-{full_name(variant.system).lower()}" if variant.system else ""
 
 
-STATE = State(
+STATE = StackState(
     name="state-driver",
     enabled=_enabled,
     transform=_transform,
     objects=_objects,
     variants=_variants,
     env=lambda policy: policy.driver.env,
-    seal=seal,
-    orphan=handed_over,
+    finish=add_driver_digest,
+    orphan=uses_driver_crd,
 )

@@ -1,21 +1,25 @@
-"""The device plugin for Kata Containers: offers whole cards to pods that are virtual machines."""
+"""The device plugin for Kata Containers, which hands out whole cards to pods that are virtual machines."""
 
 from gpu_control_plane.api.nvidia.choices import SandboxMode
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.sandbox import deployed
-from gpu_control_plane.operator.stack.shared import operand
-from gpu_control_plane.operator.stack.stage import Stage
-from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from gpu_control_plane.operator.stack.states import StackState
+from gpu_control_plane.operator.stack.transforms import apply_operand_section, sandbox_enabled
 from gpu_control_plane.operator.stack.variants import Variant
 
 
-def _transform(daemonset: DaemonSet, stage: Stage, _variant: Variant) -> None:
-    operand(daemonset, stage.policy.kata_sandbox_device_plugin, stage, image="KATA_SANDBOX_DEVICE_PLUGIN_IMAGE")
+def _transform(daemonset: DaemonSetManifest, render_input: RenderInput, _variant: Variant) -> None:
+    apply_operand_section(
+        daemonset,
+        render_input.policy.kata_sandbox_device_plugin,
+        render_input,
+        image="KATA_SANDBOX_DEVICE_PLUGIN_IMAGE",
+    )
 
 
-STATE = State(
+STATE = StackState(
     name="state-kata-device-plugin",
-    enabled=lambda policy: deployed(policy, policy.kata_sandbox_device_plugin, mode=SandboxMode.KATA),
+    enabled=lambda policy: sandbox_enabled(policy, policy.kata_sandbox_device_plugin, mode=SandboxMode.KATA),
     transform=_transform,
     env=lambda policy: policy.kata_sandbox_device_plugin.env,
 )

@@ -1,6 +1,6 @@
-"""Kata's own manager, which older releases deployed. Its assets name what these have left behind; the RuntimeClasses
-that it made had names of people's choice, and are known by their owner."""
+"""Kata's own manager, which older releases of NVIDIA's operator deployed. Its assets name the objects that these
+releases left, so that they are pruned; its RuntimeClasses, whose names people chose, are recognised by their owner."""
 
-from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.states import StackState
 
-STATE = State(name="state-kata-manager", enabled=lambda _policy: False)
+STATE = StackState(name="state-kata-manager", enabled=lambda _policy: False)

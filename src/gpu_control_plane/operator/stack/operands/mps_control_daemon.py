@@ -1,30 +1,28 @@
-"""The MPS control daemon, by which several programs compute on one card. It belongs to the device plugin: it runs
-its image under its service account, is switched on with it, and goes to its nodes that share cards by MPS."""
+"""The MPS control daemon, by which several programs compute on one card. It belongs to the device plugin: it has the
+plugin's image, service account and switch, and runs on those of the plugin's nodes that share cards by MPS."""
 
 import msgspec
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.mig import tell_mig
-from gpu_control_plane.operator.stack.mps import move_mps
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.operands import device_plugin
-from gpu_control_plane.operator.stack.plugin_config import DEVICE_PLUGIN_IMAGE, choose_config
-from gpu_control_plane.operator.stack.shared import operand
-from gpu_control_plane.operator.stack.stage import Stage
-from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.plugin_config import DEVICE_PLUGIN_IMAGE, configure_plugin_config
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from gpu_control_plane.operator.stack.states import StackState
+from gpu_control_plane.operator.stack.transforms import apply_operand_section, configure_mig, set_mps_root
 from gpu_control_plane.operator.stack.variants import Variant, by_runtime_class
 
 
-def _transform(daemonset: DaemonSet, stage: Stage, _variant: Variant) -> None:
-    # Arguments are for the plugin; the daemon does not know them.
-    section = msgspec.structs.replace(stage.policy.device_plugin, args=())
+def _transform(daemonset: DaemonSetManifest, render_input: RenderInput, _variant: Variant) -> None:
+    # The section's arguments are the plugin's; the daemon does not know them.
+    section = msgspec.structs.replace(render_input.policy.device_plugin, args=())
     names = (daemonset.main.name, "mps-control-daemon-mounts")
-    operand(daemonset, section, stage, image=DEVICE_PLUGIN_IMAGE, names=names)
-    choose_config(daemonset, section, stage)
-    tell_mig(daemonset.main, stage.policy)
-    move_mps(daemonset, stage.policy)
+    apply_operand_section(daemonset, section, render_input, image=DEVICE_PLUGIN_IMAGE, names=names)
+    configure_plugin_config(daemonset, section, render_input)
+    configure_mig(daemonset.main, render_input.policy)
+    set_mps_root(daemonset, render_input.policy)
 
 
-STATE = State(
+STATE = StackState(
     name="state-mps-control-daemon",
     enabled=device_plugin.enabled,
     transform=_transform,

@@ -1,18 +1,19 @@
-"""The node status exporter: metrics of how far the software of a node has come."""
+"""The node status exporter: metrics of which parts of the stack are ready on a node."""
 
 from gpu_control_plane.api.nvidia.fields import on
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
-from gpu_control_plane.operator.stack.shared import VALIDATOR_IMAGE, operand
-from gpu_control_plane.operator.stack.stage import Stage
-from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.common_settings import VALIDATOR_IMAGE
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from gpu_control_plane.operator.stack.states import StackState
+from gpu_control_plane.operator.stack.transforms import apply_operand_section
 from gpu_control_plane.operator.stack.variants import Variant
 
 
-def _transform(daemonset: DaemonSet, stage: Stage, _variant: Variant) -> None:
-    operand(daemonset, stage.policy.node_status_exporter, stage, image=VALIDATOR_IMAGE)
+def _transform(daemonset: DaemonSetManifest, render_input: RenderInput, _variant: Variant) -> None:
+    apply_operand_section(daemonset, render_input.policy.node_status_exporter, render_input, image=VALIDATOR_IMAGE)
 
 
-STATE = State(
+STATE = StackState(
     name="state-node-status-exporter",
     enabled=lambda policy: on(policy.node_status_exporter.enabled, absent=False),
     transform=_transform,

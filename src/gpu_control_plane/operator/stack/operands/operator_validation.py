@@ -1,45 +1,53 @@
-"""The validator: one check after the other, and a pod that is ready once all of them have passed. Others wait for the
-files that it leaves on the node.
+"""The validator: a pod that runs one check after the other and is ready once all of them have passed. Other operands
+wait for the files that it writes on the node.
 
-Where our agent hands out the cards there is no NVIDIA device plugin, and nobody has to offer `nvidia.com/gpu`: a second
+Where our agent hands out the cards there is no NVIDIA device plugin, and `nvidia.com/gpu` need not be offered: a second
 DaemonSet for these nodes leaves out the check that waits for it.
 """
 
 from gpu_control_plane.api.nvidia.fields import Env
-from gpu_control_plane.operator.facts import VALIDATOR
-from gpu_control_plane.operator.images import pull_policy
-from gpu_control_plane.operator.stack.daemonset import Container, DaemonSet
-from gpu_control_plane.operator.stack.mig import tell_strategy
+from gpu_control_plane.operator.node_facts import DEPLOY_VALIDATOR
+from gpu_control_plane.operator.stack.common_settings import VALIDATOR_IMAGE
+from gpu_control_plane.operator.stack.daemonset_manifest import ContainerManifest, DaemonSetManifest
+from gpu_control_plane.operator.stack.images import pull_policy
 from gpu_control_plane.operator.stack.operands import device_plugin
-from gpu_control_plane.operator.stack.shared import VALIDATOR_IMAGE, add_env, give_cards, operand, runtime_class_of
-from gpu_control_plane.operator.stack.stage import Stage
-from gpu_control_plane.operator.stack.state import State
-from gpu_control_plane.operator.stack.variants import Variant, beside_agent, by_runtime_class
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from gpu_control_plane.operator.stack.states import StackState
+from gpu_control_plane.operator.stack.transforms import (
+    add_env,
+    add_nri_devices,
+    apply_operand_section,
+    runtime_class_for,
+    set_mig_strategy,
+)
+from gpu_control_plane.operator.stack.variants import Variant, by_runtime_class, with_agent_variants
 
 
-def _variants(stage: Stage, name: str) -> tuple[Variant, ...]:
-    return beside_agent(stage, by_runtime_class(stage, name), VALIDATOR)
+def _variants(render_input: RenderInput, name: str) -> tuple[Variant, ...]:
+    return with_agent_variants(render_input, by_runtime_class(render_input, name), DEPLOY_VALIDATOR)
 
 
-def _transform(daemonset: DaemonSet, stage: Stage, variant: Variant) -> None:
-    policy = stage.policy
-    operand(daemonset, policy.validator, stage, image=VALIDATOR_IMAGE)
-    runtime_class = runtime_class_of(stage, variant)
+def _transform(daemonset: DaemonSetManifest, render_input: RenderInput, variant: Variant) -> None:
+    policy = render_input.policy
+    apply_operand_section(daemonset, policy.validator, render_input, image=VALIDATOR_IMAGE)
+    runtime_class = runtime_class_for(render_input, variant)
     image = str(daemonset.main.manifest["image"])
-    _prepare_workload(daemonset.container("cuda-validation"), stage, image, runtime_class, policy.validator.cuda)
+    _prepare_workload(daemonset.container("cuda-validation"), render_input, image, runtime_class, policy.validator.cuda)
     if device_plugin.enabled(policy) and not variant.agent:
         plugin = daemonset.container("plugin-validation")
-        tell_strategy(plugin, policy)
-        _prepare_workload(plugin, stage, image, runtime_class, policy.validator.plugin)
+        set_mig_strategy(plugin, policy)
+        _prepare_workload(plugin, render_input, image, runtime_class, policy.validator.plugin)
     else:
         daemonset.drop("plugin-validation")
     if policy.cdi.nri_plugin_enabled:
-        give_cards(daemonset, "toolkit-validation")
+        add_nri_devices(daemonset, "toolkit-validation")
 
 
-def _prepare_workload(step: Container, stage: Stage, image: str, runtime_class: str, section: Env | None) -> None:
-    """What a check needs to know to start a pod of its own."""
-    validator = stage.policy.validator
+def _prepare_workload(
+    step: ContainerManifest, render_input: RenderInput, image: str, runtime_class: str, section: Env | None
+) -> None:
+    """Settings of a check that starts a pod of its own."""
+    validator = render_input.policy.validator
     step.set_env("VALIDATOR_IMAGE", image)
     step.set_env("VALIDATOR_IMAGE_PULL_POLICY", pull_policy(validator.image_pull_policy))
     if validator.image_pull_secrets:
@@ -50,7 +58,7 @@ def _prepare_workload(step: Container, stage: Stage, image: str, runtime_class: 
         add_env(step, section.env)
 
 
-STATE = State(
+STATE = StackState(
     name="state-operator-validation",
     enabled=lambda _policy: True,
     transform=_transform,

@@ -1,22 +1,22 @@
-"""Runtime classes: names by which pods ask for the toolkit's runtimes. With NRI no pod needs one."""
+"""RuntimeClasses, by which pods select the toolkit's runtimes. With the NRI plugin no pod needs one."""
 
 from gpu_control_plane.operator.stack.manifest import Manifest
-from gpu_control_plane.operator.stack.shared import RUNTIME_CLASS
-from gpu_control_plane.operator.stack.stage import Stage
-from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from gpu_control_plane.operator.stack.states import StackState
+from gpu_control_plane.operator.stack.transforms import RUNTIME_CLASS
 
 
-def _runtime_classes(manifests: list[Manifest], stage: Stage) -> list[Manifest]:
-    """The one that operands use, under the name it has in the policy; the others only where there is CDI."""
-    usual, *others = manifests
-    name = stage.policy.operator.runtime_class or RUNTIME_CLASS
-    usual["metadata"]["name"] = usual["handler"] = name
-    if not stage.policy.cdi.enabled:
-        return [usual]
-    return [usual, *(manifest for manifest in others if manifest["metadata"]["name"] != name)]
+def _runtime_classes(manifests: list[Manifest], render_input: RenderInput) -> list[Manifest]:
+    """The one that operands use, under the policy's name for it; the others only with CDI."""
+    main, *others = manifests
+    name = render_input.policy.operator.runtime_class or RUNTIME_CLASS
+    main["metadata"]["name"] = main["handler"] = name
+    if not render_input.policy.cdi.enabled:
+        return [main]
+    return [main, *(manifest for manifest in others if manifest["metadata"]["name"] != name)]
 
 
-STATE = State(
+STATE = StackState(
     name="pre-requisites",
     enabled=lambda policy: not policy.cdi.nri_plugin_enabled,
     objects=_runtime_classes,

@@ -1,18 +1,18 @@
-"""The sandbox validator: checks that a node is ready for virtual machines, and tells the device plugins so."""
+"""The sandbox validator, which checks that a node is ready for virtual machines; the device plugins wait for it."""
 
-from gpu_control_plane.operator.stack.daemonset import DaemonSet
+from gpu_control_plane.operator.stack.common_settings import VALIDATOR_IMAGE
+from gpu_control_plane.operator.stack.daemonset_manifest import DaemonSetManifest
 from gpu_control_plane.operator.stack.operands import cc_manager
-from gpu_control_plane.operator.stack.sandbox import deployed
-from gpu_control_plane.operator.stack.shared import VALIDATOR_IMAGE, add_env, operand
-from gpu_control_plane.operator.stack.stage import Stage
-from gpu_control_plane.operator.stack.state import State
+from gpu_control_plane.operator.stack.render_input import RenderInput
+from gpu_control_plane.operator.stack.states import StackState
+from gpu_control_plane.operator.stack.transforms import add_env, apply_operand_section, sandbox_enabled
 from gpu_control_plane.operator.stack.variants import Variant
 
 
-def _transform(daemonset: DaemonSet, stage: Stage, _variant: Variant) -> None:
-    policy, validator = stage.policy, stage.policy.validator
-    operand(daemonset, validator, stage, image=VALIDATOR_IMAGE)
-    if not cc_manager.STATE.enabled(policy):  # nobody would write what the check waits for
+def _transform(daemonset: DaemonSetManifest, render_input: RenderInput, _variant: Variant) -> None:
+    policy, validator = render_input.policy, render_input.policy.validator
+    apply_operand_section(daemonset, validator, render_input, image=VALIDATOR_IMAGE)
+    if not cc_manager.STATE.enabled(policy):  # the check waits for a file that only the CC manager writes
         daemonset.drop("cc-manager-validation")
     steps = {
         "vfio-pci-validation": validator.vfio_pci,
@@ -26,9 +26,9 @@ def _transform(daemonset: DaemonSet, stage: Stage, _variant: Variant) -> None:
             add_env(container, step.env)
 
 
-STATE = State(
+STATE = StackState(
     name="state-sandbox-validation",
-    enabled=deployed,
+    enabled=sandbox_enabled,
     transform=_transform,
     env=lambda policy: policy.validator.env,
 )
