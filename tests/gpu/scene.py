@@ -10,7 +10,8 @@ from e2e.agent.scene import PREFIX, AgentScene
 from e2e.stage import Stage
 from gpu import image
 from gpu.record import Record
-from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
+from gpu.smi import SEARCH
+from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.local.images import write_archive
@@ -59,7 +60,7 @@ class CardScene(AgentScene):
 
     def import_python(self) -> None:
         """Make the image with Python known to the node."""
-        driver = find_driver_library("libcuda.so.1", ROOTS)
+        driver = find_driver_library("libcuda.so.1", SEARCH.roots)
         assert driver is not None
         archive = self.stage.cluster.folder / "python.tar"
         write_archive([image.python_image(driver)], archive)

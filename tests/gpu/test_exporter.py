@@ -11,8 +11,8 @@ import pynvml  # type: ignore[import-untyped]
 from gpu.readings import PROFILING, agree, fetch, scrape
 from gpu.record import Record
 from gpu.scene import CardScene
-from gpu.smi import Smi
-from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
+from gpu.smi import SEARCH, Smi
+from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
 from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
 
 _ROUNDS = 20
@@ -36,7 +36,7 @@ def test_profiling_metrics_are_there(scene: CardScene) -> None:
 def test_a_scrape_costs_little_more_than_the_calls_it_makes(scene: CardScene, record: Record) -> None:
     """The bare cost is that of the same calls: a pass over the card, with the time inside the driver's library kept."""
     stopwatch = _Stopwatch()
-    backend = NVMLBackend(find_driver_library("libnvidia-ml.so.1", ROOTS), nvml=stopwatch)
+    backend = NVMLBackend(find_driver_library("libnvidia-ml.so.1", SEARCH.roots), nvml=stopwatch)
     backend.open()
     try:
         backend.samples(scene.hardware.pci.address)

@@ -76,9 +76,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "--container-driver-root",
     type=_FOLDER,
     multiple=True,
-    default=(Path("/run/nvidia/driver"),),
-    show_default=True,
-    help="Where a driver container puts its files: looked at last, and never the host's; may be repeated.",
+    help="Where a driver container puts its files: looked at last, and never the host's; may be repeated."
+    "  [default: the vendor's, such as /run/nvidia/driver]",
 )
 @click.option("--configure-runtime", is_flag=True, help="Write what the container runtime lacks, and leave it there.")
 @click.option("--restart-runtime", is_flag=True, help="With --configure-runtime: restart it where that is needed.")
@@ -102,7 +101,11 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="Where it is remembered what was written.",
 )
 @click.option("--nvidia-runtime", metavar="PATH", help="NVIDIA's runtime, to be made known to it as nvidia.")
-@click.option("--validations", type=_FOLDER, default=Path("/run/nvidia/validations"), show_default=True)
+@click.option(
+    "--validations",
+    type=_FOLDER,
+    help="Where the status files of the checks are written.  [default: the vendor's, such as /run/nvidia/validations]",
+)
 @click.option(
     "--device-folder",
     type=_FOLDER,
@@ -151,7 +154,7 @@ def agent(
     runtime_config: Path | None,
     runtime_state: Path,
     nvidia_runtime: str | None,
-    validations: Path,
+    validations: Path | None,
     device_folder: Path,
     kubeconfig: Path | None,
     elect: bool,
@@ -194,6 +197,7 @@ def agent(
 
     from gpu_control_plane.agent.node import process as node_process  # noqa: PLC0415
     from gpu_control_plane.agent.node.options import Hardware, Options  # noqa: PLC0415
+    from gpu_control_plane.agent.vendors.registry import container_driver_roots  # noqa: PLC0415
     from gpu_control_plane.api.gpunodestate import Injection  # noqa: PLC0415
 
     options = Options(
@@ -204,8 +208,7 @@ def agent(
         labels=labels,
         exporter=exporter,
         validator=validator,
-        nvidia_fs=nvidia_fs,
-        gdrcopy=gdrcopy,
+        extra_checks=frozenset(check for check, on in (("nvidia-fs", nvidia_fs), ("gdrcopy", gdrcopy)) if on),
         burn_in=burn_in,
         burn_in_seconds=burn_in_seconds,
         recovery=recovery,
@@ -213,7 +216,7 @@ def agent(
         cdi=cdi_folder,
         host=host_root,
         driver_roots=driver_root,
-        container_driver_roots=container_driver_root,
+        container_driver_roots=container_driver_root or container_driver_roots(),
         validations=validations,
         simulated_devices=device_folder,
     )

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-ADVICE: Final = "Look for XID errors in the node's kernel log; reset the card, or restart the node."
+ADVICE: Final = "Look for the card's errors in the node's kernel log; reset the card, or restart the node."
 
 _KILL_SECONDS: Final = 5.0
 

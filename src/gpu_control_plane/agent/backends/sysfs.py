@@ -1,7 +1,7 @@
 """What the kernel says about the machine, with a driver or without: its cards on the PCI bus, and its boot id."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,15 +10,19 @@ import msgspec
 from gpu_control_plane.api.gpudevice import PCI, Vendor
 from gpu_control_plane.api.identity import canonical_pci_address
 
-VENDORS: Final = {"10de": Vendor.NVIDIA, "1002": Vendor.AMD, "8086": Vendor.INTEL}
-"""Who makes graphics cards, by PCI vendor id."""
-_CLASSES: Final = {
-    Vendor.NVIDIA: frozenset({"0300", "0302"}),
-    Vendor.AMD: frozenset({"0300", "0302", "0380", "1200"}),
-    Vendor.INTEL: frozenset({"0300", "0302", "0380", "1200"}),
-}
-"""The PCI classes of each vendor's cards: VGA, 3D, other display, processing accelerator."""
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+
+
+class PCIVendor(msgspec.Struct, frozen=True, kw_only=True):
+    """How a vendor's cards are recognised on the bus."""
+
+    vendor: Vendor
+    id: str
+    """The vendor's number, such as `10de`."""
+    classes: frozenset[str]
+    """The classes of its cards: 0300 is VGA, 0302 3D, 0380 another display, 1200 a processing accelerator."""
+    products: Mapping[str, str] = {}
+    """What its cards are called, by device number, for hosts that have no list of PCI devices or an old one."""
 
 
 class BusCard(msgspec.Struct, frozen=True):
@@ -47,26 +51,26 @@ class Sysfs:
         """Another one after each start of the machine; empty where the kernel does not say."""
         return _read(self._boot_id)
 
-    def bus(self, vendors: Iterable[Vendor] = (Vendor.NVIDIA,)) -> tuple[BusCard, ...] | None:
+    def bus(self, vendors: Iterable[PCIVendor]) -> tuple[BusCard, ...] | None:
         """The cards of these vendors, in the order of their addresses. None where that is not known: /sys is not
         mounted, or may not be read. A kernel without PCI shows an empty bus."""
-        wanted = frozenset(vendors)
+        wanted = {vendor.id: vendor for vendor in vendors}
         try:
-            found = [self._card(folder) for folder in sorted(self._devices.iterdir())]
+            found = [self._card(folder, wanted) for folder in sorted(self._devices.iterdir())]
         except PermissionError:
             return None
         except OSError:
             return () if self._buses.is_dir() else None
-        return tuple(card for card in found if card is not None and card.vendor in wanted)
+        return tuple(card for card in found if card is not None)
 
-    def cards(self, vendors: Iterable[Vendor] = (Vendor.NVIDIA,)) -> tuple[BusCard, ...]:
+    def cards(self, vendors: Iterable[PCIVendor]) -> tuple[BusCard, ...]:
         """As `bus`, where a bus that cannot be read has no cards."""
         return self.bus(vendors) or ()
 
-    def card(self, address: str) -> BusCard | None:
-        """The card at this address; None when there is none, or /sys does not show it."""
+    def card(self, address: str, vendors: Iterable[PCIVendor]) -> BusCard | None:
+        """The card of one of these vendors at this address; None when there is none, or /sys does not show it."""
         try:
-            return self._card(self._devices / address)
+            return self._card(self._devices / address, {vendor.id: vendor for vendor in vendors})
         except PermissionError:
             return None
 
@@ -75,25 +79,23 @@ class Sysfs:
         folder = self._devices / address / "drm"
         return tuple(sorted(entry.name for entry in folder.iterdir())) if folder.is_dir() else ()
 
-    def _card(self, folder: Path) -> BusCard | None:
-        maker, device = _hex(folder / "vendor")[-4:], _hex(folder / "device")[-4:]
-        vendor = VENDORS.get(maker)
+    def _card(self, folder: Path, vendors: Mapping[str, PCIVendor]) -> BusCard | None:
+        vendor, device = vendors.get(_hex(folder / "vendor")[-4:]), _hex(folder / "device")[-4:]
         class_ = _hex(folder / "class")[:4]
         # A card that is being pulled goes file by file: half of one is none.
-        if vendor is None or class_ not in _CLASSES[vendor] or not device or _is_virtual(folder):
+        if vendor is None or class_ not in vendor.classes or not device or _is_virtual(folder):
             return None
-        address = canonical_pci_address(folder.name)
         return BusCard(
-            vendor=vendor,
-            pci=PCI(
-                vendor=maker,
-                device=device,
-                class_=class_,
-                address=address,
-            ),
+            vendor=vendor.vendor,
+            pci=PCI(vendor=vendor.id, device=device, class_=class_, address=canonical_pci_address(folder.name)),
             numa_node=_numa_node(_read(folder / "numa_node")),
             root=next((part for part in folder.resolve().parts if _ROOT.fullmatch(part)), None),
         )
+
+
+def machine_model(root: Path = Path("/")) -> str:
+    """What the machine's maker calls it, from DMI; `unknown` where the firmware does not say."""
+    return _read(root / "sys/class/dmi/id/product_name") or "unknown"
 
 
 def _numa_node(text: str) -> int | None:

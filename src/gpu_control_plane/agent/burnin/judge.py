@@ -7,11 +7,8 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import Readings, Signals
 from gpu_control_plane.agent.burnin.runner import Run
-from gpu_control_plane.agent.health import HOT_CELSIUS, faults, unseen
+from gpu_control_plane.agent.health import HOT_CELSIUS, HealthRules, unseen
 from gpu_control_plane.api.names import Reason
-
-MEMORY_XIDS: Final = frozenset({48, 63, 64, 92, 94, 95})
-"""Memory errors, corrected at a high rate or not, and rows replaced because of them: a new card has none."""
 
 _REPLACE: Final = "Replace the card, or clear the fault to test it again."
 _COOL: Final = "Check its cooling, then clear the fault to test it again."
@@ -38,9 +35,12 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.reason is Reason.BURN_IN_PASSED
 
 
-def noticed(before: Signals, now: Sample) -> Outcome | None:
-    """What the card shows that it did not show before the test; a reason to end it at once."""
-    return next(_complaints(before, now), None)
+def noticed(before: Signals, now: Sample, rules: HealthRules) -> Outcome | None:
+    """What the card shows that it did not show before the test; a reason to end it at once.
+
+    `rules` are those of the card's vendor. Any error of its memory counts: a new card has none.
+    """
+    return next(_complaints(before, now, rules), None)
 
 
 def outcome(run: Run, hottest: int | None) -> Outcome:
@@ -52,10 +52,10 @@ def outcome(run: Run, hottest: int | None) -> Outcome:
     return Outcome(run.reason, f"{run.message[: _LONGEST - len(advice) - 1]} {advice}")
 
 
-def _complaints(before: Signals, now: Sample) -> Iterator[Outcome]:
+def _complaints(before: Signals, now: Sample, rules: HealthRules) -> Iterator[Outcome]:
     """The worst first."""
     signals, temperature = now.signals, now.readings.temperature
-    xids = unseen(before.xids, signals.xids)
+    codes = unseen(before.xids, signals.xids)
     errors = signals.uncorrected_ecc - before.uncorrected_ecc
     if signals.lost:
         yield _failed(Reason.BURN_IN_FAILED, "the card no longer answers on the PCI bus", "Reseat it.", _AGAIN)
@@ -64,13 +64,19 @@ def _complaints(before: Signals, now: Sample) -> Iterator[Outcome]:
     if (signals.remap_failed and not before.remap_failed) or (signals.remap_pending and not before.remap_pending):
         yield _failed(Reason.MEMORY_ERRORS, "a row of memory went bad", _REPLACE)
     yield from (
-        _failed(Reason.MEMORY_ERRORS, f"XID {code}, a memory error", _REPLACE) for code in xids if code in MEMORY_XIDS
+        _failed(Reason.MEMORY_ERRORS, f"{rules.name(code)}, a memory error", _REPLACE)
+        for code in codes
+        if rules.is_memory_error(code)
     )
     if signals.overheated and not before.overheated:
         yield _failed(Reason.TOO_HOT, "the card slowed itself down because it was too hot", _COOL)
     if temperature is not None and temperature >= HOT_CELSIUS:
         yield _failed(Reason.TOO_HOT, f"the card reached {temperature} °C", _COOL)
-    yield from (_failed(Reason.BURN_IN_FAILED, f"XID {code}", "Look it up.", _AGAIN) for code in xids if faults(code))
+    yield from (
+        _failed(Reason.BURN_IN_FAILED, rules.name(code), "Look it up.", _AGAIN)
+        for code in codes
+        if rules.faults((code,))
+    )
 
 
 def _failed(reason: Reason, what: str, *advice: str) -> Outcome:

@@ -1,9 +1,12 @@
-"""Has a card burned in: by the program, in a process of its own, or played where cards are simulated."""
+"""Has a card burned in: by the vendor's program, in a process of its own, or played where cards are simulated.
+
+The program is told the UUID of a card and `--seconds`, ends with its standard input, and its last line of output is
+JSON: `ok`; with it `memoryMiB` and `turns`, what was tested and how often; without it `message`, a sentence, `stage`,
+which is `memory` or `compute` where that is what failed, and `busy` if somebody has the card to himself.
+"""
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
@@ -11,7 +14,6 @@ import msgspec
 from gpu_control_plane.agent.programs import ADVICE, run_program
 from gpu_control_plane.api.names import Reason
 
-_COMMAND: Final = (sys.executable, "-m", "gpu_control_plane.agent.vendors.nvidia.cuda.burn_in")
 _PATIENCE: Final = 120.0
 """Seconds beyond those ordered: for starting, for compiling, and for finishing a turn on a slow card."""
 _QUICKER: Final = 20.0
@@ -46,24 +48,19 @@ class _Answer(msgspec.Struct, rename={"memory_mib": "memoryMiB"}):
 
 
 class ProgramRunner:
-    """Runs the program for real. `library` is asked each time: a driver may come later."""
+    """Runs the program for real. `command` says how it is started; asked each time: a driver may come later."""
 
-    def __init__(
-        self,
-        library: Callable[[], Path | None] = lambda: None,
-        *,
-        patience: float = _PATIENCE,
-        command: Sequence[str] = _COMMAND,
-    ) -> None:
-        self._library = library
-        self._patience = patience
+    def __init__(self, command: Callable[[], Sequence[str] | None], *, patience: float = _PATIENCE) -> None:
         self._command = command
+        self._patience = patience
 
     async def __call__(self, card: str, seconds: float) -> Run:
-        found = self._library()
-        where = ("--library", str(found)) if found else ()
-        command = (*self._command, card, "--seconds", f"{seconds:g}", *where)
-        answer = await run_program(command, seconds=seconds + self._patience)
+        command = await asyncio.to_thread(self._command)
+        if command is None:
+            message = "There is no program that tests cards of this vendor: switch burn-in off."
+            return Run(reason=Reason.BURN_IN_FAILED, message=message)
+        words = (*command, card, "--seconds", f"{seconds:g}")
+        answer = await run_program(words, seconds=seconds + self._patience)
         if answer.trouble:
             return Run(reason=Reason.BURN_IN_FAILED, message=f"The test {answer.trouble}")
         return _read(answer.line, seconds)

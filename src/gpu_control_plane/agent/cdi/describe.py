@@ -1,7 +1,7 @@
 """From what the backend and the host say to what can be handed out. Blocks: make the call in a thread."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -10,14 +10,7 @@ from gpu_control_plane.agent.cdi.edits import Edits, for_nodes, merged
 from gpu_control_plane.agent.cdi.nodes import read_nodes
 from gpu_control_plane.agent.cdi.spec import Device, card_name, instance_name
 from gpu_control_plane.agent.driver.host_paths import HostPaths
-from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFiles
-from gpu_control_plane.agent.vendors.nvidia.hooks import HookProgram
-from gpu_control_plane.agent.vendors.nvidia.injection import driver_edits
 from gpu_control_plane.api.gpudevice import Hardware
-
-VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
-_NOT_AGAIN: Final = Edits(env=(f"{VISIBLE_DEVICES}=void",))
-"""Tells NVIDIA's own runtime, where it is the default, that this container has got its cards already."""
 
 
 class Cards(Protocol):
@@ -56,12 +49,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(grantable.device for grantable in self.grantables)
 
 
-def describe(
-    backend: Cards, driver: DriverFiles | None, host: HostPaths, hooks: HookProgram | None = None
-) -> Description:
-    """What can be handed out now.
+def describe(backend: Cards, common: Edits, host: HostPaths) -> Description:
+    """What can be handed out now; `common` is what every container needs beside the cards' device files.
 
-    `driver` is None where cards need no user space. Leave `hooks` out where the kubelet passes the edits on itself.
     A card that is cut into MIG instances cannot be had as a whole.
     """
     grantables: list[Grantable] = []
@@ -83,9 +73,7 @@ def describe(
         problems.append(f"Containers go without some control files: {_absent(control.missing)}")
     return Description(
         grantables=tuple(grantables),
-        common=merged(
-            [_NOT_AGAIN, for_nodes(control.present), *([driver_edits(driver, host, hooks)] if driver else [])]
-        ),
+        common=merged([for_nodes(control.present), common]),
         problems=tuple(problems),
     )
 

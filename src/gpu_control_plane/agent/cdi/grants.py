@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from gpu_control_plane.agent.cdi.describe import VISIBLE_DEVICES, Grantable
+from gpu_control_plane.agent.cdi.describe import Grantable
 from gpu_control_plane.agent.cdi.edits import READ_WRITE, Edits, merged
 from gpu_control_plane.agent.cdi.spec import card_name, instance_name, qualified_name
 from gpu_control_plane.agent.kubelet.interface import DeviceNode, Grant, Mount
@@ -45,6 +45,6 @@ def by_kubelet(chosen: Sequence[Grantable], common: Edits) -> Grant:
     )
 
 
-def by_nvidia_runtime(chosen: Iterable[Grantable]) -> Grant:
-    """For nodes whose runtime is NVIDIA's own: it brings in whatever the variable names."""
-    return Grant(envs={VISIBLE_DEVICES: ",".join(dict.fromkeys(grantable.uuid for grantable in chosen))})
+def by_runtime(chosen: Iterable[Grantable], variable: str) -> Grant:
+    """For nodes whose runtime is the vendor's own: it brings in whatever this variable names."""
+    return Grant(envs={variable: ",".join(dict.fromkeys(grantable.uuid for grantable in chosen))})

@@ -1,12 +1,12 @@
 """The PCI bus, read again and again: the kernel tells nobody without privileges when a card comes or goes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
-from gpu_control_plane.agent.backends.sysfs import Sysfs
+from gpu_control_plane.agent.backends.sysfs import PCIVendor, Sysfs
 from gpu_control_plane.api.gpudevice import PCI
 
 RHYTHM: Final = 60.0
@@ -16,10 +16,13 @@ _log = structlog.get_logger(component="agent.discovery")
 
 
 class Bus:
-    """The cards on the bus as last seen; `on_change` is called when they differ from those before."""
+    """The cards of these vendors on the bus as last seen; `on_change` is called when they differ from those before."""
 
-    def __init__(self, sysfs: Sysfs, on_change: Callable[[], None], rhythm: float = RHYTHM) -> None:
+    def __init__(
+        self, sysfs: Sysfs, vendors: Sequence[PCIVendor], on_change: Callable[[], None], rhythm: float = RHYTHM
+    ) -> None:
         self._sysfs = sysfs
+        self._vendors = vendors
         self._on_change = on_change
         self._rhythm = rhythm
         self._hidden = False
@@ -33,7 +36,7 @@ class Bus:
             await asyncio.sleep(self._rhythm)
 
     async def look(self) -> None:
-        shown = await asyncio.to_thread(self._sysfs.bus)
+        shown = await asyncio.to_thread(self._sysfs.bus, self._vendors)
         self._tell(hidden=shown is None)
         found = self.cards if shown is None else tuple(card.pci for card in shown)
         if found is not None and found != self.cards:

@@ -10,6 +10,7 @@ from typing import Final
 from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.agent.discovery.bus import RHYTHM, Bus
 from gpu_control_plane.agent.publish import publication, says
+from gpu_control_plane.agent.vendors.registry import pci_vendors
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, bus_feature, discovery_name
 from gpu_control_plane.kube.client import Selection
@@ -39,7 +40,7 @@ def build(runtime: Runtime, node: str, sysfs: Sysfs, *, rhythm: float = RHYTHM) 
 
     publishing = runtime.controller("discovery", publish, workers=1)
     publishing.watch(nodes, when=_another_node).watch(features, about_us)
-    bus = Bus(sysfs, lambda: publishing.enqueue(key), rhythm)
+    bus = Bus(sysfs, pci_vendors(), lambda: publishing.enqueue(key), rhythm)
     runtime.service(bus.run)
 
 

@@ -7,7 +7,7 @@ whatever a pod could have put there (its root file system, its volumes) is never
 
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final, Self
 
@@ -15,7 +15,7 @@ import msgspec
 
 from gpu_control_plane.agent.driver.ldcache import cached_folders
 
-LIBRARY_FOLDERS: Final = (
+SYSTEM_FOLDERS: Final = (
     "/usr/lib64",
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -23,12 +23,8 @@ LIBRARY_FOLDERS: Final = (
     "/lib/x86_64-linux-gnu",
     "/lib/aarch64-linux-gnu",
     "/usr/lib",
-    "/usr/local/nvidia/lib64",
-    "/usr/local/nvidia/lib",
-    "/opt/nvidia/lib64",
-    "/home/kubernetes/bin/nvidia/lib64",
 )
-"""Debian's and Red Hat's folders, then those of images and clouds that keep the driver in a folder of its own."""
+"""Debian's and Red Hat's."""
 
 _NOT_THE_DRIVER: Final = frozenset({"compat", "stubs"})
 """Folders of the CUDA toolkit with a libcuda that is not the driver's: for newer programs, and for linking only."""
@@ -55,10 +51,13 @@ class Surroundings(msgspec.Struct, frozen=True):
         return cls(Path("/proc/self/mounts").read_text(errors="replace"), os.environ.get("LD_LIBRARY_PATH", ""))
 
 
-def library_folders(root: Path, surroundings: Surroundings) -> Iterator[Path]:
-    """The folders under the root to look for a driver in, best first, each once."""
+def library_folders(root: Path, surroundings: Surroundings, own: Iterable[str]) -> Iterator[Path]:
+    """The folders under the root to look for a driver in, best first, each once.
+
+    `own` are those in which images and clouds keep nothing but this vendor's driver.
+    """
     seen: set[Path] = set()
-    for folder in _candidates(root, surroundings):
+    for folder in _candidates(root, surroundings, own):
         real = resolved(root, root / folder.relative_to("/"))
         if real is None or real in seen or not real.is_dir() or _NOT_THE_DRIVER & set(real.relative_to(root).parts):
             continue
@@ -93,8 +92,8 @@ def resolved(root: Path, path: Path) -> Path | None:
     return done
 
 
-def _candidates(root: Path, surroundings: Surroundings) -> Iterator[PurePosixPath]:
-    yield from map(PurePosixPath, LIBRARY_FOLDERS)
+def _candidates(root: Path, surroundings: Surroundings, own: Iterable[str]) -> Iterator[PurePosixPath]:
+    yield from map(PurePosixPath, (*SYSTEM_FOLDERS, *own))
     cache = root / "etc/ld.so.cache"
     if cache.is_file():
         yield from cached_folders(cache.read_bytes())

@@ -10,10 +10,8 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.api.gpunodestate import DriverSource
-
-CONTAINERS: Final = (Path("/run/nvidia/driver"),)
-"""Where driver containers put their file system, unless they are told otherwise."""
 
 _SYSTEM: Final = ("etc/os-release", "usr/lib/os-release")
 """What every system says of itself. A folder that has one of its own is the root of another system."""
@@ -26,7 +24,27 @@ class Origin(msgspec.Struct, frozen=True):
     root: Path
 
 
-def origin_of(library: Path, host: Path = Path("/"), containers: Iterable[Path] = CONTAINERS) -> Origin:
+class DriverSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """Where on this node a vendor's driver may be. All paths are as this process sees them."""
+
+    host: HostPaths = HostPaths()
+    driver_roots: tuple[Path, ...] = (Path("/"),)
+    """File systems to look for a driver in, best first."""
+    container_roots: tuple[Path, ...] = ()
+    """Where driver containers put their file systems: looked at last. Those that are elsewhere are recognised, if they
+    are among the others."""
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Where a driver is looked for, best first."""
+        return tuple(dict.fromkeys((*self.driver_roots, *self.container_roots)))
+
+    def origin_of(self, library: Path) -> Origin:
+        """Whose driver a library belongs to."""
+        return origin_of(library, self.host.root, self.container_roots)
+
+
+def origin_of(library: Path, host: Path = Path("/"), containers: Iterable[Path] = ()) -> Origin:
     """The origin of a library's driver; `containers` are the roots of driver containers as far as they are known.
 
     All paths are as this process sees them. Wherever else a container's root was mounted, it is a system within the

@@ -15,6 +15,7 @@ from gpu_control_plane.agent.exporter.catalogue import XID_COUNT
 from gpu_control_plane.agent.exporter.exposition import Series, label_text
 from gpu_control_plane.agent.exporter.processes import ContainerName, Owner
 from gpu_control_plane.agent.exporter.xids import Reports
+from gpu_control_plane.agent.vendors.registry import support_of
 from gpu_control_plane.api.gpudevice import Hardware, User
 
 
@@ -45,7 +46,7 @@ def subject(
         "gpu": str(details.index),
         "UUID": card.uuid or "",
         "pci_bus_id": bus_id(card.pci.address),
-        "device": f"nvidia{details.minor if details.minor is not None else details.index}",
+        "device": support_of(card.vendor).device_name(details),
         "modelName": card.product,
         "Hostname": hostname,
         "DCGM_FI_DRIVER_VERSION": driver_version,

@@ -10,7 +10,7 @@ import msgspec
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.cdi.describe import Description, Grantable
 from gpu_control_plane.agent.cdi.edits import Edits
-from gpu_control_plane.agent.cdi.grants import by_cdi, by_kubelet, by_nvidia_runtime, device_name
+from gpu_control_plane.agent.cdi.grants import by_cdi, by_kubelet, by_runtime, device_name
 from gpu_control_plane.agent.hardware_snapshot import ObservedCard
 from gpu_control_plane.agent.kubelet.interface import Grant, Refused
 from gpu_control_plane.agent.kubelet.preferred_units import preferred_units
@@ -38,6 +38,7 @@ class Allocator:
 
     The kubelet lists a unit as allocated only when `allocate` has returned. Until then, and until the unit was seen in
     that list, it counts as held: otherwise a slow call could end after its card had moved to another resource.
+    `runtime_variable` is the variable that tells the vendor's own container runtime what to inject.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Allocator:
         watch: HardwareWatch,
         injection: Injection,
         *,
+        runtime_variable: Callable[[], str | None] = lambda: None,
         on_allocated: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watch = watch
         self._injection = injection
+        self._runtime_variable = runtime_variable
         self._on_allocated = on_allocated
         self._monotonic = monotonic
         self._calls: Counter[Unit] = Counter()
@@ -122,7 +125,10 @@ class Allocator:
             case Injection.CDI:
                 return by_cdi(names)
             case Injection.RUNTIME:
-                return by_nvidia_runtime(chosen)
+                variable = self._runtime_variable()
+                if variable is None:
+                    raise Refused("The vendor of these cards has no container runtime of its own.")
+                return by_runtime(chosen, variable)
             case _:
                 return by_kubelet(chosen, self._set.common)
 

@@ -18,6 +18,7 @@ from gpu_control_plane.agent.burnin.runner import Run, Runner
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, ObservedCard
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
 from gpu_control_plane.agent.step import BurnInSnapshot
+from gpu_control_plane.agent.vendors.registry import support_of
 from gpu_control_plane.api.gpudevice import BurnIn
 from gpu_control_plane.api.names import Reason
 
@@ -167,7 +168,7 @@ class BurnInRunner:
         while True:
             done, _pending = await asyncio.wait((program,), timeout=self._sample_seconds)
             now = await self._sample(card)
-            if (shown := noticed(before.signals, now)) is not None:
+            if (shown := noticed(before.signals, now, support_of(card.hardware.vendor).health)) is not None:
                 return shown
             hottest = max((each for each in (hottest, now.readings.temperature) if each is not None), default=None)
             if done:

@@ -25,14 +25,14 @@ from gpu_control_plane.agent.backends.interface import (
     Recovery,
     Signals,
 )
-from gpu_control_plane.agent.health import faults
 from gpu_control_plane.agent.simulated.device_files import DeviceNodes
 from gpu_control_plane.agent.simulated.machine import Machine, boot_id, card_uuid
 from gpu_control_plane.agent.simulated.mig import with_instance, with_mig_mode, without_instance
-from gpu_control_plane.agent.simulated.models import PROFILES, Load, numa_node
+from gpu_control_plane.agent.simulated.models import PROFILES, VENDOR, Load, numa_node
 from gpu_control_plane.agent.simulated.samples import card_samples, instance_samples
 from gpu_control_plane.agent.simulated.state import CardMemory, CardState, InstanceRecord
-from gpu_control_plane.api.gpudevice import PCI, Hardware, Vendor
+from gpu_control_plane.agent.vendors.registry import support_of
+from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Injection, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.nodefeature import NodeFacts
 
@@ -164,7 +164,7 @@ class SimulatedBackend(Backend):
             remap_failed=done.remap_failed,
             overheated=done.overheated,
             # As current drivers do: after an error that is the card's own they ask for a reset until it is made.
-            recovery=Recovery.RESET if any(map(faults, xids)) else Recovery.NONE,
+            recovery=Recovery.RESET if support_of(VENDOR).health.faults(xids) else Recovery.NONE,
         )
 
     def clear(self, address: str) -> None:
@@ -285,7 +285,7 @@ class SimulatedBackend(Backend):
         if mig is not None and self._memory.of(address, identity).enabled:
             mig = msgspec.structs.replace(mig, enabled=True)
         return Hardware(
-            vendor=Vendor.NVIDIA,
+            vendor=VENDOR,
             product=profile.product,
             uuid=identity,
             pci=self._place(address),

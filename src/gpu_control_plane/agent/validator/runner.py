@@ -1,15 +1,16 @@
-"""Has a kernel run on a card, in a process that may crash or hang without anybody else noticing."""
+"""Has a kernel run on a card, in a process that may crash or hang without anybody else noticing.
 
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Final, Protocol
+The program is the vendor's. It is told the UUID or PCI address of a card as its last argument, and its last line of
+output is JSON: `ok`, and where that is false `message`, a sentence, and `busy` if somebody has the card to himself.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
 from gpu_control_plane.agent.programs import ADVICE, run_program
-
-_COMMAND: Final = (sys.executable, "-m", "gpu_control_plane.agent.vendors.nvidia.cuda.kernel_check")
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,17 +38,17 @@ class _Answer(msgspec.Struct):
 
 
 class KernelRunner:
-    """Runs the kernel for real."""
+    """Runs the kernel for real. `command` says how the program is started; asked each time: a driver may come later."""
 
-    def __init__(
-        self, library: Path | None = None, *, seconds: float = 60.0, command: Sequence[str] = _COMMAND
-    ) -> None:
-        self._library = ("--library", str(library)) if library else ()
-        self._seconds = seconds
+    def __init__(self, command: Callable[[], Sequence[str] | None], *, seconds: float = 60.0) -> None:
         self._command = command
+        self._seconds = seconds
 
     async def __call__(self, card: str) -> Proof:
-        found = await run_program((*self._command, card, *self._library), seconds=self._seconds)
+        command = await asyncio.to_thread(self._command)
+        if command is None:
+            return Proof(ok=False, message="There is no program that checks cards of this vendor.")
+        found = await run_program((*command, card), seconds=self._seconds)
         if found.trouble:
             return Proof(ok=False, message=f"The program that runs the kernel {found.trouble}")
         return _read(found.line)

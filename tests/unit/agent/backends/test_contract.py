@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpu_control_plane.agent.backends.factory import open_backend
 from gpu_control_plane.agent.backends.interface import (
     Backend,
     BackendError,
@@ -26,9 +25,12 @@ from gpu_control_plane.agent.backends.interface import (
 )
 from gpu_control_plane.agent.backends.measures import Measure
 from gpu_control_plane.agent.backends.pci import PCIBackend
+from gpu_control_plane.agent.driver.origin import DriverSearch
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
+from gpu_control_plane.agent.vendors.nvidia.pci import PCI_VENDOR
+from gpu_control_plane.agent.vendors.registry import container_driver_roots, open_backend
 from gpu_control_plane.api.identity import canonical_pci_address
 from gpu_control_plane.api.nodefeature import NodeFeature, node_feature, read_cards, read_facts
 from unit.agent.backends.machine_room import MachineRoom
@@ -68,11 +70,11 @@ def without_driver(folder: Path) -> Stand:
     room = MachineRoom(folder)
     room.plug("0000:18:00.0")
     room.plug("0000:2a:00.0")
-    return Stand(PCIBackend("No driver is installed.", sysfs=room.host), has_driver=False, room=room)
+    return Stand(PCIBackend((PCI_VENDOR,), "No driver is installed.", sysfs=room.host), has_driver=False, room=room)
 
 
 def real(_folder: Path) -> Stand:
-    backend = open_backend((Path("/"), Path("/run/nvidia/driver")))
+    backend = open_backend(DriverSearch(container_roots=container_driver_roots()))
     assert isinstance(backend, NVMLBackend), f"the driver does not answer: {getattr(backend, 'reason', '')}"
     return Stand(backend)
 

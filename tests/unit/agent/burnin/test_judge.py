@@ -8,6 +8,7 @@ from gpu_control_plane.agent.backends.interface import Readings, Signals
 from gpu_control_plane.agent.burnin.judge import Sample, noticed, outcome
 from gpu_control_plane.agent.burnin.runner import Run
 from gpu_control_plane.agent.health import HOT_CELSIUS
+from gpu_control_plane.agent.vendors.nvidia.health import RULES
 from gpu_control_plane.api.names import Reason
 
 QUIET = Signals()
@@ -41,7 +42,7 @@ def sample(temperature: int | None = 60, **signals: object) -> Sample:
     ],
 )
 def test_what_is_new_counts(before: Signals, now: Sample, reason: Reason | None) -> None:
-    found = noticed(before, now)
+    found = noticed(before, now, RULES)
     assert (found.reason if found else None) == reason
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from gpu_control_plane.agent.cdi.describe import Grantable
 from gpu_control_plane.agent.cdi.edits import Edits, Hook, for_nodes, merged
-from gpu_control_plane.agent.cdi.grants import by_cdi, by_kubelet, by_nvidia_runtime, device_name
+from gpu_control_plane.agent.cdi.grants import by_cdi, by_kubelet, by_runtime, device_name
 from gpu_control_plane.agent.cdi.spec import Device
 from gpu_control_plane.agent.kubelet.interface import DeviceNode, Grant, Mount
 from gpu_control_plane.agent.mig.units import unit_id
@@ -59,7 +59,9 @@ def test_hooks_cannot_be_lost_unnoticed() -> None:
         by_kubelet([_ONE], hooked)
 
 
-def test_nvidia_s_runtime_is_told_the_driver_s_names() -> None:
+def test_a_runtime_of_the_vendor_is_told_the_driver_s_names() -> None:
     cut = Grantable(device(f"{CARD}:1g.18gb:0"), "MIG-77")
 
-    assert by_nvidia_runtime([_TWO, cut, cut]) == Grant(envs={"NVIDIA_VISIBLE_DEVICES": f"{OTHER},MIG-77"})
+    assert by_runtime([_TWO, cut, cut], "NVIDIA_VISIBLE_DEVICES") == Grant(
+        envs={"NVIDIA_VISIBLE_DEVICES": f"{OTHER},MIG-77"}
+    )

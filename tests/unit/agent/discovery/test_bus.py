@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from gpu_control_plane.agent.discovery.bus import Bus
+from gpu_control_plane.agent.vendors.registry import pci_vendors
 from unit.agent.backends.machine_room import MachineRoom
 
 CARD = "0000:18:00.0"
@@ -11,7 +12,7 @@ CARD = "0000:18:00.0"
 async def test_only_a_change_is_told(tmp_path: Path) -> None:
     room = MachineRoom(tmp_path)
     told: list[int] = []
-    bus = Bus(room.host, lambda: told.append(len(bus.cards or ())))
+    bus = Bus(room.host, pci_vendors(), lambda: told.append(len(bus.cards or ())))
     await bus.look()
     await bus.look()
     assert told == [0], "that there is no card is news once"
@@ -29,13 +30,13 @@ async def test_what_is_no_card_of_a_vendor_we_serve_does_not_count(tmp_path: Pat
     room.plug(CARD)
     room.plug("0000:00:02.0", vendor="8086", class_="0300")
     room.plug("0000:18:00.1", class_="0403")
-    bus = Bus(room.host, lambda: None)
+    bus = Bus(room.host, pci_vendors(), lambda: None)
     await bus.look()
     assert [card.address for card in bus.cards or ()] == [CARD]
 
 
 async def test_a_machine_without_a_pci_bus_has_no_card(tmp_path: Path) -> None:
-    bus = Bus(MachineRoom(tmp_path).host, lambda: None)
+    bus = Bus(MachineRoom(tmp_path).host, pci_vendors(), lambda: None)
     (tmp_path / "sys/bus/pci/devices").rmdir()
     await bus.look()
     assert bus.cards == ()
@@ -46,7 +47,7 @@ async def test_a_bus_that_cannot_be_read_is_no_news(tmp_path: Path) -> None:
     room = MachineRoom(tmp_path)
     room.plug(CARD)
     told: list[int] = []
-    bus = Bus(room.host, lambda: told.append(len(bus.cards or ())))
+    bus = Bus(room.host, pci_vendors(), lambda: told.append(len(bus.cards or ())))
     await bus.look()
     room.hide_bus()
     await bus.look()
@@ -56,6 +57,6 @@ async def test_a_bus_that_cannot_be_read_is_no_news(tmp_path: Path) -> None:
 async def test_before_the_bus_was_ever_read_nothing_is_known(tmp_path: Path) -> None:
     room = MachineRoom(tmp_path)
     room.hide_bus()
-    bus = Bus(room.host, lambda: None)
+    bus = Bus(room.host, pci_vendors(), lambda: None)
     await bus.look()
     assert bus.cards is None

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpu_control_plane.agent.driver.host_paths import HostPaths
-from gpu_control_plane.agent.driver.origin import Origin, origin_of
-from gpu_control_plane.agent.node.options import Options
-from gpu_control_plane.agent.validator.files import DriverRoots
+from gpu_control_plane.agent.driver.origin import DriverSearch, Origin, origin_of
 from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.status_files import DriverRoots
 from gpu_control_plane.api.gpunodestate import DriverSource
 from unit.agent.driver.trees import VERSION, Tree
 
@@ -78,10 +77,10 @@ def test_an_agent_on_the_host_itself_sees_the_hosts_driver() -> None:
 
 def test_others_are_told_the_root_that_the_driver_really_has(host: Tree) -> None:
     system(Tree(host.at("/opt/driver")), "rhel").driver("/usr/lib64")
-    options = Options(node="worker-3", host=host.root, driver_roots=(host.root, host.at("/opt/driver")))
-    library = find_driver_library("libcuda.so.1", options.searched_roots)
+    search = DriverSearch(host=HostPaths(host.root), driver_roots=(host.root, host.at("/opt/driver")))
+    library = find_driver_library("libcuda.so.1", search.roots)
     assert library is not None
-    roots = DriverRoots.of(options.origin_of(library), HostPaths(options.host))
+    roots = DriverRoots.of(search.origin_of(library), search.host)
     assert roots == DriverRoots(driver_root="/opt/driver", driver_root_here="/driver-root", on_host=False)
 
 

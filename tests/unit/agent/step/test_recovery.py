@@ -1,17 +1,21 @@
 """A card falls at once and rises slowly, whatever the order of signals, restarts and people."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_control_plane.agent.backends.interface import Recovery, Signals
-from gpu_control_plane.agent.health import APPLICATION_XIDS, HARMLESS_XIDS, WORKS, faults, unseen
-from gpu_control_plane.agent.step.recovery import RECOVERY, WATCHED, CardHealth, Judgement, judge, recalled
+from gpu_control_plane.agent.health import WORKS, unseen
+from gpu_control_plane.agent.step import recovery
+from gpu_control_plane.agent.step.recovery import RECOVERY, WATCHED, CardHealth, Judgement, recalled
+from gpu_control_plane.agent.vendors.nvidia.health import APPLICATION_XIDS, HARMLESS_XIDS, RULES, is_fault
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import Condition
 
+judge = partial(recovery.judge, rules=RULES)
 GOOD = Signals()
 FATAL = Signals(xids=(119,))
 
@@ -247,7 +251,7 @@ def test_a_card_never_becomes_healthy_without_the_required_good_probes(
             overheated=state.overheated,
             recovery=state.recovery,
         )
-        bad = state.lost or state.overheated or state.recovery is not Recovery.NONE or any(map(faults, news))
+        bad = state.lost or state.overheated or state.recovery is not Recovery.NONE or any(map(is_fault, news))
         run = [] if bad else [*run, now]
         memory, found, _, forget = judge(memory, signals, now)
         assert not (bad and found.healthy)

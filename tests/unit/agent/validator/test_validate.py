@@ -6,23 +6,29 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpu_control_plane.agent.validator.files import DriverRoots, StatusFiles
-from gpu_control_plane.agent.validator.observe import DriverFacts, PluginFacts, ToolkitFacts
+from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.driver.origin import Origin
+from gpu_control_plane.agent.validator.observe import PluginFacts, ToolkitFacts
 from gpu_control_plane.agent.validator.runner import Proof, SimulatedRunner
-from gpu_control_plane.agent.validator.steps import Step
+from gpu_control_plane.agent.validator.steps import DRIVER
 from gpu_control_plane.agent.validator.targets import Target
-from gpu_control_plane.agent.validator.validate import Facts, Options, Validator
-from gpu_control_plane.api.gpunodestate import StepResult, Validation
+from gpu_control_plane.agent.validator.validate import Facts, Validator
+from gpu_control_plane.agent.vendors.interface import DriverCheck, failed, passed
+from gpu_control_plane.agent.vendors.nvidia.checks import CUDA, GDRCOPY, NVIDIA_FS
+from gpu_control_plane.agent.vendors.nvidia.status_files import NVIDIAStatusFiles
+from gpu_control_plane.api.gpunodestate import DriverSource, StepResult, Validation
 
 P, F, S, R = StepResult.PASSED, StepResult.FAILED, StepResult.SKIPPED, StepResult.RUNNING
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
 FIRST, SECOND = (Target(address=f"0000:0{index}:00.0", device=f"GPU-{index}") for index in range(2))
 GOOD = Facts(
-    driver=DriverFacts(module="580.1.2", version="580.1.2", library=Path("/lib/libcuda.so.580.1.2")),
+    driver=DriverCheck(outcome=passed("Driver 580.1.2 is loaded and answers."), version="580.1.2"),
     toolkit=ToolkitFacts(devices={"GPU-0": ()}),
     plugin=PluginFacts(),
+    kernel_step=CUDA,
     targets=(FIRST, SECOND),
+    extras={NVIDIA_FS: None, GDRCOPY: None},
 )
 
 
@@ -50,8 +56,12 @@ def results(validation: Validation) -> list[StepResult]:
     return [step.result for step in validation.steps]
 
 
-def message(validation: Validation, step: Step) -> str:
+def message(validation: Validation, step: str) -> str:
     return next(one.message or "" for one in validation.steps if one.name == step)
+
+
+def files(folder: Path) -> NVIDIAStatusFiles:
+    return NVIDIAStatusFiles(folder, HostPaths(Path("/host")))
 
 
 def names(folder: Path) -> list[str]:
@@ -68,23 +78,28 @@ async def test_a_node_that_works_passes_every_step_that_is_on() -> None:
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        (but(driver=DriverFacts()), [F, S, S, S, S, S]),
+        (but(driver=DriverCheck(outcome=failed("not loaded"))), [F, S, S, S, S, S]),
         (but(toolkit=ToolkitFacts()), [P, F, S, S, S, S]),
         (but(plugin=PluginFacts(ordered=frozenset({"a"}))), [P, P, P, F, S, S]),
     ],
 )
 async def test_after_a_failure_the_later_steps_are_skipped(facts: Facts, expected: list[StepResult]) -> None:
     runner = Recording()
-    options = Options(nvidia_fs=True, gdrcopy=True)
-    found = await Validator(runner, options=options).validate(facts, None, NOW)
+    extras = {NVIDIA_FS: passed("loaded"), GDRCOPY: passed("loaded")}
+    found = await Validator(runner).validate(msgspec.structs.replace(facts, extras=extras), None, NOW)
     assert results(found) == expected
     assert bool(runner.asked) == (expected[2] is P)
 
 
-async def test_modules_beside_the_driver_are_checked_when_asked_for() -> None:
-    facts = but(modules=frozenset({"nvidia_fs", "gdrdrv"}), nvidia_fs_device=True)
-    found = await Validator(Recording(), options=Options(nvidia_fs=True, gdrcopy=True)).validate(facts, None, NOW)
-    assert results(found)[-2:] == [P, F]
+async def test_further_checks_of_the_vendor_are_told_as_they_ended() -> None:
+    facts = but(extras={NVIDIA_FS: passed("loaded"), GDRCOPY: failed("not loaded")})
+    assert results(await Validator(Recording()).validate(facts, None, NOW))[-2:] == [P, F]
+
+
+async def test_a_vendor_without_a_program_for_cards_has_no_step_for_it() -> None:
+    runner = Recording()
+    found = await Validator(runner).validate(but(kernel_step=None, extras={}), None, NOW)
+    assert ([step.name for step in found.steps], runner.asked) == (["driver", "toolkit", "plugin"], [])
 
 
 async def test_a_time_moves_only_with_its_result() -> None:
@@ -99,7 +114,7 @@ async def test_cards_in_use_are_left_alone_and_named() -> None:
     runner = Recording()
     found = await Validator(runner).validate(but(targets=(FIRST, in_use(SECOND))), None, NOW)
     assert runner.asked == ["GPU-0"]
-    assert message(found, Step.CUDA).endswith("Not tested: 0000:01:00.0 (in use).")
+    assert message(found, CUDA).endswith("Not tested: 0000:01:00.0 (in use).")
 
 
 async def test_while_every_card_is_in_use_the_last_result_stays_even_across_agents() -> None:
@@ -120,7 +135,7 @@ async def test_a_card_in_exclusive_mode_that_somebody_has_is_in_use() -> None:
     runner = Recording(GPU_1=Proof(ok=False, busy=True, message="taken"))
     found = await Validator(runner).validate(GOOD, None, NOW)
     assert results(found)[2] is P
-    assert "Not tested: 0000:01:00.0 (in use, in exclusive mode)" in message(found, Step.CUDA)
+    assert "Not tested: 0000:01:00.0 (in use, in exclusive mode)" in message(found, CUDA)
 
 
 async def test_a_card_that_failed_stays_failed_while_it_is_in_use() -> None:
@@ -128,7 +143,7 @@ async def test_a_card_that_failed_stays_failed_while_it_is_in_use() -> None:
     validator = Validator(runner)
     first = await validator.validate(GOOD, None, NOW)
     second = await validator.validate(but(targets=(FIRST, in_use(SECOND))), first, LATER)
-    assert (results(second)[2], "wrong sum" in message(second, Step.CUDA)) == (F, True)
+    assert (results(second)[2], "wrong sum" in message(second, CUDA)) == (F, True)
     runner.answers = {}
     assert results(await validator.validate(GOOD, second, LATER))[2] is P
 
@@ -136,20 +151,21 @@ async def test_a_card_that_failed_stays_failed_while_it_is_in_use() -> None:
 async def test_a_failure_with_another_driver_is_forgotten() -> None:
     validator = Validator(Recording(GPU_1=Proof(ok=False, message="wrong sum")))
     first = await validator.validate(GOOD, None, NOW)
-    driver = DriverFacts(module="590.1", version="590.1", library=Path("/lib/libcuda.so.590.1"))
+    driver = DriverCheck(outcome=passed("loaded"), version="590.1")
     second = await validator.validate(but(driver=driver, targets=(FIRST, in_use(SECOND))), first, LATER)
     assert results(second)[2] is P
 
 
 async def test_a_simulated_node_says_that_no_kernel_ran() -> None:
     found = await Validator(SimulatedRunner({})).validate(GOOD, None, NOW)
-    assert message(found, Step.CUDA).startswith("Simulated, no kernel ran")
+    assert message(found, CUDA).startswith("Simulated, no kernel ran")
 
 
 async def test_each_step_that_passes_leaves_its_file(tmp_path: Path) -> None:
-    roots = DriverRoots(driver_root="/run/nvidia/driver", driver_root_here="/driver-root", on_host=False)
-    await Validator(Recording(), StatusFiles(tmp_path / "validations")).validate(but(roots=roots), None, NOW)
     folder = tmp_path / "validations"
+    container = Origin(DriverSource.CONTAINER, Path("/host/run/nvidia/driver"))
+    driver = DriverCheck(outcome=passed("loaded"), version="580.1.2", origin=container)
+    await Validator(Recording()).validate(but(driver=driver, status_files=files(folder)), None, NOW)
     assert names(folder) == ["cuda-ready", "driver-ready", "plugin-ready", "toolkit-ready"]
     assert (folder / "driver-ready").read_text().splitlines() == [
         "IS_HOST_DRIVER=false",
@@ -161,9 +177,9 @@ async def test_each_step_that_passes_leaves_its_file(tmp_path: Path) -> None:
 
 
 async def test_the_file_of_a_step_that_fails_or_is_skipped_goes(tmp_path: Path) -> None:
-    validator = Validator(Recording(), StatusFiles(tmp_path))
-    before = await validator.validate(GOOD, None, NOW)
-    await validator.validate(but(toolkit=ToolkitFacts()), before, NOW)
+    validator = Validator(Recording())
+    before = await validator.validate(but(status_files=files(tmp_path)), None, NOW)
+    await validator.validate(but(status_files=files(tmp_path), toolkit=ToolkitFacts()), before, NOW)
     assert names(tmp_path) == ["driver-ready"]
 
 
@@ -177,12 +193,12 @@ async def test_a_file_is_absent_while_its_check_runs(tmp_path: Path) -> None:
     for name in ("driver", "toolkit", "cuda", "plugin"):
         (tmp_path / f"{name}-ready").touch()
     runner = Looking()
-    await Validator(runner, StatusFiles(tmp_path)).validate(but(targets=(FIRST,)), None, NOW)
+    await Validator(runner).validate(but(status_files=files(tmp_path), targets=(FIRST,)), None, NOW)
     assert runner.asked == ["GPU-0"]
 
 
 async def test_files_that_cannot_be_written_fail_the_step_with_their_place(tmp_path: Path) -> None:
     (tmp_path / "validations").touch()
-    found = await Validator(Recording(), StatusFiles(tmp_path / "validations")).validate(GOOD, None, NOW)
+    found = await Validator(Recording()).validate(but(status_files=files(tmp_path / "validations")), None, NOW)
     assert results(found) == [F, S, S, S, S, S]
-    assert str(tmp_path / "validations") in message(found, Step.DRIVER)
+    assert str(tmp_path / "validations") in message(found, DRIVER)

@@ -2,7 +2,7 @@
 
 There is no list to ask: the driver comes from packages, from a container, from an image with a place of its own, or
 as single files mounted into this very container. So the library itself is searched for, and everything else is taken
-from around it. All paths are as this process sees them; `spec.py` turns them into the host's.
+from around it. All paths are as this process sees them; `injection` turns them into the host's.
 """
 
 import re
@@ -13,12 +13,17 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane.agent.backends.interface import BackendError
 from gpu_control_plane.agent.driver.elf import read_library
 from gpu_control_plane.agent.driver.library_folders import Surroundings, library_folders, resolved
 
-ROOTS: Final = (Path("/"), Path("/run/nvidia/driver"))
-"""The host, and the file system of a driver container."""
-
+_FOLDERS: Final = (
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/opt/nvidia/lib64",
+    "/home/kubernetes/bin/nvidia/lib64",
+)
+"""Where images and clouds keep nothing but the driver."""
 _CUDA: Final = "libcuda.so"
 _MARKERS: Final = (_CUDA, "libnvidia-ml.so")
 """Where one of these lies, the rest of the driver lies too, and the end of its name is the driver's version."""
@@ -52,7 +57,7 @@ _SYSTEM_CONFIG: Final = (
 )
 
 
-class DriverNotFound(Exception):
+class DriverNotFound(BackendError):
     """No driver lies under any of the roots; the sentence says where it was looked for."""
 
 
@@ -95,7 +100,7 @@ def find_driver_library(
     known = surroundings or Surroundings.of_this_process()
     stem = name.partition(".so")[0]
     for root in roots:
-        for folder in library_folders(root, known):
+        for folder in library_folders(root, known, _FOLDERS):
             for path in (folder / name, *sorted(folder.glob(f"{stem}.so.*"))):
                 library = _library(root, path)
                 if library is None or (path.name != name and name not in library.names):
@@ -114,7 +119,7 @@ def driver_files(
     """
     known = surroundings or Surroundings.of_this_process()
     for root in roots:
-        folders = tuple(library_folders(root, known))
+        folders = tuple(library_folders(root, known, _FOLDERS))
         homes = [home for home in _homes(root, folders) if version in (None, home.version)]
         if homes:
             return _around(root, folders, [home for home in homes if home.version == homes[0].version])

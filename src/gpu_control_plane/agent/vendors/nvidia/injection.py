@@ -1,4 +1,4 @@
-"""How the driver's user space gets into a container.
+"""What a container with one of NVIDIA's cards needs beside device files: above all the driver's user space.
 
 Programs ask for `libcuda.so.1`, the file is called `libcuda.so.580.159.04`, and whether they find it depends on the
 folders that the image's own linker searches. Why it is done in these two ways: docs/adr/0004-cdi-without-hooks.md.
@@ -8,13 +8,26 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from gpu_control_plane.agent.cdi.edits import Edits, Mount
+from gpu_control_plane.agent.cdi.edits import Edits, Mount, merged
 from gpu_control_plane.agent.driver.host_paths import HostPaths
-from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFile, DriverFiles, DriverLibrary
-from gpu_control_plane.agent.vendors.nvidia.hooks import HookProgram
+from gpu_control_plane.agent.driver.origin import DriverSearch
+from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFile, DriverFiles, DriverLibrary, driver_files
+from gpu_control_plane.agent.vendors.nvidia.hooks import HookProgram, find_hook_program
+
+VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+_NOT_AGAIN: Final = Edits(env=(f"{VISIBLE_DEVICES}=void",))
+"""Tells NVIDIA's own runtime, where it is the default, that this container has got its cards already."""
 
 _READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 _SOCKET: Final = ("nosuid", "nodev", "noexec", "rbind", "rprivate")
+
+
+def container_edits(version: str | None, search: DriverSearch, *, hooks: bool) -> Edits:
+    """Everything; `version` is that of the loaded driver, None where cards need no files of it."""
+    if version is None:
+        return _NOT_AGAIN
+    program = find_hook_program(search.host) if hooks else None
+    return merged([_NOT_AGAIN, driver_edits(driver_files(search.roots, version), search.host, program)])
 
 
 def driver_edits(files: DriverFiles, host: HostPaths, hooks: HookProgram | None) -> Edits:

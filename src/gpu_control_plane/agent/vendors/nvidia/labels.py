@@ -9,20 +9,28 @@ import enum
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.backends.interface import Details, Instance
+from gpu_control_plane.agent.backends.interface import Instance
+from gpu_control_plane.agent.vendors.interface import LabelFacts
 from gpu_control_plane.api.allocation import resource_suffix
 from gpu_control_plane.api.gpudevice import Hardware, Vendor
-from gpu_control_plane.api.gpunodestate import Driver
 
 PREFIX: Final = "nvidia.com/"
 TIMESTAMP: Final = PREFIX + "gfd.timestamp"
 
 _LONGEST: Final = 63
+_OURS: Final = re.compile(
+    r"nvidia\.com/(?:"
+    r"cuda\.(?:driver|runtime)(?:-version)?\.(?:major|minor|rev|revision|full)"
+    r"|gfd\.timestamp|mig\.capable|mig\.strategy|mps\.capable"
+    r"|vgpu\.(?:present|host-driver-version|host-driver-branch)"
+    r"|gpu\.(?:machine|mode|clique|family|compute\.major|compute\.minor)"
+    r"|(?:gpu|mig-[^/]+)\.(?:product|count|replicas|memory|sharing-strategy|multiprocessors|slices\.[a-z]+|engines\.[a-z]+)"
+    r")"
+)
 _FAMILIES: Final = {
     (7, 0): "volta", (7, 2): "volta", (7, 5): "turing", (8, 9): "ada-lovelace",
     (8,): "ampere", (9,): "hopper", (10,): "blackwell", (11,): "blackwell", (12,): "blackwell",
@@ -58,24 +66,16 @@ class VGPU(msgspec.Struct, frozen=True):
     branch: str
 
 
-class LabelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the labels of a node follow from. Cards are named by PCI address."""
+class GFDFacts(LabelFacts, frozen=True, kw_only=True):
+    """What GFD's labels say beyond what the agent knows of any vendor's cards."""
 
-    cards: Sequence[Hardware]
-    driver: Driver | None = None
-    details: Mapping[str, Details] = {}
-    machine: str = "unknown"
-    """The machine's model, from DMI: `machine_model`."""
-    replicas: Mapping[str, int] = {}
-    """Into how many replicas a card is divided by time slicing; a card that is not mentioned is whole."""
     strategy: MIGStrategy = MIGStrategy.NONE
-    instances: Mapping[str, Sequence[Instance]] = {}
     attributes: Mapping[str, InstanceAttributes] = {}
     """By MIG profile, as the driver spells it."""
     vgpu: VGPU | None = None
 
 
-def labels(facts: LabelFacts, held: Mapping[str, str], now: float) -> dict[str, str]:
+def labels(facts: GFDFacts, held: Mapping[str, str], now: float) -> dict[str, str]:
     """The labels of a node; none without an NVIDIA card.
 
     `held` is what was said last time: its timestamp stays until something else changes.
@@ -94,12 +94,15 @@ def labels(facts: LabelFacts, held: Mapping[str, str], now: float) -> dict[str, 
     return fresh | {TIMESTAMP: stamp if same else str(int(now))}
 
 
-def machine_model(root: Path = Path("/")) -> str:
-    """What the machine's maker calls it; `unknown` where the firmware does not say."""
-    try:
-        return (root / "sys/class/dmi/id/product_name").read_text().strip() or "unknown"
-    except OSError:
-        return "unknown"
+def gfd_facts(facts: LabelFacts) -> GFDFacts:
+    """As the agent offers MIG instances: each profile under a name of its own."""
+    strategy = MIGStrategy.MIXED if any(map(_is_cut, facts.cards)) else MIGStrategy.NONE
+    return GFDFacts(**msgspec.structs.asdict(facts), strategy=strategy)
+
+
+def is_ours(name: str) -> bool:
+    """Whether feature discovery writes labels of this name: people and operators have labels of their own beside."""
+    return _OURS.fullmatch(name) is not None
 
 
 def label_value(text: str) -> str:
@@ -108,7 +111,7 @@ def label_value(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "", spelled)[:_LONGEST].strip("._-")
 
 
-def _software(facts: LabelFacts) -> dict[str, str]:
+def _software(facts: GFDFacts) -> dict[str, str]:
     driver = facts.driver
     if driver is None:
         return {}
@@ -128,7 +131,7 @@ def _software(facts: LabelFacts) -> dict[str, str]:
     return said
 
 
-def _node(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
+def _node(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     classes = {card.pci.class_ for card in cards}
     cliques = {clique for card in cards if (clique := _clique(facts, card))}
     return {
@@ -151,7 +154,7 @@ def _typical(cards: Sequence[Hardware]) -> list[Hardware]:
     return [card for card in cards if card.product == product]
 
 
-def _resources(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
+def _resources(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     cut = [card for card in cards if _is_cut(card)]
     if facts.strategy is MIGStrategy.SINGLE and cut:
         return _single(facts, cards)
@@ -164,7 +167,7 @@ def _resources(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     return said
 
 
-def _whole(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
+def _whole(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     first = cards[0]
     replicas = 0 if _is_cut(first) else facts.replicas.get(first.pci.address, 1)
     shared = replicas > 1
@@ -177,7 +180,7 @@ def _whole(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     }
 
 
-def _single(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
+def _single(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     """All cards cut the same way, their instances in the place of cards; a node cut otherwise offers nothing."""
     first = cards[0]
     profiles = Counter(instance.profile for card in cards for instance in _instances(facts, card))
@@ -190,7 +193,7 @@ def _single(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     return _family(first) | {f"gpu.{name}": value for name, value in said.items()}
 
 
-def _instance(facts: LabelFacts, card: Hardware, profile: str, count: int) -> dict[str, str]:
+def _instance(facts: GFDFacts, card: Hardware, profile: str, count: int) -> dict[str, str]:
     attributes = facts.attributes.get(profile, InstanceAttributes())
     capability = next((one for one in card.mig.profiles if one.name == profile), None) if card.mig else None
     memory = attributes.memory_mib if capability is None else capability.memory_mib
@@ -226,11 +229,11 @@ def _is_cut(card: Hardware) -> bool:
     return card.mig is not None and card.mig.enabled
 
 
-def _instances(facts: LabelFacts, card: Hardware) -> Sequence[Instance]:
+def _instances(facts: GFDFacts, card: Hardware) -> Sequence[Instance]:
     return facts.instances.get(card.pci.address, ())
 
 
-def _clique(facts: LabelFacts, card: Hardware) -> str | None:
+def _clique(facts: GFDFacts, card: Hardware) -> str | None:
     found = facts.details.get(card.pci.address)
     return found.clique if found else None
 

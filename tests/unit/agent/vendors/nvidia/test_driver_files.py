@@ -154,8 +154,8 @@ def test_the_library_path_of_this_process_counts_for_its_own_root_alone(tmp_path
     tree = Tree(tmp_path).driver("/somewhere")
     path = str(tree.at("/somewhere"))
 
-    assert Path(path) in library_folders(Path("/"), Surroundings(library_path=f":{path}"))
-    assert not list(library_folders(tree.root, Surroundings(library_path=path)))
+    assert Path(path) in library_folders(Path("/"), Surroundings(library_path=f":{path}"), ())
+    assert not list(library_folders(tree.root, Surroundings(library_path=path), ()))
 
 
 def test_only_the_libraries_of_the_running_driver_are_taken(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from gpu_control_plane.agent.vendors.nvidia.nvml.measurements import (
 )
 from gpu_control_plane.agent.vendors.nvidia.nvml.processes import processes
 from gpu_control_plane.agent.vendors.nvidia.nvml.profiling import Profiling
+from gpu_control_plane.agent.vendors.nvidia.pci import PCI_VENDOR
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.nodefeature import NodeFacts
@@ -67,7 +68,7 @@ class NVMLBackend(Backend):
         now: Callable[[], float] = time.time,
     ) -> None:
         self._sysfs = sysfs or Sysfs()
-        self._source = source
+        self.source = source
         self._toolkit = toolkit
         self._now = now
         self._library = Library(library, nvml)
@@ -100,7 +101,7 @@ class NVMLBackend(Backend):
 
     def facts(self) -> NodeFacts:
         version: int | None = self._library.ask("nvmlSystemGetCudaDriverVersion")
-        shown = self._sysfs.bus()
+        shown = self._sysfs.bus((PCI_VENDOR,))
         # Where the bus is hidden from the agent, the driver's word has to do. An empty one below cards is hidden, too.
         hidden = shown is None or (not shown and bool(self._cards))
         return NodeFacts(
@@ -111,7 +112,7 @@ class NVMLBackend(Backend):
             driver=Driver(
                 version=self._library.call("nvmlSystemGetDriverVersion"),
                 cuda_version=f"{version // 1000}.{version % 1000 // 10}" if version else None,
-                source=self._source,
+                source=self.source,
             ),
             toolkit=self._toolkit,
             monitoring=Monitoring(source=MonitoringSource.AGENT),
@@ -207,7 +208,7 @@ class NVMLBackend(Backend):
 
     def _lost(self, unanswered: Set[str]) -> dict[str, Card]:
         """Those of our cards that the driver shows no more, without the ones that were pulled."""
-        shown = self._sysfs.bus() if unanswered else ()
+        shown = self._sysfs.bus((PCI_VENDOR,)) if unanswered else ()
         there = unanswered if shown is None else unanswered & {card.pci.address for card in shown}
         return {address: self._cards[address] for address in there}
 

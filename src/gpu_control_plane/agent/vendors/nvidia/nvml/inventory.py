@@ -11,6 +11,7 @@ from gpu_control_plane.agent.backends.interface import CardLost, Details
 from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library
 from gpu_control_plane.agent.vendors.nvidia.nvml.mig import capability
+from gpu_control_plane.agent.vendors.nvidia.pci import PCI_VENDOR
 from gpu_control_plane.api.gpudevice import PCI, Hardware, Vendor
 from gpu_control_plane.api.identity import canonical_pci_address
 
@@ -68,7 +69,7 @@ def _handles(library: Library) -> Iterator[tuple[str, tuple[int, Any]]]:
 
 def _card(library: Library, sysfs: Sysfs, index: int, address: str, handles: Mapping[str, Any]) -> Card:
     handle = handles[address]
-    on_bus = sysfs.card(address)
+    on_bus = sysfs.card(address, (PCI_VENDOR,))
     memory = library.ask("nvmlDeviceGetMemoryInfo", handle)
     capable_of = library.ask("nvmlDeviceGetCudaComputeCapability", handle)
     links = _links(library, address, handles)

@@ -1,7 +1,4 @@
-"""The files by which a node's other operands learn that a step is done, as NVIDIA's validator leaves them.
-
-A file is there only while its step holds: it goes before the check begins, and comes whole after it has succeeded.
-"""
+"""The files by which a node's other operands learn that a check has passed, as NVIDIA's validator leaves them."""
 
 from pathlib import Path
 from typing import Final, Self
@@ -10,14 +7,14 @@ import msgspec
 
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import Origin
-from gpu_control_plane.agent.validator.steps import Step
+from gpu_control_plane.agent.vendors.interface import DRIVER_STEP, DriverCheck, StatusFiles
 from gpu_control_plane.api.gpunodestate import DriverSource
 
 FOLDER: Final = Path("/run/nvidia/validations")
 
 
 class DriverRoots(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the driver is, for those who wait for it."""
+    """Where the driver is, for operands that wait for it."""
 
     driver_root: str = "/"
     """On the host."""
@@ -36,23 +33,25 @@ class DriverRoots(msgspec.Struct, frozen=True, kw_only=True):
         return cls(driver_root=host.there(origin.root), driver_root_here="/driver-root", on_host=False)
 
 
-class StatusFiles:
+class NVIDIAStatusFiles(StatusFiles):
     """One file for each step in a folder that the node's operands share."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
+    def __init__(self, folder: Path, host: HostPaths) -> None:
         self._folder = folder
+        self._host = host
 
-    def withdraw(self, step: Step) -> None:
+    def withdraw(self, step: str) -> None:
         self._path(step).unlink(missing_ok=True)
 
-    def publish(self, step: Step, roots: DriverRoots) -> None:
+    def publish(self, step: str, driver: DriverCheck) -> None:
+        roots = DriverRoots.of(driver.origin, self._host) if driver.origin else DriverRoots()
         path = self._path(step)
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.unfinished")
-        unfinished.write_text(_variables(roots) if step is Step.DRIVER else "")
+        unfinished.write_text(_variables(roots) if step == DRIVER_STEP else "")
         unfinished.replace(path)
 
-    def _path(self, step: Step) -> Path:
+    def _path(self, step: str) -> Path:
         return self._folder / f"{step}-ready"
 
 

@@ -1,24 +1,18 @@
 """The catalogue of XIDs as a table: what a program caused is never held against the card."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
-from gpu_control_plane.agent.backends.interface import Readings, Recovery, Signals
-from gpu_control_plane.agent.health import (
+from gpu_control_plane.agent import health
+from gpu_control_plane.agent.backends.interface import Recovery, Signals
+from gpu_control_plane.agent.health import CONTAINED, REMAP_PENDING, WORKS, Verdict
+from gpu_control_plane.agent.vendors.nvidia.health import (
     APPLICATION_XIDS,
-    CONTAINED,
     HARMLESS_XIDS,
     NODE_XIDS,
     NVLINK_XIDS,
-    REMAP_PENDING,
     RESET_XIDS,
-    WORKS,
-    verdict,
+    RULES,
 )
-from gpu_control_plane.agent.telemetry import worth_telling
-
-NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
 APPLICATION = [8, 11, 13, 25, 31, 32, 39, 40, 41, 45, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84, 85, 86]
 APPLICATION += [88, 89, 94, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105]
@@ -26,6 +20,10 @@ IGNORED = [37, 38, 43, 44, 63, 66, 67, 92, 137, 154, 157]
 RESET = [46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158]
 NVLINK = [74, 144, 145, 146, 147, 148, 149, 150]
 NODE = [79, 151]
+
+
+def verdict(signals: Signals) -> Verdict:
+    return health.verdict(signals, RULES)
 
 
 @pytest.mark.parametrize("code", [*APPLICATION, *IGNORED])
@@ -87,19 +85,3 @@ def test_what_waits_for_a_reset_is_told_but_leaves_the_card_in_service() -> None
 
 def test_an_application_error_after_a_fault_does_not_hide_it() -> None:
     assert verdict(Signals(xids=(79, 31))).reason == "XID79"
-
-
-def test_readings_are_told_at_changes_of_class_only() -> None:
-    idle = worth_telling(None, Readings(temperature=31, power=76, utilisation=0), Signals(), NOW)
-    later = NOW + timedelta(minutes=1)
-    warmer = Readings(temperature=40, power=90, utilisation=2)
-    assert worth_telling(idle, warmer, Signals(), later) is idle
-    busy = worth_telling(idle, Readings(temperature=60, utilisation=97), Signals(), later)
-    assert (busy.utilisation, busy.at) == (97, later)
-    assert worth_telling(idle, warmer, Signals(xids=(31,)), later).last_xid == 31
-    assert worth_telling(idle, warmer, Signals(uncorrected_ecc=1), later).ecc_errors == 1
-
-
-def test_a_card_that_tells_nothing_is_not_written_again_and_again() -> None:
-    silent = worth_telling(None, Readings(), Signals(), NOW)
-    assert worth_telling(silent, Readings(), Signals(), NOW + timedelta(hours=1)) is silent

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.agent.backends.factory import open_backend
 from gpu_control_plane.agent.backends.interface import DriverUnavailable
 from gpu_control_plane.agent.backends.pci import PCIBackend
-from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
+from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.driver.origin import DriverSearch
+from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend, open_nvml, opening
+from gpu_control_plane.agent.vendors.registry import open_backend
 from gpu_control_plane.api.gpunodestate import DriverSource
 from unit.agent.backends.machine_room import MachineRoom
 from unit.agent.driver.trees import VERSION, Tree
@@ -41,25 +43,26 @@ def test_the_library_of_every_root_is_tried_and_last_its_name(
     """What a package left behind on the host must not hide the driver that a container has loaded."""
     host = Tree(tmp_path / "host").driver(FOLDER, "535.1.2")
     container = Tree(tmp_path / "host/run/nvidia/driver").driver(FOLDER)
-    backend = open_backend((host.root, tmp_path / "absent", container.root), sysfs=room.host)
-    assert isinstance(backend, PCIBackend)
+    search = DriverSearch(driver_roots=(host.root, tmp_path / "absent"), container_roots=(container.root,))
+    with pytest.raises(DriverUnavailable) as refused:
+        open_nvml(search, room.host)
     assert tried == [
         str(host.at(f"{FOLDER}/libnvidia-ml.so.535.1.2")),
         str(container.at(f"{FOLDER}/{LIBRARY}")),
         "libnvidia-ml.so.1",
     ]
-    assert tried[0] in backend.reason, "the best place is the one to mend"
+    assert tried[0] in str(refused.value), "the best place is the one to mend"
 
 
-def test_whose_driver_it_is_depends_on_where_its_library_lies(
-    room: MachineRoom, tmp_path: Path, tried: list[str]
-) -> None:
+def test_whose_driver_it_is_depends_on_where_its_library_lies(room: MachineRoom, tmp_path: Path) -> None:
     roots = [tmp_path / name for name in ("host", "container")]
     for root in roots:
         Tree(root).driver(FOLDER)
-    asked: list[Path] = []
-    open_backend(roots, whose=asked.append, sysfs=room.host)
-    assert list(map(str, asked)) == tried[:-1], "of what the loader finds by name nobody knows"
+    search = DriverSearch(host=HostPaths(roots[0]), driver_roots=(roots[0],), container_roots=(roots[1],))
+    found = [backend.source for backend in opening.candidates(search, room.host)]
+    assert found == [DriverSource.HOST, DriverSource.CONTAINER, None], (
+        "of what the loader finds by name it is not known"
+    )
 
 
 @pytest.mark.parametrize("source", [*DriverSource, None])
@@ -73,11 +76,10 @@ def test_whose_driver_it_is_is_published_as_far_as_it_is_known(room: MachineRoom
 
 def test_a_node_without_a_driver_gets_its_bus_and_the_reason(room: MachineRoom, tried: list[str]) -> None:
     room.plug("0000:18:00.0")
-    asked: list[str] = []
-    backend = open_backend((Path("/nowhere"),), find_library=lambda name, _roots: asked.append(name), sysfs=room.host)
+    backend = open_backend(DriverSearch(driver_roots=(Path("/nowhere"),)), room.host)
     assert isinstance(backend, PCIBackend)
     assert "Install the NVIDIA driver" in backend.reason
-    assert asked == tried == ["libnvidia-ml.so.1"]
+    assert tried == ["libnvidia-ml.so.1"]
     assert (backend.facts().driver, len(backend.cards())) == (None, 1)
     with pytest.raises(DriverUnavailable, match="Install the NVIDIA driver"):
         backend.set_mig_mode("0000:18:00.0", enabled=True)
