@@ -1,0 +1,153 @@
+"""A second vendor is a folder: with that alone its cards are found, given to containers, labelled and judged."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu_control_plane.agent import vendors
+from gpu_control_plane.agent.backends.interface import Backend, DriverUnavailable
+from gpu_control_plane.agent.backends.pci import PCIBackend
+from gpu_control_plane.agent.cdi.describe import describe
+from gpu_control_plane.agent.cdi.grants import by_runtime
+from gpu_control_plane.agent.cdi.spec import card_name
+from gpu_control_plane.agent.discovery.bus import Bus
+from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.driver.origin import DriverSearch
+from gpu_control_plane.agent.exporter.series import subject
+from gpu_control_plane.agent.health import WORKS
+from gpu_control_plane.agent.node.quiesce import pause_reason
+from gpu_control_plane.agent.node.rivals import rivals
+from gpu_control_plane.agent.node.watch import HardwareWatch
+from gpu_control_plane.agent.recovery import CardHealth
+from gpu_control_plane.agent.vendors.interface import LabelFacts
+from gpu_control_plane.agent.vendors.nvidia.support import NVIDIA
+from gpu_control_plane.agent.vendors.registry import (
+    on_bus,
+    open_backend,
+    pci_vendors,
+    support_of,
+    supported,
+    supports_of,
+)
+from gpu_control_plane.api.gpudevice import Vendor
+from unit.agent.backends.machine_room import MachineRoom
+from unit.agent.cdi.builders import make_node, needs_root
+
+HERE, THERE = "0000:18:00.0", "0000:2a:00.0"
+ACME = Vendor.AMD
+"""The API knows three vendors; the toy borrows the name of one that has no folder yet."""
+
+
+@pytest.fixture(autouse=True)
+def _second_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vendors, "__path__", [*vendors.__path__, str(Path(__file__).parent / "second")])
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> MachineRoom:
+    """A machine with one of Acme's cards."""
+    room = MachineRoom(tmp_path / "machine")
+    room.plug(HERE, vendor="1002", device="74a1", class_="1200")
+    return room
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Path:
+    """The folder of Acme's driver."""
+    folder = tmp_path / "root/acme"
+    folder.mkdir(parents=True)
+    (folder / "version").write_text("7.1")
+    (folder / HERE).write_text("42")
+    return folder
+
+
+@pytest.fixture
+def search(tmp_path: Path) -> DriverSearch:
+    return DriverSearch(driver_roots=(tmp_path / "root",))
+
+
+@pytest.fixture
+def backend(room: MachineRoom, driver: Path, search: DriverSearch) -> Iterator[Backend]:
+    opened = open_backend(search, room.host)
+    yield opened
+    opened.close()
+
+
+def test_both_vendors_are_found_by_their_folders() -> None:
+    assert [*supported()] == [ACME, Vendor.NVIDIA]
+
+
+def test_the_bus_chooses_and_no_other_vendors_driver_is_touched(
+    backend: Backend, room: MachineRoom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NVIDIA, "open_backend", None)
+    assert [support.vendor for support in on_bus(room.host)] == [ACME]
+    (card,) = backend.cards()
+    assert (card.vendor, card.uuid, card.product) == (ACME, "ACME-42", "AMD MI300X")
+
+
+def test_the_vendor_with_the_most_cards_is_tried_first(room: MachineRoom) -> None:
+    room.plug("0000:3a:00.0")
+    assert [support.vendor for support in on_bus(room.host)] == [ACME, Vendor.NVIDIA]
+    room.plug("0000:3b:00.0")
+    assert [support.vendor for support in on_bus(room.host)] == [Vendor.NVIDIA, ACME]
+
+
+def test_without_its_driver_the_bus_is_shown_with_the_reason(room: MachineRoom, search: DriverSearch) -> None:
+    shown = open_backend(search, room.host)
+    assert isinstance(shown, PCIBackend)
+    assert [card.product for card in shown.cards()] == ["AMD MI300X"]
+    with pytest.raises(DriverUnavailable, match="Acme's driver is not installed"):
+        shown.set_mig_mode(HERE, enabled=True)
+
+
+async def test_discovery_shows_cards_of_every_vendor(room: MachineRoom) -> None:
+    room.plug(THERE)
+    bus = Bus(room.host, pci_vendors(), lambda: None)
+    await bus.look()
+    assert [card.address for card in bus.cards or ()] == [HERE, THERE]
+
+
+@needs_root
+def test_containers_get_the_card_and_the_vendors_files(backend: Backend, search: DriverSearch, tmp_path: Path) -> None:
+    make_node(tmp_path / "dev/acme0", 7, major=240)
+    support = support_of(ACME)
+    found = describe(backend, support.container_edits("7.1", search, hooks=True), HostPaths(tmp_path))
+    (only,) = found.grantables
+    assert only.device.name == card_name("ACME-42")
+    assert [(node.path, node.major) for node in only.device.container_edits.device_nodes] == [("/dev/acme0", 240)]
+    assert [mount.host_path for mount in found.common.mounts] == ["/usr/lib/libacme.so.7.1"]
+    assert support.visible_devices is not None
+    assert by_runtime(found.grantables, support.visible_devices).envs == {"ACME_VISIBLE_DEVICES": "ACME-42"}
+
+
+def test_the_node_gets_the_vendors_labels_and_metrics_its_device_name(backend: Backend) -> None:
+    facts = LabelFacts(cards=backend.cards())
+    assert [support.labels(facts, {}, 0.0) for support in supported().values()] == [{"acme.example/cards": "1"}, {}]
+    (card,) = backend.cards()
+    described = subject(card, backend.details(HERE), (), hostname="worker-3", driver_version="7.1")
+    assert 'device="acme0"' in described.labels
+
+
+async def test_health_follows_the_vendors_error_codes(room: MachineRoom, driver: Path, search: DriverSearch) -> None:
+    watch = HardwareWatch("worker-3", lambda: open_backend(search, room.host), lambda _card: CardHealth(), lambda: None)
+    (driver / f"{HERE}.errors").write_text("1")
+    await watch.probe()
+    assert [*watch.verdicts.values()] == [WORKS], "a program's fault"
+    (driver / f"{HERE}.errors").write_text("1 9")
+    await watch.probe()
+    (found,) = watch.verdicts.values()
+    assert (found.healthy, found.reason, found.message) == (False, "Acme9", "Acme error 9: send the card back.")
+
+
+def test_other_plugins_and_driver_managers_are_known_by_the_vendors_names(backend: Backend) -> None:
+    allocatable = {"acme.example/gpu": "8", "nvidia.com/gpu": "8"}
+    assert rivals(allocatable, (), supports_of(backend.cards())) == ("acme.example/gpu",)
+    assert pause_reason({"acme.example/deploy.driver": "paused-for-upgrade"}) == "paused-for-upgrade"
+
+
+def test_the_driver_is_checked_by_the_vendor(backend: Backend, search: DriverSearch) -> None:
+    checks = support_of(ACME).checks(search, None, ())
+    assert checks.check_driver(backend).version == "7.1"
+    assert (support_of(ACME).kernel_step, checks.status_files, checks.check_extras()) == (None, None, {})
