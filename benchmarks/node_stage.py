@@ -59,6 +59,8 @@ class NodeStage:
         self._books = PodResources(f"unix://{self.node.pod_resources}", pause=_LOOK_EVERY)
         self._port = free_port()
         self._agent: asyncio.subprocess.Process | None = None
+        self._kubeconfig = cluster.folder / "kubeconfig.json"  # JSON: a pod needs no PyYAML, so neither must this agent
+        self._kubeconfig.write_bytes(msgspec.json.encode(msgspec.yaml.decode(cluster.kubeconfig.read_bytes())))
         self.uuids = [card_uuid(_NODE, address, 0) for address in self._machine.addresses]
 
     @property
@@ -105,7 +107,7 @@ class NodeStage:
             await _ended(process)
 
     async def _python(self, log: IO[bytes], environ: dict[str, str], *arguments: str) -> asyncio.subprocess.Process:
-        environ |= {"KUBECONFIG": str(self._cluster.kubeconfig)}
+        environ |= {"KUBECONFIG": str(self._kubeconfig)}
         return await asyncio.create_subprocess_exec(sys.executable, *arguments, env=environ, stdout=log, stderr=log)
 
     # Orders, and how far the kubelet knows of them.

@@ -1,13 +1,12 @@
-"""`python -m gpu_control_plane.agent`: the agent of this node, those of all simulated nodes, or discovery alone."""
+"""The options of `python -m gpu_control_plane.agent`: what they are called, what they mean, which exclude each other.
 
-import socket
-import sys
-from functools import partial
+`start` has them as fields, and does what they say.
+"""
+
 from pathlib import Path
+from typing import Any
 
 import click
-
-from gpu_control_plane.agent.footprint import import_sparingly
 
 _EXAMPLES = """\b
 Examples:
@@ -126,116 +125,29 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="Port for /metrics, /healthz and /readyz; 0 is a free one.  [default: none]",
 )
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
-def agent(
-    *,
-    simulated: bool,
-    discover: bool,
-    sysfs: Path,
-    node: str | None,
-    hardware: str,
-    injection: str,
-    unpooled: str | None,
-    labels: bool,
-    exporter: bool,
-    validator: bool,
-    nvidia_fs: bool,
-    gdrcopy: bool,
-    burn_in: bool,
-    burn_in_seconds: float,
-    recovery_seconds: float,
-    kubelet_folder: Path,
-    cdi_folder: Path,
-    host_root: Path,
-    driver_root: tuple[Path, ...],
-    container_driver_root: tuple[Path, ...],
-    configure_runtime: bool,
-    restart_runtime: bool,
-    runtime: str,
-    runtime_config: Path | None,
-    runtime_state: Path,
-    nvidia_runtime: str | None,
-    validations: Path | None,
-    device_folder: Path,
-    kubeconfig: Path | None,
-    elect: bool,
-    namespace: str | None,
-    status_port: int | None,
-    log_level: str,
-) -> None:
+def agent(**options: Any) -> dict[str, Any]:
     """Run the node agent: it publishes the node's cards, offers them to pods as its orders say, and reports.
 
     With --simulated one process plays the agents of every Node that `kubectl gpu simulate nodes` made. With --discover
     it needs neither root nor a driver, and only marks the nodes on which the agent should run; where Node Feature
     Discovery is installed, that does the same.
     """
-    if simulated and discover:
+    if options["simulated"] and options["discover"]:
         raise click.UsageError("--simulated and --discover are different programs: choose one.")
-    if restart_runtime and not configure_runtime:
+    if options["restart_runtime"] and not options["configure_runtime"]:
         raise click.UsageError("--restart-runtime goes with --configure-runtime.")
-    if (nvidia_fs or gdrcopy) and not validator:
+    if (options["nvidia_fs"] or options["gdrcopy"]) and not options["validator"]:
         raise click.UsageError("--nvidia-fs and --gdrcopy are checks: they do not go with --no-validator.")
-    import_sparingly()
-    from gpu_control_plane.agent.step import RecoveryPolicy  # noqa: PLC0415
-    from gpu_control_plane.kube import main  # noqa: PLC0415
-    from gpu_control_plane.kube.logs import configure_logs  # noqa: PLC0415
-
-    name = node or socket.gethostname().lower()
-    recovery = RecoveryPolicy(seconds=recovery_seconds)
-    process = {"kubeconfig": kubeconfig, "namespace": namespace, "status_port": status_port}
-    if simulated:
-        from gpu_control_plane.agent.fleet import process as fleet  # noqa: PLC0415
-
-        build_fleet = partial(fleet.build, recovery=recovery)
-        sys.exit(main(fleet.NAME, build_fleet, log_level=log_level, elect=elect, **process))
-
-    if discover:
-        from gpu_control_plane.agent.backends.sysfs import Sysfs  # noqa: PLC0415
-        from gpu_control_plane.agent.discovery import process as discovery  # noqa: PLC0415
-
-        look = partial(discovery.build, node=name, sysfs=Sysfs(sysfs))
-        sys.exit(main(discovery.NAME, look, log_level=log_level, elect=False, **process))
-
-    from gpu_control_plane.agent.node import process as node_process  # noqa: PLC0415
-    from gpu_control_plane.agent.node.options import Hardware, Options  # noqa: PLC0415
-    from gpu_control_plane.agent.vendors.registry import container_driver_roots  # noqa: PLC0415
-    from gpu_control_plane.api.gpunodestate import Injection  # noqa: PLC0415
-
-    options = Options(
-        node=name,
-        hardware=Hardware(hardware),
-        injection=Injection(injection),
-        unpooled=unpooled,
-        labels=labels,
-        exporter=exporter,
-        validator=validator,
-        extra_checks=frozenset(check for check, on in (("nvidia-fs", nvidia_fs), ("gdrcopy", gdrcopy)) if on),
-        burn_in=burn_in,
-        burn_in_seconds=burn_in_seconds,
-        recovery=recovery,
-        kubelet=kubelet_folder,
-        cdi=cdi_folder,
-        host=host_root,
-        driver_roots=driver_root,
-        container_driver_roots=container_driver_root or container_driver_roots(),
-        validations=validations,
-        simulated_devices=device_folder,
-    )
-    if configure_runtime:
-        from gpu_control_plane.agent.runtimes.interface import Handler, Wanted  # noqa: PLC0415
-        from gpu_control_plane.agent.runtimes.setup import RuntimeName, Setup  # noqa: PLC0415
-        from gpu_control_plane.agent.runtimes.startup import configure_at_start  # noqa: PLC0415
-
-        setup = Setup(runtime=RuntimeName(runtime), config=runtime_config, state=runtime_state, host=host_root)
-        wanted = Wanted(
-            spec_dirs=tuple(dict.fromkeys((*Wanted().spec_dirs, str(cdi_folder)))),
-            handler=Handler(nvidia_runtime) if nvidia_runtime else None,
-        )
-        configure_logs(log_level)
-        configure_at_start(setup.open(), wanted, setup.restarter() if restart_runtime else None)
-
-    build = partial(node_process.build, options=options)
-    sys.exit(main(node_process.NAME, build, log_level=log_level, elect=False, **process))
+    return options
 
 
-if __name__ == "__main__":
-    agent()
+def read_command_line(arguments: list[str]) -> dict[str, Any]:
+    """The options by their names; ends the process where only help was asked for, or something is wrong with them."""
+    try:
+        options = agent.main(arguments, prog_name="python -m gpu_control_plane.agent", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    if not isinstance(options, dict):  # an exit code: help was shown
+        raise SystemExit(options)
+    return options

@@ -8,7 +8,7 @@ import click
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gpu_control_plane.agent.__main__ import agent
+from gpu_control_plane.agent.command_line import agent
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.node.hardware_watch import PROBE_SECONDS
 from gpu_control_plane.agent.node.metrics import NodeMetrics

@@ -1,6 +1,7 @@
 """What cards are called when no driver tells: by the host's own list of PCI devices, else by the vendor's support."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -11,24 +12,32 @@ LISTS: Final = (Path("/usr/share/misc/pci.ids"), Path("/usr/share/hwdata/pci.ids
 
 
 class ProductNames:
-    """Reads the first list there is, once, and only when a name is asked for."""
+    """Reads the first list there is, only when a name is asked for."""
 
-    def __init__(self, vendors: Iterable[PCIVendor], lists: Sequence[Path] = LISTS) -> None:
+    def __init__(self, vendors: Sequence[PCIVendor], lists: Sequence[Path] = LISTS) -> None:
+        self._vendors = frozenset(vendor.id for vendor in vendors)
         self._known = {(vendor.id, device): name for vendor in vendors for device, name in vendor.products.items()}
         self._lists = lists
-        self._names: dict[tuple[str, str], str] | None = None
 
     def of(self, vendor: Vendor, pci: PCI) -> str:
         """Such as `NVIDIA H200`, or `NVIDIA device 2335` where no list has it."""
-        if self._names is None:
-            present = next((file for file in self._lists if file.is_file()), None)
-            self._names = {} if present is None else dict(_entries(present))
+        present = next((file for file in self._lists if file.is_file()), None)
+        listed = _listed(present, self._vendors) if present else {}
         number = pci.vendor, pci.device
-        return f"{vendor} {self._names.get(number) or self._known.get(number) or f'device {pci.device}'}"[:128]
+        return f"{vendor} {listed.get(number) or self._known.get(number) or f'device {pci.device}'}"[:128]
 
 
-def _entries(file: Path) -> Iterator[tuple[tuple[str, str], str]]:
-    """Vendors stand at the margin, their devices one tab in; classes, at the end of the file, begin with a C."""
+@cache
+def _listed(file: Path, vendors: frozenset[str]) -> Mapping[tuple[str, str], str]:
+    """Once a process: a node without a driver looks at its bus again and again."""
+    return dict(_entries(file, vendors))
+
+
+def _entries(file: Path, vendors: Container[str]) -> Iterator[tuple[tuple[str, str], str]]:
+    """The cards of these vendors: the list has tens of thousands of devices.
+
+    Vendors stand at the margin, their devices one tab in; classes, at the end of the file, begin with a C.
+    """
     vendor = ""
     with file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
@@ -37,10 +46,10 @@ def _entries(file: Path) -> Iterator[tuple[tuple[str, str], str]]:
             if not line.strip() or line.startswith(("#", "\t\t")):
                 continue
             number, _, name = line.strip().partition("  ")
-            if line.startswith("\t"):
-                yield (vendor, number.lower()), _friendly(name)
-            else:
+            if not line.startswith("\t"):
                 vendor = number.lower()
+            elif vendor in vendors:
+                yield (vendor, number.lower()), _friendly(name)
 
 
 def _friendly(name: str) -> str:

@@ -35,7 +35,8 @@ def room(tmp_path: Path) -> MachineRoom:
 
 def named(device: str, lists: tuple[Path, ...], vendor: Vendor = Vendor.NVIDIA, number: str = "10de") -> str:
     pci = PCI(vendor=number, device=device, class_="0302", address="0000:18:00.0")
-    return ProductNames((PCI_VENDOR,), lists).of(vendor, pci)
+    others = (PCIVendor(vendor=Vendor.AMD, id="1002", classes=frozenset()),)
+    return ProductNames((PCI_VENDOR, *others), lists).of(vendor, pci)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""A second vendor is a folder: with that alone its cards are found, given to containers, labelled and judged."""
+"""A second vendor is a folder: with that alone its cards are found, advertised, injected, labelled and judged."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,10 @@ from gpu_control_plane.agent.discovery.bus import Bus
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import DriverSearch
 from gpu_control_plane.agent.exporter.series import subject
+from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, probe_hardware
 from gpu_control_plane.agent.health import WORKS
-from gpu_control_plane.agent.node.quiesce import pause_reason
-from gpu_control_plane.agent.node.rivals import rivals
-from gpu_control_plane.agent.node.watch import HardwareWatch
-from gpu_control_plane.agent.recovery import CardHealth
+from gpu_control_plane.agent.step import KubeletSnapshot, NodeMemory, NodePlan, NodeSnapshot, decide
+from gpu_control_plane.agent.step.pausing import pause_reason
 from gpu_control_plane.agent.vendors.interface import LabelFacts
 from gpu_control_plane.agent.vendors.nvidia.support import NVIDIA
 from gpu_control_plane.agent.vendors.registry import (
@@ -28,11 +27,14 @@ from gpu_control_plane.agent.vendors.registry import (
     pci_vendors,
     support_of,
     supported,
-    supports_of,
 )
+from gpu_control_plane.agent.views import NodeStateView, NodeStatus, NodeView
 from gpu_control_plane.api.gpudevice import Vendor
+from gpu_control_plane.api.gpunodestate import Assignment, NodeStateSpec
+from gpu_control_plane.kube.objects import ObjectMeta
 from unit.agent.backends.machine_room import MachineRoom
 from unit.agent.cdi.builders import make_node, needs_root
+from unit.agent.step.builders import NODE, NOW, RESOURCE, device, exclusive, first
 
 HERE, THERE = "0000:18:00.0", "0000:2a:00.0"
 ACME = Vendor.AMD
@@ -130,20 +132,46 @@ def test_the_node_gets_the_vendors_labels_and_metrics_its_device_name(backend: B
     assert 'device="acme0"' in described.labels
 
 
-async def test_health_follows_the_vendors_error_codes(room: MachineRoom, driver: Path, search: DriverSearch) -> None:
-    watch = HardwareWatch("worker-3", lambda: open_backend(search, room.host), lambda _card: CardHealth(), lambda: None)
+def step(
+    found: HardwareSnapshot, memory: NodeMemory, *orders: Assignment, allocatable: Mapping[str, str] | None = None
+) -> NodePlan:
+    """One step of the node, as the agent makes it."""
+    snapshot = NodeSnapshot(
+        now=NOW,
+        monotonic=0.0,
+        node=NodeView(metadata=ObjectMeta(name=NODE), status=NodeStatus(allocatable=dict(allocatable or {}))),
+        state=NodeStateView(metadata=ObjectMeta(name=NODE), spec=NodeStateSpec(assignments=orders)),
+        devices=tuple(device(card) for card in found.observed.values()),
+        hardware=found,
+        kubelet=KubeletSnapshot(),
+        injectable=frozenset(found.by_uuid()),
+    )
+    return decide(snapshot, memory)
+
+
+def test_ordered_cards_are_advertised(backend: Backend) -> None:
+    found = probe_hardware(NODE, backend, probe=1)
+    plan = step(found, NodeMemory(), exclusive(first(found).id))
+    assert {name: [device.id for device in devices] for name, devices in plan.device_lists.items()} == {
+        RESOURCE: ["ACME-42"]
+    }
+
+
+def test_health_follows_the_vendors_error_codes(backend: Backend, driver: Path) -> None:
     (driver / f"{HERE}.errors").write_text("1")
-    await watch.probe()
-    assert [*watch.verdicts.values()] == [WORKS], "a program's fault"
+    plan = step(probe_hardware(NODE, backend, probe=1), NodeMemory())
+    assert [*plan.memory.verdicts.values()] == [WORKS], "a program's fault"
     (driver / f"{HERE}.errors").write_text("1 9")
-    await watch.probe()
-    (found,) = watch.verdicts.values()
+    plan = step(probe_hardware(NODE, backend, probe=2), plan.memory)
+    (found,) = plan.memory.verdicts.values()
     assert (found.healthy, found.reason, found.message) == (False, "Acme9", "Acme error 9: send the card back.")
 
 
 def test_other_plugins_and_driver_managers_are_known_by_the_vendors_names(backend: Backend) -> None:
-    allocatable = {"acme.example/gpu": "8", "nvidia.com/gpu": "8"}
-    assert rivals(allocatable, (), supports_of(backend.cards())) == ("acme.example/gpu",)
+    found = probe_hardware(NODE, backend, probe=1)
+    plan = step(found, NodeMemory(), allocatable={"acme.example/gpu": "8", "nvidia.com/gpu": "8"})
+    assert plan.plugin is not None
+    assert plan.plugin.conflicts == ("acme.example/gpu",)
     assert pause_reason({"acme.example/deploy.driver": "paused-for-upgrade"}) == "paused-for-upgrade"
 
 
