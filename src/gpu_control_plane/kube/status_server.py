@@ -14,6 +14,9 @@ from prometheus_client.exposition import choose_encoder
 
 from gpu_control_plane.kube.errors import ConfigError
 
+_HEAD_START_SECONDS = 0.001
+"""What a thread needs to be on its way: without that, the interpreter's lock would be kept from it for longer."""
+
 Check = Callable[[], str | None]
 """Says what is wrong, or None when all is well."""
 
@@ -81,7 +84,8 @@ class StatusServer:
     async def _metrics(self, request: Request) -> Response:
         # Text of others can only be added to plain text: OpenMetrics ends with a mark of its own.
         encode, content_type = choose_encoder("" if self._more else request.headers.get("Accept", ""))
-        others = asyncio.gather(*(more() for more in self._more))
-        await asyncio.sleep(0)  # They wait for hardware: the registry is written meanwhile.
-        body = b"".join([encode(self._registry), *await others])
+        others = [asyncio.ensure_future(more()) for more in self._more]
+        if others:  # They wait for hardware, in threads: once they do, the registry is written in that time.
+            await asyncio.wait(others, timeout=_HEAD_START_SECONDS)
+        body = b"".join([encode(self._registry), *[await other for other in others]])
         return Response(body=body, headers={"Content-Type": content_type})

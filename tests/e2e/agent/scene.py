@@ -35,6 +35,8 @@ class AgentScene:
         self._controller: subprocess.Popen[bytes] | None = None
         self._port = free_port()
         self._logs = self.node.logs
+        self._kubeconfig = stage.cluster.folder / "kubeconfig.json"  # as in a pod: without PyYAML
+        self._kubeconfig.write_bytes(msgspec.json.encode(msgspec.yaml.decode(stage.cluster.kubeconfig.read_bytes())))
 
     # Programs.
 
@@ -69,7 +71,7 @@ class AgentScene:
                 process.wait(10)
 
     def _start(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        environment = {**os.environ, "KUBECONFIG": str(self.stage.cluster.kubeconfig)}
+        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig)}
         with (self._logs / f"{name}.log").open("ab") as log:
             return subprocess.Popen([sys.executable, *arguments], env=environment, stdout=log, stderr=log)
 

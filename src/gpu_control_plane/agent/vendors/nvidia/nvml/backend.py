@@ -214,10 +214,9 @@ class NVMLBackend(Backend):
 
     def _card_samples(self, card: Card) -> Mapping[str, float]:
         reports = self._events.reports(card.address)
-        profiled = self._profiling.measure(card.address, card.handle)
         return {
             **card_samples(self._library, card.handle),
-            **(profiled or pcie_throughput(self._library, card.handle)),
+            **(self._profiling.measure(card.address, card.handle) or pcie_throughput(self._library, card.handle)),
             Measure.XID_ERRORS: float(reports[-1] if reports else 0),
         }
 

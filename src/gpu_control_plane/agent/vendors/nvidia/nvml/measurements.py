@@ -27,8 +27,13 @@ def readings(library: Library, handle: object) -> Readings:
 
 
 def card_samples(library: Library, handle: object) -> dict[str, float]:
-    """Everything that a whole card tells, but for what has to be watched over time."""
+    """Everything that a whole card tells, but for what has to be watched over time.
+
+    The total energy comes first: of all questions it takes the longest (4 ms on an H200), and while the driver answers
+    it, the event loop writes the agent's own metrics.
+    """
     return {
+        **_told({Measure.TOTAL_ENERGY: library.ask("nvmlDeviceGetTotalEnergyConsumption", handle)}),
         **_memory(library, handle),
         **_load(library, handle),
         **_wear(library, handle),
@@ -77,7 +82,6 @@ def _load(library: Library, handle: object) -> dict[str, float]:
             Measure.GPU_TEMP: library.ask("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
             Measure.MEMORY_TEMP: library.field(handle, _MEMORY_TEMP),
             Measure.POWER_USAGE: None if power is None else power / 1000,
-            Measure.TOTAL_ENERGY: library.ask("nvmlDeviceGetTotalEnergyConsumption", handle),
             Measure.PCIE_REPLAYS: library.ask("nvmlDeviceGetPcieReplayCounter", handle),
             Measure.GPU_UTIL: busy.gpu if busy else None,
             Measure.MEM_COPY_UTIL: busy.memory if busy else None,
