@@ -12,7 +12,7 @@ from gpu_control_plane.agent.cdi.describe import Description, Grantable
 from gpu_control_plane.agent.cdi.edits import Edits
 from gpu_control_plane.agent.cdi.grants import by_cdi, by_kubelet, by_runtime, device_name
 from gpu_control_plane.agent.hardware_snapshot import ObservedCard
-from gpu_control_plane.agent.kubelet.interface import Grant, Refused
+from gpu_control_plane.agent.kubelet.interface import AllocationRefused, ContainerAllocation
 from gpu_control_plane.agent.kubelet.preferred_units import preferred_units
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
 from gpu_control_plane.agent.step import Allocatable
@@ -79,7 +79,7 @@ class Allocator:
         }
         return frozenset(self._calls.keys() | self._unlisted.keys())
 
-    async def allocate(self, resource: ResourceName, ids: tuple[str, ...]) -> Grant:
+    async def allocate(self, resource: ResourceName, ids: tuple[str, ...]) -> ContainerAllocation:
         units = [self._allocatable(resource, unit_id) for unit_id in ids]
         self._calls.update(units)
         try:
@@ -105,21 +105,23 @@ class Allocator:
         for unit in self._set.allocatable.units:
             if unit.id == unit_id and unit.resource == resource:
                 return unit
-        raise Refused(f"{unit_id} is not on offer as {resource}: it is faulty, or on its way to another pool.")
+        raise AllocationRefused(
+            f"{unit_id} is not on offer as {resource}: it is faulty, or on its way to another pool."
+        )
 
     async def _check(self, address: str) -> None:
         """Ask for the card's device files once more: a card that the driver has dropped since the probe has none."""
         try:
             await self._watch.call(_device_files, address)
         except (BackendError, DriverReleased) as error:
-            raise Refused(f"The card at {address} cannot be handed out: {error}") from error
+            raise AllocationRefused(f"The card at {address} cannot be handed out: {error}") from error
 
-    def _grant(self, units: Sequence[Unit]) -> Grant:
+    def _grant(self, units: Sequence[Unit]) -> ContainerAllocation:
         names = [device_name(unit.id) for unit in units]
         injectable = self._set.injectable
         missing = [name for name in names if name not in injectable]
         if missing:
-            raise Refused(f"{', '.join(missing)}: no device file is there to be given to a container.")
+            raise AllocationRefused(f"{', '.join(missing)}: no device file is there to be given to a container.")
         chosen = [injectable[name] for name in dict.fromkeys(names)]
         match self._injection:
             case Injection.CDI:
@@ -127,7 +129,7 @@ class Allocator:
             case Injection.RUNTIME:
                 variable = self._runtime_variable()
                 if variable is None:
-                    raise Refused("The vendor of these cards has no container runtime of its own.")
+                    raise AllocationRefused("The vendor of these cards has no container runtime of its own.")
                 return by_runtime(chosen, variable)
             case _:
                 return by_kubelet(chosen, self._set.common)

@@ -10,7 +10,7 @@ from gpu_control_plane.agent.burnin.runner import ProgramRunner, play
 from gpu_control_plane.agent.cdi.edits import Edits
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
-from gpu_control_plane.agent.kubelet.plugins import Plugins
+from gpu_control_plane.agent.kubelet.plugins import DevicePlugins
 from gpu_control_plane.agent.kubelet.podresources import PodResources
 from gpu_control_plane.agent.node.agent import NodeAgent
 from gpu_control_plane.agent.node.allocator import Allocator
@@ -160,7 +160,7 @@ def _components(
     plugin_metrics = PluginMetrics(runtime.metrics.registry)
     return Components(
         watch=watch,
-        plugins=Plugins(allocator, options.device_plugins, on_change=wakeup, metrics=plugin_metrics),
+        plugins=DevicePlugins(allocator, options.device_plugins, on_change=wakeup, metrics=plugin_metrics),
         pod_resources=PodResources(options.pod_resources),
         allocator=allocator,
         cdi_spec=CDISpecWriter(watch, options.cdi, options.injection, _container_edits(options, vendor), host=host),

@@ -4,7 +4,7 @@ from gpu_control_plane.agent.cdi.describe import Grantable
 from gpu_control_plane.agent.cdi.edits import Edits, Hook, for_nodes, merged
 from gpu_control_plane.agent.cdi.grants import by_cdi, by_kubelet, by_runtime, device_name
 from gpu_control_plane.agent.cdi.spec import Device
-from gpu_control_plane.agent.kubelet.interface import DeviceNode, Grant, Mount
+from gpu_control_plane.agent.kubelet.interface import ContainerAllocation, DeviceNode, Mount
 from gpu_control_plane.agent.mig.units import unit_id
 from gpu_control_plane.agent.units import replica_id
 from unit.agent.cdi.builders import CARD, OTHER, common, device, node
@@ -28,13 +28,15 @@ def test_every_unit_has_its_device(unit: str, name: str) -> None:
 def test_with_cdi_a_container_gets_names_alone_and_each_once() -> None:
     names = [device_name(replica_id(CARD, 0)), device_name(replica_id(CARD, 1)), OTHER]
 
-    assert by_cdi(names) == Grant(cdi_devices=(f"gpu.deckhouse.io/gpu={CARD}", f"gpu.deckhouse.io/gpu={OTHER}"))
+    assert by_cdi(names) == ContainerAllocation(
+        cdi_devices=(f"gpu.deckhouse.io/gpu={CARD}", f"gpu.deckhouse.io/gpu={OTHER}")
+    )
 
 
 def test_without_cdi_a_container_gets_what_the_file_would_have_brought() -> None:
     grant = by_kubelet([_ONE, _TWO], common())
 
-    assert grant == Grant(
+    assert grant == ContainerAllocation(
         devices=tuple(DeviceNode(path, path, "rw") for path in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1")),
         mounts=(Mount("/usr/lib64/libcuda.so.1", "/usr/lib64/libcuda.so.580.159.04", read_only=True),),
         envs={"NVIDIA_VISIBLE_DEVICES": "void"},
@@ -62,6 +64,6 @@ def test_hooks_cannot_be_lost_unnoticed() -> None:
 def test_a_runtime_of_the_vendor_is_told_the_driver_s_names() -> None:
     cut = Grantable(device(f"{CARD}:1g.18gb:0"), "MIG-77")
 
-    assert by_runtime([_TWO, cut, cut], "NVIDIA_VISIBLE_DEVICES") == Grant(
+    assert by_runtime([_TWO, cut, cut], "NVIDIA_VISIBLE_DEVICES") == ContainerAllocation(
         envs={"NVIDIA_VISIBLE_DEVICES": f"{OTHER},MIG-77"}
     )

@@ -1,7 +1,7 @@
-"""Keeps one resource known to the kubelet: a socket that exists, a registration that holds, a stream that is open.
+"""The device plugin of one resource: keeps a socket, a registration with the kubelet, and an open ListAndWatch stream.
 
-Level-triggered: whatever woke it, it looks at the folder and at its streams, and mends what is missing. Kubelets that
-restart, sockets that vanish and streams that end are all the same to it.
+Level-triggered: whatever woke it, it looks at the folder and at its streams, and restores what is missing. A kubelet
+that restarts, a socket that was removed and a stream that ended are all handled alike.
 """
 
 import asyncio
@@ -13,26 +13,26 @@ from typing import Final
 
 import structlog
 
+from gpu_control_plane.agent.kubelet.device_list import DeviceList
 from gpu_control_plane.agent.kubelet.endpoint import Endpoint
-from gpu_control_plane.agent.kubelet.interface import Allocator, Device, State
-from gpu_control_plane.agent.kubelet.listing import Listing
+from gpu_control_plane.agent.kubelet.interface import Allocator, Device, ResourceState
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.kubelet.registration import NotRegistered, register
-from gpu_control_plane.agent.kubelet.sockets import KUBELET_SOCKET, check_room, endpoint_name, identity
+from gpu_control_plane.agent.kubelet.sockets import KUBELET_SOCKET, check_path_length, endpoint_name, identity
 from gpu_control_plane.kube.backoff import Backoff
 
-STREAM_PATIENCE: Final = 10.0
-"""Seconds in which the kubelet opens its stream after it has accepted a registration, else it is registered again."""
-SETTLED: Final = 5.0
-"""Seconds after which a stream that ends is no failure of the registration before it."""
-GRACE: Final = 2.0
-"""Seconds that calls get to finish when a socket is closed."""
+STREAM_OPEN_SECONDS: Final = 10.0
+"""Time in which the kubelet opens its stream after it has accepted a registration; then the plugin registers again."""
+STREAM_SETTLED_SECONDS: Final = 5.0
+"""A stream that was open for longer than this did not end because the registration before it failed."""
+STOP_GRACE_SECONDS: Final = 2.0
+"""Time for calls to finish when a socket is closed."""
 
 _log = structlog.get_logger(component="agent.kubelet.resource")
 
 
-class Resource:
-    """One resource, from its first announcement to its withdrawal."""
+class ResourcePlugin:
+    """Serves one resource from `run` on until it is cancelled."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Resource:
         allocator: Allocator,
         *,
         metrics: PluginMetrics,
-        on_change: Callable[[State], None],
+        on_change: Callable[[ResourceState], None],
         backoff: Backoff,
         rng: random.Random,
         clock: Callable[[], float],
@@ -58,42 +58,42 @@ class Resource:
         self._rng = rng
         self._clock = clock
         self._allocate_limit = allocate_limit
-        self._listing = Listing(name)
+        self._device_list = DeviceList(name)
         self._endpoint: Endpoint | None = None
         self._servings = 0
         self._listened = False
         self._pushed_at: float | None = None
         self._kubelet: tuple[int, int] | None = None
-        """The kubelet, by its socket, that was last spoken to."""
+        """The kubelet of the last registration, by the identity of its socket."""
         self._registered_at: float | None = None
         self._losses = 0
-        """How often nobody listened any more."""
+        """How often the last open stream has ended."""
         self._failures = 0
         self._not_before = 0.0
         self._wake = asyncio.Event()
-        check_room(folder, endpoint_name(name, token, self._servings))
+        check_path_length(folder, endpoint_name(name, token, self._servings))
 
     def list(self, devices: Iterable[Device]) -> None:
-        """Replace the device list; open streams send it at once, if it differs."""
-        if self._listing.replace(devices):
-            healthy = self._listing.healthy
+        """Replace the device list; if it differs, open streams send it at once."""
+        if self._device_list.replace(devices):
+            healthy = self._device_list.healthy
             self._metrics.devices.labels(self.name, "healthy").set(healthy)
-            self._metrics.devices.labels(self.name, "unhealthy").set(len(self._listing.devices) - healthy)
+            self._metrics.devices.labels(self.name, "unhealthy").set(len(self._device_list.devices) - healthy)
             self._changed()
 
     def wake(self) -> None:
-        """Something may have changed in the folder."""
+        """Look at the folder again: something in it may have changed."""
         self._wake.set()
 
     @property
-    def state(self) -> State:
+    def state(self) -> ResourceState:
         streams = self._endpoint.streams if self._endpoint else 0
-        return State(
+        return ResourceState(
             resource=self.name,
-            devices=self._listing.devices,
+            devices=self._device_list.devices,
             registered=bool(streams) or self._registered_at is not None,
             streams=streams,
-            told=self._endpoint is not None and self._endpoint.told,
+            list_sent=self._endpoint is not None and self._endpoint.list_sent,
             pushed_at=self._pushed_at,
         )
 
@@ -104,19 +104,19 @@ class Resource:
         try:
             while True:
                 self._wake.clear()
-                pause = await self._mend()
+                pause = await self._reconcile()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), pause)
         finally:
             if self._endpoint:
-                await self._endpoint.stop(GRACE)
+                await self._endpoint.stop(STOP_GRACE_SECONDS)
                 self._endpoint = None
 
-    async def _mend(self) -> float | None:
-        """Put right what is missing; returns the seconds after which to look again even without news.
+    async def _reconcile(self) -> float | None:
+        """Restore what is missing; returns the seconds after which to look again even if nothing changes.
 
-        An open stream is all that counts: it proves that the kubelet lives and knows the resource. Registering beside
-        it would give the kubelet a second connection, and up to 1.36 the end of one takes the other with it.
+        With an open stream nothing is missing: it proves that the kubelet runs and knows the resource. Registering
+        again beside it would give the kubelet a second connection, and up to 1.36 the end of one ends the other, too.
         """
         endpoint = self._endpoint if self._endpoint and self._endpoint.present else await self._serve()
         kubelet = identity(self._folder / KUBELET_SOCKET)
@@ -130,19 +130,19 @@ class Resource:
         return max(0.0, self._due() - _now())
 
     def _due(self) -> float:
-        """When to register next, if nobody listens by then."""
-        return self._not_before if self._registered_at is None else self._registered_at + STREAM_PATIENCE
+        """When to register next, if no stream is open by then."""
+        return self._not_before if self._registered_at is None else self._registered_at + STREAM_OPEN_SECONDS
 
     async def _serve(self) -> Endpoint:
-        """Listen on a new socket. Names are never used twice: closing a socket removes its file, and that must not be
-        the file of its successor."""
+        """Listen on a new socket. Names are never used twice: closing a socket removes its file, which must not be the
+        file of the next one."""
         if self._endpoint:
             _log.warning("socket was removed", resource=self.name, socket=self._endpoint.path.name)
-            await self._endpoint.stop(GRACE)
+            await self._endpoint.stop(STOP_GRACE_SECONDS)
         self._servings += 1
         self._endpoint = Endpoint(
             self._folder / endpoint_name(self.name, self._token, self._servings),
-            self._listing,
+            self._device_list,
             self._allocator,
             metrics=self._metrics,
             on_push=self._pushed,
@@ -154,7 +154,7 @@ class Resource:
         return self._endpoint
 
     async def _register(self, endpoint: Endpoint) -> None:
-        """Ask the kubelet to listen. Its stream may come, and even go, before it answers."""
+        """Register with the kubelet, which may open its stream, and even close it, before it answers."""
         self._registered_at = None
         losses = self._losses
         try:
@@ -172,13 +172,13 @@ class Resource:
         self._changed()
 
     def _streams_changed(self) -> None:
-        """When nobody listens any more, register again: at once, unless that happens all the time."""
+        """When the last stream has ended, register again: at once, unless that happens again and again."""
         streams = self.state.streams
         lost = self._listened and not streams
         self._listened = bool(streams)
         if lost:
             self._losses += 1
-            if self._registered_at is not None and _now() - self._registered_at > SETTLED:
+            if self._registered_at is not None and _now() - self._registered_at > STREAM_SETTLED_SECONDS:
                 self._forget_failures()
             else:
                 self._failed()

@@ -1,4 +1,4 @@
-"""The device list of one resource, and the news that it has changed."""
+"""The device list of one resource, and a signal when it has changed."""
 
 import asyncio
 from collections.abc import Iterable
@@ -6,60 +6,61 @@ from typing import Final
 
 from gpu_control_plane.agent.kubelet.interface import Device, TooManyDevices
 from gpu_control_plane.agent.kubelet.protocol import deviceplugin_pb2 as wire
-from gpu_control_plane.agent.kubelet.sockets import MESSAGE_LIMIT
+from gpu_control_plane.agent.kubelet.sockets import MAX_MESSAGE_BYTES
 
 _HEALTH: Final = {True: "Healthy", False: "Unhealthy"}
 
 
-class Listing:
-    """What the kubelet should know about one resource. Outlives sockets, streams and kubelets."""
+class DeviceList:
+    """What the kubelet should know about one resource. It stays when sockets, streams and kubelets come and go."""
 
     def __init__(self, resource: str) -> None:
         self.resource = resource
         self.devices: tuple[Device, ...] = ()
         self.payload: bytes = b""
         """The list as it goes over the wire, made once for all streams."""
-        self.news = asyncio.Event()
-        """Set once, at the next news: take it before looking at the list, then wait for it."""
-        self._on_offer: frozenset[str] = frozenset()
-        self._known: frozenset[str] = frozenset()
+        self.changed = asyncio.Event()
+        """Set at the next change, and replaced by a new one: take it before reading the list, then wait for it."""
+        self._ids: frozenset[str] = frozenset()
+        self._healthy_ids: frozenset[str] = frozenset()
 
     def replace(self, devices: Iterable[Device]) -> bool:
         """Take a new list; says whether it differs. The order of devices means nothing."""
         ordered = tuple(sorted(devices, key=lambda device: device.id))
         if ordered == self.devices:
             return False
-        known = frozenset(device.id for device in ordered)
-        if len(known) < len(ordered):
+        ids = frozenset(device.id for device in ordered)
+        if len(ids) < len(ordered):
             raise ValueError(f"two devices of {self.resource} have the same id")
         self.payload = self._encoded(ordered)
-        self.devices, self._known = ordered, known
-        self._on_offer = frozenset(device.id for device in ordered if device.healthy)
+        self.devices, self._ids = ordered, ids
+        self._healthy_ids = frozenset(device.id for device in ordered if device.healthy)
         self.wake()
         return True
 
     def wake(self) -> None:
-        """Have everybody who waits for news look again."""
-        self.news.set()
-        self.news = asyncio.Event()
+        """Have every stream look at the list again."""
+        self.changed.set()
+        self.changed = asyncio.Event()
 
-    def knows(self, device: str) -> bool:
-        return device in self._known
+    def has(self, device: str) -> bool:
+        return device in self._ids
 
-    def offers(self, device: str) -> bool:
-        """Whether the device may be handed out: what is listed as unhealthy may not."""
-        return device in self._on_offer
+    def is_healthy(self, device: str) -> bool:
+        """Whether the device is listed as healthy: no other may be allocated."""
+        return device in self._healthy_ids
 
     @property
     def healthy(self) -> int:
-        return len(self._on_offer)
+        """How many devices are listed as healthy."""
+        return len(self._healthy_ids)
 
     def _encoded(self, devices: tuple[Device, ...]) -> bytes:
         payload = wire.ListAndWatchResponse(devices=map(_message, devices)).SerializeToString()
-        if len(payload) > MESSAGE_LIMIT:
+        if len(payload) > MAX_MESSAGE_BYTES:
             raise TooManyDevices(
                 f"the list of {len(devices)} devices of {self.resource} takes {len(payload)} bytes, but the kubelet"
-                f" reads at most {MESSAGE_LIMIT}; offer fewer replicas. The list before it stays in force"
+                f" reads at most {MAX_MESSAGE_BYTES}; offer fewer replicas. The list before it stays in force"
             )
         return payload
 
