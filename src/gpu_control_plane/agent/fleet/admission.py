@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from gpu_control_plane.agent.fleet.pod_devices import ContainerAllocation, Request, Shortage, grants, requests
+from gpu_control_plane.agent.fleet.pod_devices import Grant, Request, Shortage, grants, requests
 from gpu_control_plane.agent.hardware_snapshot import ObservedCard
 from gpu_control_plane.agent.kubelet.preferred_units import preferred_units
 from gpu_control_plane.agent.step import Allocatable
@@ -22,7 +22,7 @@ class Admission(msgspec.Struct, frozen=True):
     """What was decided about a pod just now."""
 
     pod: PodView
-    outcome: tuple[ContainerAllocation, ...] | Shortage
+    outcome: tuple[Grant, ...] | Shortage
 
 
 def admit(
@@ -54,10 +54,10 @@ def admit(
 
 def _allocate(
     wanted: Sequence[Request], free: Collection[Unit], cards: Mapping[CardID, ObservedCard], held: Collection[Unit]
-) -> tuple[tuple[ContainerAllocation, ...] | Shortage, set[Unit]]:
+) -> tuple[tuple[Grant, ...] | Shortage, set[Unit]]:
     """The devices of each container of a pod, all or nothing, and the units they are."""
     taken: set[Unit] = set()
-    given: list[ContainerAllocation] = []
+    given: list[Grant] = []
     for request in wanted:
         candidates = [unit for unit in free if unit.resource == request.resource and unit not in taken]
         if len(candidates) < request.count:
@@ -67,7 +67,7 @@ def _allocate(
         ordered = sorted(candidates, key=lambda unit: (cards[unit.card].address, unit.id))
         chosen = tuple(preferred_units(ordered, cards, {*held, *taken}, (), request.count))
         taken |= {unit for unit in candidates if unit.id in chosen}
-        given.append(ContainerAllocation(request.container, request.resource, chosen))
+        given.append(Grant(request.container, request.resource, chosen))
     return tuple(given), taken
 
 

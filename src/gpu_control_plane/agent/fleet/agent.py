@@ -16,7 +16,7 @@ from gpu_control_plane.agent.cdi.spec import card_name, instance_name
 from gpu_control_plane.agent.fleet.admission import Admission, admit
 from gpu_control_plane.agent.fleet.node_status import resource_changes, served
 from gpu_control_plane.agent.fleet.pod_devices import (
-    ContainerAllocation,
+    Grant,
     PodApplyConfiguration,
     Shortage,
     allocated,
@@ -271,9 +271,7 @@ class _SimulatedStep:
             plan=plan, machine=self._machine, admissions=admissions, memory=memory, due=self._due(plan.look_again)
         )
 
-    def _plan(
-        self, admitted: Sequence[tuple[PodView, tuple[ContainerAllocation, ...]]]
-    ) -> tuple[NodePlan, HardwareSnapshot]:
+    def _plan(self, admitted: Sequence[tuple[PodView, tuple[Grant, ...]]]) -> tuple[NodePlan, HardwareSnapshot]:
         """The agent's own decision. Cards are partitioned on the way; the last plan is not remembered here, so that it
         can be made anew."""
         kubelet = KubeletSnapshot(

@@ -28,7 +28,7 @@ class Request(msgspec.Struct, frozen=True):
     count: int
 
 
-class ContainerAllocation(msgspec.Struct, frozen=True, order=True):
+class Grant(msgspec.Struct, frozen=True, order=True):
     """The devices that a container got."""
 
     container: str
@@ -62,16 +62,16 @@ def requests(pod: PodView) -> tuple[Request, ...]:
     return (*together, *_beyond(together, init))
 
 
-def grants(pod: PodView) -> tuple[ContainerAllocation, ...] | None:
+def grants(pod: PodView) -> tuple[Grant, ...] | None:
     """What the pod was given; None while nothing was decided, or when the condition makes no sense."""
     for condition in pod.status.conditions:
         if condition.type == ALLOCATED and condition.status == "True":
             with contextlib.suppress(msgspec.DecodeError):
-                return msgspec.json.decode(condition.message, type=tuple[ContainerAllocation, ...])
+                return msgspec.json.decode(condition.message, type=tuple[Grant, ...])
     return None
 
 
-def container_devices(pod: PodView, given: Iterable[ContainerAllocation]) -> tuple[ContainerDevices, ...]:
+def container_devices(pod: PodView, given: Iterable[Grant]) -> tuple[ContainerDevices, ...]:
     """The pod's devices as the kubelet's pod-resources API would list them."""
     namespace = pod.metadata.namespace or ""
     return tuple(ContainerDevices(namespace, pod.name, each.container, each.resource, each.ids) for each in given)
@@ -106,7 +106,7 @@ class PodApplyConfiguration(msgspec.Struct, frozen=True):
     status: _Allocated | _Refused
 
 
-def allocated(pod: PodView, given: Sequence[ContainerAllocation], now: datetime) -> PodApplyConfiguration:
+def allocated(pod: PodView, given: Sequence[Grant], now: datetime) -> PodApplyConfiguration:
     """The pod has its devices and may start."""
     message = msgspec.json.encode(sorted(given)).decode()
     condition = _Condition(ALLOCATED, "True", "DevicesChosen", message, now.replace(microsecond=0))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_control_plane.agent.fleet.admission import Admission, admit
 from gpu_control_plane.agent.fleet.pod_devices import (
-    ContainerAllocation,
+    Grant,
     Request,
     Shortage,
     allocated,
@@ -50,7 +50,7 @@ def pod(name: str, *containers: PodContainer, first: tuple[PodContainer, ...] = 
     )
 
 
-def after(given_pod: PodView, given: tuple[ContainerAllocation, ...]) -> PodView:
+def after(given_pod: PodView, given: tuple[Grant, ...]) -> PodView:
     """The pod with the kubelet's decision written into it, as the API server would show it."""
     answer = msgspec.to_builtins(allocated(given_pod, given, NOW))
     condition = msgspec.convert(answer["status"]["conditions"][0], PodCondition)
@@ -74,7 +74,7 @@ def test_a_pod_gets_as_many_cards_as_it_asks_for() -> None:
 
 
 def test_a_pod_keeps_what_it_was_given_after_a_restart() -> None:
-    given = (ContainerAllocation("main", TRAINING, (WHOLE[5].id,)),)
+    given = (Grant("main", TRAINING, (WHOLE[5].id,)),)
     restarted = after(pod("one"), given)
     assert decide(restarted) == ()
     assert grants(restarted) == given

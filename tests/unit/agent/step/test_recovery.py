@@ -239,13 +239,14 @@ _probes = st.lists(
 def test_a_card_never_becomes_healthy_without_the_required_good_probes(
     probes: list[tuple[Signals, list[int], float, bool]], restarts: bool
 ) -> None:
-    memory, now, history = CardHealth(), 0.0, list[int]()
+    memory, now, history, clears = CardHealth(), 0.0, list[int](), 0
     was_healthy, run = True, list[float]()
     for index, (state, news, passed, restart) in enumerate(probes):
         now += passed
         history += news
         signals = Signals(
             xids=tuple(history),
+            clears=clears,
             lost=state.lost,
             remap_pending=state.remap_pending,
             overheated=state.overheated,
@@ -259,7 +260,7 @@ def test_a_card_never_becomes_healthy_without_the_required_good_probes(
             assert len(run) >= RECOVERY.probes
             assert run[-1] - run[0] >= RECOVERY.seconds
             assert forget
-            history = []
+            history, clears = [], clears + 1
         elif not found.healthy and was_healthy:
             assert bad
             run = []
@@ -267,7 +268,7 @@ def test_a_card_never_becomes_healthy_without_the_required_good_probes(
         if restart and restarts and index % 3 == 0:
             at = datetime.fromtimestamp(now, UTC)
             memory = recalled(written(Judgement(memory, found, None, False), at))
-            history, run = [], []
+            history, run, clears = [], [], 0
 
 
 @given(st.lists(st.sampled_from(sorted(APPLICATION_XIDS | HARMLESS_XIDS)), max_size=12), st.integers(0, 5))
