@@ -8,9 +8,14 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.cdi.describe import Description, Grantable
+from gpu_control_plane.agent.cdi.container_allocation import (
+    cdi_allocation,
+    device_name,
+    kubelet_allocation,
+    runtime_allocation,
+)
 from gpu_control_plane.agent.cdi.edits import Edits
-from gpu_control_plane.agent.cdi.grants import by_cdi, by_kubelet, by_runtime, device_name
+from gpu_control_plane.agent.cdi.injectable import InjectableDevice, InjectableDevices
 from gpu_control_plane.agent.hardware_snapshot import ObservedCard
 from gpu_control_plane.agent.kubelet.interface import AllocationRefused, ContainerAllocation
 from gpu_control_plane.agent.kubelet.preferred_units import preferred_units
@@ -28,7 +33,7 @@ class AllocatableSet(msgspec.Struct, frozen=True, kw_only=True):
 
     allocatable: Allocatable = Allocatable()
     cards: Mapping[CardID, ObservedCard] = {}
-    injectable: Mapping[str, Grantable] = {}
+    injectable: Mapping[str, InjectableDevice] = {}
     """By CDI name."""
     common: Edits = Edits()
 
@@ -60,13 +65,13 @@ class Allocator:
         self._set = AllocatableSet()
 
     def use(
-        self, allocatable: Allocatable, cards: Mapping[CardID, ObservedCard], described: Description | None
+        self, allocatable: Allocatable, cards: Mapping[CardID, ObservedCard], described: InjectableDevices | None
     ) -> None:
         """Allocate from these units from now on. Without a description the injection stays what it was."""
         self._set = AllocatableSet(
             allocatable=allocatable,
             cards=cards,
-            injectable={each.device.name: each for each in described.grantables} if described else {},
+            injectable={each.device.name: each for each in described.injectable} if described else {},
             common=described.common if described else self._set.common,
         )
 
@@ -125,14 +130,14 @@ class Allocator:
         chosen = [injectable[name] for name in dict.fromkeys(names)]
         match self._injection:
             case Injection.CDI:
-                return by_cdi(names)
+                return cdi_allocation(names)
             case Injection.RUNTIME:
                 variable = self._runtime_variable()
                 if variable is None:
                     raise AllocationRefused("The vendor of these cards has no container runtime of its own.")
-                return by_runtime(chosen, variable)
+                return runtime_allocation(chosen, variable)
             case _:
-                return by_kubelet(chosen, self._set.common)
+                return kubelet_allocation(chosen, self._set.common)
 
 
 def _device_files(backend: Backend, address: str) -> None:

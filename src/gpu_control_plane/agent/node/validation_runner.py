@@ -11,7 +11,7 @@ import structlog
 from msgspec import UNSET, UnsetType
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.cdi.store import NAME as CDI_FILE
+from gpu_control_plane.agent.cdi.spec_file import FILE_NAME
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
@@ -208,7 +208,7 @@ class ValidationRunner:
     def _observe(self, backend: Backend, checks: VendorChecks) -> tuple[DriverCheck, ToolkitFacts]:
         driver = checks.check_driver(backend)
         if self._options.injection is Injection.CDI:
-            return driver, observe_cdi(self._options.cdi / CDI_FILE, HostPaths(self._options.host))
+            return driver, observe_cdi(self._options.cdi / FILE_NAME, HostPaths(self._options.host))
         return driver, ToolkitFacts(runtime=str(self._options.injection))
 
     def _targets(self, hardware: HardwareSnapshot, *, proven: bool) -> tuple[Target, ...]:

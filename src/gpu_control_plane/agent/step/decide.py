@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.cdi.grants import device_name
+from gpu_control_plane.agent.cdi.container_allocation import device_name
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.kubelet.interface import Device
 from gpu_control_plane.agent.mig.apply import PartitionTask

@@ -51,7 +51,7 @@ def observe_cdi(
 
 
 def _missing(edits: Edits, host: HostPaths) -> tuple[str, ...]:
-    return tuple(path for path in _named(edits) if not host.here(path).exists())
+    return tuple(path for path in _named(edits) if not host.local(path).exists())
 
 
 def _named(edits: Edits) -> Iterable[str]:

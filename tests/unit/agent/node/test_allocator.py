@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 
 from gpu_control_plane.agent.backends.interface import CardLost
-from gpu_control_plane.agent.cdi.describe import Description, Grantable
+from gpu_control_plane.agent.cdi.container_allocation import device_name
 from gpu_control_plane.agent.cdi.edits import DeviceNode, Edits
-from gpu_control_plane.agent.cdi.grants import device_name
+from gpu_control_plane.agent.cdi.injectable import InjectableDevice, InjectableDevices
 from gpu_control_plane.agent.cdi.spec import Device
 from gpu_control_plane.agent.kubelet.interface import AllocationRefused
 from gpu_control_plane.agent.node.allocator import Allocator
@@ -38,9 +38,9 @@ class Watch:
             raise CardLost("It no longer answers.")
 
 
-def grantable(unit: Unit) -> Grantable:
+def grantable(unit: Unit) -> InjectableDevice:
     node = DeviceNode(path=f"/dev/{unit.card}", host_path=f"/dev/{unit.card}", type="c", major=1, minor=3)
-    return Grantable(Device(device_name(unit.id), Edits(device_nodes=(node,))), unit.id)
+    return InjectableDevice(Device(device_name(unit.id), Edits(device_nodes=(node,))), unit.id)
 
 
 def allocator(
@@ -49,7 +49,7 @@ def allocator(
     clock = now or [0.0]
     made = Allocator(cast("HardwareWatch", watch), injection, monotonic=lambda: clock[0])
     devices = {device_name(unit.id): grantable(unit) for unit in units}
-    described = Description(grantables=tuple(devices.values()), common=Edits(), problems=())
+    described = InjectableDevices(injectable=tuple(devices.values()), common=Edits(), problems=())
     made.use(Allocatable(units=frozenset(units)), OBSERVED, described)
     return made
 

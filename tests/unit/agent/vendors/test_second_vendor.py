@@ -8,8 +8,8 @@ import pytest
 from gpu_control_plane.agent import vendors
 from gpu_control_plane.agent.backends.interface import Backend, DriverUnavailable
 from gpu_control_plane.agent.backends.pci import PCIBackend
-from gpu_control_plane.agent.cdi.describe import describe
-from gpu_control_plane.agent.cdi.grants import by_runtime
+from gpu_control_plane.agent.cdi.container_allocation import runtime_allocation
+from gpu_control_plane.agent.cdi.injectable import injectable_devices
 from gpu_control_plane.agent.cdi.spec import card_name
 from gpu_control_plane.agent.discovery.bus import Bus
 from gpu_control_plane.agent.driver.host_paths import HostPaths
@@ -115,13 +115,13 @@ async def test_discovery_shows_cards_of_every_vendor(room: MachineRoom) -> None:
 def test_containers_get_the_card_and_the_vendors_files(backend: Backend, search: DriverSearch, tmp_path: Path) -> None:
     make_node(tmp_path / "dev/acme0", 7, major=240)
     support = support_of(ACME)
-    found = describe(backend, support.container_edits("7.1", search, hooks=True), HostPaths(tmp_path))
-    (only,) = found.grantables
+    found = injectable_devices(backend, support.container_edits("7.1", search, hooks=True), HostPaths(tmp_path))
+    (only,) = found.injectable
     assert only.device.name == card_name("ACME-42")
     assert [(node.path, node.major) for node in only.device.container_edits.device_nodes] == [("/dev/acme0", 240)]
     assert [mount.host_path for mount in found.common.mounts] == ["/usr/lib/libacme.so.7.1"]
     assert support.visible_devices is not None
-    assert by_runtime(found.grantables, support.visible_devices).envs == {"ACME_VISIBLE_DEVICES": "ACME-42"}
+    assert runtime_allocation(found.injectable, support.visible_devices).envs == {"ACME_VISIBLE_DEVICES": "ACME-42"}
 
 
 def test_the_node_gets_the_vendors_labels_and_metrics_its_device_name(backend: Backend) -> None:

@@ -87,7 +87,7 @@ def observe_driver(backend: Backend, library: Path | None, host: HostPaths) -> D
             files += backend.device_files(card.pci.address)
     except BackendError as error:
         return DriverFacts(refused=str(error), module=module, library=library)
-    missing = tuple(file.source for file in files if not host.here(file.source).exists())
+    missing = tuple(file.source for file in files if not host.local(file.source).exists())
     return DriverFacts(
         version=driver.version if driver else None, module=module, library=library, missing_files=missing
     )

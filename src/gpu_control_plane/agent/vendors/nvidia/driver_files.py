@@ -15,7 +15,7 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import BackendError
 from gpu_control_plane.agent.driver.elf import read_library
-from gpu_control_plane.agent.driver.library_folders import Surroundings, library_folders, resolved
+from gpu_control_plane.agent.driver.library_folders import SearchContext, library_folders, resolved
 
 _FOLDERS: Final = (
     "/usr/local/nvidia/lib64",
@@ -90,14 +90,14 @@ class DriverFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_driver_library(
-    name: str, roots: Sequence[Path], surroundings: Surroundings | None = None, *, version: str | None = None
+    name: str, roots: Sequence[Path], context: SearchContext | None = None, *, version: str | None = None
 ) -> Path | None:
     """The file that a program asking for this library should get, such as the one behind `libnvidia-ml.so.1`.
 
     Under each root in turn; a library whose links are missing is known by the name it carries inside. With a version
     only a library of that driver will do.
     """
-    known = surroundings or Surroundings.of_this_process()
+    known = context or SearchContext.of_this_process()
     stem = name.partition(".so")[0]
     for root in roots:
         for folder in library_folders(root, known, _FOLDERS):
@@ -111,13 +111,13 @@ def find_driver_library(
 
 
 def driver_files(
-    roots: Sequence[Path], version: str | None = None, surroundings: Surroundings | None = None
+    roots: Sequence[Path], version: str | None = None, context: SearchContext | None = None
 ) -> DriverFiles:
     """Everything of the driver under the first root that has it; raises DriverNotFound.
 
     `version` is what the kernel module says, where that is known: libraries of another version would not work with it.
     """
-    known = surroundings or Surroundings.of_this_process()
+    known = context or SearchContext.of_this_process()
     for root in roots:
         folders = tuple(library_folders(root, known, _FOLDERS))
         homes = [home for home in _homes(root, folders) if version in (None, home.version)]

@@ -44,7 +44,7 @@ def find_hook_program(host: HostPaths) -> HookProgram | None:
     for call in _CALLS:
         for folder in _FOLDERS:
             path = f"{folder}/{call[0]}"
-            real = resolved(host.root, host.here(path))
+            real = resolved(host.root, host.local(path))
             if real is not None and real.is_file() and real.stat().st_mode & 0o111:
                 return HookProgram(path, call)
     return None

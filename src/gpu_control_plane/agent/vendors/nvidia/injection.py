@@ -51,8 +51,8 @@ def _by_name(host: HostPaths, libraries: Sequence[DriverLibrary], folder: str) -
 
 
 def _library(host: HostPaths, path: Path, folder: str, name: str) -> Mount:
-    return Mount(host_path=host.there(path), container_path=f"{folder}/{name}", options=_READ_ONLY)
+    return Mount(host_path=host.on_host(path), container_path=f"{folder}/{name}", options=_READ_ONLY)
 
 
 def _mount(host: HostPaths, file: DriverFile, options: tuple[str, ...]) -> Mount:
-    return Mount(host_path=host.there(file.path), container_path=str(file.expected), options=options)
+    return Mount(host_path=host.on_host(file.path), container_path=str(file.expected), options=options)

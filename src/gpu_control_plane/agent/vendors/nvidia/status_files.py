@@ -30,7 +30,7 @@ class DriverRoots(msgspec.Struct, frozen=True, kw_only=True):
         """On the host, or in the file system that a driver container brings."""
         if origin.source is not DriverSource.CONTAINER:
             return cls()
-        return cls(driver_root=host.there(origin.root), driver_root_here="/driver-root", on_host=False)
+        return cls(driver_root=host.on_host(origin.root), driver_root_here="/driver-root", on_host=False)
 
 
 class NVIDIAStatusFiles(StatusFiles):

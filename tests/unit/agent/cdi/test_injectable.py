@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from gpu_control_plane.agent.backends.interface import DeviceFile
-from gpu_control_plane.agent.cdi.describe import describe
 from gpu_control_plane.agent.cdi.edits import Edits
+from gpu_control_plane.agent.cdi.injectable import injectable_devices
 from gpu_control_plane.agent.cdi.spec import spec
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import DriverSearch
 from gpu_control_plane.agent.vendors.nvidia.injection import container_edits
-from unit.agent.cdi.builders import CARD, OTHER, Rack, card, instance, make_node, needs_root
+from unit.agent.cdi.builders import CARD, OTHER, FakeCards, card, instance, make_node, needs_root
 from unit.agent.cdi.rules import violations
 from unit.agent.driver.trees import VERSION, Tree
 
@@ -35,19 +35,19 @@ def host(tmp_path: Path) -> HostPaths:
 
 
 def test_whole_cards_go_by_their_uuid(host: HostPaths) -> None:
-    rack = Rack([card(CARD, HERE), card(OTHER, THERE)], {HERE: _files(0), THERE: _files(1)})
+    backend = FakeCards([card(CARD, HERE), card(OTHER, THERE)], {HERE: _files(0), THERE: _files(1)})
 
-    described = describe(rack, Edits(), host)
+    described = injectable_devices(backend, Edits(), host)
 
     assert described.problems == ()
-    assert [(one.device.name, one.uuid) for one in described.grantables] == [(CARD, CARD), (OTHER, OTHER)]
-    assert [one.device.container_edits.device_nodes[0].minor for one in described.grantables] == [0, 1]
+    assert [(one.device.name, one.uuid) for one in described.injectable] == [(CARD, CARD), (OTHER, OTHER)]
+    assert [one.device.container_edits.device_nodes[0].minor for one in described.injectable] == [0, 1]
 
 
-def test_a_card_in_mig_mode_is_handed_out_in_instances_alone(host: HostPaths) -> None:
-    rack = Rack([card(CARD, HERE, mig=True)], {HERE: _files(0)}, instances=[instance()])
+def test_of_a_card_in_mig_mode_only_instances_can_be_injected(host: HostPaths) -> None:
+    backend = FakeCards([card(CARD, HERE, mig=True)], {HERE: _files(0)}, instances=[instance()])
 
-    (only,) = describe(rack, Edits(), host).grantables
+    (only,) = injectable_devices(backend, Edits(), host).injectable
 
     assert (only.device.name, only.uuid) == (f"{CARD}:1g.18gb.me:3", "MIG-3")
     assert [(node.path, node.major, node.minor) for node in only.device.container_edits.device_nodes] == [
@@ -59,19 +59,19 @@ def test_a_card_in_mig_mode_is_handed_out_in_instances_alone(host: HostPaths) ->
 
 def test_a_card_that_cannot_be_opened_is_left_out_with_a_reason(host: HostPaths) -> None:
     cards = [card(CARD, HERE), card(OTHER, THERE), card(None, "0000:67:00.0")]
-    rack = Rack(cards, {THERE: (DeviceFile("/dev/nvidia7"),)})
+    backend = FakeCards(cards, {THERE: (DeviceFile("/dev/nvidia7"),)})
 
-    described = describe(rack, Edits(), host)
+    described = injectable_devices(backend, Edits(), host)
 
-    assert described.grantables == ()
+    assert described.injectable == ()
     assert described.problems == (
         f"The card at {HERE} is left out: it has fallen off the bus.",
         f"{OTHER} is left out: no device file at /dev/nvidia7.",
     )
 
 
-def test_missing_control_files_are_skipped_and_told(host: HostPaths) -> None:
-    described = describe(Rack([], {}, control=_CONTROL), Edits(), host)
+def test_missing_control_files_are_left_out_and_reported(host: HostPaths) -> None:
+    described = injectable_devices(FakeCards([], {}, control=_CONTROL), Edits(), host)
 
     assert [node.path for node in described.common.device_nodes] == ["/dev/nvidiactl"]
     assert described.problems == ("Containers go without some control files: no device file at /dev/nvidia-uvm.",)
@@ -80,9 +80,9 @@ def test_missing_control_files_are_skipped_and_told(host: HostPaths) -> None:
 def test_a_described_node_makes_a_valid_file(host: HostPaths) -> None:
     Tree(host.root).driver("/usr/lib64").programs("/usr/bin")
     search = DriverSearch(host=host, driver_roots=(host.root,))
-    rack = Rack([card(CARD, HERE)], {HERE: _files(0)}, control=_CONTROL)
+    backend = FakeCards([card(CARD, HERE)], {HERE: _files(0)}, control=_CONTROL)
 
-    described = describe(rack, container_edits(VERSION, search, hooks=True), host)
+    described = injectable_devices(backend, container_edits(VERSION, search, hooks=True), host)
 
     document = msgspec.to_builtins(spec(described.devices, described.common))
     assert violations(document) == []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.agent.driver.ldcache import cached_folders
+from gpu_control_plane.agent.driver.library_folders import cached_folders
 from unit.agent.driver.trees import ld_cache
 
 _PATHS = ("/opt/driver/lib/libcuda.so.1", "/opt/driver/lib/libnvidia-ml.so.1", "/usr/lib/libc.so.6")

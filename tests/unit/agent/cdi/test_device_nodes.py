@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from gpu_control_plane.agent.backends.interface import DeviceFile
-from gpu_control_plane.agent.cdi.edits import DeviceNode, for_nodes
-from gpu_control_plane.agent.cdi.nodes import read_nodes
+from gpu_control_plane.agent.cdi.edits import DeviceNode, device_node_edits
+from gpu_control_plane.agent.cdi.injectable import read_nodes
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from unit.agent.cdi.builders import make_node, needs_root
 
@@ -43,7 +43,7 @@ def test_a_file_for_a_group_brings_the_group_along(tmp_path: Path) -> None:
     nodes = read_nodes(files, HostPaths(tmp_path))
 
     assert [node.gid for node in nodes.present] == [992, None, None]
-    assert for_nodes(nodes.present).additional_gids == (992,)
+    assert device_node_edits(nodes.present).additional_gids == (992,)
 
 
 def test_what_is_no_device_file_is_missing(tmp_path: Path) -> None:
