@@ -28,7 +28,7 @@ def test_what_pools_say_is_named(word: Waits | EventReason) -> None:
 
 
 def test_the_numbers_are_those_of_the_code() -> None:
-    assert f"{burn_in._SHARE * 100:g} % of the free memory" in SECTION
+    assert f"{burn_in._MEMORY_SHARE * 100:g} % of the free memory" in SECTION
     assert f"{HOT_CELSIUS} °C or more" in SECTION
     assert ("eight patterns" in SECTION, len(patterns(0))) == (True, 8)
     assert ("twenty times quicker" in SECTION, runner._QUICKER) == (True, 20)

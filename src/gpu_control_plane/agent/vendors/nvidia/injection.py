@@ -1,7 +1,7 @@
 """What a container with one of NVIDIA's cards needs beside device files: above all the driver's user space.
 
-Programs ask for `libcuda.so.1`, the file is called `libcuda.so.580.159.04`, and whether they find it depends on the
-folders that the image's own linker searches. Why it is done in these two ways: docs/adr/0004-cdi-without-hooks.md.
+Programs load `libcuda.so.1`, the file is called `libcuda.so.580.159.04`, and whether they find it depends on the
+folders that the linker of the image searches. Why there are two ways to do it: docs/adr/0004-cdi-without-hooks.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,23 +15,23 @@ from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFile, Driv
 from gpu_control_plane.agent.vendors.nvidia.hooks import HookProgram, find_hook_program
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
-_NOT_AGAIN: Final = Edits(env=(f"{VISIBLE_DEVICES}=void",))
-"""Tells NVIDIA's own runtime, where it is the default, that this container has got its cards already."""
+_NO_SECOND_INJECTION: Final = Edits(env=(f"{VISIBLE_DEVICES}=void",))
+"""Tells NVIDIA's own runtime, if it is the default one, that this container has its cards already."""
 
 _READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 _SOCKET: Final = ("nosuid", "nodev", "noexec", "rbind", "rprivate")
 
 
 def container_edits(version: str | None, search: DriverSearch, *, hooks: bool) -> Edits:
-    """Everything; `version` is that of the loaded driver, None where cards need no files of it."""
+    """All edits; `version` is that of the loaded driver, None if cards need no files of it."""
     if version is None:
-        return _NOT_AGAIN
+        return _NO_SECOND_INJECTION
     program = find_hook_program(search.host) if hooks else None
-    return merged([_NOT_AGAIN, driver_edits(driver_files(search.roots, version), search.host, program)])
+    return merged([_NO_SECOND_INJECTION, driver_edits(driver_files(search.roots, version), search.host, program)])
 
 
 def driver_edits(files: DriverFiles, host: HostPaths, hooks: HookProgram | None) -> Edits:
-    """What brings the driver into a container: with the host's hook program, or by mounts alone."""
+    """The edits for the driver's files: with the host's hook program, or with mounts alone."""
     debian = f"/usr/lib/{files.triplet}"
     others = [
         *(_mount(host, file, _READ_ONLY) for file in (*files.binaries, *files.firmware, *files.config)),
@@ -46,7 +46,7 @@ def driver_edits(files: DriverFiles, host: HostPaths, hooks: HookProgram | None)
 
 
 def _by_name(host: HostPaths, libraries: Sequence[DriverLibrary], folder: str) -> Iterator[Mount]:
-    """Every library under each of its names: what a link would do, without anybody to make one."""
+    """Every library under each of its names, in place of links."""
     return (_library(host, library.path, folder, name) for library in libraries for name in library.names)
 
 

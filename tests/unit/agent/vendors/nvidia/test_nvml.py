@@ -21,9 +21,9 @@ from gpu_control_plane.agent.backends.interface import (
 )
 from gpu_control_plane.agent.backends.measures import Measure
 from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
-from gpu_control_plane.agent.vendors.nvidia.nvml.events import MOST_REPORTS
+from gpu_control_plane.agent.vendors.nvidia.nvml.events import MAX_REPORTS
 from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library, translated
-from gpu_control_plane.agent.vendors.nvidia.nvml.profiles import profile_name
+from gpu_control_plane.agent.vendors.nvidia.nvml.mig_profiles import profile_name
 from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpunodestate import DriverSource
 from unit.agent.backends.machine_room import BOOT, MachineRoom
@@ -76,7 +76,7 @@ def bench(tmp_path: Path) -> Bench:
 @pytest.mark.parametrize(
     ("code", "kind", "advice"),
     [
-        (1, DriverUnavailable, "let go of"),
+        (1, DriverUnavailable, "released"),
         (3, NotSupported, "cannot do that"),
         (4, NotPermitted, "root"),
         (9, DriverUnavailable, "modprobe nvidia"),
@@ -332,7 +332,7 @@ def test_error_reports_do_not_grow_for_ever(bench: Bench) -> None:
     for code in range(100):
         bench.nvml.tell(bench.card, XID, code)
         bench.backend.wait(1)
-    assert bench.backend.signals(bench.address).xids == tuple(range(100 - MOST_REPORTS, 100))
+    assert bench.backend.signals(bench.address).xids == tuple(range(100 - MAX_REPORTS, 100))
 
 
 def test_news_of_several_cards_come_together(bench: Bench) -> None:

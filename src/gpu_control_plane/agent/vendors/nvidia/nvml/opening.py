@@ -1,4 +1,4 @@
-"""Which of NVIDIA's libraries the agent talks to, where a node has several."""
+"""Which libnvidia-ml.so.1 the agent loads, if a node has several."""
 
 from collections.abc import Iterator
 
@@ -11,10 +11,10 @@ from gpu_control_plane.agent.vendors.nvidia.nvml.library import LIBRARY
 
 
 def open_nvml(search: DriverSearch, sysfs: Sysfs) -> NVMLBackend:
-    """NVML, opened; raises DriverUnavailable with the reason of the best place, which is the one to mend.
+    """NVML, opened; raises DriverUnavailable with the reason of the first library, which is the one to repair.
 
     The library of each root is tried in turn: a host may have one left over from a driver that is not the loaded one.
-    Last it is tried under its name, as any program would; whose driver that is cannot be seen.
+    Last the loader is asked for it by name; whose driver it finds is not known.
     """
     refused: list[DriverUnavailable] = []
     for backend in candidates(search, sysfs):
@@ -28,7 +28,7 @@ def open_nvml(search: DriverSearch, sysfs: Sysfs) -> NVMLBackend:
 
 
 def candidates(search: DriverSearch, sysfs: Sysfs) -> Iterator[NVMLBackend]:
-    """What to try, in this order."""
+    """The libraries to try, in this order."""
     for root in search.roots:
         library = find_driver_library(LIBRARY, (root,))
         if library is not None:

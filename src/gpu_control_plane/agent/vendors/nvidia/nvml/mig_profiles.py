@@ -1,4 +1,4 @@
-"""What MIG profiles are called. NVML tells sizes and numbers; the names are made by a rule."""
+"""The names of MIG profiles. NVML reports sizes and numbers; nvidia-smi makes the names by this rule."""
 
 import math
 from typing import Final
@@ -18,7 +18,7 @@ _SUFFIXES: Final = {
     16: "+me.all",
     17: "+gfx",
 }
-"""What makes a profile special, by its number in the order in which NVML is asked for profiles."""
+"""What distinguishes a profile, by NVML's number of it."""
 
 
 def profile_name(enum_index: int, slices: int, memory_mib: int, total_mib: int) -> str:
@@ -28,5 +28,5 @@ def profile_name(enum_index: int, slices: int, memory_mib: int, total_mib: int) 
 
 
 def eighths(memory_mib: int, total_mib: int) -> int:
-    """How many eighths of the card's memory these are, begun ones included."""
+    """How many eighths of the card's memory these are, rounded up."""
     return math.ceil(_EIGHTHS * memory_mib / total_mib)

@@ -1,4 +1,4 @@
-"""The device files of real cards: those that exist, by the names and numbers that the kernel gives them."""
+"""The device files of real cards, by the names and numbers that the kernel and the driver give them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,8 +11,8 @@ _DEV: Final = Path("/dev")
 _CONTROL: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 
 
-class DriverFiles:
-    """The files under `dev`, which containers see under /dev."""
+class DeviceFiles:
+    """The files under `dev`, which containers have under /dev."""
 
     def __init__(self, sysfs: Sysfs, dev: Path = _DEV, proc: Path = Path("/proc")) -> None:
         self._sysfs = sysfs
@@ -24,12 +24,12 @@ class DriverFiles:
 
     def card(self, address: str, minor: int | None) -> tuple[DeviceFile, ...]:
         if minor is None:
-            raise BackendError(f"The driver does not tell which device file the card at {address} has.")
-        drawing = self._existing(f"dri/{name}" for name in self._sysfs.drm_files(address))
-        return (self._file(f"nvidia{minor}"), *drawing)
+            raise BackendError(f"The driver does not report which device file the card at {address} has.")
+        display = self._existing(f"dri/{name}" for name in self._sysfs.drm_files(address))
+        return (self._file(f"nvidia{minor}"), *display)
 
     def instance(self, minor: int | None, instance: Instance) -> tuple[DeviceFile, ...]:
-        """The two that give access to the GPU instance and to its compute instance."""
+        """The capability files of the GPU instance and of its compute instance."""
         place = f"gpu{minor}/gi{instance.gpu_instance}"
         numbers = self._capabilities()
         try:

@@ -1,4 +1,4 @@
-"""The health of a card, asked of the driver at this moment."""
+"""What the driver reports about the health of a card."""
 
 import time
 from collections.abc import Callable
@@ -11,23 +11,23 @@ from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library
 
 _RECOVERY_ACTION: Final = 230
 _RECOVERIES: Final = {**{int(action): action for action in Recovery}, 6: Recovery.RESET, 7: Recovery.REBOOT}
-"""Newer drivers ask for a reset of the bus or a restart of the system: the same work for whoever has to do it."""
+"""Newer drivers ask for a reset of the bus or a restart of the system, which a person does like the others."""
 _HARDWARE_THERMAL: Final = 0x40
-_PERSISTENT: Final = 10.0
-"""Seconds of slowdown that make a card overheated."""
+_OVERHEATED_SECONDS: Final = 10.0
+"""A slowdown of this length makes a card overheated."""
 
 
 def clock_reasons(library: Library, handle: object) -> int | None:
-    """Why the card does not run at full speed, as bits. Older drivers have another word for it."""
+    """Why the card does not run at full speed, as a bit mask. Older drivers have another name for it."""
     reasons: int | None = library.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
     return library.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle) if reasons is None else reasons
 
 
-class Thermometer:
-    """Tells a card that is too hot from one that was for a moment.
+class ThermalSlowdown:
+    """Tells a card that stays too hot from one that was too hot for a moment.
 
-    Only the slowdown that the hardware itself enforces counts, and only when it lasts. The driver's own thermal
-    slowdown is how it keeps a busy card within its limits: work goes on, and in a warm room it comes and goes all day.
+    Only the slowdown that the hardware enforces counts, and only if it lasts. The driver's own thermal slowdown keeps a
+    busy card within its limits: programs go on, and in a warm room it comes and goes all day.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,11 +38,11 @@ class Thermometer:
         if not (reasons or 0) & _HARDWARE_THERMAL:
             self._since.pop(address, None)
             return False
-        return self._clock() - self._since.setdefault(address, self._clock()) >= _PERSISTENT
+        return self._clock() - self._since.setdefault(address, self._clock()) >= _OVERHEATED_SECONDS
 
 
-def probe(library: Library, handle: object, address: str, thermometer: Thermometer, reported: Signals) -> Signals:
-    """What speaks about the health of a card, beside what the driver has reported of it; raises CardLost."""
+def probe(library: Library, handle: object, address: str, slowdown: ThermalSlowdown, reported: Signals) -> Signals:
+    """The health signals of a card, beside what the driver has reported of it; raises CardLost."""
     nvml = library.nvml
     ecc: int | None = library.ask(
         "nvmlDeviceGetTotalEccErrors", handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
@@ -54,7 +54,7 @@ def probe(library: Library, handle: object, address: str, thermometer: Thermomet
         uncorrected_ecc=ecc or 0,
         remap_pending=bool(pending),
         remap_failed=bool(failed),
-        overheated=thermometer.overheated(address, clock_reasons(library, handle)),
-        # What a future driver asks for is not nothing.
+        overheated=slowdown.overheated(address, clock_reasons(library, handle)),
+        # An action of a future driver is taken seriously.
         recovery=_RECOVERIES.get(int(action or 0), Recovery.REBOOT),
     )
