@@ -1,4 +1,4 @@
-"""Whether a card works: its signals in, a verdict with a reason and advice out.
+"""Whether a card is healthy: the signals of a probe in, a verdict with a reason and advice out.
 
 Errors that a program caused are never held against the card. What an error code of a driver means, its vendor knows
 (`HealthRules`); everything else that a card reports means the same on every card, and is weighed here. This looks at
@@ -30,7 +30,7 @@ _RECOVERIES: Final = {
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether a card may be handed out, with the reason of its condition and a sentence that says what to do."""
+    """Whether a card is healthy, with the reason and the message of its Healthy condition."""
 
     healthy: bool
     reason: str
@@ -71,11 +71,11 @@ OVERHEATED: Final = Verdict(False, "Overheated", "The card slows itself down bec
 def verdict(signals: Signals, rules: HealthRules, *, contained: bool = False) -> Verdict:
     """The worst that the signals say. `contained`: all of the card's memory errors are known to have been contained."""
     contained = contained or any(map(rules.is_contained, signals.xids))
-    return next(_complaints(signals, rules, contained=contained), WORKS)
+    return next(_verdicts(signals, rules, contained=contained), WORKS)
 
 
 def unseen(known: tuple[int, ...], reports: tuple[int, ...]) -> tuple[int, ...]:
-    """The reports that came after the known ones; a card keeps only its latest, and none once it was cleared."""
+    """The codes that came after the known ones; a card keeps only its latest, and none once it was cleared."""
     for shared in range(min(len(known), len(reports)), 0, -1):
         if known[-shared:] == reports[:shared]:
             return reports[shared:]
@@ -83,12 +83,12 @@ def unseen(known: tuple[int, ...], reports: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def double_bit(what: str) -> Verdict:
-    """The card has lost what was in its memory."""
+    """The verdict on uncorrected memory errors."""
     return Verdict(False, "DoubleBitECC", f"{what}. Reset the card; replace it if the errors come back.")
 
 
-def _complaints(signals: Signals, rules: HealthRules, *, contained: bool) -> Iterator[Verdict]:
-    """Everything that speaks against the card, the worst first; the last ones are advice and leave it in service."""
+def _verdicts(signals: Signals, rules: HealthRules, *, contained: bool) -> Iterator[Verdict]:
+    """Everything that is wrong with the card, the worst first; the last ones are advice and leave it in service."""
     if signals.lost:
         yield Verdict(False, "LostFromBus", "The card no longer answers on the PCI bus. Restart the node; reseat it.")
     if signals.remap_failed:

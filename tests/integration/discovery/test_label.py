@@ -33,7 +33,7 @@ from waiting import until_async, until_still
 CARD = "0000:18:00.0"
 OTHER = "0000:2a:00.0"
 NFD_LABEL = "feature.node.kubernetes.io/pci-10de.present"
-RHYTHM = 0.05
+POLL_SECONDS = 0.05
 UNPRIVILEGED = (
     ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs") if shutil.which("setpriv") else ()
 )
@@ -95,7 +95,7 @@ def gatekeeper(proxy: FaultProxy) -> Runtime:
 
 def scout(proxy: FaultProxy, place: Place) -> Runtime:
     runtime = Runtime("test-discovery", config=proxy.config, elect=False, status_port=None)
-    discovery.build(runtime, place.name, place.room.host, rhythm=RHYTHM)
+    discovery.build(runtime, place.name, place.room.host, interval=POLL_SECONDS)
     return runtime
 
 
@@ -123,7 +123,7 @@ async def test_nothing_is_written_while_nothing_changes(client: Client, place: P
             await place.until_labelled("true")
             await until_still(lambda: len(bus.requests))
             asked = len(bus.requests)
-            await asyncio.sleep(20 * RHYTHM)  # the quiet itself: many looks at the same bus
+            await asyncio.sleep(20 * POLL_SECONDS)  # the quiet itself: many looks at the same bus
             assert len(bus.requests) == asked, "looking at the bus asks nobody"
         # Restarted programs find everything as it should be.
         async with running(gatekeeper(gate)), running(scout(bus, place)):

@@ -1,4 +1,4 @@
-"""The backend without a driver: what the PCI bus shows, so that a node can say what it has before it can use it."""
+"""The backend of a node without a driver: it publishes the cards on the PCI bus before they can be used."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -41,10 +41,10 @@ class PCIBackend(Backend):
         self._sleep = sleep
 
     def open(self) -> None:
-        """There is nothing to take hold of."""
+        """There is no driver to open."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is no driver to release."""
 
     def facts(self) -> NodeFacts:
         shown = self._sysfs.bus(self._vendors)
@@ -76,7 +76,7 @@ class PCIBackend(Backend):
         return Signals(lost=self._sysfs.card(address, self._vendors) is None)
 
     def clear(self, address: str) -> None:
-        """Without a driver there are no error reports."""
+        """Without a driver there are no error codes."""
 
     def wait(self, seconds: float) -> frozenset[str]:
         self._sleep(seconds)

@@ -1,4 +1,4 @@
-"""What cards are called when no driver tells: by the host's own list of PCI devices, else by the vendor's support."""
+"""The product names of cards without a driver: from the host's list of PCI devices, else from the vendor's folder."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache

@@ -9,7 +9,7 @@ from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, Observed
 from gpu_control_plane.agent.health import Verdict
 from gpu_control_plane.agent.step.plan import DeviceReport
 from gpu_control_plane.agent.step.snapshot import NodeMemory, NodeSnapshot
-from gpu_control_plane.agent.telemetry import worth_telling
+from gpu_control_plane.agent.telemetry import telemetry_to_write
 from gpu_control_plane.agent.units import CardID
 from gpu_control_plane.agent.views import DeviceView, device_apply_configuration
 from gpu_control_plane.api.gpudevice import User
@@ -45,7 +45,7 @@ def _report(
     conditions = device.status.conditions
     before = find(conditions, DeviceCondition.HEALTHY)
     health = condition(conditions, DeviceCondition.HEALTHY, verdict.healthy, verdict.reason, verdict.message, now=now)
-    telemetry = worth_telling(device.status.telemetry, card.readings, card.signals, now)
+    telemetry = telemetry_to_write(device.status.telemetry, card.readings, card.signals, now)
     tested = (burn_in.says(conditions, now),) if burn_in is not None else ()
     record = burn_in.record if burn_in is not None else None
     new_fault = health.status == FALSE and (before is None or before.status != FALSE)

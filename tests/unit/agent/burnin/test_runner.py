@@ -14,8 +14,8 @@ from waiting import until
 
 _LASTING = """
 import pathlib, os, sys, time
-from gpu_control_plane.agent.programs import die_with_parent
-die_with_parent()
+from gpu_control_plane.agent.programs import exit_with_parent
+exit_with_parent()
 pathlib.Path({pid!r}).write_text(str(os.getpid()))
 time.sleep(600)
 """

@@ -11,7 +11,7 @@ from gpu_control_plane.agent.backends.pci import PCIBackend
 from gpu_control_plane.agent.cdi.container_allocation import runtime_allocation
 from gpu_control_plane.agent.cdi.injectable import injectable_devices
 from gpu_control_plane.agent.cdi.spec import card_name
-from gpu_control_plane.agent.discovery.bus import Bus
+from gpu_control_plane.agent.discovery.bus import BusPoller
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import DriverSearch
 from gpu_control_plane.agent.exporter.series import subject
@@ -106,8 +106,8 @@ def test_without_its_driver_the_bus_is_shown_with_the_reason(room: MachineRoom, 
 
 async def test_discovery_shows_cards_of_every_vendor(room: MachineRoom) -> None:
     room.plug(THERE)
-    bus = Bus(room.host, pci_vendors(), lambda: None)
-    await bus.look()
+    bus = BusPoller(room.host, pci_vendors(), lambda: None)
+    await bus.poll()
     assert [card.address for card in bus.cards or ()] == [HERE, THERE]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
 
-from gpu_control_plane.agent.programs import die_with_parent
+from gpu_control_plane.agent.programs import exit_with_parent
 from gpu_control_plane.agent.vendors.nvidia.cuda.burn_in_kernels import PTX, THREADS, WORD, Pattern, churned, patterns
 from gpu_control_plane.agent.vendors.nvidia.cuda.libcuda import (
     ECC_UNCORRECTABLE,
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--alone", action="store_true", help="go on when standard input ends: for use by hand")
     options = parser.parse_args(arguments)
     if not options.alone:
-        die_with_parent()
+        exit_with_parent()
     try:
         answer = burn(options.card, Cuda(options.library), options.seconds)
     except CudaFailure as failure:
