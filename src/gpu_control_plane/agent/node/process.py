@@ -6,7 +6,7 @@ from typing import Final
 
 from gpu_control_plane.agent.backends.interface import Backend
 from gpu_control_plane.agent.backends.sysfs import Sysfs, machine_model
-from gpu_control_plane.agent.burnin.runner import ProgramRunner, play
+from gpu_control_plane.agent.burnin.program import VendorBurnIn, simulated_burn_in
 from gpu_control_plane.agent.cdi.edits import Edits
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
@@ -31,8 +31,8 @@ from gpu_control_plane.agent.simulated.checks import SimulatedChecks
 from gpu_control_plane.agent.simulated.models import VENDOR
 from gpu_control_plane.agent.step import StepSettings
 from gpu_control_plane.agent.units import ResourceName
-from gpu_control_plane.agent.validator.runner import KernelRunner, SimulatedRunner
-from gpu_control_plane.agent.validator.validate import Validator
+from gpu_control_plane.agent.validator.kernel import SimulatedKernel, VendorKernel
+from gpu_control_plane.agent.validator.validator import Validator
 from gpu_control_plane.agent.vendors.interface import VendorChecks, VendorSupport
 from gpu_control_plane.agent.vendors.registry import on_bus, open_backend, support_of, supports_of
 from gpu_control_plane.agent.views import (
@@ -167,7 +167,7 @@ def _components(
         validation=ValidationRunner(
             options,
             watch,
-            Validator(SimulatedRunner({}) if simulation else KernelRunner(lambda: vendor().kernel_command(search))),
+            Validator(SimulatedKernel({}) if simulation else VendorKernel(lambda: vendor().kernel_command(search))),
             checks=lambda: _checks(options, vendor()),
             kernel_step=lambda: vendor().kernel_step,
             reported=lambda: _validation(views.states.get(options.node)),
@@ -176,7 +176,7 @@ def _components(
         ),
         burn_in=BurnInRunner(
             watch,
-            play if simulation else ProgramRunner(lambda: vendor().burn_in_command(search)),
+            simulated_burn_in if simulation else VendorBurnIn(lambda: vendor().burn_in_command(search)),
             enabled=options.burn_in,
             seconds=options.burn_in_seconds,
             on_result=wakeup,

@@ -20,7 +20,7 @@ from gpu_control_plane.agent.units import CardID, ResourceName
 from gpu_control_plane.agent.validator.observe import PluginFacts, ToolkitFacts, observe_cdi
 from gpu_control_plane.agent.validator.steps import DRIVER
 from gpu_control_plane.agent.validator.targets import Target, targets
-from gpu_control_plane.agent.validator.validate import Facts, Validator
+from gpu_control_plane.agent.validator.validator import CheckFacts, Validator
 from gpu_control_plane.agent.vendors.interface import DriverCheck, VendorChecks
 from gpu_control_plane.api.gpunodestate import Driver, Injection, StepResult, Validation
 
@@ -192,7 +192,7 @@ class ValidationRunner:
         proven = subject.same_hardware(self._checked) and not failed
         checks = self._checks()
         driver, toolkit = await self._watch.call(self._observe, checks)
-        facts = Facts(
+        facts = CheckFacts(
             driver=driver,
             toolkit=toolkit,
             plugin=PluginFacts(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.vendors.interface import DriverCheck, Outcome, VendorChecks, failed, passed
+from gpu_control_plane.agent.vendors.interface import CheckOutcome, DriverCheck, VendorChecks, failed, passed
 
 
 class SimulatedChecks(VendorChecks):
@@ -22,5 +22,5 @@ class SimulatedChecks(VendorChecks):
         version = driver.version if driver else None
         return DriverCheck(outcome=passed(f"Driver {version} is loaded and answers."), version=version)
 
-    def check_extras(self) -> Mapping[str, Outcome | None]:
+    def check_extras(self) -> Mapping[str, CheckOutcome | None]:
         return self._vendor.check_extras()

@@ -1,4 +1,4 @@
-"""Looks at the node for the validator, beyond what the vendor's own checks look at. Reads files, and may block."""
+"""Reads what the vendor-neutral checks need of the node. Reads files, and may block."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,31 +11,31 @@ from gpu_control_plane.agent.driver.host_paths import HostPaths
 
 
 class ToolkitFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What gives cards to containers."""
+    """How containers get cards."""
 
     runtime: str | None = None
-    """A GPU runtime below the container runtime that has been seen to work."""
+    """A GPU runtime of the container runtime that is known to work."""
     damaged: str | None = None
-    """Why the CDI specification cannot be read."""
+    """Why the CDI spec cannot be read."""
     devices: Mapping[str, tuple[str, ...]] = {}
-    """The devices of the CDI specification, each with the files it names that do not exist."""
+    """The devices of the CDI spec, each with the files that it names and that do not exist."""
     cdi_enabled: bool | None = None
-    """Whether the container runtime resolves CDI names; None where that is not known."""
+    """Whether the container runtime resolves CDI names; None if that is not known."""
 
 
 class PluginFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node was ordered to offer, and what the kubelet lists."""
+    """The resources that are ordered, and what the kubelet lists."""
 
     ordered: frozenset[str] = frozenset()
     """Resources."""
     allocatable: Mapping[str, int] = {}
-    """Units the kubelet would hand out, by resource."""
+    """Units that the kubelet may allocate, by resource."""
 
 
 def observe_cdi(
     spec: Path, host: HostPaths, *, runtime: str | None = None, cdi_enabled: bool | None = None
 ) -> ToolkitFacts:
-    """Whether every device of our CDI file can be resolved: all files it names exist on the host."""
+    """Which files that our CDI spec names do not exist on the host."""
     try:
         found = decode(spec.read_bytes())
     except FileNotFoundError:

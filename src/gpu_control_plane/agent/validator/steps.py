@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
+from gpu_control_plane.agent.validator.kernel import KernelResult
 from gpu_control_plane.agent.validator.observe import PluginFacts, ToolkitFacts
-from gpu_control_plane.agent.validator.runner import Proof
-from gpu_control_plane.agent.vendors.interface import DRIVER_STEP, Outcome, failed, passed, some
+from gpu_control_plane.agent.vendors.interface import DRIVER_STEP, CheckOutcome, failed, passed, some
 from gpu_control_plane.api.gpunodestate import StepResult
 
 DRIVER: Final = DRIVER_STEP
@@ -13,8 +13,8 @@ TOOLKIT: Final = "toolkit"
 PLUGIN: Final = "plugin"
 
 
-def check_toolkit(facts: ToolkitFacts) -> Outcome:
-    """Containers can be given a card: by our CDI specification, or by a runtime that was seen to work."""
+def check_toolkit(facts: ToolkitFacts) -> CheckOutcome:
+    """Containers can get a card: through our CDI spec, or from a runtime that is known to work."""
     broken = {name: missing for name, missing in facts.devices.items() if missing}
     if facts.devices and not broken and facts.cdi_enabled is not False:
         return passed("Every device of the CDI specification can be resolved.")
@@ -33,27 +33,29 @@ def check_toolkit(facts: ToolkitFacts) -> Outcome:
     return failed("The container runtime does not resolve CDI names. Switch enable_cdi on in its configuration.")
 
 
-def check_kernel(proofs: Mapping[str, Proof], untested: Mapping[str, str], before: Outcome | None) -> Outcome:
-    """A kernel ran on every card that could be tested. `untested` says why for each card that was left alone.
+def check_kernel(
+    results: Mapping[str, KernelResult], untested: Mapping[str, str], before: CheckOutcome | None
+) -> CheckOutcome:
+    """A kernel ran on every card that could be tested. `untested` says why the other cards were not.
 
-    When every card was left alone, what was known `before` stays true.
+    If none could be tested, the outcome `before` stays.
     """
-    wrong = {card: proof for card, proof in proofs.items() if not proof.ok}
-    simulated = "Simulated, no kernel ran: " if any(proof.simulated for proof in proofs.values()) else ""
+    wrong = {card: result for card, result in results.items() if not result.ok}
+    simulated = "Simulated, no kernel ran: " if any(result.simulated for result in results.values()) else ""
     if wrong:
-        card, proof = next(iter(sorted(wrong.items())))
+        card, result = next(iter(sorted(wrong.items())))
         others = f" So did {some(sorted(wrong)[1:])}." if len(wrong) > 1 else ""
-        return failed(f"{simulated}{card} failed: {proof.message}{others}")
+        return failed(f"{simulated}{card} failed: {result.message}{others}")
     left = f" Not tested: {some(f'{card} ({why})' for card, why in sorted(untested.items()))}." if untested else ""
-    if proofs:
-        return passed(f"{simulated}A kernel gave the right result on {some(sorted(proofs))}.{left}")
+    if results:
+        return passed(f"{simulated}A kernel gave the right result on {some(sorted(results))}.{left}")
     if before is not None and before.result in (StepResult.PASSED, StepResult.FAILED):
         return before
-    return Outcome(StepResult.RUNNING, f"No card could be tested yet; it is done once one is free.{left}")
+    return CheckOutcome(StepResult.RUNNING, f"No card could be tested yet; it is done once one is free.{left}")
 
 
-def check_plugin(facts: PluginFacts) -> Outcome:
-    """The kubelet would hand out every resource that the node was ordered to offer."""
+def check_plugin(facts: PluginFacts) -> CheckOutcome:
+    """The kubelet may allocate units of every resource that is ordered."""
     absent = sorted(name for name in facts.ordered if not facts.allocatable.get(name))
     if absent:
         return failed(

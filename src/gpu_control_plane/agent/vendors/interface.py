@@ -38,7 +38,7 @@ class LabelFacts(msgspec.Struct, frozen=True, kw_only=True):
     instances: Mapping[str, Sequence[Instance]] = {}
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CheckOutcome(msgspec.Struct, frozen=True):
     """How a check of the node ended. The sentence holds nothing that differs from one run to the next, such as times:
     a status is written when it changes."""
 
@@ -46,12 +46,12 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str
 
 
-def passed(message: str) -> Outcome:
-    return Outcome(StepResult.PASSED, message)
+def passed(message: str) -> CheckOutcome:
+    return CheckOutcome(StepResult.PASSED, message)
 
 
-def failed(message: str) -> Outcome:
-    return Outcome(StepResult.FAILED, message)
+def failed(message: str) -> CheckOutcome:
+    return CheckOutcome(StepResult.FAILED, message)
 
 
 def some(names: Iterable[str]) -> str:
@@ -64,7 +64,7 @@ def some(names: Iterable[str]) -> str:
 class DriverCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What the check of the driver found."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     version: str | None = None
     """Of the loaded kernel module; None where none is loaded. What was proven with another version counts no more."""
     origin: Origin | None = None
@@ -90,7 +90,7 @@ class VendorChecks(Protocol):
     def check_driver(self, backend: Backend) -> DriverCheck:
         """Whether the driver is loaded and programs can use it."""
 
-    def check_extras(self) -> Mapping[str, Outcome | None]:
+    def check_extras(self) -> Mapping[str, CheckOutcome | None]:
         """Further checks by name; None for those that are switched off."""
 
 
@@ -143,10 +143,10 @@ class VendorSupport(Protocol):
     def kernel_command(self, search: DriverSearch) -> Sequence[str] | None:
         """The program that runs a kernel on one card and checks its result; None where there is none.
 
-        `validator.runner` says what is asked of it.
+        `validator.kernel` says what is asked of it.
         """
         return None
 
     def burn_in_command(self, search: DriverSearch) -> Sequence[str] | None:
-        """The program that tests a new card; None where there is none. `burnin.runner` says what is asked of it."""
+        """The program that tests a new card; None where there is none. `burnin.program` says what is asked of it."""
         return None

@@ -13,9 +13,9 @@ from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.validation_runner import CheckSubject, CheckTiming, ValidationRunner
 from gpu_control_plane.agent.simulated.checks import SimulatedChecks
 from gpu_control_plane.agent.simulated.models import VENDOR
-from gpu_control_plane.agent.validator.runner import SimulatedRunner
+from gpu_control_plane.agent.validator.kernel import SimulatedKernel
 from gpu_control_plane.agent.validator.steps import PLUGIN
-from gpu_control_plane.agent.validator.validate import Validator
+from gpu_control_plane.agent.validator.validator import Validator
 from gpu_control_plane.agent.vendors.registry import support_of
 from gpu_control_plane.api.gpunodestate import Injection, StepResult, Validation, ValidationStep
 from gpu_control_plane.kube.times import utc_now
@@ -37,7 +37,7 @@ class Checked:
         self.runner = ValidationRunner(
             options,
             self.watch,
-            Validator(SimulatedRunner({})),
+            Validator(SimulatedKernel({})),
             checks=lambda: SimulatedChecks(vendor.checks(options.driver_search, folder / "validations", ())),
             kernel_step=lambda: vendor.kernel_step,
             reported=lambda: None,

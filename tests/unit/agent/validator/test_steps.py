@@ -2,14 +2,14 @@
 
 import pytest
 
+from gpu_control_plane.agent.validator.kernel import KernelResult
 from gpu_control_plane.agent.validator.observe import PluginFacts, ToolkitFacts
-from gpu_control_plane.agent.validator.runner import Proof
 from gpu_control_plane.agent.validator.steps import check_kernel, check_plugin, check_toolkit
-from gpu_control_plane.agent.vendors.interface import Outcome, passed
+from gpu_control_plane.agent.vendors.interface import CheckOutcome, passed
 from gpu_control_plane.api.gpunodestate import StepResult
 
 P, F, R = StepResult.PASSED, StepResult.FAILED, StepResult.RUNNING
-OK, WRONG = Proof(ok=True), Proof(ok=False, message="cuInit answered 100.")
+OK, WRONG = KernelResult(ok=True), KernelResult(ok=False, message="cuInit answered 100.")
 
 
 @pytest.mark.parametrize(
@@ -32,25 +32,29 @@ def test_toolkit(facts: ToolkitFacts, result: StepResult, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("proofs", "untested", "before", "result", "said"),
+    ("results", "untested", "before", "result", "said"),
     [
         ({"a": OK, "b": OK}, {}, None, P, "right result on a, b."),
         ({"a": OK}, {"b": "in use"}, None, P, "on a. Not tested: b (in use)."),
         ({"a": OK, "b": WRONG}, {}, None, F, "b failed: cuInit answered 100."),
         ({"a": WRONG, "b": WRONG, "c": OK}, {}, None, F, "So did b."),
-        ({"a": Proof(ok=True, simulated=True)}, {}, None, P, "Simulated, no kernel ran"),
-        ({"a": Proof(ok=False, simulated=True, message="x")}, {}, None, F, "Simulated, no kernel ran: a failed"),
+        ({"a": KernelResult(ok=True, simulated=True)}, {}, None, P, "Simulated, no kernel ran"),
+        ({"a": KernelResult(ok=False, simulated=True, message="x")}, {}, None, F, "Simulated, no kernel ran: a failed"),
         ({}, {"a": "in use"}, passed("as before"), P, "as before"),
-        ({}, {"a": "in use"}, Outcome(F, "still bad"), F, "still bad"),
-        ({}, {"a": "in use"}, Outcome(StepResult.SKIPPED, "off"), R, "once one is free. Not tested: a (in use)."),
+        ({}, {"a": "in use"}, CheckOutcome(F, "still bad"), F, "still bad"),
+        ({}, {"a": "in use"}, CheckOutcome(StepResult.SKIPPED, "off"), R, "once one is free. Not tested: a (in use)."),
         ({}, {"a": "in use"}, None, R, "No card could be tested yet"),
         ({str(index): OK for index in range(16)}, {}, None, P, "and 12 more"),
     ],
 )
 def test_kernel(
-    proofs: dict[str, Proof], untested: dict[str, str], before: Outcome | None, result: StepResult, said: str
+    results: dict[str, KernelResult],
+    untested: dict[str, str],
+    before: CheckOutcome | None,
+    result: StepResult,
+    said: str,
 ) -> None:
-    found = check_kernel(proofs, untested, before)
+    found = check_kernel(results, untested, before)
     assert found.result is result
     assert said in found.message
 

@@ -14,7 +14,7 @@ from gpu_control_plane.agent.cdi.spec import card_name
 from gpu_control_plane.agent.discovery.bus import BusPoller
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import DriverSearch
-from gpu_control_plane.agent.exporter.series import subject
+from gpu_control_plane.agent.exporter.series import labelled_card
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, probe_hardware
 from gpu_control_plane.agent.health import WORKS
 from gpu_control_plane.agent.step import KubeletSnapshot, NodeMemory, NodePlan, NodeSnapshot, decide
@@ -128,7 +128,7 @@ def test_the_node_gets_the_vendors_labels_and_metrics_its_device_name(backend: B
     facts = LabelFacts(cards=backend.cards())
     assert [support.labels(facts, {}, 0.0) for support in supported().values()] == [{"acme.example/cards": "1"}, {}]
     (card,) = backend.cards()
-    described = subject(card, backend.details(HERE), (), hostname="worker-3", driver_version="7.1")
+    described = labelled_card(card, backend.details(HERE), (), hostname="worker-3", driver_version="7.1")
     assert 'device="acme0"' in described.labels
 
 

@@ -10,7 +10,7 @@ import msgspec
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import DriverSearch
-from gpu_control_plane.agent.vendors.interface import DriverCheck, Outcome, VendorChecks, failed, passed, some
+from gpu_control_plane.agent.vendors.interface import CheckOutcome, DriverCheck, VendorChecks, failed, passed, some
 from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
 from gpu_control_plane.agent.vendors.nvidia.status_files import FOLDER, NVIDIAStatusFiles
 
@@ -37,7 +37,7 @@ class NVIDIAChecks(VendorChecks):
         origin = self._search.origin_of(facts.library) if facts.library else None
         return DriverCheck(outcome=check_driver(facts), version=facts.module, origin=origin)
 
-    def check_extras(self) -> Mapping[str, Outcome | None]:
+    def check_extras(self) -> Mapping[str, CheckOutcome | None]:
         root = self._search.host.root
         loaded = loaded_modules(root)
         return {
@@ -111,7 +111,7 @@ def loaded_modules(root: Path = Path("/")) -> frozenset[str]:
     return frozenset(line.split(maxsplit=1)[0] for line in lines if line)
 
 
-def check_driver(facts: DriverFacts) -> Outcome:
+def check_driver(facts: DriverFacts) -> CheckOutcome:
     """The module is loaded, its library has the same version, and everything that programs open is there."""
     module, library = facts.module, facts.library_version
     if module is None:
@@ -135,7 +135,7 @@ def check_driver(facts: DriverFacts) -> Outcome:
     return passed(f"Driver {module} is loaded and answers.")
 
 
-def check_module(module: str, device: str, loaded: Iterable[str], *, device_exists: bool) -> Outcome:
+def check_module(module: str, device: str, loaded: Iterable[str], *, device_exists: bool) -> CheckOutcome:
     """A kernel module beside the driver is loaded and has made its device file."""
     if module not in loaded:
         return failed(f"The kernel module {module} is not loaded. Install it, or load it with modprobe {module}.")

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_control_plane.agent.backends.interface import Readings, Signals
-from gpu_control_plane.agent.burnin.judge import Sample, noticed, outcome
-from gpu_control_plane.agent.burnin.runner import Run
+from gpu_control_plane.agent.burnin.program import ProgramRun
+from gpu_control_plane.agent.burnin.results import Sample, fault_during_test, program_result
 from gpu_control_plane.agent.health import HOT_CELSIUS
 from gpu_control_plane.agent.vendors.nvidia.health import RULES
 from gpu_control_plane.api.names import Reason
@@ -42,17 +42,17 @@ def sample(temperature: int | None = 60, **signals: object) -> Sample:
     ],
 )
 def test_what_is_new_counts(before: Signals, now: Sample, reason: Reason | None) -> None:
-    found = noticed(before, now, RULES)
+    found = fault_during_test(before, now, RULES)
     assert (found.reason if found else None) == reason
 
 
 def test_a_pass_says_how_hot_the_card_was() -> None:
-    assert outcome(Run(message="Tested."), 71).message == "Tested. At most 71 °C."
-    assert outcome(Run(message="Tested."), None).message == "Tested."
+    assert program_result(ProgramRun(message="Tested."), 71).message == "Tested. At most 71 °C."
+    assert program_result(ProgramRun(message="Tested."), None).message == "Tested."
 
 
 @given(st.sampled_from([Reason.BURN_IN_PASSED, Reason.MEMORY_ERRORS, Reason.BURN_IN_FAILED]), st.text(max_size=2000))
 def test_every_sentence_fits_into_a_history_with_its_advice(reason: Reason, message: str) -> None:
-    found = outcome(Run(reason=reason, message=message), 70)
+    found = program_result(ProgramRun(reason=reason, message=message), 70)
     assert len(found.message) <= 512
     assert found.passed or found.message.endswith("to test it again.")

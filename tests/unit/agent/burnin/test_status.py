@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpu_control_plane.agent.burnin.decide import Facts, Standing, begun, decide, in_pool, told, waiting
+from gpu_control_plane.agent.burnin.status import (
+    BurnInFacts,
+    BurnInStatus,
+    burn_in_status,
+    in_pool,
+    reported_status,
+    status_running,
+    status_waiting,
+)
 from gpu_control_plane.agent.views import DeviceStatus, DeviceView, KnownHardware
 from gpu_control_plane.api.gpudevice import BurnIn, DeviceSpec
 from gpu_control_plane.api.names import Annotation, Reason
@@ -15,32 +23,32 @@ from gpu_control_plane.kube.objects import ObjectMeta
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 UUID = "GPU-1"
-PASSED = Standing(status=True, reason=Reason.BURN_IN_PASSED, message="", record=BurnIn(uuid=UUID, ended_at=NOW))
+PASSED = BurnInStatus(status=True, reason=Reason.BURN_IN_PASSED, message="", record=BurnIn(uuid=UUID, ended_at=NOW))
 FAILED = replace(PASSED, status=False, reason=Reason.MEMORY_ERRORS)
-BEGUN = begun(UUID, "since noon")
-WAITING = waiting(UUID, "somebody has it")
+BEGUN = status_running(UUID, "since noon")
+WAITING = status_waiting(UUID, "a pod has it")
 
 
 @pytest.mark.parametrize(
     ("facts", "enabled", "reason"),
     [
-        (Facts(uuid=UUID), False, None),
-        (Facts(uuid=UUID), True, "due"),
-        (Facts(uuid=UUID, obstacle="busy"), True, Reason.BURN_IN_WAITING),
-        (Facts(uuid=UUID, running="since noon"), True, Reason.BURNING_IN),
-        (Facts(uuid=UUID, running="since noon", obstacle="busy"), True, Reason.BURNING_IN),
-        (Facts(uuid=UUID, in_pool=True), True, Reason.IN_SERVICE),
-        (Facts(uuid=UUID, in_pool=True), False, None),
-        (Facts(uuid=UUID, in_pool=True, known=WAITING, obstacle="in a pool"), True, Reason.BURN_IN_WAITING),
-        (Facts(uuid=UUID, known=PASSED), True, Reason.BURN_IN_PASSED),
-        (Facts(uuid=UUID, known=PASSED), False, Reason.BURN_IN_PASSED),
-        (Facts(uuid=UUID, known=FAILED), True, Reason.MEMORY_ERRORS),
-        (Facts(uuid=UUID, known=FAILED), False, None),
-        (Facts(uuid=UUID, known=BEGUN), True, "due"),
-        (Facts(uuid=UUID, known=BEGUN), False, None),
-        (Facts(uuid=UUID, known=WAITING), True, "due"),
-        (Facts(uuid=None), True, None),
-        (Facts(uuid=None, known=PASSED), True, Reason.BURN_IN_PASSED),
+        (BurnInFacts(uuid=UUID), False, None),
+        (BurnInFacts(uuid=UUID), True, "due"),
+        (BurnInFacts(uuid=UUID, obstacle="busy"), True, Reason.BURN_IN_WAITING),
+        (BurnInFacts(uuid=UUID, running="since noon"), True, Reason.BURNING_IN),
+        (BurnInFacts(uuid=UUID, running="since noon", obstacle="busy"), True, Reason.BURNING_IN),
+        (BurnInFacts(uuid=UUID, in_pool=True), True, Reason.IN_SERVICE),
+        (BurnInFacts(uuid=UUID, in_pool=True), False, None),
+        (BurnInFacts(uuid=UUID, in_pool=True, known=WAITING, obstacle="in a pool"), True, Reason.BURN_IN_WAITING),
+        (BurnInFacts(uuid=UUID, known=PASSED), True, Reason.BURN_IN_PASSED),
+        (BurnInFacts(uuid=UUID, known=PASSED), False, Reason.BURN_IN_PASSED),
+        (BurnInFacts(uuid=UUID, known=FAILED), True, Reason.MEMORY_ERRORS),
+        (BurnInFacts(uuid=UUID, known=FAILED), False, None),
+        (BurnInFacts(uuid=UUID, known=BEGUN), True, "due"),
+        (BurnInFacts(uuid=UUID, known=BEGUN), False, None),
+        (BurnInFacts(uuid=UUID, known=WAITING), True, "due"),
+        (BurnInFacts(uuid=None), True, None),
+        (BurnInFacts(uuid=None, known=PASSED), True, Reason.BURN_IN_PASSED),
     ],
     ids=[
         "off",
@@ -50,7 +58,7 @@ WAITING = waiting(UUID, "somebody has it")
         "under test and ordered meanwhile",
         "in a pool already",
         "in a pool, off",
-        "pooled by somebody who does not heed it",
+        "pooled although it was not tested",
         "passed",
         "passed, then switched off",
         "failed",
@@ -62,13 +70,13 @@ WAITING = waiting(UUID, "somebody has it")
         "no driver, passed before",
     ],
 )
-def test_each_question_has_one_answer(facts: Facts, enabled: bool, reason: str | None) -> None:
-    standing = decide(facts, enabled=enabled)
+def test_each_question_has_one_answer(facts: BurnInFacts, enabled: bool, reason: str | None) -> None:
+    standing = burn_in_status(facts, enabled=enabled)
     assert ((standing.due and "due") or standing.reason if standing else None) == reason
 
 
 facts = st.builds(
-    Facts,
+    BurnInFacts,
     uuid=st.sampled_from([None, UUID]),
     known=st.sampled_from([None, PASSED, FAILED, BEGUN, WAITING]),
     in_pool=st.booleans(),
@@ -78,8 +86,8 @@ facts = st.builds(
 
 
 @given(facts, st.booleans())
-def test_no_card_is_trusted_or_tested_without_reason(facts: Facts, enabled: bool) -> None:
-    standing = decide(facts, enabled=enabled)
+def test_no_card_is_trusted_or_tested_without_reason(facts: BurnInFacts, enabled: bool) -> None:
+    standing = burn_in_status(facts, enabled=enabled)
     if standing is None:
         return
     if standing.trusted:
@@ -87,7 +95,7 @@ def test_no_card_is_trusted_or_tested_without_reason(facts: Facts, enabled: bool
     if standing.due:
         assert enabled
         assert (facts.running, facts.obstacle) == (None, None)
-    assert decide(replace(facts, known=standing), enabled=enabled) == standing, "said once is said for good"
+    assert burn_in_status(replace(facts, known=standing), enabled=enabled) == standing, "said once is said for good"
 
 
 def card(*, approved: str | None = None, uuid: str | None = UUID, said_of: str | None = None) -> DeviceView:
@@ -120,9 +128,9 @@ def test_in_a_pool_is_who_is_meant_to_stay(known: DeviceView, ordered: str | Non
 
 
 @pytest.mark.parametrize("standing", [PASSED, FAILED, BEGUN, WAITING])
-def test_what_was_written_is_read_back(standing: Standing) -> None:
+def test_what_was_written_is_read_back(standing: BurnInStatus) -> None:
     empty = card()
-    condition = standing.says((), NOW)
+    condition = standing.as_condition((), NOW)
     written = replace(empty, status=replace(empty.status, conditions=(condition,), burn_in=standing.record))
-    assert told(written) == standing
-    assert told(empty) is None
+    assert reported_status(written) == standing
+    assert reported_status(empty) is None

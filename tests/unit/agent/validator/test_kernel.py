@@ -1,4 +1,4 @@
-"""A program that crashes, hangs or talks nonsense harms nobody and is described."""
+"""A program that crashes, hangs or answers nonsense is described, and does not affect the agent."""
 
 import asyncio
 import sys
@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.agent.validator.runner import KernelRunner, Proof, SimulatedRunner
+from gpu_control_plane.agent.validator.kernel import KernelResult, SimulatedKernel, VendorKernel
 
 
-def runner(script: str, *words: str, seconds: float = 30.0) -> KernelRunner:
-    return KernelRunner(lambda: (sys.executable, "-c", script, *words), seconds=seconds)
+def runner(script: str, *words: str, seconds: float = 30.0) -> VendorKernel:
+    return VendorKernel(lambda: (sys.executable, "-c", script, *words), seconds=seconds)
 
 
 async def test_the_last_line_of_the_program_is_its_answer() -> None:
     script = 'print(\'noise\'); print(\'{"ok": true, "card": "GPU-1", "kernelSeconds": 1}\')'
-    assert await runner(script)("GPU-1") == Proof(ok=True)
+    assert await runner(script)("GPU-1") == KernelResult(ok=True)
 
 
 async def test_a_busy_card_is_no_failure_of_the_card() -> None:
     script = 'import sys; print(\'{"ok": false, "busy": true, "message": "taken"}\'); sys.exit(3)'
-    assert await runner(script)("GPU-1") == Proof(ok=False, busy=True, message="taken")
+    assert await runner(script)("GPU-1") == KernelResult(ok=False, busy=True, message="taken")
 
 
 async def test_the_program_is_told_the_card_last() -> None:
@@ -30,7 +30,7 @@ async def test_the_program_is_told_the_card_last() -> None:
 
 
 async def test_without_a_program_nothing_is_proven() -> None:
-    assert (await KernelRunner(lambda: None)("GPU-1")).ok is False
+    assert (await VendorKernel(lambda: None)("GPU-1")).ok is False
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ async def test_a_program_that_fails_is_described(script: str, said: str) -> None
 
 
 async def test_a_program_that_cannot_be_started_is_described() -> None:
-    found = await KernelRunner(lambda: ("/nowhere/python",))("GPU-1")
+    found = await VendorKernel(lambda: ("/nowhere/python",))("GPU-1")
     assert "could not be started" in found.message
 
 
@@ -57,13 +57,13 @@ async def test_a_program_that_hangs_is_killed_with_everything_it_started(tmp_pat
     children.touch()  # a machine that is busy may not even get as far as to start one
     # A shell, since that has begun long before the time is up.
     script = f'sleep 600 & echo "$$ $!" > {children}; wait'
-    found = await KernelRunner(lambda: ("/bin/sh", "-c", script), seconds=2.0)("GPU-1")
+    found = await VendorKernel(lambda: ("/bin/sh", "-c", script), seconds=2.0)("GPU-1")
     assert "did not end within 2 s" in found.message
     for child in map(int, children.read_text().split()):
         await _gone(child)
 
 
-async def test_whoever_gives_up_waiting_leaves_no_program_behind(tmp_path: Path) -> None:
+async def test_a_cancelled_run_leaves_no_process_behind(tmp_path: Path) -> None:
     started = tmp_path / "pid"
     script = f"import os, pathlib, time; pathlib.Path({str(started)!r}).write_text(str(os.getpid())); time.sleep(600)"
     task = asyncio.create_task(runner(script)("GPU-1"))
@@ -76,9 +76,9 @@ async def test_whoever_gives_up_waiting_leaves_no_program_behind(tmp_path: Path)
 
 
 async def test_a_simulated_run_says_that_it_is_one() -> None:
-    simulated = SimulatedRunner({"GPU-2": "it burns"})
-    assert await simulated("GPU-1") == Proof(ok=True, simulated=True)
-    assert await simulated("GPU-2") == Proof(ok=False, message="it burns", simulated=True)
+    simulated = SimulatedKernel({"GPU-2": "it burns"})
+    assert await simulated("GPU-1") == KernelResult(ok=True, simulated=True)
+    assert await simulated("GPU-2") == KernelResult(ok=False, message="it burns", simulated=True)
 
 
 async def _gone(pid: int) -> None:

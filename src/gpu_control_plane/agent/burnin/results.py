@@ -1,4 +1,4 @@
-"""What a burn-in comes to: the program's word, and what the card showed meanwhile. Pure."""
+"""The result of a burn-in: what the program found, and what the card reported meanwhile. Pure."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import Readings, Signals
-from gpu_control_plane.agent.burnin.runner import Run
+from gpu_control_plane.agent.burnin.program import ProgramRun
 from gpu_control_plane.agent.health import HOT_CELSIUS, HealthRules, unseen
 from gpu_control_plane.api.names import Reason
 
 _REPLACE: Final = "Replace the card, or clear the fault to test it again."
 _COOL: Final = "Check its cooling, then clear the fault to test it again."
 _AGAIN: Final = "Clear the fault to test it again."
-_LONGEST: Final = 512
-"""Characters that a card's history has room for."""
+_MAX_CHARACTERS: Final = 512
+"""The longest message that a card's history takes."""
 
 
 class Sample(NamedTuple):
@@ -24,8 +24,8 @@ class Sample(NamedTuple):
     readings: Readings
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """How a burn-in ended, in the words of the condition."""
+class BurnInResult(msgspec.Struct, frozen=True):
+    """Reason and message of the BurnedIn condition."""
 
     reason: Reason
     message: str
@@ -35,24 +35,24 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.reason is Reason.BURN_IN_PASSED
 
 
-def noticed(before: Signals, now: Sample, rules: HealthRules) -> Outcome | None:
-    """What the card shows that it did not show before the test; a reason to end it at once.
+def fault_during_test(before: Signals, now: Sample, rules: HealthRules) -> BurnInResult | None:
+    """A fault that the card did not have before the test, which ends it at once.
 
-    `rules` are those of the card's vendor. Any error of its memory counts: a new card has none.
+    `rules` are those of the card's vendor. Any memory error counts: a new card has none.
     """
-    return next(_complaints(before, now, rules), None)
+    return next(_faults(before, now, rules), None)
 
 
-def outcome(run: Run, hottest: int | None) -> Outcome:
-    """What the program found, where the card itself showed nothing."""
+def program_result(run: ProgramRun, hottest: int | None) -> BurnInResult:
+    """What the program found, if the card itself reported no fault."""
     if run.reason is Reason.BURN_IN_PASSED:
         heat = f" At most {hottest} °C." if hottest is not None else ""
-        return Outcome(run.reason, f"{run.message}{heat}"[:_LONGEST])
+        return BurnInResult(run.reason, f"{run.message}{heat}"[:_MAX_CHARACTERS])
     advice = _AGAIN if run.reason is Reason.BURN_IN_FAILED else _REPLACE
-    return Outcome(run.reason, f"{run.message[: _LONGEST - len(advice) - 1]} {advice}")
+    return BurnInResult(run.reason, f"{run.message[: _MAX_CHARACTERS - len(advice) - 1]} {advice}")
 
 
-def _complaints(before: Signals, now: Sample, rules: HealthRules) -> Iterator[Outcome]:
+def _faults(before: Signals, now: Sample, rules: HealthRules) -> Iterator[BurnInResult]:
     """The worst first."""
     signals, temperature = now.signals, now.readings.temperature
     codes = unseen(before.xids, signals.xids)
@@ -79,5 +79,5 @@ def _complaints(before: Signals, now: Sample, rules: HealthRules) -> Iterator[Ou
     )
 
 
-def _failed(reason: Reason, what: str, *advice: str) -> Outcome:
-    return Outcome(reason, " ".join((f"During the test: {what}.", *advice)))
+def _failed(reason: Reason, what: str, *advice: str) -> BurnInResult:
+    return BurnInResult(reason, " ".join((f"During the test: {what}.", *advice)))

@@ -1,4 +1,4 @@
-"""The program's answer in our words; and a test that nobody wants any more leaves no process behind."""
+"""What the program answers becomes a reason and a message; a test that is cancelled leaves no process behind."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.agent.burnin.runner import ProgramRunner, play
+from gpu_control_plane.agent.burnin.program import VendorBurnIn, simulated_burn_in
 from gpu_control_plane.api.names import Reason
 from waiting import until
 
@@ -26,8 +26,8 @@ asyncio.run(run_program((sys.executable, "-c", {program!r}), seconds=600))
 """
 
 
-def runner(script: str, *, patience: float = 30.0) -> ProgramRunner:
-    return ProgramRunner(lambda: (sys.executable, "-c", script), patience=patience)
+def runner(script: str, *, extra_seconds: float = 30.0) -> VendorBurnIn:
+    return VendorBurnIn(lambda: (sys.executable, "-c", script), extra_seconds=extra_seconds)
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ async def test_the_program_is_told_the_card_and_the_time() -> None:
 
 
 async def test_a_card_that_no_program_can_test_does_not_pass() -> None:
-    found = await ProgramRunner(lambda: None)("GPU-1", 2.5)
+    found = await VendorBurnIn(lambda: None)("GPU-1", 2.5)
     assert (found.reason, "switch burn-in off" in found.message) == (Reason.BURN_IN_FAILED, True)
 
 
 async def test_a_program_that_does_not_end_is_ended() -> None:
-    found = await runner("import time; time.sleep(600)", patience=0.5)("GPU-1", 0.5)
+    found = await runner("import time; time.sleep(600)", extra_seconds=0.5)("GPU-1", 0.5)
     assert (found.reason, "did not end within 1 s" in found.message) == (Reason.BURN_IN_FAILED, True)
 
 
-async def test_whoever_gives_up_waiting_leaves_no_program_behind(tmp_path: Path) -> None:
+async def test_a_cancelled_test_leaves_no_process_behind(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     task = asyncio.create_task(runner(_LASTING.format(pid=str(pid)))("GPU-1", 600))
     await until(lambda: pid.exists() and pid.read_text())
@@ -91,9 +91,9 @@ async def test_the_program_ends_with_an_agent_that_is_killed(tmp_path: Path) -> 
     await until(lambda: not _alive(int(pid.read_text())))
 
 
-async def test_a_simulated_card_says_that_it_only_played() -> None:
-    found = await play("GPU-1", 0.2)
-    assert (found.reason, found.message.startswith("Played")) == (Reason.BURN_IN_PASSED, True)
+async def test_a_simulated_burn_in_says_that_nothing_was_computed() -> None:
+    found = await simulated_burn_in("GPU-1", 0.2)
+    assert (found.reason, found.message.startswith("Simulated")) == (Reason.BURN_IN_PASSED, True)
 
 
 def _alive(pid: int) -> bool:
