@@ -130,20 +130,20 @@ def _node(options: Options, name: str, process: _Process) -> int:
 
 
 def _configure_runtime(options: Options) -> None:
-    from gpu_control_plane.agent.runtimes.interface import Handler, Wanted  # noqa: PLC0415
-    from gpu_control_plane.agent.runtimes.setup import RuntimeName, Setup  # noqa: PLC0415
-    from gpu_control_plane.agent.runtimes.startup import configure_at_start  # noqa: PLC0415
+    from gpu_control_plane.agent.runtimes.configure import configure_at_start  # noqa: PLC0415
+    from gpu_control_plane.agent.runtimes.interface import RuntimeHandler, WantedConfig  # noqa: PLC0415
+    from gpu_control_plane.agent.runtimes.setup import RuntimeName, RuntimeSetup  # noqa: PLC0415
     from gpu_control_plane.kube.logs import configure_logs  # noqa: PLC0415
 
-    setup = Setup(
+    setup = RuntimeSetup(
         runtime=RuntimeName(options.runtime),
         config=Path(options.runtime_config) if options.runtime_config else None,
         state=Path(options.runtime_state),
         host=Path(options.host_root),
     )
-    wanted = Wanted(
-        spec_dirs=tuple(dict.fromkeys((*Wanted().spec_dirs, options.cdi_folder))),
-        handler=Handler(options.nvidia_runtime) if options.nvidia_runtime else None,
+    wanted = WantedConfig(
+        spec_dirs=tuple(dict.fromkeys((*WantedConfig().spec_dirs, options.cdi_folder))),
+        handler=RuntimeHandler(options.nvidia_runtime) if options.nvidia_runtime else None,
     )
     configure_logs(options.log_level)
     configure_at_start(setup.open(), wanted, setup.restarter() if options.restart_runtime else None)

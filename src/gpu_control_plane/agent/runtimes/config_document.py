@@ -1,4 +1,4 @@
-"""Configuration files as documents of which single entries change and everything else stays as people wrote it."""
+"""Configuration files in which single entries are changed and everything else stays as it was written."""
 
 import json
 import re
@@ -16,43 +16,43 @@ class DocumentError(Exception):
     """A document cannot be read or safely changed; the sentence says why."""
 
 
-class Value(msgspec.Struct, frozen=True, tag="value"):
-    """The document has this value here."""
+class SetValue(msgspec.Struct, frozen=True, tag="value"):
+    """The document has this value at these keys."""
 
     keys: Keys
     value: PlainValue
 
 
-class Member(msgspec.Struct, frozen=True, tag="member"):
-    """The list here contains this item."""
+class ListItem(msgspec.Struct, frozen=True, tag="member"):
+    """The list at these keys contains this item."""
 
     keys: Keys
     item: str
 
 
-type Entry = Value | Member
+type Entry = SetValue | ListItem
 
 
-class Put(msgspec.Struct, frozen=True):
-    """An entry that was really written, and what stood in its place."""
+class AppliedEntry(msgspec.Struct, frozen=True):
+    """An entry that was written, and the value that it replaced."""
 
     entry: Entry
     replaced: PlainValue | None = None
-    """The value before; None when there was none."""
+    """None if there was none."""
 
 
 class Document(Protocol):
-    """A parsed file that remembers how it was written. A change it cannot make safely is a ValueError."""
+    """A parsed file that keeps its layout. A change that cannot be made safely raises ValueError."""
 
     @property
     def data(self) -> Mapping[str, Any]:
         """What the file says."""
 
     def store(self, keys: Keys, value: PlainValue) -> None:
-        """Set a value, making the tables around it."""
+        """Set a value, creating the tables around it."""
 
     def append(self, keys: Keys, item: str) -> None:
-        """Add an item to a list, making the list where it is missing."""
+        """Add an item to a list, creating the list if it is missing."""
 
     def discard(self, keys: Keys, item: str) -> None:
         """Remove an item from a list."""
@@ -74,46 +74,46 @@ def parse(path: Path, content: bytes) -> Document:
 
 
 def holds(document: Document, entry: Entry) -> bool:
-    """Whether the document says this already."""
+    """Whether the document has this entry already."""
     found = find(document.data, entry.keys)
     match entry:
-        case Value(_, value):
+        case SetValue(_, value):
             return type(found) is type(value) and bool(found == value)
-        case Member(_, item):
+        case ListItem(_, item):
             return isinstance(found, list) and item in found
 
 
-def put(document: Document, entry: Entry) -> Put | None:
-    """Make the document say this; None when it already does. Raises DocumentError."""
+def apply_entry(document: Document, entry: Entry) -> AppliedEntry | None:
+    """Write the entry; None if the document has it already. Raises DocumentError."""
     if holds(document, entry):
         return None
     replaced = find(document.data, entry.keys)
     try:
         match entry:
-            case Value(keys, value) if replaced is None or isinstance(replaced, str | int | float):
+            case SetValue(keys, value) if replaced is None or isinstance(replaced, str | int | float):
                 document.store(keys, value)
-                return Put(entry, replaced)
-            case Member(keys, item) if replaced is None or isinstance(replaced, list):
+                return AppliedEntry(entry, replaced)
+            case ListItem(keys, item) if replaced is None or isinstance(replaced, list):
                 document.append(keys, item)
-                return Put(entry)
+                return AppliedEntry(entry)
         raise DocumentError(f"{'.'.join(entry.keys)} is of an unexpected kind.")
     except ValueError as error:
         raise DocumentError(f"{'.'.join(entry.keys)} cannot be set safely: {error}") from error
 
 
-def take_back(document: Document, done: Put, before: Mapping[str, Any]) -> None:
-    """Remove what was put, unless somebody has changed it since. Lists and tables go too when they are empty and were
-    not there before. Raises DocumentError."""
+def revert_entry(document: Document, done: AppliedEntry, before: Mapping[str, Any]) -> None:
+    """Undo an entry, unless it was changed since. Lists and tables that are empty then and did not exist before are
+    removed, too. Raises DocumentError."""
     if not holds(document, done.entry):
         return
     keys = done.entry.keys
     try:
         match done.entry:
-            case Value() if done.replaced is not None:
+            case SetValue() if done.replaced is not None:
                 document.store(keys, done.replaced)
-            case Value():
+            case SetValue():
                 document.delete(keys)
-            case Member(_, item):
+            case ListItem(_, item):
                 document.discard(keys, item)
         for length in range(len(keys), 0, -1):
             if find(document.data, keys[:length]) in ([], {}) and find(before, keys[:length]) is None:
@@ -123,7 +123,7 @@ def take_back(document: Document, done: Put, before: Mapping[str, Any]) -> None:
 
 
 class _Json:
-    """JSON has no comments; order and indentation stay."""
+    """JSON has no comments; order and indentation are kept."""
 
     def __init__(self, text: str) -> None:
         data = json.loads(text, object_pairs_hook=_without_duplicates) if text.strip() else {}

@@ -15,18 +15,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu_control_plane.agent.runtimes import files
-from gpu_control_plane.agent.runtimes.documents import Member, Value
+from gpu_control_plane.agent.runtimes import atomic_file
+from gpu_control_plane.agent.runtimes.config_document import ListItem, SetValue
+from gpu_control_plane.agent.runtimes.edit_log import EditLog
 from gpu_control_plane.agent.runtimes.interface import FileEdit, RuntimeConfigError
-from gpu_control_plane.agent.runtimes.ledger import Ledger
 
 CRI = ("plugins", "io.containerd.grpc.v1.cri")
 ENTRIES = (
-    Value((*CRI, "enable_cdi"), value=True),
-    Member((*CRI, "cdi_spec_dirs"), "/etc/cdi"),
-    Member((*CRI, "cdi_spec_dirs"), "/var/run/cdi"),
-    Value((*CRI, "containerd", "runtimes", "nvidia", "runtime_type"), "io.containerd.runc.v2"),
-    Value((*CRI, "containerd", "runtimes", "nvidia", "options", "BinaryName"), "/opt/nvidia/runtime"),
+    SetValue((*CRI, "enable_cdi"), value=True),
+    ListItem((*CRI, "cdi_spec_dirs"), "/etc/cdi"),
+    ListItem((*CRI, "cdi_spec_dirs"), "/var/run/cdi"),
+    SetValue((*CRI, "containerd", "runtimes", "nvidia", "runtime_type"), "io.containerd.runc.v2"),
+    SetValue((*CRI, "containerd", "runtimes", "nvidia", "options", "BinaryName"), "/opt/nvidia/runtime"),
 )
 
 COMMENTS = st.sampled_from(["", " # why", "  # ü"])
@@ -70,12 +70,12 @@ def tomls(draw: st.DrawFn) -> str:
 
 
 @contextmanager
-def scene(name: str, text: str) -> Iterator[tuple[Path, Ledger]]:
-    """A file and a ledger. Power failures are not at stake here, and waiting for the disk would take minutes."""
+def scene(name: str, text: str) -> Iterator[tuple[Path, EditLog]]:
+    """A file and an edit log. Power failures are not at stake here, and waiting for the disk would take minutes."""
     with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
         path = Path(folder) / name
         path.write_bytes(text.encode())
-        yield path, Ledger(Path(folder) / "state" / "ledger.json")
+        yield path, EditLog(Path(folder) / "state" / "edit_log.json")
 
 
 def lines_kept(after: bytes, before: str) -> bool:
@@ -91,7 +91,7 @@ def with_entries(data: dict[str, Any]) -> dict[str, Any]:
         here = data
         for key in entry.keys[:-1]:
             here = here.setdefault(key, {})
-        if isinstance(entry, Value):
+        if isinstance(entry, SetValue):
             here[entry.keys[-1]] = entry.value
         elif entry.item not in here.setdefault(entry.keys[-1], []):
             here[entry.keys[-1]] = [*here[entry.keys[-1]], entry.item]
@@ -101,31 +101,31 @@ def with_entries(data: dict[str, Any]) -> dict[str, Any]:
 @settings(max_examples=80, deadline=None)
 @given(tomls())
 def test_everything_of_others_stays_and_undo_restores_every_byte(text: str) -> None:
-    with scene("config.toml", text) as (path, ledger):
-        assert ledger.write(FileEdit(path, ENTRIES))
+    with scene("config.toml", text) as (path, edit_log):
+        assert edit_log.write(FileEdit(path, ENTRIES))
         written = path.read_bytes()
 
         assert tomllib.loads(written.decode()) == with_entries(tomllib.loads(text))
         assert lines_kept(written, text)
-        assert not ledger.write(FileEdit(path, ENTRIES))
+        assert not edit_log.write(FileEdit(path, ENTRIES))
         assert path.read_bytes() == written
 
-        assert ledger.undo(path)
+        assert edit_log.undo(path)
         assert path.read_bytes() == text.encode()
-        assert ledger.edited == ()
+        assert edit_log.edited == ()
 
 
 @settings(max_examples=80, deadline=None)
 @given(tomls())
-def test_from_a_file_somebody_else_has_touched_only_our_entries_go(text: str) -> None:
-    with scene("config.toml", text) as (path, ledger):
-        ledger.write(FileEdit(path, ENTRIES))
+def test_from_a_file_that_was_changed_since_only_our_entries_are_removed(text: str) -> None:
+    with scene("config.toml", text) as (path, edit_log):
+        edit_log.write(FileEdit(path, ENTRIES))
         touched = path.read_bytes() + b"\n[later]  # somebody else\nkey = 1\n"
         path.write_bytes(touched)
 
-        assert not ledger.write(FileEdit(path, ENTRIES))
+        assert not edit_log.write(FileEdit(path, ENTRIES))
         assert path.read_bytes() == touched
-        ledger.undo(path)
+        edit_log.undo(path)
 
         assert tomllib.loads(path.read_bytes().decode()) == {**tomllib.loads(text), "later": {"key": 1}}
         assert lines_kept(path.read_bytes(), f"{text}\n[later]  # somebody else\nkey = 1")
@@ -146,24 +146,24 @@ JSONS = st.dictionaries(
 @settings(deadline=None)
 @given(JSONS, st.sampled_from([None, "  ", "\t", "    "]), st.sampled_from(["", "\n"]))
 def test_the_same_for_json(data: dict[str, Any], indent: str | None, end: str) -> None:
-    entries = (Value(("features", "cdi"), value=True), Member(("cdi-spec-dirs",), "/etc/cdi"))
+    entries = (SetValue(("features", "cdi"), value=True), ListItem(("cdi-spec-dirs",), "/etc/cdi"))
     text = json.dumps(data, indent=indent) + end
-    with scene("daemon.json", text) as (path, ledger):
-        ledger.write(FileEdit(path, entries))
+    with scene("daemon.json", text) as (path, edit_log):
+        edit_log.write(FileEdit(path, entries))
         written = json.loads(path.read_text())
         assert written == {**data, "features": {"cdi": True}, "cdi-spec-dirs": ["/etc/cdi"]}
         assert list(written)[: len(data)] == list(data)
-        assert not ledger.write(FileEdit(path, entries))
+        assert not edit_log.write(FileEdit(path, entries))
         untouched = path.read_bytes()
 
         path.write_text(json.dumps({**written, "later": 1}))
-        ledger.undo(path)
+        edit_log.undo(path)
         assert json.loads(path.read_text()) == {**data, "later": 1}
 
         path.write_bytes(text.encode())
-        ledger.write(FileEdit(path, entries))
+        edit_log.write(FileEdit(path, entries))
         assert path.read_bytes() == untouched
-        ledger.undo(path)
+        edit_log.undo(path)
         assert path.read_bytes() == text.encode()
 
 
@@ -179,43 +179,43 @@ def test_the_same_for_json(data: dict[str, Any], indent: str | None, end: str) -
     ],
 )
 def test_a_file_in_which_the_entries_have_no_safe_place_is_refused_and_kept(text: str) -> None:
-    with scene("config.toml", text) as (path, ledger):
+    with scene("config.toml", text) as (path, edit_log):
         with pytest.raises(RuntimeConfigError, match=r"config\.toml was left alone: plugins"):
-            ledger.write(FileEdit(path, ENTRIES))
+            edit_log.write(FileEdit(path, ENTRIES))
 
         assert path.read_text() == text
-        assert ledger.edited == ()
+        assert edit_log.edited == ()
 
 
-def test_what_somebody_else_changed_since_is_theirs() -> None:
-    with scene("config.toml", "[plugins.x]\non = false\nlist = ['/a']\n") as (path, ledger):
-        ledger.write(
-            FileEdit(path, (Value(("plugins", "x", "on"), value=True), Member(("plugins", "x", "list"), "/b")))
+def test_an_entry_that_was_changed_since_stays() -> None:
+    with scene("config.toml", "[plugins.x]\non = false\nlist = ['/a']\n") as (path, edit_log):
+        edit_log.write(
+            FileEdit(path, (SetValue(("plugins", "x", "on"), value=True), ListItem(("plugins", "x", "list"), "/b")))
         )
         path.write_text("[plugins.x]\non = 3\nlist = ['/a', '/b', '/c']\n")
 
-        ledger.undo(path)
+        edit_log.undo(path)
 
         assert path.read_text() == "[plugins.x]\non = 3\nlist = ['/a', '/c']\n"
 
 
 def test_a_replaced_value_comes_back() -> None:
-    with scene("config.toml", "on = false # off\n") as (path, ledger):
-        ledger.write(FileEdit(path, (Value(("on",), value=True),)))
+    with scene("config.toml", "on = false # off\n") as (path, edit_log):
+        edit_log.write(FileEdit(path, (SetValue(("on",), value=True),)))
         assert path.read_text() == "on = true # off\n"
         path.write_text("# new\non = true # off\n")
 
-        ledger.undo(path)
+        edit_log.undo(path)
 
         assert path.read_text() == "# new\non = false # off\n"
 
 
 @pytest.mark.parametrize("dies_at", [1, 2, 3])
 def test_a_crash_at_any_write_is_made_good_by_the_next_run(monkeypatch: pytest.MonkeyPatch, dies_at: int) -> None:
-    first = (Value(("a",), value=1), Value(("b",), value=1))
-    second = (Value(("b",), value=2),)
+    first = (SetValue(("a",), value=1), SetValue(("b",), value=1))
+    second = (SetValue(("b",), value=2),)
     text = "# theirs\nold = true\n"
-    real, calls = files.replace, 0
+    real, calls = atomic_file.replace, 0
 
     def dying(path: Path, content: bytes, *, new_mode: int = 0o644) -> None:
         nonlocal calls
@@ -224,23 +224,23 @@ def test_a_crash_at_any_write_is_made_good_by_the_next_run(monkeypatch: pytest.M
             raise KeyboardInterrupt
         real(path, content, new_mode=new_mode)
 
-    with scene("config.toml", text) as (path, ledger):
-        ledger.write(FileEdit(path, first))
+    with scene("config.toml", text) as (path, edit_log):
+        edit_log.write(FileEdit(path, first))
         with monkeypatch.context() as patched:
-            patched.setattr(files, "replace", dying)
+            patched.setattr(atomic_file, "replace", dying)
             with pytest.raises(KeyboardInterrupt):
-                ledger.write(FileEdit(path, second))
+                edit_log.write(FileEdit(path, second))
 
-        ledger.write(FileEdit(path, second))
+        edit_log.write(FileEdit(path, second))
         assert path.read_text() == text + "b = 2\n"
-        ledger.undo(path)
+        edit_log.undo(path)
         assert path.read_text() == text
 
 
 def test_a_crash_before_the_first_write_leaves_the_file_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     text = '{"oddly" :  [ 1,2 ]}'
-    with scene("daemon.json", text) as (path, ledger):
-        real = files.replace
+    with scene("daemon.json", text) as (path, edit_log):
+        real = atomic_file.replace
 
         def dying(target: Path, content: bytes, *, new_mode: int = 0o644) -> None:
             if target == path:
@@ -248,23 +248,23 @@ def test_a_crash_before_the_first_write_leaves_the_file_as_it_was(monkeypatch: p
             real(target, content, new_mode=new_mode)
 
         with monkeypatch.context() as patched:
-            patched.setattr(files, "replace", dying)
+            patched.setattr(atomic_file, "replace", dying)
             with pytest.raises(KeyboardInterrupt):
-                ledger.write(FileEdit(path, (Value(("a",), value=1),)))
+                edit_log.write(FileEdit(path, (SetValue(("a",), value=1),)))
 
-        ledger.undo(path)
+        edit_log.undo(path)
         assert path.read_text() == text
 
 
 def test_a_file_that_has_nothing_more_to_say_is_as_before() -> None:
     text = "b = 1 # theirs\n"
-    with scene("config.toml", text) as (path, ledger):
-        ledger.write(FileEdit(path, (Value(("a",), value=1), Value(("b",), value=1))))
+    with scene("config.toml", text) as (path, edit_log):
+        edit_log.write(FileEdit(path, (SetValue(("a",), value=1), SetValue(("b",), value=1))))
 
-        assert ledger.write(FileEdit(path, (Value(("b",), value=1),)))
+        assert edit_log.write(FileEdit(path, (SetValue(("b",), value=1),)))
 
         assert path.read_text() == text
-        assert ledger.edited == ()
+        assert edit_log.edited == ()
 
 
 def test_rights_and_links_stay(tmp_path: Path) -> None:
@@ -273,14 +273,14 @@ def test_rights_and_links_stay(tmp_path: Path) -> None:
     real.chmod(0o640)
     link = tmp_path / "config.toml"
     link.symlink_to(real)
-    ledger = Ledger(tmp_path / "state" / "ledger.json")
+    edit_log = EditLog(tmp_path / "state" / "edit_log.json")
 
-    ledger.write(FileEdit(link, (Value(("b",), value=2),)))
+    edit_log.write(FileEdit(link, (SetValue(("b",), value=2),)))
 
     assert link.is_symlink()
     assert real.read_text() == "a = 1\nb = 2\n"
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
-    assert stat.S_IMODE(ledger.path.stat().st_mode) == 0o600  # it repeats what may be secret
+    assert stat.S_IMODE(edit_log.path.stat().st_mode) == 0o600  # it repeats what may be secret
     assert sorted(os.listdir(tmp_path)) == ["config.toml", "real.toml", "state"]  # noqa: PTH208
 
 
@@ -289,14 +289,14 @@ def test_a_file_that_is_no_toml_is_kept_and_the_reason_told(tmp_path: Path) -> N
     path.write_bytes(b"[broken\n")
 
     with pytest.raises(RuntimeConfigError, match=r"config\.toml cannot be understood and was left alone"):
-        Ledger(tmp_path / "ledger.json").write(FileEdit(path, ENTRIES))
+        EditLog(tmp_path / "edit_log.json").write(FileEdit(path, ENTRIES))
 
     assert path.read_bytes() == b"[broken\n"
-    assert not (tmp_path / "ledger.json").exists()
+    assert not (tmp_path / "edit_log.json").exists()
 
 
 def test_a_ledger_that_cannot_be_read_stops_us(tmp_path: Path) -> None:
-    (tmp_path / "ledger.json").write_text("{")
+    (tmp_path / "edit_log.json").write_text("{")
 
-    with pytest.raises(RuntimeConfigError, match=r"ledger\.json cannot be understood"):
-        Ledger(tmp_path / "ledger.json").write(FileEdit(tmp_path / "config.toml", ENTRIES))
+    with pytest.raises(RuntimeConfigError, match=r"edit_log\.json cannot be understood"):
+        EditLog(tmp_path / "edit_log.json").write(FileEdit(tmp_path / "config.toml", ENTRIES))

@@ -1,4 +1,4 @@
-"""Replacing a file so that a crash leaves either the old one or the new one, with the rights it always had."""
+"""Replaces a file so that a crash leaves either the old one or the new one, with the permissions it had."""
 
 import os
 import tempfile
@@ -15,9 +15,9 @@ def read(path: Path) -> bytes | None:
 
 
 def replace(path: Path, content: bytes, *, new_mode: int = 0o644) -> None:
-    """Put this content in place of the file, or make one with this mode.
+    """Replace the file by this content, or create it with this mode.
 
-    A link stays a link: the file it leads to is replaced.
+    A link stays a link: its target is replaced.
     """
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -27,17 +27,17 @@ def replace(path: Path, content: bytes, *, new_mode: int = 0o644) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
-            _same_rights(target, stream.fileno(), new_mode)
+            _copy_permissions(target, stream.fileno(), new_mode)
             os.fsync(stream.fileno())
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _settle(target.parent)
+    _sync(target.parent)
 
 
 def remove(path: Path, *, with_folder: bool = False) -> None:
-    """Delete the file, and its folder if asked to and nothing else is in it."""
+    """Delete the file, and with `with_folder` its folder if that is empty then."""
     target = path.resolve()
     target.unlink(missing_ok=True)
     if with_folder:
@@ -45,7 +45,7 @@ def remove(path: Path, *, with_folder: bool = False) -> None:
             target.parent.rmdir()
 
 
-def _same_rights(target: Path, handle: int, new_mode: int) -> None:
+def _copy_permissions(target: Path, handle: int, new_mode: int) -> None:
     try:
         known = target.stat()
     except FileNotFoundError:
@@ -56,8 +56,8 @@ def _same_rights(target: Path, handle: int, new_mode: int) -> None:
         os.fchown(handle, known.st_uid, known.st_gid)
 
 
-def _settle(folder: Path) -> None:
-    """Make the rename itself survive a power failure."""
+def _sync(folder: Path) -> None:
+    """Write the rename itself to disk, so that it survives a power failure."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

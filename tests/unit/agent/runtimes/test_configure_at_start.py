@@ -4,12 +4,12 @@ from pathlib import Path
 
 import structlog
 
-from gpu_control_plane.agent.runtimes.interface import Handler, RuntimeConfigError, Wanted
-from gpu_control_plane.agent.runtimes.startup import configure_at_start
+from gpu_control_plane.agent.runtimes.configure import configure_at_start
+from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError, RuntimeHandler, WantedConfig
 from unit.agent.runtimes.nodes import ContainerdNode
 from unit.agent.runtimes.test_containerd import NEW_FILE
 
-WANTED = Wanted(handler=Handler("/opt/nvidia/runtime"))
+WANTED = WantedConfig(handler=RuntimeHandler("/opt/nvidia/runtime"))
 
 
 def test_what_is_missing_is_written_and_the_restart_left_to_people(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a person is shown about a runtime: a symbol with meaning, aligned columns, the next command to type."""
+"""Output of the command: a symbol with a meaning, aligned columns, the next command to type."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
