@@ -19,9 +19,9 @@ _TLS_BUFFER_BYTES: Final = 32 * 1024
 
 
 def import_sparingly() -> None:
-    """Import the libraries that would take too much, before anybody else does.
+    """Import the libraries that would take too much, before any other module does.
 
-    structlog loads Rich wherever it is installed, for tracebacks that nobody sees here. aiohttp reads the system's
+    structlog loads Rich wherever it is installed, for tracebacks on a terminal. aiohttp reads the system's
     certificate authorities, and a list of file types for files that a web server may serve; connections to the API
     server have a context of their own, and no file is served, so neither is missed.
     """

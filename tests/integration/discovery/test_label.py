@@ -27,7 +27,7 @@ from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.local import Cluster
 from integration.running import running
-from unit.agent.backends.machine_room import MachineRoom
+from unit.agent.backends.fake_machine import FakeMachine
 from waiting import until_async, until_still
 
 CARD = "0000:18:00.0"
@@ -42,7 +42,7 @@ UNPRIVILEGED = (
 class Place:
     """A Node, and the machine behind it as its own kernel shows it."""
 
-    def __init__(self, client: Client, name: str, room: MachineRoom) -> None:
+    def __init__(self, client: Client, name: str, room: FakeMachine) -> None:
         self.client = client
         self.name = name
         self.room = room
@@ -82,7 +82,7 @@ class Place:
 @pytest.fixture
 async def place(client: Client, tmp_path: Path) -> Place:
     await install(client)
-    made = Place(client, f"bus-{secrets.token_hex(3)}", MachineRoom(tmp_path / "machine"))
+    made = Place(client, f"bus-{secrets.token_hex(3)}", FakeMachine(tmp_path / "machine"))
     await made.register()
     return made
 

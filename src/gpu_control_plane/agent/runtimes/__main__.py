@@ -44,8 +44,8 @@ class _Failure(click.ClickException):
 def runtimes(context: click.Context) -> None:
     """See and change what the container runtime of this node can do for containers with cards.
 
-    Only what is missing is written. It is remembered, so that `undo` takes back exactly that: a file that nobody else
-    has changed since is byte for byte what it was.
+    Only what is missing is written, and recorded, so that `undo` takes back exactly that: a file that was not changed
+    since is byte for byte what it was.
     """
     if os.environ.get("NO_COLOR"):
         context.color = False

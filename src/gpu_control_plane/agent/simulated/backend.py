@@ -46,7 +46,7 @@ _STATE_FILE: Final = "cards.json"
 class SimulatedBackend(Backend):
     """The `Backend` of one simulated node.
 
-    `busy` and `busy_instances` are the addresses of cards and the UUIDs of MIG instances that somebody uses, and
+    `busy` and `busy_instances` are the addresses of cards and the UUIDs of MIG instances that pods use, and
     `processes` the programs on the cards, by address. `before_create` is called with the number of each attempt to
     cut an instance, and may raise what a driver would.
     """
@@ -86,7 +86,7 @@ class SimulatedBackend(Backend):
             else CardMemory(self._boot_id(), machine.state)
         )
         self._changes = threading.Lock()
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._concerned: set[str] = set()
 
     def open(self) -> None:
@@ -100,10 +100,10 @@ class SimulatedBackend(Backend):
 
     def close(self) -> None:
         """Nothing is held open; a wait that is under way ends."""
-        self._news.set()
+        self._changed.set()
 
     def update(self, machine: Machine) -> None:
-        """The document says this now: whoever waits hears about the cards that it changed."""
+        """Take a new version of the document; a wait ends with the cards that it changed."""
         with self._changes:
             if machine == self._machine:
                 return
@@ -112,16 +112,16 @@ class SimulatedBackend(Backend):
             self._profile = PROFILES[machine.profile]
             self._concerned |= _differing(before, machine)
             self._settle()
-        self._news.set()
+        self._changed.set()
 
     def occupy(self, busy: Set[str], busy_instances: Set[str] = frozenset()) -> None:
-        """Somebody uses these cards and MIG instances now, and no others."""
+        """Pods use these cards and MIG instances now, and no others."""
         self._busy, self._busy_instances = busy, busy_instances
 
     def wait(self, seconds: float) -> frozenset[str]:
-        self._news.wait(seconds)
+        self._changed.wait(seconds)
         with self._changes:
-            self._news.clear()
+            self._changed.clear()
             concerned, self._concerned = frozenset(self._concerned), set()
         return concerned
 

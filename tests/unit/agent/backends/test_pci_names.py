@@ -28,7 +28,7 @@ def test_a_card_that_an_old_list_lacks_is_known_all_the_same(tmp_path: Path) -> 
     assert called["2901"] == "NVIDIA B200"
 
 
-def test_a_card_that_nobody_knows_goes_by_its_number() -> None:
+def test_a_card_that_no_list_has_goes_by_its_number() -> None:
     assert name_of(ProductNames((PCI_VENDOR,), lists=()), Function("10de", "ffff", "0302", "")) == "NVIDIA device ffff"
     other = Function("1002", "2330", "0302", "")
     assert name_of(ProductNames((PCI_VENDOR,), lists=()), other, Vendor.AMD) == "AMD device 2330"

@@ -283,7 +283,7 @@ def test_news_that_came_before_the_wait_are_not_lost_and_told_once() -> None:
 def test_the_same_document_again_is_no_news() -> None:
     backend = SimulatedBackend("worker-3", H200)
     backend.update(new_machine("H200-141", 2))
-    assert not backend._news.is_set()
+    assert not backend._changed.is_set()
 
 
 def test_everything_that_can_be_wrong_shows_in_the_signals() -> None:

@@ -32,7 +32,7 @@ from gpu_control_plane.agent.views import NodeStateView, NodeStatus, NodeView
 from gpu_control_plane.api.gpudevice import Vendor
 from gpu_control_plane.api.gpunodestate import Assignment, NodeStateSpec
 from gpu_control_plane.kube.objects import ObjectMeta
-from unit.agent.backends.machine_room import MachineRoom
+from unit.agent.backends.fake_machine import FakeMachine
 from unit.agent.cdi.builders import make_node, needs_root
 from unit.agent.step.builders import NODE, NOW, RESOURCE, device, exclusive, first
 
@@ -47,11 +47,11 @@ def _second_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> MachineRoom:
+def machine(tmp_path: Path) -> FakeMachine:
     """A machine with one of Acme's cards."""
-    room = MachineRoom(tmp_path / "machine")
-    room.plug(HERE, vendor="1002", device="74a1", class_="1200")
-    return room
+    machine = FakeMachine(tmp_path / "machine")
+    machine.plug(HERE, vendor="1002", device="74a1", class_="1200")
+    return machine
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def search(tmp_path: Path) -> DriverSearch:
 
 
 @pytest.fixture
-def backend(room: MachineRoom, driver: Path, search: DriverSearch) -> Iterator[Backend]:
-    opened = open_backend(search, room.host)
+def backend(machine: FakeMachine, driver: Path, search: DriverSearch) -> Iterator[Backend]:
+    opened = open_backend(search, machine.host)
     yield opened
     opened.close()
 
@@ -81,32 +81,32 @@ def test_both_vendors_are_found_by_their_folders() -> None:
 
 
 def test_the_bus_chooses_and_no_other_vendors_driver_is_touched(
-    backend: Backend, room: MachineRoom, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NVIDIA, "open_backend", None)
-    assert [support.vendor for support in on_bus(room.host)] == [ACME]
+    assert [support.vendor for support in on_bus(machine.host)] == [ACME]
     (card,) = backend.cards()
     assert (card.vendor, card.uuid, card.product) == (ACME, "ACME-42", "AMD MI300X")
 
 
-def test_the_vendor_with_the_most_cards_is_tried_first(room: MachineRoom) -> None:
-    room.plug("0000:3a:00.0")
-    assert [support.vendor for support in on_bus(room.host)] == [ACME, Vendor.NVIDIA]
-    room.plug("0000:3b:00.0")
-    assert [support.vendor for support in on_bus(room.host)] == [Vendor.NVIDIA, ACME]
+def test_the_vendor_with_the_most_cards_is_tried_first(machine: FakeMachine) -> None:
+    machine.plug("0000:3a:00.0")
+    assert [support.vendor for support in on_bus(machine.host)] == [ACME, Vendor.NVIDIA]
+    machine.plug("0000:3b:00.0")
+    assert [support.vendor for support in on_bus(machine.host)] == [Vendor.NVIDIA, ACME]
 
 
-def test_without_its_driver_the_bus_is_shown_with_the_reason(room: MachineRoom, search: DriverSearch) -> None:
-    shown = open_backend(search, room.host)
+def test_without_its_driver_the_bus_is_shown_with_the_reason(machine: FakeMachine, search: DriverSearch) -> None:
+    shown = open_backend(search, machine.host)
     assert isinstance(shown, PCIBackend)
     assert [card.product for card in shown.cards()] == ["AMD MI300X"]
     with pytest.raises(DriverUnavailable, match="Acme's driver is not installed"):
         shown.set_mig_mode(HERE, enabled=True)
 
 
-async def test_discovery_shows_cards_of_every_vendor(room: MachineRoom) -> None:
-    room.plug(THERE)
-    bus = BusPoller(room.host, pci_vendors(), lambda: None)
+async def test_discovery_shows_cards_of_every_vendor(machine: FakeMachine) -> None:
+    machine.plug(THERE)
+    bus = BusPoller(machine.host, pci_vendors(), lambda: None)
     await bus.poll()
     assert [card.address for card in bus.cards or ()] == [HERE, THERE]
 

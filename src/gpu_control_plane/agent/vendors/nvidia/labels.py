@@ -1,8 +1,8 @@
 """The feature labels of a node, as NVIDIA's GPU Feature Discovery writes them: facts in, `nvidia.com/*` labels out.
 
-Workloads select nodes by these names, so names and values are GFD's own. Where cards of several models share a node
-GFD is not deterministic; here the labels speak of the most common model, the one at the lowest address among equals,
-and describe its first card; `gpu.count` counts the cards of that model.
+Workloads select nodes by these labels, so names and values are GFD's. On a node with cards of several models GFD is not
+deterministic; here the labels are about the most common model, among equals the one at the lowest address, and describe
+its first card; `gpu.count` counts the cards of that model.
 """
 
 import enum
@@ -48,7 +48,7 @@ class MIGStrategy(enum.StrEnum):
 
 
 class InstanceAttributes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a MIG instance of one profile consists of; None where the driver does not tell."""
+    """What a MIG instance of one profile consists of; None for what the driver does not report."""
 
     memory_mib: int | None = None
     multiprocessors: int | None = None
@@ -78,7 +78,7 @@ class GFDFacts(LabelFacts, frozen=True, kw_only=True):
 def labels(facts: GFDFacts, held: Mapping[str, str], now: float) -> dict[str, str]:
     """The labels of a node; none without an NVIDIA card.
 
-    `held` is what was said last time: its timestamp stays until something else changes.
+    `held` are the labels that the Node has: the timestamp stays until another label changes.
     """
     cards = sorted((card for card in facts.cards if card.vendor is Vendor.NVIDIA), key=lambda card: card.pci.address)
     if not cards:
@@ -88,15 +88,15 @@ def labels(facts: GFDFacts, held: Mapping[str, str], now: float) -> dict[str, st
         **_node(facts, cards),
         **_resources(facts, _typical(cards)),
     }
-    fresh = {PREFIX + name: text for name, value in parts.items() if (text := label_value(value))}
+    written = {PREFIX + name: text for name, value in parts.items() if (text := label_value(value))}
     stamp = held.get(TIMESTAMP, "")
-    same = stamp and fresh | {TIMESTAMP: stamp} == held
-    return fresh | {TIMESTAMP: stamp if same else str(int(now))}
+    same = stamp and written | {TIMESTAMP: stamp} == held
+    return written | {TIMESTAMP: stamp if same else str(int(now))}
 
 
 def gfd_facts(facts: LabelFacts) -> GFDFacts:
     """As the agent offers MIG instances: each profile under a name of its own."""
-    strategy = MIGStrategy.MIXED if any(map(_is_cut, facts.cards)) else MIGStrategy.NONE
+    strategy = MIGStrategy.MIXED if any(map(_mig_enabled, facts.cards)) else MIGStrategy.NONE
     return GFDFacts(**msgspec.structs.asdict(facts), strategy=strategy)
 
 
@@ -116,19 +116,19 @@ def _software(facts: GFDFacts) -> dict[str, str]:
     if driver is None:
         return {}
     major, minor, revision = [*driver.version.split("."), "", ""][:3]
-    said = {
+    found = {
         "cuda.driver-version.major": major, "cuda.driver-version.minor": minor,
         "cuda.driver-version.revision": revision, "cuda.driver-version.full": driver.version,
         "cuda.driver.major": major, "cuda.driver.minor": minor, "cuda.driver.rev": revision,
     }  # fmt: skip
     if driver.cuda_version:
         major, minor = [*driver.cuda_version.split("."), "0"][:2]
-        said |= {
+        found |= {
             "cuda.runtime-version.major": major, "cuda.runtime-version.minor": minor,
             "cuda.runtime-version.full": driver.cuda_version,
             "cuda.runtime.major": major, "cuda.runtime.minor": minor,
         }  # fmt: skip
-    return said
+    return found
 
 
 def _node(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
@@ -155,21 +155,21 @@ def _typical(cards: Sequence[Hardware]) -> list[Hardware]:
 
 
 def _resources(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
-    cut = [card for card in cards if _is_cut(card)]
-    if facts.strategy is MIGStrategy.SINGLE and cut:
+    partitioned = [card for card in cards if _mig_enabled(card)]
+    if facts.strategy is MIGStrategy.SINGLE and partitioned:
         return _single(facts, cards)
-    said = _whole(facts, cards)
+    found = _whole(facts, cards)
     if facts.strategy is MIGStrategy.MIXED:
-        profiles = Counter(instance.profile for card in cut for instance in _instances(facts, card))
+        profiles = Counter(instance.profile for card in partitioned for instance in _instances(facts, card))
         for profile, count in sorted(profiles.items()):
             name = f"mig-{resource_suffix(profile)}."
-            said |= {name + key: value for key, value in _instance(facts, cut[0], profile, count).items()}
-    return said
+            found |= {name + key: value for key, value in _instance(facts, partitioned[0], profile, count).items()}
+    return found
 
 
 def _whole(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     first = cards[0]
-    replicas = 0 if _is_cut(first) else facts.replicas.get(first.pci.address, 1)
+    replicas = 0 if _mig_enabled(first) else facts.replicas.get(first.pci.address, 1)
     shared = replicas > 1
     return _family(first) | {
         "gpu.product": first.product + ("-SHARED" if shared else ""),
@@ -181,16 +181,16 @@ def _whole(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
 
 
 def _single(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
-    """All cards cut the same way, their instances in the place of cards; a node cut otherwise offers nothing."""
+    """All cards partitioned alike: the instances take the place of cards. A node partitioned otherwise has none."""
     first = cards[0]
     profiles = Counter(instance.profile for card in cards for instance in _instances(facts, card))
-    if len(profiles) == 1 and all(_is_cut(card) and _instances(facts, card) for card in cards):
+    if len(profiles) == 1 and all(_mig_enabled(card) and _instances(facts, card) for card in cards):
         ((profile, count),) = profiles.items()
-        said = _instance(facts, first, profile, count)
+        found = _instance(facts, first, profile, count)
     else:
-        said = {"product": f"{first.product}-MIG-INVALID", "count": "0", "replicas": "0", "memory": "0"}
-        said |= {"sharing-strategy": "none"}
-    return _family(first) | {f"gpu.{name}": value for name, value in said.items()}
+        found = {"product": f"{first.product}-MIG-INVALID", "count": "0", "replicas": "0", "memory": "0"}
+        found |= {"sharing-strategy": "none"}
+    return _family(first) | {f"gpu.{name}": value for name, value in found.items()}
 
 
 def _instance(facts: GFDFacts, card: Hardware, profile: str, count: int) -> dict[str, str]:
@@ -225,7 +225,7 @@ def _family(card: Hardware) -> dict[str, str]:
     return {"gpu.family": family, "gpu.compute.major": major, "gpu.compute.minor": minor}
 
 
-def _is_cut(card: Hardware) -> bool:
+def _mig_enabled(card: Hardware) -> bool:
     return card.mig is not None and card.mig.enabled
 
 

@@ -8,7 +8,7 @@ from gpu_control_plane.agent.backends.sysfs import Sysfs
 BOOT = "5d1f0a52-9c1c-4f5e-8c0e-3a1b2c3d4e5f"
 
 
-class MachineRoom:
+class FakeMachine:
     """One machine under a folder of its own."""
 
     def __init__(self, root: Path) -> None:
