@@ -22,6 +22,7 @@ unused = {
     "gpu_control_plane.agent.command_line",
     "gpu_control_plane.agent.fleet",
     "gpu_control_plane.agent.runtimes",
+    "gpu_control_plane.agent.simulated",
     "gpu_control_plane.kube.certificates",
     "pygments",
     "pynvml",  # only where there is a card

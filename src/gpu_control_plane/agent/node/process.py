@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Set
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpu_control_plane.agent.backends.interface import Backend
 from gpu_control_plane.agent.backends.sysfs import Sysfs, machine_model
@@ -24,17 +24,14 @@ from gpu_control_plane.agent.node.labelling import Labeller
 from gpu_control_plane.agent.node.metrics import NodeMetrics
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.publication import NodePublisher
-from gpu_control_plane.agent.node.simulation import Simulation
 from gpu_control_plane.agent.node.validation_runner import ValidationRunner
 from gpu_control_plane.agent.publish import Publisher
-from gpu_control_plane.agent.simulated.checks import SimulatedChecks
-from gpu_control_plane.agent.simulated.models import VENDOR
 from gpu_control_plane.agent.step import StepSettings
 from gpu_control_plane.agent.units import ResourceName
 from gpu_control_plane.agent.validator.kernel import SimulatedKernel, VendorKernel
 from gpu_control_plane.agent.validator.validator import Validator
 from gpu_control_plane.agent.vendors.interface import VendorChecks, VendorSupport
-from gpu_control_plane.agent.vendors.registry import on_bus, open_backend, support_of, supports_of
+from gpu_control_plane.agent.vendors.registry import on_bus, open_backend, supports_of
 from gpu_control_plane.agent.views import (
     MANAGER,
     UNEXPECTED_ADMISSION,
@@ -47,11 +44,15 @@ from gpu_control_plane.agent.views import (
 from gpu_control_plane.api.gpunodestate import Injection, Validation
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Controller, Requeue
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
+
+if TYPE_CHECKING:
+    from gpu_control_plane.agent.node.simulation import Simulation
 
 NAME: Final = "gpu-agent"
 
@@ -84,7 +85,7 @@ def build(runtime: Runtime, options: Options) -> None:
     views = _views(runtime, options.node)
     features = runtime.cache(NodeFeature, Selection(NAMESPACE, fields=f"metadata.name={feature_name(options.node)}"))
     metrics = NodeMetrics(runtime.metrics.registry)
-    simulation = Simulation(options, views.nodes) if options.hardware is Hardware.SIMULATED else None
+    simulation = _simulation(options, views.nodes) if options.hardware is Hardware.SIMULATED else None
     components = _components(runtime, options, views, wakeup=wakeup, metrics=metrics, simulation=simulation)
     clients = Clients(client=runtime.client, applier=runtime.applier(MANAGER), events=runtime.events)
     settings = StepSettings(unpooled=options.unpooled, recovery=options.recovery)
@@ -145,11 +146,11 @@ def _components(
     *,
     wakeup: _Wakeup,
     metrics: NodeMetrics,
-    simulation: Simulation | None,
+    simulation: "Simulation | None",
 ) -> Components:
     host = HostPaths(options.host)
     watch = HardwareWatch(options.node, _backend(options, simulation), wakeup)
-    vendor = _vendor(options, watch)
+    vendor = simulation.vendor if simulation is not None else _vendor(watch)
     search = options.driver_search
     allocator = Allocator(
         watch,
@@ -168,7 +169,7 @@ def _components(
             options,
             watch,
             Validator(SimulatedKernel({}) if simulation else VendorKernel(lambda: vendor().kernel_command(search))),
-            checks=lambda: _checks(options, vendor()),
+            checks=lambda: _checks(options, vendor(), simulation),
             kernel_step=lambda: vendor().kernel_step,
             reported=lambda: _validation(views.states.get(options.node)),
             on_result=wakeup,
@@ -185,20 +186,24 @@ def _components(
     )
 
 
-def _backend(options: Options, simulation: Simulation | None) -> Callable[[], Backend]:
+def _backend(options: Options, simulation: "Simulation | None") -> Callable[[], Backend]:
     """How the hardware is opened, each time anew."""
     if simulation is not None:
         return simulation.backend
     return lambda: open_backend(options.driver_search)
 
 
-def _vendor(options: Options, watch: HardwareWatch) -> Callable[[], VendorSupport]:
+def _simulation(options: Options, nodes: Cache[NodeView]) -> "Simulation":
+    from gpu_control_plane.agent.node.simulation import Simulation  # noqa: PLC0415 - not on nodes with real cards
+
+    return Simulation(options, nodes)
+
+
+def _vendor(watch: HardwareWatch) -> Callable[[], VendorSupport]:
     """Whose cards the node has, asked each time: cards may come later."""
     sysfs = Sysfs()
 
     def vendor() -> VendorSupport:
-        if options.hardware is Hardware.SIMULATED:
-            return support_of(VENDOR)
         cards = watch.snapshot.cards() if watch.snapshot else ()
         return supports_of(cards)[0] if cards else on_bus(sysfs)[0]
 
@@ -210,9 +215,9 @@ def _container_edits(options: Options, vendor: Callable[[], VendorSupport]) -> C
     return lambda version: vendor().container_edits(None if simulated else version, options.driver_search, hooks=hooks)
 
 
-def _checks(options: Options, vendor: VendorSupport) -> VendorChecks:
+def _checks(options: Options, vendor: VendorSupport, simulation: "Simulation | None") -> VendorChecks:
     found = vendor.checks(options.driver_search, options.validations, options.extra_checks)
-    return SimulatedChecks(found) if options.hardware is Hardware.SIMULATED else found
+    return found if simulation is None else simulation.checks(found)
 
 
 def _validation(state: NodeStateView | None) -> Validation | None:
