@@ -99,7 +99,7 @@ def pooled(scene: CardScene, record: Record) -> CardScene:
         scene.import_python()
     scene.make_pool()
     settle(1)
-    assert scene.allocatable(RESOURCE) == 0, "nothing is handed out before somebody has approved it"
+    assert scene.allocatable(RESOURCE) == 0, "nothing is allocatable before a person has approved it"
     with record.timed("approval to allocatable"):
         scene.approve()
         scene.wait_offered(RESOURCE, 1)

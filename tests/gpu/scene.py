@@ -83,7 +83,7 @@ class CardScene(AgentScene):
         return self.stage.kubectl("logs", pod) if started else ""
 
     def make_pool(self, name: str = POOL, **spec: Any) -> None:
-        """A pool for cards of this kind, which somebody has yet to approve."""
+        """A pool for cards of this product, none of which is approved yet."""
         spec = {"deviceSelector": {"include": {"products": [self.hardware.product]}}, **spec}
         pool = {"apiVersion": f"{PREFIX}/v1alpha1", "kind": "GPUPool", "metadata": {"name": name}, "spec": spec}
         self.stage.kubectl("create", "-f", "-", given=json.dumps(pool))

@@ -165,7 +165,7 @@ class AgentScene:
         )
 
     def wait_offered(self, resource: str, count: int, within: float = 90) -> None:
-        """Until the scheduler may hand out so many, and the kubelet has somebody to ask for them."""
+        """Until the Node has so many allocatable, and the kubelet has a device plugin to ask for them."""
         if count:
             until(lambda: self.listening(resource), within=within)
         until(lambda: self.allocatable(resource) == count, within=within)

@@ -1,4 +1,4 @@
-"""An agent takes no more along than it uses, and takes nothing away from anybody."""
+"""An agent imports no more than it uses, and everything stays importable."""
 
 import subprocess
 import sys

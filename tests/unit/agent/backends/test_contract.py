@@ -1,4 +1,4 @@
-"""What everybody above relies on, whatever the hardware is. With GPU_TEST_REAL=1 also on the real card of this host.
+"""The contract of backends, whatever the hardware is. With GPU_TEST_REAL=1 also on the real card of this host.
 
 MIG is never touched on a real card.
 """
@@ -163,7 +163,7 @@ def test_a_bus_that_cannot_be_read_is_not_published_as_an_empty_one(tested: Back
     cards, facts = tested.backend.cards(), tested.backend.facts()
     published = NodeFeature(spec=node_feature("worker-3", facts, cards))
     assert read_facts(published).bus is None
-    assert facts.bus_cards == len(cards), "nobody is said to be missing"
+    assert facts.bus_cards == len(cards), "no card is reported as missing"
 
 
 def test_facts_name_the_driver_if_and_only_if_there_is_one(tested: BackendUnderTest) -> None:
@@ -224,7 +224,7 @@ def test_readings_agree_with_samples(tested: BackendUnderTest, address: str) -> 
     def agree() -> bool:
         return tested.backend.readings(address).memory_used == tested.backend.samples(address).get(Measure.FB_USED)
 
-    assert any(agree() for _ in range(100)), "a real card may be letting go of memory at the first look"
+    assert any(agree() for _ in range(100)), "a real card may be freeing memory at the first reading"
 
 
 def test_waiting_ends_when_the_time_is_up(backend: Backend) -> None:

@@ -148,7 +148,7 @@ async def test_a_preference_that_fails_falls_back_to_the_required_and_the_first(
 
 
 class InvalidPreference(FakeAllocator):
-    """Prefers what nobody asked about."""
+    """Prefers devices that were not among the available ones."""
 
     def __init__(self, answer: Sequence[str]) -> None:
         self.answer = answer

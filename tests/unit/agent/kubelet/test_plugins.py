@@ -97,7 +97,9 @@ async def test_at_shutdown_the_last_list_stands(folder: Path, kubelet: FakeKubel
         await agent.advertise(RESOURCE, devices("a"))
         await until(lambda: kubelet.known() == {"a": HEALTHY})
     await until(lambda: not kubelet.listening)
-    assert kubelet.history[RESOURCE] == [{"a": HEALTHY}], "an empty list would take the card from the kubelet's books"
+    assert kubelet.history[RESOURCE] == [{"a": HEALTHY}], (
+        "an empty list would remove the card from the kubelet's checkpoint"
+    )
 
 
 async def test_an_agent_that_starts_first_waits_for_the_kubelet(folder: Path, kubelet: FakeKubelet) -> None:

@@ -33,7 +33,7 @@ def test_where_it_is_allowed_the_runtime_is_restarted_once(tmp_path: Path) -> No
 
 def test_a_runtime_that_cannot_be_configured_is_told_of_and_nothing_more(tmp_path: Path) -> None:
     def fail() -> None:
-        raise RuntimeConfigError("Nobody answers.")
+        raise RuntimeConfigError("No process answers.")
 
     node = ContainerdNode(tmp_path, main=NEW_FILE)
     node.breaks_with = node.own
@@ -43,6 +43,6 @@ def test_a_runtime_that_cannot_be_configured_is_told_of_and_nothing_more(tmp_pat
         configure_at_start(node.config, WANTED, fail)
     assert [(log["log_level"], log["why"]) for log in logs] == [
         ("error", "containerd does not like that."),
-        ("error", "Nobody answers."),
+        ("error", "No process answers."),
     ]
     assert node.config.restart_due

@@ -1,4 +1,4 @@
-"""Docker: one file that is everybody's."""
+"""Docker: one file, which is not ours alone."""
 
 import json
 from pathlib import Path

@@ -120,7 +120,7 @@ def test_everything_of_others_stays_and_undo_restores_every_byte(text: str) -> N
 def test_from_a_file_that_was_changed_since_only_our_entries_are_removed(text: str) -> None:
     with scene("config.toml", text) as (path, edit_log):
         edit_log.write(FileEdit(path, ENTRIES))
-        touched = path.read_bytes() + b"\n[later]  # somebody else\nkey = 1\n"
+        touched = path.read_bytes() + b"\n[later]  # another program\nkey = 1\n"
         path.write_bytes(touched)
 
         assert not edit_log.write(FileEdit(path, ENTRIES))
@@ -128,7 +128,7 @@ def test_from_a_file_that_was_changed_since_only_our_entries_are_removed(text: s
         edit_log.undo(path)
 
         assert tomllib.loads(path.read_bytes().decode()) == {**tomllib.loads(text), "later": {"key": 1}}
-        assert lines_kept(path.read_bytes(), f"{text}\n[later]  # somebody else\nkey = 1")
+        assert lines_kept(path.read_bytes(), f"{text}\n[later]  # another program\nkey = 1")
 
 
 WORDS = st.text("abcxyz-", min_size=1, max_size=6)

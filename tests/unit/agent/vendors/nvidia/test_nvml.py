@@ -189,7 +189,7 @@ def test_the_place_of_a_card_comes_from_sysfs(bench: NVMLBench) -> None:
 
 
 def test_a_card_that_is_lost_where_the_bus_cannot_be_read_is_kept(bench: NVMLBench) -> None:
-    """Nobody can say that it was pulled: left out of the report it would be forgotten instead of called lost."""
+    """It is not known whether it was removed: left out of the report it would be forgotten, not reported lost."""
     before = [card.uuid for card in bench.backend.cards()]
     bench.machine.hide_bus()
     bench.card.always = pynvml.NVML_ERROR_GPU_IS_LOST

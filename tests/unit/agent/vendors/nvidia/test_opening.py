@@ -51,7 +51,7 @@ def test_the_library_of_every_root_is_tried_and_last_its_name(
         str(container.at(f"{FOLDER}/{LIBRARY}")),
         "libnvidia-ml.so.1",
     ]
-    assert tried[0] in str(refused.value), "the best place is the one to mend"
+    assert tried[0] in str(refused.value), "the first library is the one to repair"
 
 
 def test_whose_driver_it_is_depends_on_where_its_library_lies(machine: FakeMachine, tmp_path: Path) -> None:
