@@ -215,7 +215,7 @@ def test_the_agent_configures_the_runtime_when_told_to_and_leaves_it_so(
     place = ("--runtime-config", str(command.config), "--runtime-state", str(command.state))
     try:
         scene.start_agent("--configure-runtime", *place, *command.nvidia)
-        until(lambda: "the container runtime is configured" in (stage.node.logs / "agent.log").read_text())
+        until(lambda: "container runtime configured" in (stage.node.logs / "agent.log").read_text())
         scene.stop_agent()
     finally:
         scene.close()
