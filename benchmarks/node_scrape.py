@@ -1,11 +1,14 @@
-"""A scrape against the bare calls it makes: what labels, text and threads add to reading the cards.
+"""A scrape against the bare calls it makes: what HTTP, labels, text and threads add to reading the cards. Simulated.
 
 Simulated cards answer in microseconds, and against those anything is slow. So here they take as long as a driver does,
-at least: a scrape of a card is some forty questions to NVML. What a scrape adds by itself is in the raw part.
+at least: a scrape of a card is some forty questions to NVML. What a scrape adds by itself is in the raw part. The same
+is measured on a real card, against the real calls, by tests/gpu/test_exporter.py.
 """
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+
+import aiohttp
 
 from benchmarks.node_env import CARDS
 from benchmarks.report import Measurement, at_most, progress
@@ -14,6 +17,8 @@ from gpu_control_plane.agent.node.exporting import CardMetrics
 from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import new_machine
+from gpu_control_plane.kube.metrics import Metrics
+from gpu_control_plane.kube.status_server import StatusServer
 
 _NODE = "node-a"
 _DRIVER_SECONDS = 0.002
@@ -43,7 +48,7 @@ async def measure() -> list[Measurement]:
         "cards that answer at once, bare calls ms": quick * 1000,
         "cards that answer at once, scrape ms": text * 1000,
     }
-    name = f"scrape of {CARDS} cards that answer in {_DRIVER_SECONDS * 1000:g} ms each, against the bare calls"
+    name = f"scrape of {CARDS} simulated cards that answer in {_DRIVER_SECONDS * 1000:g} ms each, against bare calls"
     return [at_most(name, whole / bare, "x", 1.2, **raw)]
 
 
@@ -62,10 +67,15 @@ async def _compare(seconds: float, passes: int) -> tuple[float, float]:
         for address in addresses:
             backend.samples(address)
 
-    async def scrape() -> None:
-        await metrics.exposition()
+    status = StatusServer(Metrics().registry, host="127.0.0.1", port=0)
+    status.add_metrics(metrics.exposition)
+    async with status.serving(), aiohttp.ClientSession() as session:
 
-    found = [(await _run(bare, passes), await _run(scrape, passes)) for _ in range(_RUNS)]
+        async def scrape() -> None:
+            async with session.get(f"http://127.0.0.1:{status.port}/metrics") as answer:
+                await answer.read()
+
+        found = [(await _run(bare, passes), await _run(scrape, passes)) for _ in range(_RUNS)]
     await watch.release_driver()
     return min(run[0] for run in found), min(run[1] for run in found)
 

@@ -52,7 +52,7 @@ class Process:
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", module, *arguments, "--status-port", str(port)),
-                env={**python_environ(), "KUBECONFIG": str(cluster.kubeconfig)},
+                env={**python_environ(), "KUBECONFIG": str(_json_kubeconfig(cluster))},
                 stdout=output,
                 stderr=output,
             )
@@ -145,3 +145,10 @@ def memory(pid: int) -> dict[str, int]:
 def _bytes(text: str) -> float:
     """`  12345 kB`, as the kernel writes it, in bytes."""
     return int(text.split(maxsplit=1)[0]) * 1024
+
+
+def _json_kubeconfig(cluster: Cluster) -> Path:
+    """The cluster's kubeconfig as JSON: a pod needs no PyYAML to reach the API server, so neither must these."""
+    path = cluster.folder / "kubeconfig.json"
+    path.write_bytes(msgspec.json.encode(msgspec.yaml.decode(cluster.kubeconfig.read_bytes())))
+    return path

@@ -5,7 +5,8 @@ from typing import Final
 from monitoring.alert import Alert, Group, LogLine, Severity
 from monitoring.promql import CARD, by_card, history, one_of
 
-from gpu_control_plane.agent.health import APPLICATION_XIDS, COOL_CELSIUS, HARMLESS_XIDS, HOT_CELSIUS
+from gpu_control_plane.agent.health import COOL_CELSIUS, HOT_CELSIUS
+from gpu_control_plane.agent.vendors.nvidia.health import APPLICATION_XIDS, HARMLESS_XIDS
 from gpu_control_plane.api.names import EventReason
 
 _JUDGED: Final = LogLine("agent.node.agent", "card health")

@@ -15,11 +15,10 @@ from e2e.conftest import binaries, pytest_runtest_makereport, raise_stage  # noq
 from e2e.stage import Stage
 from gpu.record import Record
 from gpu.scene import RESOURCE, CardScene, card_scene
-from gpu.smi import NoCard, Smi, find_smi
-from gpu_control_plane.agent.backends.factory import open_backend
+from gpu.smi import SEARCH, NoCard, Smi, find_smi
 from gpu_control_plane.agent.backends.interface import Backend
-from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS
 from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
+from gpu_control_plane.agent.vendors.registry import open_backend
 from gpu_control_plane.api.gpudevice import Hardware
 
 _RECORD = pytest.StashKey[Record]()
@@ -73,7 +72,7 @@ def card(smi: Smi) -> Hardware:
 
 @contextlib.contextmanager
 def _opened() -> Iterator[Backend]:
-    backend = open_backend(ROOTS)
+    backend = open_backend(SEARCH)
     assert isinstance(backend, NVMLBackend), f"the driver does not answer: {getattr(backend, 'reason', '')}"
     with contextlib.closing(backend):
         yield backend
@@ -100,7 +99,7 @@ def pooled(scene: CardScene, record: Record) -> CardScene:
         scene.import_python()
     scene.make_pool()
     settle(1)
-    assert scene.allocatable(RESOURCE) == 0, "nothing is handed out before somebody has approved it"
+    assert scene.allocatable(RESOURCE) == 0, "nothing is allocatable before a person has approved it"
     with record.timed("approval to allocatable"):
         scene.approve()
         scene.wait_offered(RESOURCE, 1)

@@ -1,4 +1,4 @@
-"""What the pods of these tests run: the validator's kernel check once, then kernels until somebody ends it.
+"""What the pods of these tests run: the validator's kernel check once, then kernels until it is ended.
 
 Needs Python and a driver, nothing else. Prints the check's line of JSON, then `working` when the card is busy.
 """

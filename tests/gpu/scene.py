@@ -11,7 +11,8 @@ from e2e.agent.scene import PREFIX, AgentScene
 from e2e.stage import Stage
 from gpu import image
 from gpu.record import Record
-from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
+from gpu.smi import SEARCH
+from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.local.images import write_archive
@@ -59,7 +60,7 @@ class CardScene(AgentScene):
 
     def import_python(self) -> None:
         """Make the image with Python known to the node."""
-        driver = find_driver_library("libcuda.so.1", ROOTS)
+        driver = find_driver_library("libcuda.so.1", SEARCH.roots)
         assert driver is not None
         archive = self.stage.cluster.folder / "python.tar"
         write_archive([image.python_image(driver)], archive)
@@ -82,7 +83,7 @@ class CardScene(AgentScene):
         return self.stage.kubectl("logs", pod) if started else ""
 
     def make_pool(self, name: str = POOL, **spec: Any) -> None:
-        """A pool for cards of this kind, which somebody has yet to approve."""
+        """A pool for cards of this product, none of which is approved yet."""
         spec = {"deviceSelector": {"include": {"products": [self.hardware.product]}}, **spec}
         pool = {"apiVersion": f"{PREFIX}/v1alpha1", "kind": "GPUPool", "metadata": {"name": name}, "spec": spec}
         self.stage.kubectl("create", "-f", "-", given=json.dumps(pool))

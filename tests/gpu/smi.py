@@ -8,7 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
+from gpu_control_plane.agent.driver.origin import DriverSearch
+from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
+from gpu_control_plane.agent.vendors.registry import container_driver_roots
+
+SEARCH = DriverSearch(container_roots=container_driver_roots())
+"""The host, and the file system of a driver container."""
 
 _CUDA = re.compile(r"CUDA Version: (?P<version>[\d.]+)")
 _PROFILE = re.compile(
@@ -83,7 +88,7 @@ class Smi:
 
 def find_smi() -> Smi:
     """On PATH, or beside the driver's libraries, wherever those are."""
-    library = find_driver_library("libnvidia-ml.so.1", ROOTS)
+    library = find_driver_library("libnvidia-ml.so.1", SEARCH.roots)
     if library is None:
         raise NoCard("needs a machine with an NVIDIA driver: there is no libnvidia-ml.so.1")
     named = shutil.which("nvidia-smi")

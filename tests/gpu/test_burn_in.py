@@ -11,11 +11,12 @@ import pytest
 from blocking_wait import until
 from gpu.record import Record
 from gpu.scene import CardScene
-from gpu.smi import Smi
+from gpu.smi import SEARCH, Smi
 from gpu_control_plane.agent.backends.interface import Backend
-from gpu_control_plane.agent.burnin.judge import Sample, noticed
-from gpu_control_plane.agent.burnin.runner import ProgramRunner
-from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
+from gpu_control_plane.agent.burnin.program import VendorBurnIn
+from gpu_control_plane.agent.burnin.results import Sample, fault_during_test
+from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.support import SUPPORT
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.names import Reason
 
@@ -50,12 +51,12 @@ async def test_the_program_finds_nothing_wrong_with_this_card(
     assert card.uuid is not None
     before = backend.signals(card.pci.address)
     with record.timed(f"burn-in of {_SECONDS:g} s, whole process"):
-        found = await ProgramRunner(lambda: find_driver_library("libcuda.so.1", ROOTS))(card.uuid, _SECONDS)
+        found = await VendorBurnIn(lambda: SUPPORT.burn_in_command(SEARCH))(card.uuid, _SECONDS)
     readings = backend.readings(card.pci.address)
     record.compare("burn-in", found.reason, found.message)
     record.measure("burn-in: temperature at the end", readings.temperature or 0, "°C")
     assert (found.reason, found.busy) == (Reason.BURN_IN_PASSED, False), found
-    assert noticed(before, Sample(backend.signals(card.pci.address), readings)) is None
+    assert fault_during_test(before, Sample(backend.signals(card.pci.address), readings), SUPPORT.health) is None
     tested = re.search(r"Tested (\d+) MiB .* (\d+) times", found.message)
     assert tested is not None
     assert int(tested[1]) > int(smi.query("memory.total")["memory.total"]) * 0.8, "most of the memory"
@@ -64,7 +65,7 @@ async def test_the_program_finds_nothing_wrong_with_this_card(
 
 
 def test_a_word_that_changes_is_found(card: Hardware) -> None:
-    library = find_driver_library("libcuda.so.1", ROOTS)
+    library = find_driver_library("libcuda.so.1", SEARCH.roots)
     ran = subprocess.run(
         [sys.executable, "-c", _SPOILED, str(card.uuid), "--seconds", "1", "--library", str(library)],
         env=os.environ,

@@ -1,4 +1,4 @@
-"""What everybody relies on holds for the real backend too: the same suite that fakes and simulations pass."""
+"""The contract of backends holds for the real one, too: the same suite that fakes and simulations pass."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A pod gets the card through the pool, our device plugin and our CDI file, and computes on it. Nobody else does."""
+"""A pod gets the card through the pool, our device plugin and our CDI file, and computes on it. No other pod does."""
 
 import json
 import signal
@@ -94,7 +94,7 @@ def test_a_busy_card_measures_what_nvidia_smi_says_and_names_its_pod(
         record.measure(f"{name}, busy", samples[name].value, "of 1")
 
 
-def test_an_agent_that_dies_disturbs_nobody_who_computes(scene: CardScene, smi: Smi) -> None:
+def test_a_killed_agent_disturbs_no_pod(scene: CardScene, smi: Smi) -> None:
     before = smi.processes()
     scene.stop_agent(signal.SIGKILL)
     scene.wait_offered(RESOURCE, 0)

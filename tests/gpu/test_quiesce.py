@@ -1,4 +1,4 @@
-"""The driver is let go of when a driver manager asks, so that its module could be unloaded."""
+"""The agent releases the driver when a driver manager asks, so that its module could be unloaded."""
 
 from pathlib import Path
 
@@ -14,10 +14,10 @@ def test_nothing_of_the_driver_is_held_while_it_is_paused(pooled: CardScene, smi
     assert pooled.agent is not None
     maps = Path(f"/proc/{pooled.agent.pid}/maps")
     until(lambda: pooled.allocatable(RESOURCE) == 1)
-    assert pooled.open_device_files(), "it holds the driver as long as nobody asks"
+    assert pooled.open_device_files(), "it holds the driver until it is asked to release it"
     assert "libnvidia-ml" in maps.read_text()
 
-    with record.timed("asked to let go of the driver, done"):
+    with record.timed("asked to release the driver, done"):
         pooled.stage.kubectl("label", "node", pooled.node.name, f"{_PAUSE}=paused-for-driver-upgrade")
         until(lambda: "quiesced" in pooled.state()["status"])
     assert pooled.open_device_files() == []

@@ -3,8 +3,9 @@
 from blocking_wait import until
 from gpu.record import Record
 from gpu.scene import CardScene
-from gpu_control_plane.agent.validator.runner import KernelRunner
-from gpu_control_plane.agent.vendors.nvidia.driver_files import ROOTS, find_driver_library
+from gpu.smi import SEARCH
+from gpu_control_plane.agent.validator.kernel import VendorKernel
+from gpu_control_plane.agent.vendors.nvidia.support import SUPPORT
 
 _STEPS = ("driver", "toolkit", "cuda")
 
@@ -27,7 +28,7 @@ def _results(scene: CardScene) -> dict[str, str]:
 
 
 async def test_the_kernel_itself_runs_on_this_card(scene: CardScene, record: Record) -> None:
-    run = KernelRunner(find_driver_library("libcuda.so.1", ROOTS))
+    run = VendorKernel(lambda: SUPPORT.kernel_command(SEARCH))
     with record.timed("kernel check on the host, whole process"):
         proof = await run(scene.uuid_of_card)
     assert (proof.ok, proof.simulated) == (True, False), proof

@@ -28,7 +28,7 @@ def test_watching_a_card_costs_little(scene: CardScene, record: Record) -> None:
     time.sleep(_IDLE_SECONDS)
     share = (_seconds_of_work(scene) - before) / _IDLE_SECONDS
     memory = _resident_mib(scene)
-    record.measure("agent: processor, nobody scrapes", share * 100, "% of a core")
+    record.measure("agent: processor, without scrapes", share * 100, "% of a core")
     record.measure("agent: resident memory", memory, "MiB")
     assert share < 0.05
     assert memory < 150

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.agent.__main__ import agent
+from gpu_control_plane.agent.command_line import agent
 from helm.chart import Helm, container
 
 _FLAG = "--burn-in"

@@ -12,7 +12,7 @@ import yaml
 from images.recipe import NAME
 
 import gpu_control_plane
-from gpu_control_plane.agent.__main__ import agent
+from gpu_control_plane.agent.command_line import agent
 from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.controller import command as controller
 from gpu_control_plane.installation import crds, declare, uninstall

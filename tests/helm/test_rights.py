@@ -20,7 +20,7 @@ from helm.chart import NAMESPACE, Helm, command_of
 from helm.installed import Installed, Program
 from integration.agent.kubelet_and_books import kubelet_and_books
 from integration.flow.env import flow_env, pool_of
-from unit.agent.backends.machine_room import MachineRoom
+from unit.agent.backends.fake_machine import FakeMachine
 from waiting import until_async
 
 pytestmark = pytest.mark.timeout(600)
@@ -138,7 +138,7 @@ async def test_the_agent_needs_no_more_rights(installed: Installed, helm: Helm, 
 
 async def test_discovery_needs_no_more_rights(installed: Installed, helm: Helm, client: Client, tmp_path: Path) -> None:
     node = "node-d"
-    room = MachineRoom(tmp_path / "machine")
+    room = FakeMachine(tmp_path / "machine")
     room.plug("0000:18:00.0")
     command = [each for each in arguments(helm, "discovery") if not each.startswith("--status-port")]
     kubeconfig = installed.account("gpu-control-plane-discovery", node)

@@ -1,7 +1,7 @@
-"""Runs a program of ours in a process that may crash or hang without anybody else noticing.
+"""Runs a vendor's program in a process of its own, whose crash or hang does not affect the agent.
 
-The program's standard input is a pipe that says nothing and ends when we do: a program that runs for long watches it
-(`die_with_parent`), so that it does not go on alone when the agent is killed.
+The program's standard input is a pipe that is closed when the agent ends: a program that runs for long watches it
+(`exit_with_parent`), so that it does not go on when the agent is killed.
 """
 
 import asyncio
@@ -11,21 +11,21 @@ import threading
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-ADVICE: Final = "Look for XID errors in the node's kernel log; reset the card, or restart the node."
+ADVICE: Final = "Look for the card's errors in the node's kernel log; reset the card, or restart the node."
 
 _KILL_SECONDS: Final = 5.0
 
 
 class Answer(NamedTuple):
-    """How a program ended: its last line, if it had anything to say, or what became of it instead."""
+    """How a program ended: its last line, or why there is none."""
 
     line: bytes = b""
     trouble: str = ""
-    """A sentence about a program that gave no answer."""
+    """Why the program gave no answer, as the end of a sentence."""
 
 
 async def run_program(command: Sequence[str], *, seconds: float) -> Answer:
-    """Run it to its end, for so long at most; whoever gives up waiting leaves nothing of it behind."""
+    """Run it to its end, for `seconds` at most. A caller that is cancelled leaves no process behind."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -38,7 +38,7 @@ async def run_program(command: Sequence[str], *, seconds: float) -> Answer:
         return Answer(trouble=f"could not be started ({error}).")
     try:
         async with asyncio.timeout(seconds):
-            output, errors = await asyncio.gather(_all(process.stdout), _all(process.stderr))
+            output, errors = await asyncio.gather(_read_all(process.stdout), _read_all(process.stderr))
             code = await process.wait()
     except TimeoutError:
         return Answer(trouble=f"did not end within {seconds:g} s. {ADVICE}")
@@ -53,8 +53,8 @@ async def run_program(command: Sequence[str], *, seconds: float) -> Answer:
     return Answer(line)
 
 
-def die_with_parent() -> None:
-    """In the program: end at once when whoever started it is gone, whatever it is doing."""
+def exit_with_parent() -> None:
+    """Called by the program: exit at once when the process that started it has ended."""
 
     def watch() -> None:
         while os.read(0, 1):  # not through sys.stdin, whose lock would be missed at the end of the program
@@ -64,12 +64,12 @@ def die_with_parent() -> None:
     threading.Thread(target=watch, daemon=True, name="parent").start()
 
 
-async def _all(stream: asyncio.StreamReader | None) -> bytes:
+async def _read_all(stream: asyncio.StreamReader | None) -> bytes:
     return await stream.read() if stream else b""
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill it and everything it started. One that hangs in the kernel cannot even be killed: it is left behind."""
+    """Kill it and everything it started. A process that hangs in the kernel cannot be killed, and is left."""
     if process.stdin is not None:
         process.stdin.close()
     if process.returncode is not None:

@@ -1,6 +1,6 @@
-"""When readings are worth a write: at changes of class, such as idle to busy, never because a number moved.
+"""When readings are written to a GPUDevice: when their class changes, such as idle to busy, not with every number.
 
-Metrics carry the numbers. At 40,000 cards a write for every reading would keep the API server busy with nothing else.
+Metrics have the numbers. With 40,000 cards a write for every reading would overload the API server.
 """
 
 from datetime import datetime
@@ -12,12 +12,12 @@ from gpu_control_plane.agent.backends.interface import Readings, Signals
 from gpu_control_plane.api.gpudevice import Telemetry
 
 _BUSY_PERCENT: Final = 5
-_WARM: Final = 75
-_HOT: Final = 90
+_WARM_CELSIUS: Final = 75
+_HOT_CELSIUS: Final = 90
 
 
 class _Class(msgspec.Struct, frozen=True):
-    """What has to differ for readings to be told."""
+    """Readings of the same class are not written again."""
 
     busy: bool | None
     heat: int | None
@@ -25,9 +25,9 @@ class _Class(msgspec.Struct, frozen=True):
     last_xid: int | None
 
 
-def worth_telling(held: Telemetry | None, readings: Readings, signals: Signals, now: datetime) -> Telemetry:
-    """What the card's status should say: what it says already, unless the class of a reading has changed."""
-    fresh = Telemetry(
+def telemetry_to_write(held: Telemetry | None, readings: Readings, signals: Signals, now: datetime) -> Telemetry:
+    """What the card's status should have: what it has already, unless the class of a reading has changed."""
+    current = Telemetry(
         temperature=readings.temperature,
         power=readings.power,
         utilisation=readings.utilisation,
@@ -36,14 +36,14 @@ def worth_telling(held: Telemetry | None, readings: Readings, signals: Signals, 
         last_xid=signals.xids[-1] if signals.xids else None,
         at=now.replace(microsecond=0),
     )
-    return held if held is not None and _class(held) == _class(fresh) else fresh
+    return held if held is not None and _class(held) == _class(current) else current
 
 
 def _class(telemetry: Telemetry) -> _Class:
     busy, heat = telemetry.utilisation, telemetry.temperature
     return _Class(
         busy=None if busy is None else busy >= _BUSY_PERCENT,
-        heat=None if heat is None else (heat >= _WARM) + (heat >= _HOT),
+        heat=None if heat is None else (heat >= _WARM_CELSIUS) + (heat >= _HOT_CELSIUS),
         ecc_errors=telemetry.ecc_errors,
         last_xid=telemetry.last_xid,
     )

@@ -8,7 +8,7 @@ from typing import Final
 from gpu_control_plane.api import DEFINITIONS, crd_manifest, nvidia
 from gpu_control_plane.api.nvidia.reference import nvidia_reference
 from gpu_control_plane.api.reference import reference
-from gpu_control_plane.kube.crd import to_yaml
+from gpu_control_plane.kube.manifest_yaml import to_yaml
 
 HEADER: Final = "Generated from the Python types, do not edit: make generate"
 

@@ -5,7 +5,8 @@ from typing import Final
 
 from gpu_control_plane.api import examples, names
 from gpu_control_plane.api.markdown import code, columns, fields, rules, table, text, vocabularies
-from gpu_control_plane.kube.crd import Definition, to_yaml
+from gpu_control_plane.kube.crd import Definition
+from gpu_control_plane.kube.manifest_yaml import to_yaml
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.schema import first_paragraph
 

@@ -4,11 +4,9 @@ A `Definition` holds what a Python type cannot say about itself (short names, co
 versions) and turns into the manifest. The same input gives the same bytes, so that a stale file can be detected.
 """
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Literal
 
 import msgspec
-import yaml
 
 from gpu_control_plane.kube.objects import Condition, Object, Resource
 from gpu_control_plane.kube.schema import Schema, structural
@@ -163,25 +161,3 @@ def root_schema(kind: type[Object]) -> Schema:
     root: Schema = {key: value for key, value in schema.items() if not key.startswith("x-")}
     rules = {key: value for key, value in schema.items() if key.startswith("x-")}
     return root | {"properties": fields} | rules
-
-
-def to_yaml(manifest: dict[str, Any], header: str = "") -> str:
-    """Stable YAML: keys in their given order, no aliases, and `header` as comment lines on top."""
-    comment = "".join(f"# {line}\n" for line in header.splitlines())
-    return comment + yaml.dump(
-        manifest, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=False
-    )
-
-
-class _PlainDumper(yaml.SafeDumper):
-    """Writes every value where it stands, and lists of numbers on one line."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the answer is the same for all
-        return True
-
-    def represent_sequence(
-        self, tag: str, sequence: Iterable[Any], flow_style: bool | None = None
-    ) -> yaml.SequenceNode:
-        items = list(sequence)
-        numbers = bool(items) and all(type(item) is int for item in items)
-        return super().represent_sequence(tag, items, flow_style=numbers or flow_style)

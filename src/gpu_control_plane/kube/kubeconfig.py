@@ -4,12 +4,12 @@ Paths inside are made absolute while it is still known which file they came from
 connection is decided in `config`.
 """
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from gpu_control_plane.kube.errors import ConfigError
 
@@ -177,6 +177,11 @@ def _read(path: Path, *, skip_missing: bool) -> _File | None:
         raise ConfigError(
             f"The kubeconfig {path} cannot be read ({error.strerror}). Check what it is and who may read it."
         ) from None
+    if content.startswith(b"{"):  # JSON is YAML, too
+        with contextlib.suppress(msgspec.DecodeError):
+            return _with_absolute_paths(msgspec.json.decode(content, type=_File), path.parent.absolute())
+    import yaml  # noqa: PLC0415 - large, and a pod has no kubeconfig
+
     try:
         document = yaml.load(content, yaml.CSafeLoader) or {}
         file = msgspec.convert(document, _File)

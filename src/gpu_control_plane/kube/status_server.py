@@ -1,13 +1,21 @@
 """`/healthz`, `/readyz` and `/metrics` of a process, over plain HTTP for the kubelet and Prometheus."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from aiohttp import web
+# Not from aiohttp.web, which brings a command line and WebSockets along.
+from aiohttp.web_app import Application
+from aiohttp.web_request import Request
+from aiohttp.web_response import Response
+from aiohttp.web_runner import AppRunner, TCPSite
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from gpu_control_plane.kube.errors import ConfigError
+
+_HEAD_START_SECONDS = 0.001
+"""What a thread needs to be on its way: without that, the interpreter's lock would be kept from it for longer."""
 
 Check = Callable[[], str | None]
 """Returns what is wrong, or None when all is well."""
@@ -43,14 +51,14 @@ class StatusServer:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        app = web.Application()
+        app = Application()
         app.router.add_get("/healthz", self._answerer(self._alive))
         app.router.add_get("/readyz", self._answerer(self._ready))
         app.router.add_get("/metrics", self._metrics)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
+        runner = AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._host, self._port)
+            site = TCPSite(runner, self._host, self._port)
             try:
                 await site.start()
             except OSError as error:
@@ -64,17 +72,20 @@ class StatusServer:
             await runner.cleanup()
 
     @staticmethod
-    def _answerer(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def answer(_request: web.Request) -> web.Response:
+    def _answerer(checks: dict[str, Check]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(_request: Request) -> Response:
             problems = [(name, check()) for name, check in checks.items()]
             lines = [f"[{'-' if problem else '+'}] {name}: {problem or 'ok'}\n" for name, problem in problems]
             failed = any(problem for _, problem in problems)
-            return web.Response(text="".join(lines) or "ok\n", status=503 if failed else 200)
+            return Response(text="".join(lines) or "ok\n", status=503 if failed else 200)
 
         return answer
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _metrics(self, request: Request) -> Response:
         # Text can only be appended to the plain format: OpenMetrics ends with an end marker.
         encode, content_type = choose_encoder("" if self._extra_metrics else request.headers.get("Accept", ""))
-        body = b"".join([encode(self._registry), *[await text() for text in self._extra_metrics]])
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        extra = [asyncio.ensure_future(text()) for text in self._extra_metrics]
+        if extra:  # They wait for hardware, in threads: once they do, the registry is written in that time.
+            await asyncio.wait(extra, timeout=_HEAD_START_SECONDS)
+        body = b"".join([encode(self._registry), *[await text for text in extra]])
+        return Response(body=body, headers={"Content-Type": content_type})

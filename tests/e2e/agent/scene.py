@@ -35,6 +35,8 @@ class AgentScene:
         self._controller: subprocess.Popen[bytes] | None = None
         self._port = free_port()
         self._logs = self.node.logs
+        self._kubeconfig = stage.cluster.folder / "kubeconfig.json"  # as in a pod: without PyYAML
+        self._kubeconfig.write_bytes(msgspec.json.encode(msgspec.yaml.decode(stage.cluster.kubeconfig.read_bytes())))
 
     # Programs.
 
@@ -69,7 +71,7 @@ class AgentScene:
                 process.wait(10)
 
     def _start(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        environment = {**os.environ, "KUBECONFIG": str(self.stage.cluster.kubeconfig)}
+        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig)}
         with (self._logs / f"{name}.log").open("ab") as log:
             return subprocess.Popen([sys.executable, *arguments], env=environment, stdout=log, stderr=log)
 
@@ -163,7 +165,7 @@ class AgentScene:
         )
 
     def wait_offered(self, resource: str, count: int, within: float = 90) -> None:
-        """Until the scheduler may hand out so many, and the kubelet has somebody to ask for them."""
+        """Until the Node has so many allocatable, and the kubelet has a device plugin to ask for them."""
         if count:
             until(lambda: self.listening(resource), within=within)
         until(lambda: self.allocatable(resource) == count, within=within)

@@ -1,4 +1,4 @@
-"""A card that breaks is not handed out, and is never taken from its pod; the driver is let go of when asked."""
+"""A faulted card is not allocated, and stays with the pod that has it; the driver is released on request."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_an_error_of_a_program_is_not_held_against_the_card(scene: AgentScene) -
     assert scene.allocatable(TRAINING) == 1
 
 
-def test_a_mended_card_returns_when_a_person_says_so(scene: AgentScene) -> None:
+def test_a_repaired_card_returns_when_a_person_says_so(scene: AgentScene) -> None:
     scene.install(heal(scene.machine, scene.machine.addresses[0]))
     settle(2)
     assert scene.allocatable(TRAINING) == 1, "it is watched for a while first"

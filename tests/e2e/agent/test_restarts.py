@@ -26,7 +26,7 @@ def test_a_restarted_kubelet_hears_of_the_cards_at_once(scene: AgentScene) -> No
     scene.stage.delete_pod("later")
 
 
-def test_an_agent_that_dies_and_comes_back_disturbs_nobody(scene: AgentScene) -> None:
+def test_a_killed_agent_that_comes_back_disturbs_no_pod(scene: AgentScene) -> None:
     before = scene.cards_in("steady")
     for number in (signal.SIGKILL, signal.SIGTERM):
         scene.stop_agent(number)

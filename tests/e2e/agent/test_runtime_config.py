@@ -14,11 +14,11 @@ import pytest
 from blocking_wait import until
 from e2e.agent.scene import AgentScene
 from e2e.stage import Stage
-from gpu_control_plane.agent.runtimes.commands import run
 from gpu_control_plane.agent.runtimes.configure import RuntimeConfig
 from gpu_control_plane.agent.runtimes.containerd import Containerd
-from gpu_control_plane.agent.runtimes.interface import Handler, RuntimeConfigError, Wanted
-from gpu_control_plane.agent.runtimes.ledger import Ledger
+from gpu_control_plane.agent.runtimes.edit_log import EditLog
+from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError, RuntimeHandler, WantedConfig
+from gpu_control_plane.agent.runtimes.setup import run_command
 from gpu_control_plane.api.gpunodestate import Injection, Toolkit
 from gpu_control_plane.local import ensure_binaries
 from gpu_control_plane.local.folders import cache_folder
@@ -27,8 +27,8 @@ from gpu_control_plane.local.store import Store
 from gpu_control_plane.local.versions import CONTAINERD
 
 TABLE = "io.containerd.cri.v1.runtime"
-WANTED = Wanted(
-    spec_dirs=("/etc/cdi", "/var/run/cdi", "/srv/cdi"), handler=Handler("/opt/nvidia/nvidia-container-runtime")
+WANTED = WantedConfig(
+    spec_dirs=("/etc/cdi", "/var/run/cdi", "/srv/cdi"), handler=RuntimeHandler("/opt/nvidia/nvidia-container-runtime")
 )
 VERSION_2 = """\
 # from the days of containerd 1.7
@@ -78,12 +78,12 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runtime(containerd: Path, config: Path, tmp_path: Path) -> RuntimeConfig:
-    return RuntimeConfig(Containerd(config, run, (str(containerd),)), Ledger(tmp_path / "ledger.json"))
+    return RuntimeConfig(Containerd(config, run_command, (str(containerd),)), EditLog(tmp_path / "edit_log.json"))
 
 
 def effective(containerd: Path, config: Path) -> dict[str, Any]:
     """The CRI part of what containerd makes of its files."""
-    dump = tomllib.loads(run((str(containerd), "--config", str(config), "config", "dump")))
+    dump = tomllib.loads(run_command((str(containerd), "--config", str(config), "config", "dump")))
     table: dict[str, Any] = dump["plugins"][TABLE]
     return table
 
@@ -133,7 +133,7 @@ def test_a_containerd_without_any_file_is_configured_from_nothing(
 
 
 def test_todays_containerd_needs_nothing_for_cdi(config: Path, runtime: RuntimeConfig) -> None:
-    assert runtime.set(Wanted()).files == ()
+    assert runtime.set(WantedConfig()).files == ()
     assert not config.exists()
     assert runtime.inspect().toolkit() == Toolkit(
         injection=Injection.CDI, runtime=f"containerd://{CONTAINERD.version.removeprefix('v')}"
@@ -215,7 +215,7 @@ def test_the_agent_configures_the_runtime_when_told_to_and_leaves_it_so(
     place = ("--runtime-config", str(command.config), "--runtime-state", str(command.state))
     try:
         scene.start_agent("--configure-runtime", *place, *command.nvidia)
-        until(lambda: "the container runtime is configured" in (stage.node.logs / "agent.log").read_text())
+        until(lambda: "container runtime configured" in (stage.node.logs / "agent.log").read_text())
         scene.stop_agent()
     finally:
         scene.close()

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from gpu_control_plane.agent.backends.sysfs import Sysfs
+from gpu_control_plane.agent.vendors.registry import pci_vendors
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.operator import node_facts
@@ -76,7 +77,7 @@ def test_the_stack_takes_exactly_nodes_with_cards_for_gpu_nodes(
 
 @every_machine
 def test_our_own_discovery_sees_the_same_cards(files: Mapping[str, Path], machine: Machine) -> None:
-    seen = Sysfs(sys=files[machine.name] / "host-sys").cards()
+    seen = Sysfs(sys=files[machine.name] / "host-sys").cards(pci_vendors())
     assert [(card.pci.vendor, card.pci.device, card.pci.class_) for card in seen] == [
         (card.vendor, card.device, card.class_) for card in machine.cards
     ]
@@ -101,7 +102,7 @@ def test_an_old_network_chip_is_no_card_to_the_rule(files: Mapping[str, Path], l
         "nvidia": True,
     }
     assert all(ours(labelled[_node(OLD_BOARD, setting)]) == {} for setting in SETTINGS)
-    assert Sysfs(sys=files[OLD_BOARD.name] / "host-sys").cards() == ()
+    assert Sysfs(sys=files[OLD_BOARD.name] / "host-sys").cards(pci_vendors()) == ()
 
 
 def _node(machine: Machine, setting: str) -> str:

@@ -10,7 +10,7 @@ import grpc
 
 from gpu_control_plane.agent.kubelet.podresources import SERVICE
 from gpu_control_plane.agent.kubelet.protocol import podresources_pb2 as wire
-from unit.agent.kubelet.kubelet import Kubelet
+from unit.agent.kubelet.kubelet import FakeKubelet
 
 
 class KubeletAndBooks:
@@ -18,7 +18,7 @@ class KubeletAndBooks:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.plugins = Kubelet(folder / "device-plugins")
+        self.plugins = FakeKubelet(folder / "device-plugins")
         self.away = False
         """Whether nobody may look into the books."""
         self.refused = 0

@@ -27,7 +27,7 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.pools import controller as pools
 from gpu_control_plane.pools.burnin import FAILED, PASSED, WHO
 from gpu_control_plane.pools.pending_reasons import PendingReason
-from unit.agent.kubelet.test_podresources import Kubelet
+from unit.agent.kubelet.test_podresources import FakePodResources
 from waiting import until_async
 
 pytestmark = pytest.mark.skipif(
@@ -135,7 +135,7 @@ async def node(client: Client) -> AsyncIterator[BurnInNode]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="b")))
         for name in ("device-plugins", "pod-resources"):
             (folder / name).mkdir()
-        await stack.enter_async_context(Kubelet(folder / "pod-resources").running())
+        await stack.enter_async_context(FakePodResources(folder / "pod-resources").running())
         runtime = Runtime("test-controllers", config=client.config, elect=False, status_port=None)
         for controller in (inventory, bootstrap, pools):
             controller.build(runtime)

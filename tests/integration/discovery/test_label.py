@@ -27,13 +27,13 @@ from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.local import Cluster
 from integration.running import running
-from unit.agent.backends.machine_room import MachineRoom
+from unit.agent.backends.fake_machine import FakeMachine
 from waiting import until_async, until_still
 
 CARD = "0000:18:00.0"
 OTHER = "0000:2a:00.0"
 NFD_LABEL = "feature.node.kubernetes.io/pci-10de.present"
-INTERVAL_SECONDS = 0.05
+POLL_SECONDS = 0.05
 UNPRIVILEGED = (
     ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs") if shutil.which("setpriv") else ()
 )
@@ -42,7 +42,7 @@ UNPRIVILEGED = (
 class DiscoveryNode:
     """A Node, and the machine behind it as its own kernel shows it."""
 
-    def __init__(self, client: Client, name: str, room: MachineRoom) -> None:
+    def __init__(self, client: Client, name: str, room: FakeMachine) -> None:
         self.client = client
         self.name = name
         self.room = room
@@ -82,7 +82,7 @@ class DiscoveryNode:
 @pytest.fixture
 async def node(client: Client, tmp_path: Path) -> DiscoveryNode:
     await install(client)
-    made = DiscoveryNode(client, f"bus-{secrets.token_hex(3)}", MachineRoom(tmp_path / "machine"))
+    made = DiscoveryNode(client, f"bus-{secrets.token_hex(3)}", FakeMachine(tmp_path / "machine"))
     await made.register()
     return made
 
@@ -95,7 +95,7 @@ def node_label_controller(proxy: FaultProxy) -> Runtime:
 
 def discovery_process(proxy: FaultProxy, node: DiscoveryNode) -> Runtime:
     runtime = Runtime("test-discovery", config=proxy.config, elect=False, status_port=None)
-    discovery.build(runtime, node.name, node.room.host, rhythm=INTERVAL_SECONDS)
+    discovery.build(runtime, node.name, node.room.host, interval=POLL_SECONDS)
     return runtime
 
 
@@ -127,7 +127,7 @@ async def test_nothing_is_written_while_nothing_changes(client: Client, node: Di
             await node.until_labelled("true")
             await until_still(lambda: len(bus.requests))
             asked = len(bus.requests)
-            await asyncio.sleep(20 * INTERVAL_SECONDS)  # the quiet itself: many looks at the same bus
+            await asyncio.sleep(20 * POLL_SECONDS)  # the quiet itself: many looks at the same bus
             assert len(bus.requests) == asked, "reading the bus sends no request"
         # Restarted programs find everything as it should be.
         async with running(node_label_controller(controller_proxy)), running(discovery_process(bus, node)):

@@ -8,20 +8,22 @@ import click
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gpu_control_plane.agent import health
-from gpu_control_plane.agent.__main__ import agent
+from gpu_control_plane.agent.command_line import agent
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.node.hardware_watch import PROBE_SECONDS
 from gpu_control_plane.agent.node.metrics import NodeMetrics
 from gpu_control_plane.agent.runtimes.__main__ import runtimes
 from gpu_control_plane.agent.step import RECOVERY
 from gpu_control_plane.agent.step.advertising import UNUSED_CHECK_SECONDS, UNUSED_CHECKS
-from gpu_control_plane.agent.step.pausing import PAUSED, PREFIXES
-from gpu_control_plane.agent.validator.steps import Step
+from gpu_control_plane.agent.step.pausing import PAUSED, prefixes
+from gpu_control_plane.agent.validator.steps import DRIVER, PLUGIN, TOOLKIT
+from gpu_control_plane.agent.vendors.nvidia import health
+from gpu_control_plane.agent.vendors.nvidia.checks import CUDA, GDRCOPY, NVIDIA_FS
 from gpu_control_plane.api.gpunodestate import Injection, ProblemReason
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "agent.md").read_text()
+STEPS = (DRIVER, TOOLKIT, CUDA, PLUGIN, NVIDIA_FS, GDRCOPY)
 OPTIONS = [option for option in agent.params if isinstance(option, click.Option)]
 
 
@@ -68,7 +70,7 @@ def test_the_page_lists_every_metric_as_the_code_describes_it() -> None:
     assert rows("Metrics") == expected
 
 
-@pytest.mark.parametrize("word", [*ProblemReason, *Injection, *Step, *runtimes.commands])
+@pytest.mark.parametrize("word", [*ProblemReason, *Injection, *STEPS, *runtimes.commands])
 def test_the_page_explains_every_reason_injection_check_and_command(word: str) -> None:
     assert f"\n| `{word}` | " in PAGE
 
@@ -111,7 +113,7 @@ def test_the_page_has_the_numbers_of_the_code() -> None:
 
 
 def test_the_page_names_the_labels_that_pause_the_agent() -> None:
-    for words in (*PREFIXES, PAUSED):
+    for words in (*prefixes(), PAUSED):
         assert f"`{words}`" in PAGE
 
 

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 import yaml
 
-from gpu_control_plane.kube.crd import AGE, Column, Definition, OlderVersion, Scale, to_yaml
+from gpu_control_plane.kube.crd import AGE, Column, Definition, OlderVersion, Scale
 from gpu_control_plane.kube.fields import Rule, about
+from gpu_control_plane.kube.manifest_yaml import to_yaml
 from gpu_control_plane.kube.objects import Object, Resource
 
 

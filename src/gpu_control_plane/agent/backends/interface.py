@@ -1,7 +1,7 @@
-"""What the agent asks of the hardware below it, whatever that is: a vendor's library, the bare PCI bus, a simulation.
+"""What the agent asks of hardware, whatever is behind it: a vendor's driver, the bare PCI bus, or a simulation.
 
-Small on purpose. Every capability is optional: a card that cannot tell leaves the field empty, and nobody above may
-take that for a fault. Calls are plain and may block: whoever has an event loop makes them in a thread.
+Every capability is optional: a card that does not report something leaves the field empty, which must not be taken for
+a fault. Calls may block: code with an event loop makes them in a thread.
 """
 
 import enum
@@ -19,7 +19,7 @@ class BackendError(Exception):
 
 
 class DriverUnavailable(BackendError):
-    """There is no driver to talk to: not installed, not loaded, or of another version than its library."""
+    """There is no usable driver: not installed, not loaded, or of another version than its library."""
 
 
 class CardLost(BackendError):
@@ -35,15 +35,15 @@ class NotPermitted(BackendError):
 
 
 class InUse(BackendError):
-    """Somebody still uses what was to be changed."""
+    """A program still uses what was to be changed."""
 
 
 class NoRoom(BackendError):
-    """The card has no place left for a MIG instance of this kind."""
+    """The card has no room for a MIG instance of this profile."""
 
 
 class Recovery(enum.IntEnum):
-    """What the driver says would bring a card back."""
+    """The recovery action that the driver asks for."""
 
     NONE = 0
     RESET = 1
@@ -54,10 +54,10 @@ class Recovery(enum.IntEnum):
 
 
 class Signals(msgspec.Struct, frozen=True, kw_only=True):
-    """What speaks about the health of one card. The defaults are those of a card that has nothing to report."""
+    """What a probe says about the health of one card. The defaults are those of a healthy card."""
 
     xids: tuple[int, ...] = ()
-    """Error reports of the driver since the card was last cleared, oldest first."""
+    """Error codes that the driver has reported since the card was last cleared, oldest first."""
     clears: int = 0
     """How often the error reports were cleared since the backend was opened: a report that came after a clear is new,
     even if it is the same as one before."""
@@ -76,7 +76,7 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one card measures at the moment; None where it does not tell."""
+    """What one card measures at the moment; None for what it does not report."""
 
     temperature: int | None = None
     """Degrees Celsius."""
@@ -89,17 +89,17 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """What matters on the node itself and is of no interest to the cluster."""
+    """What matters on the node only, and is not published."""
 
     index: int
-    """The card's number in the driver's own order, for people and labels; never an identity."""
+    """The card's index in the driver's order, for people and labels; it does not identify the card."""
     minor: int | None = None
     """The number of its device file."""
     serial: str | None = None
     pci_root: str | None = None
     """The root port or host bridge above it, such as `pci0000:16`."""
     links: Mapping[str, int] = {}
-    """How many NVLinks lead to which other card, by PCI address."""
+    """The number of NVLinks to each other card, by PCI address."""
     clique: str | None = None
     """`<cluster>.<clique>` on an NVLink fabric."""
 
@@ -108,9 +108,9 @@ class DeviceFile(msgspec.Struct, frozen=True):
     """A device file that a container needs."""
 
     path: str
-    """Where the container sees it."""
+    """Its path in the container."""
     host_path: str = ""
-    """Where it really is; the same place when empty."""
+    """Its path on the host; the same if empty."""
 
     @property
     def source(self) -> str:
@@ -132,18 +132,18 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """A program on a card."""
+    """A process on a card."""
 
     pid: int
     memory_mib: int | None = None
     utilisation: int | None = None
     """Percent of the card's time."""
     instance: str | None = None
-    """UUID of the MIG instance it runs on."""
+    """UUID of the MIG instance that it runs on."""
 
 
 class Inventory(Protocol):
-    """What can be said about the cards of a node without doing anything with them."""
+    """The cards of a node, without what can be done with them."""
 
     def facts(self) -> NodeFacts:
         """The node as a whole: driver, toolkit, and how many cards the bus shows."""
@@ -156,19 +156,19 @@ class Backend(Inventory, Protocol):
     """The cards of one node. Cards are named by PCI address, as `Hardware.pci.address` has it."""
 
     def open(self) -> None:
-        """Take hold of the driver; raises DriverUnavailable. Opening twice is no error."""
+        """Open the driver; raises DriverUnavailable. Opening twice is no error."""
 
     def close(self) -> None:
-        """Let go of the driver and of every device file, so that it can be unloaded. Closing twice is no error."""
+        """Release the driver and every device file, so that it can be unloaded. Closing twice is no error."""
 
     def details(self, address: str) -> Details:
-        """What only the node itself wants to know of a card."""
+        """The details of the card at this address."""
 
     def signals(self, address: str) -> Signals:
-        """The health of the card at this address, probed now."""
+        """The health signals of the card at this address, probed now."""
 
     def clear(self, address: str) -> None:
-        """Forget the error reports of this card: it has been mended, or has proven itself."""
+        """Clear the error codes of this card: it was repaired, or has recovered."""
 
     def wait(self, seconds: float) -> frozenset[str]:
         """Block until the driver reports something, at most this long; the addresses of the cards concerned."""
@@ -177,13 +177,13 @@ class Backend(Inventory, Protocol):
         """The measurements of the card at this address."""
 
     def samples(self, address: str, instance: Instance | None = None) -> Mapping[str, float]:
-        """Everything the card, or one MIG instance of it, measures, by the name dcgm-exporter gives it.
+        """Everything that the card, or one of its MIG instances, measures, by dcgm-exporter's names.
 
-        What the card does not tell is left out.
+        What it does not report is left out.
         """
 
     def processes(self, address: str) -> tuple[Process, ...]:
-        """The programs on the card."""
+        """The processes on the card."""
 
     def control_files(self) -> tuple[DeviceFile, ...]:
         """The device files that every container with a card needs."""
@@ -192,16 +192,16 @@ class Backend(Inventory, Protocol):
         """The device files of the card itself."""
 
     def instance_files(self, address: str, instance: Instance) -> tuple[DeviceFile, ...]:
-        """The device files that open a MIG instance, beside those of its card."""
+        """The device files that a MIG instance needs beside those of its card."""
 
     def instances(self, address: str) -> tuple[Instance, ...]:
         """The MIG instances of the card, in the order of their places; none while MIG is off."""
 
     def set_mig_mode(self, address: str, *, enabled: bool) -> None:
-        """Switch MIG on or off; raises InUse while anybody holds the card."""
+        """Switch MIG on or off; raises InUse while a program uses the card."""
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
-        """Cut an instance at this place; raises NoRoom when it overlaps another."""
+        """Create an instance at this place; raises NoRoom when it overlaps another."""
 
     def destroy_instance(self, address: str, instance: Instance) -> None:
-        """Give an instance's place back; raises InUse while a program runs on it."""
+        """Destroy an instance; raises InUse while a program runs on it."""

@@ -1,4 +1,4 @@
-"""The names of what a card measures: those dcgm-exporter gives them, so that dashboards made for it keep working."""
+"""The names of what a card measures: dcgm-exporter's, so that dashboards made for it keep working."""
 
 import enum
 

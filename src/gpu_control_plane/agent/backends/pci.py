@@ -1,7 +1,7 @@
-"""The backend without a driver: what the PCI bus shows, so that a node can say what it has before it can use it."""
+"""The backend of a node without a driver: it publishes the cards on the PCI bus before they can be used."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Never, override
 
 from gpu_control_plane import __version__
@@ -17,16 +17,17 @@ from gpu_control_plane.agent.backends.interface import (
     Signals,
 )
 from gpu_control_plane.agent.backends.pci_names import ProductNames
-from gpu_control_plane.agent.backends.sysfs import Sysfs
+from gpu_control_plane.agent.backends.sysfs import PCIVendor, Sysfs
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.nodefeature import NodeFacts
 
 
 class PCIBackend(Backend):
-    """The `Backend` of a node without a working driver. `reason` says why it has none."""
+    """The `Backend` of a node without a working driver: the cards of these vendors. `reason` says why it has none."""
 
     def __init__(
         self,
+        vendors: Sequence[PCIVendor],
         reason: str = "No driver was looked for.",
         *,
         sysfs: Sysfs | None = None,
@@ -34,18 +35,19 @@ class PCIBackend(Backend):
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.reason = reason
+        self._vendors = vendors
         self._sysfs = sysfs or Sysfs()
-        self._names = names or ProductNames()
+        self._names = names or ProductNames(vendors)
         self._sleep = sleep
 
     def open(self) -> None:
-        """There is nothing to take hold of."""
+        """There is no driver to open."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is no driver to release."""
 
     def facts(self) -> NodeFacts:
-        shown = self._sysfs.bus()
+        shown = self._sysfs.bus(self._vendors)
         return NodeFacts(
             bus_cards=len(shown or ()),
             bus=None if shown is None else tuple(card.pci for card in shown),
@@ -61,20 +63,20 @@ class PCIBackend(Backend):
                 pci=card.pci,
                 numa_node=card.numa_node,
             )
-            for card in self._sysfs.cards()
+            for card in self._sysfs.cards(self._vendors)
         )
 
     def details(self, address: str) -> Details:
-        for index, card in enumerate(self._sysfs.cards()):
+        for index, card in enumerate(self._sysfs.cards(self._vendors)):
             if card.pci.address == address:
                 return Details(index=index, pci_root=card.root)
         raise CardLost(f"There is no card at {address}.")
 
     def signals(self, address: str) -> Signals:
-        return Signals(lost=self._sysfs.card(address) is None)
+        return Signals(lost=self._sysfs.card(address, self._vendors) is None)
 
     def clear(self, address: str) -> None:
-        """Without a driver there are no error reports."""
+        """Without a driver there are no error codes."""
 
     def wait(self, seconds: float) -> frozenset[str]:
         self._sleep(seconds)

@@ -1,7 +1,6 @@
-"""What a container needs to use a card, in the words of CDI.
+"""CDI's container edits: what is changed about a container so that it can use a card.
 
-This is the one description: the specification is written from it, and so is the answer to the kubelet on nodes whose
-runtime knows no CDI.
+Both the CDI spec and, on nodes whose runtime does not know CDI, the answer to Allocate are made from these.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,15 +9,15 @@ from typing import Final
 import msgspec
 
 READ_WRITE: Final = "rw"
-"""Containers may use a device file, but not make others like it."""
+"""Without `m`: containers may use a device file, but not make others with mknod."""
 
 
 class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Absent means default: runtimes refuse files with fields that their version does not know."""
+    """Fields with defaults are left out: a runtime refuses a spec with fields that its version does not know."""
 
 
 class DeviceNode(_Wire, frozen=True, kw_only=True):
-    """A device file. The numbers are stored: the runtime may be unable to look them up on its own."""
+    """A device file. Its numbers are written down, since the runtime may be unable to look them up."""
 
     path: str
     host_path: str = ""
@@ -29,7 +28,7 @@ class DeviceNode(_Wire, frozen=True, kw_only=True):
     file_mode: int | None = None
     permissions: str = ""
     gid: int | None = None
-    """The group that may use it; absent when everybody may."""
+    """The group that may use it; None when every user may."""
 
 
 class Mount(_Wire, frozen=True, kw_only=True):
@@ -41,7 +40,7 @@ class Mount(_Wire, frozen=True, kw_only=True):
 
 
 class Hook(_Wire, frozen=True, kw_only=True):
-    """A program of the host that the runtime calls while it makes the container."""
+    """A program of the host that the runtime runs while it creates the container."""
 
     hook_name: str
     path: str
@@ -58,19 +57,19 @@ class Edits(_Wire, frozen=True, kw_only=True):
     additional_gids: tuple[int, ...] = ()
 
 
-def for_nodes(nodes: Sequence[DeviceNode]) -> Edits:
+def device_node_edits(nodes: Sequence[DeviceNode]) -> Edits:
     """The edits that bring device files into a container, together with the right to open them."""
     gids = sorted({node.gid for node in nodes if node.gid is not None})
     return Edits(device_nodes=tuple(nodes), additional_gids=tuple(gids))
 
 
 def merged(parts: Iterable[Edits]) -> Edits:
-    """All of them at once, nothing twice: two MIG instances of one card share the card's own device file."""
-    taken = tuple(parts)
+    """All of them, each item once: two MIG instances of one card share the card's own device file."""
+    every = tuple(parts)
     return Edits(
-        env=tuple(dict.fromkeys(entry for part in taken for entry in part.env)),
-        device_nodes=tuple({node.path: node for part in taken for node in part.device_nodes}.values()),
-        hooks=tuple(dict.fromkeys(hook for part in taken for hook in part.hooks)),
-        mounts=tuple({mount.container_path: mount for part in taken for mount in part.mounts}.values()),
-        additional_gids=tuple(sorted({gid for part in taken for gid in part.additional_gids})),
+        env=tuple(dict.fromkeys(entry for part in every for entry in part.env)),
+        device_nodes=tuple({node.path: node for part in every for node in part.device_nodes}.values()),
+        hooks=tuple(dict.fromkeys(hook for part in every for hook in part.hooks)),
+        mounts=tuple({mount.container_path: mount for part in every for mount in part.mounts}.values()),
+        additional_gids=tuple(sorted({gid for part in every for gid in part.additional_gids})),
     )

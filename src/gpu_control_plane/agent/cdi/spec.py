@@ -1,8 +1,8 @@
-"""The CDI specification: which devices there are, by name, and what a container needs for each.
+"""The CDI spec: the devices of a node by name, and the edits that each of them makes to a container.
 
-Names are kept by the kubelet for the life of a pod, so they are made of what stays: a card's UUID, and for a MIG
-instance its card, profile and place (`GPU-…:1g.18gb.me:3`). An instance's own UUID would not do: it changes when the
-instance is cut anew, as after a reboot. CDI allows letters, digits and `_ - . :` in names, hence `.` for `+`.
+The kubelet keeps names for the life of a pod, so they are made of what does not change: a card's UUID, and for a MIG
+instance its card, profile and place (`GPU-…:1g.18gb.me:3`). An instance's own UUID changes when the instance is created
+anew, as after a reboot. CDI allows letters, digits and `_ - . :` in names, hence `.` for `+`.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class Device(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A CDI file. The edits at the top are made once for a container, whichever devices it gets."""
+    """A CDI spec. Its own edits are made once for each container, whichever devices it gets."""
 
     cdi_version: str
     kind: str = KIND
@@ -34,22 +34,22 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def card_name(uuid: str) -> str:
-    """The device that is a whole card."""
+    """The name of a whole card."""
     return uuid
 
 
 def instance_name(card_uuid: str, profile: str, start: int) -> str:
-    """The device that is the MIG instance of this profile at this memory slice of a card."""
+    """The name of the MIG instance of this profile at this memory slice of a card."""
     return f"{card_uuid}:{resource_suffix(profile)}:{start}"
 
 
 def qualified_name(name: str) -> str:
-    """What the container runtime is asked for."""
+    """The name by which a container runtime is asked for a device."""
     return f"{KIND}={name}"
 
 
 def spec(devices: Iterable[Device], common: Edits) -> Spec:
-    """The file with these devices, in the order of their names."""
+    """The spec with these devices, in the order of their names."""
     ordered = tuple(sorted(devices, key=lambda device: device.name))
     return Spec(cdi_version=_version(ordered, common), devices=ordered, container_edits=common)
 
@@ -59,12 +59,13 @@ def encode(content: Spec) -> bytes:
 
 
 def decode(data: bytes) -> Spec:
-    """Raises ValueError where it is no specification."""
+    """Raises ValueError if it is no CDI spec."""
     return msgspec.json.decode(data, type=Spec)
 
 
 def _version(devices: tuple[Device, ...], common: Edits) -> str:
-    """The oldest version that knows every field in use: a runtime refuses a file that claims too little or too much."""
+    """The oldest version that has every field in use: a runtime refuses a spec of a version that is too low or too
+    high."""
     parts = (common, *(device.container_edits for device in devices))
     if any(part.additional_gids for part in parts):
         return "0.7.0"

@@ -1,1 +1,1 @@
-"""Which nodes have cards at all, for clusters without Node Feature Discovery: reads /sys, needs no privilege."""
+"""Publishes which nodes have cards, for clusters without Node Feature Discovery. Reads /sys, needs no privileges."""

@@ -1,50 +1,51 @@
-"""The PCI bus, read again and again: the kernel tells nobody without privileges when a card comes or goes."""
+"""Polls the PCI bus: without privileges a process is not notified when a card is added or removed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
-from gpu_control_plane.agent.backends.sysfs import Sysfs
+from gpu_control_plane.agent.backends.sysfs import PCIVendor, Sysfs
 from gpu_control_plane.api.gpudevice import PCI
 
-RHYTHM: Final = 60.0
-"""Seconds between two looks. Each reads a few small files of this machine and nothing else."""
+POLL_SECONDS: Final = 60.0
+"""Each poll reads a few small files of this machine."""
 
 _log = structlog.get_logger(component="agent.discovery")
 
 
-class Bus:
-    """The cards on the bus as last seen; `on_change` is called when they differ from those before."""
+class BusPoller:
+    """The cards of these vendors on the bus; `on_change` is called when they differ from those of the last poll."""
 
-    def __init__(self, sysfs: Sysfs, on_change: Callable[[], None], rhythm: float = RHYTHM) -> None:
+    def __init__(
+        self, sysfs: Sysfs, vendors: Sequence[PCIVendor], on_change: Callable[[], None], interval: float = POLL_SECONDS
+    ) -> None:
         self._sysfs = sysfs
+        self._vendors = vendors
         self._on_change = on_change
-        self._rhythm = rhythm
+        self._interval = interval
         self._hidden = False
         self.cards: tuple[PCI, ...] | None = None
-        """None before the first look at a bus that can be read."""
+        """None until the bus could be read for the first time."""
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Poll until cancelled."""
         while True:
-            await self.look()
-            await asyncio.sleep(self._rhythm)
+            await self.poll()
+            await asyncio.sleep(self._interval)
 
-    async def look(self) -> None:
-        shown = await asyncio.to_thread(self._sysfs.bus)
-        self._tell(hidden=shown is None)
+    async def poll(self) -> None:
+        shown = await asyncio.to_thread(self._sysfs.bus, self._vendors)
+        self._log_hidden(hidden=shown is None)
         found = self.cards if shown is None else tuple(card.pci for card in shown)
         if found is not None and found != self.cards:
-            _log.info("cards on the bus", addresses=[card.address for card in found])
+            _log.info("cards on the PCI bus", addresses=[card.address for card in found])
             self.cards = found
             self._on_change()
 
-    def _tell(self, *, hidden: bool) -> None:
-        """Once each time: what cannot be read leaves the last word standing."""
+    def _log_hidden(self, *, hidden: bool) -> None:
+        """Once each time: while the bus cannot be read, the cards of the last poll stay published."""
         if hidden and not self._hidden:
-            _log.warning(
-                "the PCI bus cannot be read: is /sys mounted, and may it be read?", known=self.cards is not None
-            )
+            _log.warning("PCI bus cannot be read: is /sys mounted, and readable?", known=self.cards is not None)
         self._hidden = hidden

@@ -1,15 +1,16 @@
-"""Discovery as a process: one NodeFeature about this node, written when the bus shows something else and only then.
+"""Discovery as a process: one NodeFeature for this node, written only when the cards on the PCI bus have changed.
 
-It talks to no kubelet and no driver and needs no root, so it may run on every node of a cluster. `inventory` turns
-what it says into the label that brings the agent to the node.
+It needs no kubelet, no driver and no root, so it may run on every node of a cluster. `inventory` turns the NodeFeature
+into the label that brings the agent to the node.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 from gpu_control_plane.agent.backends.sysfs import Sysfs
-from gpu_control_plane.agent.discovery.bus import RHYTHM, Bus
+from gpu_control_plane.agent.discovery.bus import POLL_SECONDS, BusPoller
 from gpu_control_plane.agent.publish import publication, says
+from gpu_control_plane.agent.vendors.registry import pci_vendors
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, bus_feature, discovery_name
 from gpu_control_plane.kube.client import Selection
@@ -19,14 +20,14 @@ from gpu_control_plane.kube.runtime import Runtime
 NAME: Final = "gpu-discovery"
 
 
-def build(runtime: Runtime, node: str, sysfs: Sysfs, *, rhythm: float = RHYTHM) -> None:
-    """Declare discovery for one node: both watches are about this node alone."""
+def build(runtime: Runtime, node: str, sysfs: Sysfs, *, interval: float = POLL_SECONDS) -> None:
+    """Declare discovery for one node: both watches select this node alone."""
     key, name = Key(node), discovery_name(node)
     nodes = runtime.cache(Node, Selection(fields=f"metadata.name={node}"))
     features = runtime.cache(NodeFeature, Selection(NAMESPACE, fields=f"metadata.name={name}"))
     applier = runtime.applier(NAME)
 
-    def about_us(_item: Object) -> Iterable[Key]:
+    def node_key(_item: Object) -> Iterable[Key]:
         return (key,)
 
     async def publish(_key: Key) -> None:
@@ -38,11 +39,11 @@ def build(runtime: Runtime, node: str, sysfs: Sysfs, *, rhythm: float = RHYTHM) 
             await applier.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
 
     publishing = runtime.controller("discovery", publish, workers=1)
-    publishing.watch(nodes, when=_another_node).watch(features, about_us)
-    bus = Bus(sysfs, lambda: publishing.enqueue(key), rhythm)
+    publishing.watch(nodes, when=_is_other_node).watch(features, node_key)
+    bus = BusPoller(sysfs, pci_vendors(), lambda: publishing.enqueue(key), interval)
     runtime.service(bus.run)
 
 
-def _another_node(old: Object | None, new: Object | None) -> bool:
-    """A Node reports all the time; what it is to us is its identity."""
+def _is_other_node(old: Object | None, new: Object | None) -> bool:
+    """A Node is updated all the time; only another Node of the same name matters here."""
     return old is None or new is None or old.metadata.uid != new.metadata.uid

@@ -1,7 +1,7 @@
-"""The two facts about a shared library that matter here: the name programs ask for it by, and the processor it is for.
+"""Reads two facts from a shared library's ELF headers: its soname, and its processor architecture.
 
-A file's own name says neither: `libcuda.so.580.159.04` is asked for as `libcuda.so.1`, the links that would tell may be
-missing (container runtimes bind-mount single files), and 32-bit libraries of the same name lie in folders nearby.
+The name of the file says neither: programs load `libcuda.so.580.159.04` as `libcuda.so.1`, the links that would tell
+may be missing (container runtimes bind-mount single files), and there may be 32-bit libraries of the same name.
 """
 
 import mmap
@@ -26,17 +26,17 @@ _SHARED: Final = 3
 _TRIPLETS: Final = {62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu"}
 
 
-class Library(msgspec.Struct, frozen=True):
-    """What a shared library says about itself."""
+class SharedLibrary(msgspec.Struct, frozen=True):
+    """What the headers of a shared library say."""
 
     triplet: str
-    """The processor, in the form that Debian names folders after, such as `x86_64-linux-gnu`."""
+    """The processor, as Debian names folders, such as `x86_64-linux-gnu`."""
     soname: str | None
-    """The name programs ask for it by; a library that is only ever opened by its path has none."""
+    """The name by which programs load it; a library that is only opened by its path has none."""
 
 
-def read_library(path: Path) -> Library | None:
-    """What the file says about itself; None where it is no 64-bit shared library that a driver of ours could be."""
+def read_library(path: Path) -> SharedLibrary | None:
+    """What the file says; None if it is no 64-bit shared library of a supported processor."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _parse(data)
@@ -44,14 +44,14 @@ def read_library(path: Path) -> Library | None:
         return None
 
 
-def _parse(data: mmap.mmap) -> Library | None:
+def _parse(data: mmap.mmap) -> SharedLibrary | None:
     if data[:4] != _MAGIC or data[4:6] != _LITTLE_64:
         return None
     kind, machine, _, _, segments_at, _, _, _, segment_size, segment_count, *_ = _HEADER.unpack_from(data)
     if kind != _SHARED or machine not in _TRIPLETS:
         return None
     segments = [_SEGMENT.unpack_from(data, segments_at + segment_size * number) for number in range(segment_count)]
-    return Library(_TRIPLETS[machine], _soname(data, segments))
+    return SharedLibrary(_TRIPLETS[machine], _soname(data, segments))
 
 
 def _soname(data: mmap.mmap, segments: list[tuple[int, ...]]) -> str | None:
@@ -74,7 +74,7 @@ def _soname(data: mmap.mmap, segments: list[tuple[int, ...]]) -> str | None:
 
 
 def _offset(address: int, segments: list[tuple[int, ...]]) -> int | None:
-    """Where in the file lies what will be loaded at this address."""
+    """The offset in the file of what is loaded at this address."""
     for kind, _, offset, start, _, size, *_ in segments:
         if kind == _LOAD and start <= address < start + size:
             return offset + address - start

@@ -1,4 +1,4 @@
-"""Where the host's files are for the agent, which may live in a container that has the host mounted somewhere."""
+"""Paths of the host, for an agent that may run in a container with the host mounted somewhere."""
 
 from pathlib import Path
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class HostPaths(msgspec.Struct, frozen=True):
-    """The host's file system. Both directions leave alone what is already in the right form."""
+    """The host's file system. A path that is in the right form already is not changed."""
 
     root: Path = Path("/")
     """Where this process sees the host's `/`."""
 
-    def here(self, path: str) -> Path:
-        """Where this process finds a path of the host."""
+    def local(self, path: str) -> Path:
+        """The path under which this process finds a path of the host."""
         return Path(path) if Path(path).is_relative_to(self.root) else self.root / path.lstrip("/")
 
-    def there(self, path: Path) -> str:
-        """What the host calls a path of this process: the form for everything the container runtime will read."""
+    def on_host(self, path: Path) -> str:
+        """The host's path of a path of this process: what the container runtime must be told."""
         return str(Path("/") / path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)

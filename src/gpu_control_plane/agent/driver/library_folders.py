@@ -1,21 +1,20 @@
-"""Where a driver's libraries may lie under a root, best first.
+"""The folders in which a driver's libraries may be under a root file system, best first.
 
-Distributions, driver containers and clouds each have a place of their own. The last place to look is mounted file
-systems, for hosts that bring the driver as a read-only mount; a library found there runs with the agent's rights, so
-whatever a pod could have put there (its root file system, its volumes) is never looked at.
+Distributions, driver containers and clouds have different ones. Mounted file systems come last, for hosts that bring
+the driver as a read-only mount; a library found there runs with the agent's privileges, so mounts that a pod could have
+written to (its root file system, its volumes) are left out.
 """
 
 import os
 import posixpath
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final, Self
 
 import msgspec
 
-from gpu_control_plane.agent.driver.ldcache import cached_folders
-
-LIBRARY_FOLDERS: Final = (
+SYSTEM_FOLDERS: Final = (
     "/usr/lib64",
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -23,42 +22,44 @@ LIBRARY_FOLDERS: Final = (
     "/lib/x86_64-linux-gnu",
     "/lib/aarch64-linux-gnu",
     "/usr/lib",
-    "/usr/local/nvidia/lib64",
-    "/usr/local/nvidia/lib",
-    "/opt/nvidia/lib64",
-    "/home/kubernetes/bin/nvidia/lib64",
 )
-"""Debian's and Red Hat's folders, then those of images and clouds that keep the driver in a folder of its own."""
+"""Debian's and Red Hat's."""
 
 _NOT_THE_DRIVER: Final = frozenset({"compat", "stubs"})
-"""Folders of the CUDA toolkit with a libcuda that is not the driver's: for newer programs, and for linking only."""
+"""Folders of vendors' toolkits with libraries that are not the driver's: for compatibility, and for linking only."""
 _OF_PODS: Final = frozenset(
     {"containerd", "containers", "cri-o", "crio", "docker", "k0s", "k3s", "kubelet", "pods", "rke2", "snap", "volumes"}
 )
-"""Folders in which runtimes and kubelets keep what belongs to pods."""
+"""Folders in which container runtimes and kubelets keep files of pods."""
 _FILE_SYSTEMS: Final = frozenset({"9p", "btrfs", "erofs", "ext4", "iso9660", "squashfs", "tmpfs", "virtiofs", "xfs"})
-"""File systems that can hold a driver and never keep a reader waiting for a network."""
+"""File systems that can hold a driver and need no network."""
 _MOUNT_FIELDS: Final = 4
 _MAX_LINKS: Final = 40
+_CACHE_MAGIC: Final = b"glibc-ld.so.cache1.1"
+_CACHE_HEADER: Final = struct.Struct("<20sII20x")
+_CACHE_ENTRY: Final = struct.Struct("<iIIIQ")
 
 
-class Surroundings(msgspec.Struct, frozen=True):
-    """What this process knows about places beyond the usual ones."""
+class SearchContext(msgspec.Struct, frozen=True):
+    """What this process knows about further folders."""
 
     mounts: str = ""
     """As `/proc/mounts` has it."""
     library_path: str = ""
-    """As `LD_LIBRARY_PATH` has it. It is this process's own, so it counts for the root `/` alone."""
+    """As `LD_LIBRARY_PATH` has it: of this process, so it applies to the root `/` alone."""
 
     @classmethod
     def of_this_process(cls) -> Self:
         return cls(Path("/proc/self/mounts").read_text(errors="replace"), os.environ.get("LD_LIBRARY_PATH", ""))
 
 
-def library_folders(root: Path, surroundings: Surroundings) -> Iterator[Path]:
-    """The folders under the root to look for a driver in, best first, each once."""
+def library_folders(root: Path, context: SearchContext, own: Iterable[str]) -> Iterator[Path]:
+    """The folders under the root to look for a driver in, best first, each once.
+
+    `own` are those in which images and clouds keep nothing but this vendor's driver.
+    """
     seen: set[Path] = set()
-    for folder in _candidates(root, surroundings):
+    for folder in _candidates(root, context, own):
         real = resolved(root, root / folder.relative_to("/"))
         if real is None or real in seen or not real.is_dir() or _NOT_THE_DRIVER & set(real.relative_to(root).parts):
             continue
@@ -67,9 +68,9 @@ def library_folders(root: Path, surroundings: Surroundings) -> Iterator[Path]:
 
 
 def resolved(root: Path, path: Path) -> Path | None:
-    """A path under the root with every link followed as a process living in that root would follow it.
+    """A path under the root with every link followed as a process with that root would follow it.
 
-    A driver container's links are absolute and mean its own file system, not ours. None for links that go in circles.
+    A driver container's links are absolute and mean its own file system. None for links that form a cycle.
     """
     todo = list(reversed(path.relative_to(root).parts))
     done = root
@@ -93,18 +94,18 @@ def resolved(root: Path, path: Path) -> Path | None:
     return done
 
 
-def _candidates(root: Path, surroundings: Surroundings) -> Iterator[PurePosixPath]:
-    yield from map(PurePosixPath, LIBRARY_FOLDERS)
+def _candidates(root: Path, context: SearchContext, own: Iterable[str]) -> Iterator[PurePosixPath]:
+    yield from map(PurePosixPath, (*SYSTEM_FOLDERS, *own))
     cache = root / "etc/ld.so.cache"
     if cache.is_file():
         yield from cached_folders(cache.read_bytes())
     if root == Path("/"):
-        yield from (PurePosixPath(folder) for folder in surroundings.library_path.split(":") if folder.startswith("/"))
-    yield from _mounted(root, surroundings.mounts)
+        yield from (PurePosixPath(folder) for folder in context.library_path.split(":") if folder.startswith("/"))
+    yield from _mounted(root, context.mounts)
 
 
 def _mounted(root: Path, mounts: str) -> Iterator[PurePosixPath]:
-    """What read-only mounts under the root offer: a driver's folder, or single files bind-mounted side by side."""
+    """The folders of read-only mounts under the root: a driver's folder, or single files that are bind-mounted."""
     for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < _MOUNT_FIELDS:
@@ -123,7 +124,31 @@ def _mounted(root: Path, mounts: str) -> Iterator[PurePosixPath]:
 
 
 def _unescaped(field: str) -> str:
-    """A path as `/proc/mounts` writes it: blanks, tabs, line ends and backslashes are octal."""
+    """A path from `/proc/mounts`, where blanks, tabs, line ends and backslashes are octal."""
     for code, meaning in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         field = field.replace(code, meaning)
     return posixpath.normpath(field)
+
+
+def cached_folders(data: bytes) -> tuple[PurePosixPath, ...]:
+    """The folders of the libraries in an `ld.so.cache`, in its order; none where it cannot be understood.
+
+    Read without ldconfig, which a bare host or a driver image may not have. Since glibc 2.32 this format stands alone;
+    before, it follows an older one, so its beginning is searched for.
+    """
+    return tuple(dict.fromkeys(PurePosixPath(path).parent for path in _cached_paths(data)))
+
+
+def _cached_paths(data: bytes) -> Iterator[str]:
+    start = data.find(_CACHE_MAGIC)
+    if start < 0 or len(data) < start + _CACHE_HEADER.size:
+        return
+    _, count, _ = _CACHE_HEADER.unpack_from(data, start)
+    for number in range(count):
+        at = start + _CACHE_HEADER.size + _CACHE_ENTRY.size * number
+        if at + _CACHE_ENTRY.size > len(data):
+            return
+        _, _, path, _, _ = _CACHE_ENTRY.unpack_from(data, at)
+        end = data.find(b"\0", start + path)
+        if end > 0:
+            yield data[start + path : end].decode(errors="replace")

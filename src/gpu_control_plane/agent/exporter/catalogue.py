@@ -1,7 +1,7 @@
-"""The metrics of cards: names, types and help as dcgm-exporter has them, so that dashboards and alerts keep working.
+"""The metrics of cards: dcgm-exporter's names, types and help, so that dashboards and alerts made for it keep working.
 
-The list serves both the exposition and the page in the documentation. What the backend can measure is its own affair:
-a metric without a reading is left out.
+Both the exposition and the page in the documentation are made from this list. A metric that a card does not report is
+left out of the exposition.
 """
 
 from typing import Final
@@ -11,11 +11,11 @@ import msgspec
 from gpu_control_plane.agent.backends.measures import Measure
 
 XID_COUNT: Final = "DCGM_EXP_XID_ERRORS_COUNT"
-"""By code, label `xid`. Not a reading of a card: the agent counts what the driver reports."""
+"""By code, in the label `xid`. The agent counts what the driver reports."""
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """What Prometheus is told about a metric."""
+    """HELP and TYPE of a metric."""
 
     name: str
     kind: str

@@ -1,7 +1,6 @@
-"""Readings as Prometheus reads them: text, made directly, since objects for each sample would cost more than NVML does.
+"""Prometheus' text format, written directly: objects for each sample would take longer than NVML's answers.
 
-Series of one metric stand together under its help and type, in the order of the catalogue. A reading that is not a
-number counts as none.
+The series of one metric come together below its HELP and TYPE, in the order of the catalogue. NaN is left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,25 +17,25 @@ _HEADERS: Final = {
 
 
 class Series(NamedTuple):
-    """Readings that share their labels."""
+    """Samples with the same labels."""
 
     labels: str
-    """As they stand between the braces."""
+    """As in the text format, without the braces."""
     samples: Mapping[str, float]
-    """By the name of the metric."""
+    """By metric name."""
 
 
 def label_text(labels: Mapping[str, str]) -> str:
-    """Labels as they stand between the braces."""
+    """Labels as in the text format, without the braces."""
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
 
 
 def exposition(series: Iterable[Series]) -> bytes:
-    """Everything a scrape gets to see."""
+    """The text of all series."""
     lines: dict[str, list[str]] = {name: [] for name in _HEADERS}
     for labels, samples in series:
         for name, value in samples.items():
-            if value == value:  # noqa: PLR0124 - not so for what is no number
+            if value == value:  # noqa: PLR0124 - false for NaN
                 try:
                     lines[name].append(f"{name}{{{labels}}} {value}\n")
                 except KeyError:

@@ -1,4 +1,4 @@
-"""One pass over the hardware for each scrape, in a thread, shared by all who scrape at the same time."""
+"""Reads the cards for each scrape, in a thread; scrapes at the same time share one reading."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,21 +7,21 @@ from typing import Protocol
 from gpu_control_plane.agent.backends.interface import Backend, BackendError, Instance, Process
 from gpu_control_plane.agent.exporter.exposition import Series, exposition
 from gpu_control_plane.agent.exporter.processes import Owner, containers_by_id, owner_in
-from gpu_control_plane.agent.exporter.series import CardReadings, Subject, series, shared
+from gpu_control_plane.agent.exporter.series import CardReadings, LabelledCard, series, shared
 from gpu_control_plane.agent.exporter.xids import Reports, XidLog
 from gpu_control_plane.api.gpudevice import User
 
 type Users = Mapping[str, Sequence[User]]
-"""Who holds what, by the address of a card or the UUID of a MIG instance."""
+"""The containers that hold a card, by its address, or a MIG instance, by its UUID."""
 
 
 def owner_on_this_node() -> Owner:
-    """Looks processes up among the containers that the kubelet knows now."""
+    """Finds the containers of processes among those that the kubelet has now."""
     return owner_in(containers_by_id())
 
 
 class Hardware(Protocol):
-    """Lets a function read from the backend without disturbing the event loop."""
+    """Calls a function with the backend, in a thread."""
 
     async def read[*A, R](self, function: Callable[[Backend, *A], R], *arguments: *A) -> R: ...
 
@@ -41,38 +41,38 @@ class Exporter:
         self._xids = xids
         self._users = users
         self._owner = owner
-        self._subjects: tuple[Subject, ...] = ()
+        self._cards: tuple[LabelledCard, ...] = ()
         self._uuids: dict[str, str] = {}
-        self._pass: asyncio.Task[bytes] | None = None
+        self._reading: asyncio.Task[bytes] | None = None
 
-    def describe(self, subjects: Iterable[Subject]) -> None:
-        """The cards and instances there are; said anew when the inventory or a card's layout has changed."""
-        self._subjects = tuple(subjects)
-        for card in self._subjects:
+    def describe(self, cards: Iterable[LabelledCard]) -> None:
+        """The cards and instances of the node, whenever they have changed."""
+        self._cards = tuple(cards)
+        for card in self._cards:
             if card.uuid is not None and self._uuids.setdefault(card.address, card.uuid) != card.uuid:
                 self._xids.forget(card.address)
                 self._uuids[card.address] = card.uuid
 
     async def exposition(self) -> bytes:
-        """What the cards measure now. Who asks while a pass is under way gets what it finds."""
-        if self._pass is None or self._pass.done():
-            facts = (self._subjects, self._users(), self._xids.reports())
-            self._pass = asyncio.create_task(self._hardware.read(self._once, *facts))
-            self._pass.add_done_callback(_noticed)
-        return await asyncio.shield(self._pass)
+        """What the cards measure now. Callers during a reading share its result."""
+        if self._reading is None or self._reading.done():
+            facts = (self._cards, self._users(), self._xids.reports())
+            self._reading = asyncio.create_task(self._hardware.read(self._once, *facts))
+            self._reading.add_done_callback(_retrieve_exception)
+        return await asyncio.shield(self._reading)
 
     def _once(
-        self, backend: Backend, subjects: Sequence[Subject], users: Users, reports: Mapping[str, Reports]
+        self, backend: Backend, cards: Sequence[LabelledCard], users: Users, reports: Mapping[str, Reports]
     ) -> bytes:
-        told_apart = [shared(card, users) for card in subjects]
-        owner = self._owner() if any(told_apart) else _nobody
+        by_process = [shared(card, users) for card in cards]
+        owner = self._owner() if any(by_process) else _unknown_owner
         found: list[Series] = []
-        for card, apart in zip(subjects, told_apart, strict=True):
-            found += series(card, _read(backend, card, processes=apart), users, reports.get(card.address), owner)
+        for card, needed in zip(cards, by_process, strict=True):
+            found += series(card, _read(backend, card, processes=needed), users, reports.get(card.address), owner)
         return exposition(found)
 
 
-def _read(backend: Backend, card: Subject, *, processes: bool) -> CardReadings:
+def _read(backend: Backend, card: LabelledCard, *, processes: bool) -> CardReadings:
     return CardReadings(
         samples=_samples(backend, card.address),
         instances={instance.uuid: _samples(backend, card.address, instance) for instance in card.instances},
@@ -81,7 +81,7 @@ def _read(backend: Backend, card: Subject, *, processes: bool) -> CardReadings:
 
 
 def _samples(backend: Backend, address: str, instance: Instance | None = None) -> Mapping[str, float]:
-    """Nothing from a card that does not answer: the other cards are told all the same, and its health says why."""
+    """None of a card that does not answer: the other cards are served, and its health says why."""
     try:
         return backend.samples(address, instance)
     except BackendError:
@@ -95,11 +95,11 @@ def _processes(backend: Backend, address: str) -> Sequence[Process] | None:
         return None
 
 
-def _nobody(_pid: int) -> None:
+def _unknown_owner(_pid: int) -> None:
     return None
 
 
-def _noticed(task: asyncio.Task[bytes]) -> None:
-    """Everybody may have gone before the pass ended: its failure is then nobody's, and no warning either."""
+def _retrieve_exception(task: asyncio.Task[bytes]) -> None:
+    """All callers may have been cancelled before the reading failed: asyncio must not warn about its exception."""
     if not task.cancelled():
         task.exception()

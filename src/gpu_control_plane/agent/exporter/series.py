@@ -1,8 +1,8 @@
-"""Which series a card gives: its own, one for each MIG instance, one for each pod that shares it.
+"""The series of a card: its own, those of each MIG instance, and those of each pod that shares it.
 
-What the whole card measures stands once: on a card that is cut, readings of an instance carry the instance's labels
-and readings of the card do not. Pods that take turns on a card each get its readings, but memory and utilisation are
-those of the pod's own programs; what cannot be told apart is left out, since a copy would count it twice.
+What the whole card measures has one series: on a card in MIG mode only the samples of an instance have the instance's
+labels. Pods that share a card in time slices each get its samples, but memory and utilisation are those of the pod's
+own processes; if these cannot be attributed, they are left out, since copies would be counted twice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +15,12 @@ from gpu_control_plane.agent.exporter.catalogue import XID_COUNT
 from gpu_control_plane.agent.exporter.exposition import Series, label_text
 from gpu_control_plane.agent.exporter.processes import ContainerName, Owner
 from gpu_control_plane.agent.exporter.xids import Reports
+from gpu_control_plane.agent.vendors.registry import support_of
 from gpu_control_plane.api.gpudevice import Hardware, User
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """A card as its labels describe it. Labels are text already: they are the same in every scrape."""
+class LabelledCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A card with its labels, as text, since they are the same in every scrape."""
 
     address: str
     uuid: str | None
@@ -28,45 +29,45 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CardReadings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass over the hardware found on one card."""
+    """What was read of one card for a scrape."""
 
     samples: Mapping[str, float]
     instances: Mapping[str, Mapping[str, float]] = {}
     """By the instance's UUID."""
     processes: Sequence[Process] | None = None
-    """Asked for only where somebody has to be told apart; None where they are not known."""
+    """Read only if several containers share the card; None if they could not be read."""
 
 
-def subject(
+def labelled_card(
     card: Hardware, details: Details, instances: tuple[Instance, ...], *, hostname: str, driver_version: str
-) -> Subject:
+) -> LabelledCard:
     """The card with dcgm-exporter's labels."""
     labels = {
         "gpu": str(details.index),
         "UUID": card.uuid or "",
         "pci_bus_id": bus_id(card.pci.address),
-        "device": f"nvidia{details.minor if details.minor is not None else details.index}",
+        "device": support_of(card.vendor).device_name(details),
         "modelName": card.product,
         "Hostname": hostname,
         "DCGM_FI_DRIVER_VERSION": driver_version,
     }
-    return Subject(address=card.pci.address, uuid=card.uuid, labels=label_text(labels), instances=instances)
+    return LabelledCard(address=card.pci.address, uuid=card.uuid, labels=label_text(labels), instances=instances)
 
 
 def bus_id(address: str) -> str:
-    """`0000:3b:00.0` as NVML and DCGM write it: a domain of eight digits, all of them upper case."""
+    """`0000:3b:00.0` as NVML and DCGM write it: with a domain of eight digits, in upper case."""
     domain, _, rest = address.partition(":")
     return f"{domain:0>8}:{rest}".upper()
 
 
 def series(
-    card: Subject,
+    card: LabelledCard,
     readings: CardReadings,
     users: Mapping[str, Sequence[User]],
     reports: Reports | None,
     owner: Owner,
 ) -> Iterator[Series]:
-    """Everything to be told of one card. `users` are by address of the card, or UUID of the instance, they hold."""
+    """All series of one card. `users` are by the address of the card, or the UUID of the instance, that they hold."""
     samples = readings.samples
     if reports is not None:
         samples = {**samples, Measure.XID_ERRORS: reports.last}
@@ -80,8 +81,8 @@ def series(
         yield from _of_users(labels, found, _names(users.get(instance.uuid, ())), here, owner)
 
 
-def shared(card: Subject, users: Mapping[str, Sequence[User]]) -> bool:
-    """Whether somebody on the card has to be told apart from somebody else."""
+def shared(card: LabelledCard, users: Mapping[str, Sequence[User]]) -> bool:
+    """Whether several containers share the card or one of its instances."""
     holders = (card.address, *(instance.uuid for instance in card.instances))
     return any(len(_names(users.get(holder, ()))) > 1 for holder in holders)
 
@@ -115,7 +116,7 @@ def _with_pod(labels: str, name: ContainerName) -> str:
 
 
 def _own(processes: Sequence[Process], *, complete: bool) -> dict[str, float]:
-    """What a container's own programs use. That it has none is only certain when all programs are known."""
+    """What a container's own processes use. That it has none is certain only if all processes are attributed."""
     if not processes:
         return {Measure.GPU_UTIL: 0, Measure.FB_USED: 0} if complete else {}
     memory = [process.memory_mib for process in processes if process.memory_mib is not None]

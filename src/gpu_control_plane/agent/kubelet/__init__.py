@@ -1,6 +1,6 @@
-"""The agent's side towards the kubelet: devices offered and handed out, and what the kubelet says about their use.
+"""The agent's side of the kubelet's two APIs: device plugins, and pod resources.
 
-`plugins.Plugins` serves any number of resources from one process, `podresources.PodResources` reads the kubelet's
-books, `preference` holds the choice among devices. Whose device is whose is decided elsewhere, behind
-`interface.Allocator`.
+`plugins.DevicePlugins` serves any number of resources from one process, `podresources.PodResources` reads which
+container holds which devices, `preference` chooses among devices. Which devices a container gets is decided elsewhere,
+behind `interface.Allocator`.
 """

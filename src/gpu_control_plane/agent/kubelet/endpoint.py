@@ -1,5 +1,6 @@
-"""One socket on which the kubelet asks about one resource: which devices there are, which are best, what comes with
-them. A socket that is lost is replaced by a new endpoint over the same listing.
+"""The DevicePlugin service of one resource on one socket: ListAndWatch, GetPreferredAllocation and Allocate.
+
+A socket that is lost is replaced by a new endpoint with the same device list.
 """
 
 import asyncio
@@ -11,16 +12,16 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError, Message
 
-from gpu_control_plane.agent.kubelet.interface import Allocator, Grant, PluginError, Refused
-from gpu_control_plane.agent.kubelet.listing import Listing
+from gpu_control_plane.agent.kubelet.device_list import DeviceList
+from gpu_control_plane.agent.kubelet.interface import AllocationRefused, Allocator, ContainerAllocation, PluginError
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.kubelet.protocol import deviceplugin_pb2 as wire
 from gpu_control_plane.agent.kubelet.sockets import OPTIONS, identity
 
 SERVICE: Final = "v1beta1.DevicePlugin"
 
-_LONGEST_MESSAGE: Final = 500
-"""Characters; errors travel in HTTP/2 headers, which are refused when they grow too long."""
+_MAX_ERROR_CHARACTERS: Final = 500
+"""gRPC sends errors in HTTP/2 headers, which are refused when they are too long."""
 _NAMED: Final = 3
 
 _log = structlog.get_logger(component="agent.kubelet.endpoint")
@@ -29,7 +30,7 @@ type _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class _Stream:
-    """Somebody who listens for lists, and the last one that was sent."""
+    """An open ListAndWatch stream, and the last list that was sent on it."""
 
     def __init__(self) -> None:
         self.sent: bytes | None = None
@@ -41,7 +42,7 @@ class Endpoint:
     def __init__(
         self,
         path: Path,
-        listing: Listing,
+        device_list: DeviceList,
         allocator: Allocator,
         *,
         metrics: PluginMetrics,
@@ -51,7 +52,7 @@ class Endpoint:
     ) -> None:
         self.path = path
         self._streams: set[_Stream] = set()
-        self._listing = listing
+        self._device_list = device_list
         self._allocator = allocator
         self._metrics = metrics
         self._on_push = on_push
@@ -69,9 +70,9 @@ class Endpoint:
         await self._server.start()
 
     async def stop(self, grace: float) -> None:
-        """End the streams, each after it has sent the present list, let calls finish, and remove the socket."""
+        """End the streams, each after it has sent the current list, let calls finish, and remove the socket."""
         self._closing = True
-        self._listing.wake()
+        self._device_list.wake()
         await self._server.stop(grace)
 
     @property
@@ -81,13 +82,13 @@ class Endpoint:
 
     @property
     def streams(self) -> int:
-        """How many listen."""
+        """Open ListAndWatch streams."""
         return len(self._streams)
 
     @property
-    def told(self) -> bool:
-        """Whether everybody who listens has been sent the present list, and somebody does listen."""
-        return bool(self._streams) and all(stream.sent == self._listing.payload for stream in self._streams)
+    def list_sent(self) -> bool:
+        """Whether there are open streams and the current list has been sent on all of them."""
+        return bool(self._streams) and all(stream.sent == self._device_list.payload for stream in self._streams)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
         call = grpc.unary_unary_rpc_method_handler
@@ -111,16 +112,16 @@ class Endpoint:
         self._on_streams()
         try:
             while True:
-                news = self._listing.news
-                if stream.sent != self._listing.payload:
-                    payload = self._listing.payload
+                changed = self._device_list.changed
+                if stream.sent != self._device_list.payload:
+                    payload = self._device_list.payload
                     await context.write(payload)
                     stream.sent = payload
                     self._on_push()
                 elif self._closing:
                     return
                 else:
-                    await news.wait()
+                    await changed.wait()
         finally:
             self._streams.discard(stream)
             self._on_streams()
@@ -138,70 +139,72 @@ class Endpoint:
         return wire.PreferredAllocationResponse(container_responses=responses)
 
     def _preferred(self, available: Iterable[str], required: Iterable[str], size: int) -> Sequence[str]:
-        """The allocator's choice where it makes sense, else any: this is advice, and an error would fail the pod."""
-        must = [device for device in dict.fromkeys(required) if self._listing.offers(device)]
-        may = [device for device in dict.fromkeys((*must, *available)) if self._listing.offers(device)]
+        """The allocator's choice if it is valid, else any: this is advice, and an error would fail the pod."""
+        must = [device for device in dict.fromkeys(required) if self._device_list.is_healthy(device)]
+        may = [device for device in dict.fromkeys((*must, *available)) if self._device_list.is_healthy(device)]
         wanted = max(len(must), min(size, len(may)))
         try:
             chosen = list(
-                dict.fromkeys(self._allocator.prefer(self._listing.resource, tuple(may), tuple(must), wanted))
+                dict.fromkeys(self._allocator.prefer(self._device_list.resource, tuple(may), tuple(must), wanted))
             )
-        except Exception:  # noqa: BLE001 - whatever it is, the pod must not suffer from it
-            _log.exception("no preference among devices: the first ones are taken", resource=self._listing.resource)
+        except Exception:  # noqa: BLE001 - a bug in the preference must not fail the pod
+            _log.exception("preferred allocation failed; taking the first devices", resource=self._device_list.resource)
             return may[:wanted]
         if len(chosen) == wanted and set(must) <= set(chosen) <= set(may):
             return chosen
-        _log.error("a preference makes no sense: the first devices are taken", resource=self._listing.resource)
+        _log.error("preferred allocation is invalid; taking the first devices", resource=self._device_list.resource)
         return may[:wanted]
 
     async def _allocate(self, raw: bytes, context: _Context) -> wire.AllocateResponse:
         request = await _parsed(wire.AllocateRequest, raw, context)
-        resource = self._listing.resource
+        resource = self._device_list.resource
         try:
             with self._metrics.allocate_seconds.labels(resource).time():
                 async with asyncio.timeout(self._time_limit):
-                    grants = await self._granted(tuple(c.devices_ids) for c in request.container_requests)
-        except Refused as refusal:
+                    answers = await self._allocated(tuple(c.devices_ids) for c in request.container_requests)
+        except AllocationRefused as refusal:
             await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         except TimeoutError:
             why = f"the node agent did not decide about {resource} within {self._time_limit:g} s"
             await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, why)
-        except Exception as bug:  # noqa: BLE001 - one pod's trouble, even a bug, must not stop the others
+        except Exception as bug:  # noqa: BLE001 - what fails for one pod must not stop the others
             _log.exception("allocation failed", resource=resource)
             why = f"the node agent failed over {resource}: {type(bug).__name__}; its log says more"
             await self._refuse(context, grpc.StatusCode.INTERNAL, why)
-        self._metrics.allocations.labels(resource).inc(len(grants))
-        return wire.AllocateResponse(container_responses=map(_response, grants))
+        self._metrics.allocations.labels(resource).inc(len(answers))
+        return wire.AllocateResponse(container_responses=map(_response, answers))
 
-    async def _granted(self, containers: Iterable[tuple[str, ...]]) -> list[Grant]:
-        grants = []
+    async def _allocated(self, containers: Iterable[tuple[str, ...]]) -> list[ContainerAllocation]:
+        answers = []
         for ids in containers:
             self._check(ids)
-            grants.append(await self._allocator.allocate(self._listing.resource, ids))
-        if not grants:
-            raise Refused(f"the request for {self._listing.resource} names no container")
-        return grants
+            answers.append(await self._allocator.allocate(self._device_list.resource, ids))
+        if not answers:
+            raise AllocationRefused(f"the request for {self._device_list.resource} names no container")
+        return answers
 
     def _check(self, ids: tuple[str, ...]) -> None:
-        """What is not listed as healthy at this moment is handed out to nobody, whatever the kubelet still believes."""
-        resource = self._listing.resource
+        """A device that is not listed as healthy at this moment is allocated to no pod, whatever the kubelet asks."""
+        resource = self._device_list.resource
         if not ids:
-            raise Refused(f"the request for {resource} names no device")
+            raise AllocationRefused(f"the request for {resource} names no device")
         if len(set(ids)) < len(ids):
-            raise Refused(f"the request for {resource} names a device twice: {_named(ids)}")
-        if unknown := [device for device in ids if not self._listing.knows(device)]:
-            raise Refused(f"{resource} has no such device: {_named(unknown)}")
-        if ill := [device for device in ids if not self._listing.offers(device)]:
-            raise Refused(f"{resource} no longer offers {_named(ill)}: faulty, or about to move to another resource")
+            raise AllocationRefused(f"the request for {resource} names a device twice: {_named(ids)}")
+        if unknown := [device for device in ids if not self._device_list.has(device)]:
+            raise AllocationRefused(f"{resource} has no such device: {_named(unknown)}")
+        if unhealthy := [device for device in ids if not self._device_list.is_healthy(device)]:
+            raise AllocationRefused(
+                f"{resource} no longer offers {_named(unhealthy)}: faulty, or about to move to another resource"
+            )
 
     async def _refuse(self, context: _Context, code: grpc.StatusCode, why: str) -> NoReturn:
-        self._metrics.refusals.labels(self._listing.resource).inc()
-        _log.warning("devices refused", resource=self._listing.resource, why=why)
-        await context.abort(code, why[:_LONGEST_MESSAGE])
+        self._metrics.refusals.labels(self._device_list.resource).inc()
+        _log.warning("allocation refused", resource=self._device_list.resource, why=why)
+        await context.abort(code, why[:_MAX_ERROR_CHARACTERS])
 
 
 async def _parsed[M: Message](kind: type[M], raw: bytes, context: _Context) -> M:
-    """The request, or an error that says what was wrong: grpc's own would name a Python exception."""
+    """The request, or an error in words: grpc's own would name a Python exception."""
     try:
         return kind.FromString(raw)
     except DecodeError:
@@ -209,23 +212,23 @@ async def _parsed[M: Message](kind: type[M], raw: bytes, context: _Context) -> M
 
 
 def _named(ids: Sequence[str]) -> str:
-    """A few of the ids, shortened: whatever was asked for, the answer has to fit into a header."""
+    """A few of the ids, shortened, so that the error fits into a header."""
     shown = ", ".join(ascii(device)[:80] for device in ids[:_NAMED])
     more = len(ids) - _NAMED
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _response(grant: Grant) -> wire.ContainerAllocateResponse:
+def _response(answer: ContainerAllocation) -> wire.ContainerAllocateResponse:
     return wire.ContainerAllocateResponse(
-        envs=grant.envs,
-        annotations=grant.annotations,
-        cdi_devices=(wire.CDIDevice(name=name) for name in grant.cdi_devices),
+        envs=answer.envs,
+        annotations=answer.annotations,
+        cdi_devices=(wire.CDIDevice(name=name) for name in answer.cdi_devices),
         devices=(
             wire.DeviceSpec(container_path=node.path, host_path=node.host_path, permissions=node.permissions)
-            for node in grant.devices
+            for node in answer.devices
         ),
         mounts=(
             wire.Mount(container_path=mount.path, host_path=mount.host_path, read_only=mount.read_only)
-            for mount in grant.mounts
+            for mount in answer.mounts
         ),
     )

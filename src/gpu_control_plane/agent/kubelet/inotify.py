@@ -1,7 +1,7 @@
-"""Wakes up when a folder's entries change, told by the kernel instead of by looking again and again.
+"""Waits for changes of a folder's entries through inotify instead of polling.
 
-Only that something changed is reported, never what: whoever is woken looks at the folder, so that lost or merged
-notices cannot mislead.
+Only that something changed is reported, never what: the caller reads the folder, so that lost or merged notices do no
+harm.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ _CREATE: Final = 0x100
 _DELETE: Final = 0x200
 _MOVED: Final = 0x40 | 0x80
 _SELF_GONE: Final = 0x4 | 0x400 | 0x800
-"""Attributes too: of a folder that is mounted somewhere only the count of its names changes."""
+"""Changes of attributes, too: when a folder that is a mount point is removed, only its link count changes."""
 _ONLY_FOLDERS: Final = 0x01000000
 _BUFFER: Final = 64 * 1024
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class Changes:
+class FolderChanges:
     """The changes of one folder."""
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self._folder = folder
         self._original = folder.stat()
         self._descriptor = descriptor
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def gone(self) -> bool:
@@ -43,20 +43,20 @@ class Changes:
 
     async def next(self) -> None:
         """Return when an entry appeared or disappeared since the last call."""
-        await self._news.wait()
-        self._news.clear()
+        await self._changed.wait()
+        self._changed.clear()
 
     def drain(self) -> None:
-        """Take every notice from the kernel: the loop calls this while there are any."""
+        """Read every notice from the kernel; the event loop calls this while there are any."""
         try:
             while os.read(self._descriptor, _BUFFER):
-                self._news.set()
+                self._changed.set()
         except BlockingIOError:
             return
 
 
 @asynccontextmanager
-async def changes(folder: Path) -> AsyncIterator[Changes]:
+async def changes(folder: Path) -> AsyncIterator[FolderChanges]:
     """Watch `folder`, which must exist, from now on."""
     descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     if descriptor < 0:
@@ -66,7 +66,7 @@ async def changes(folder: Path) -> AsyncIterator[Changes]:
         mask = _CREATE | _DELETE | _MOVED | _SELF_GONE | _ONLY_FOLDERS
         if _libc.inotify_add_watch(descriptor, os.fsencode(folder), mask) < 0:
             raise _failure(folder)
-        watched = Changes(folder, descriptor)
+        watched = FolderChanges(folder, descriptor)
         loop.add_reader(descriptor, watched.drain)
         yield watched
     finally:

@@ -1,4 +1,4 @@
-"""What the kubelet is offered and given, in our words, and who decides about it."""
+"""The device plugin API in our own types: the devices of a resource, what Allocate answers, and who decides that."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -7,10 +7,10 @@ import msgspec
 
 
 class Device(msgspec.Struct, frozen=True):
-    """One unit that pods can be given: a card, a MIG instance or a replica."""
+    """One device of a resource: a card, a MIG instance or a replica of a card."""
 
     id: str
-    """Stays with the unit for ever, whatever order cards are found in: the kubelet's books are kept by it."""
+    """Never changes, in whatever order cards are found: the kubelet's checkpoint knows allocated devices by it."""
     healthy: bool
     numa: int | None = None
     """Leave it out when the machine does not tell: one device with a NUMA node makes the whole resource NUMA-aware."""
@@ -32,9 +32,9 @@ class Mount(msgspec.Struct, frozen=True):
     read_only: bool = True
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container gets with its devices. The kubelet keeps it and uses it again, unasked, whenever the container
-    restarts: everything named here must stay valid for the life of the pod."""
+class ContainerAllocation(msgspec.Struct, frozen=True, kw_only=True):
+    """What Allocate answers for one container. The kubelet stores it and uses it again, without asking, whenever the
+    container restarts: everything named here must stay valid for the life of the pod."""
 
     cdi_devices: tuple[str, ...] = ()
     """Qualified names, such as `gpu.deckhouse.io/gpu=GPU-…`."""
@@ -44,39 +44,39 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] = {}
 
 
-class Refused(Exception):
-    """Raised by an allocator: the devices are not handed out. The sentence ends up in the pod's status."""
+class AllocationRefused(Exception):
+    """Raised by an allocator: the container does not get the devices. The sentence ends up in the pod's status."""
 
 
 class PluginError(Exception):
-    """The agent cannot serve the kubelet at all, and a restart may help; the sentence says why."""
+    """No device plugin can be served, and a restart of the agent may help; the sentence says why."""
 
 
 class TooManyDevices(ValueError):
-    """A list that the kubelet could not receive in one message; the former list stands."""
+    """A device list that the kubelet could not receive in one message; the list before it stays in force."""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the kubelet has been told about one resource."""
+class ResourceState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the kubelet has been sent about one resource."""
 
     resource: str
     devices: tuple[Device, ...]
-    """The list as it should be known, ordered by id."""
+    """The list that the kubelet should have, ordered by id."""
     registered: bool
-    """The kubelet has accepted the resource, and has not been lost since."""
+    """The kubelet has accepted the registration, and its connection has not been lost since."""
     streams: int
-    """How many times the kubelet listens; 0 means that it counts every device as unhealthy."""
-    told: bool
-    """The present list has been sent to everybody who listens. The kubelet does not confirm that it has read it."""
+    """Open ListAndWatch streams; with none the kubelet counts every device as unhealthy."""
+    list_sent: bool
+    """The current list has been sent on every open stream. The kubelet does not confirm that it has read it."""
     pushed_at: float | None
     """When a list was last sent, in seconds since 1970."""
 
 
 class Allocator(Protocol):
-    """Decides what a container gets. It is only asked for devices that are listed as healthy at that moment."""
+    """Decides what a container gets. It is asked only for devices that are listed as healthy at that moment."""
 
-    async def allocate(self, resource: str, ids: tuple[str, ...]) -> Grant:
-        """What comes with these devices; raises Refused. Pods wait for the answer, so it has to be quick."""
+    async def allocate(self, resource: str, ids: tuple[str, ...]) -> ContainerAllocation:
+        """The answer for a container with these devices; raises AllocationRefused. Pods wait for it."""
 
     def prefer(self, resource: str, available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
-        """The best `size` of the available devices, those required among them."""
+        """The best `size` of the available devices, including those required."""

@@ -1,4 +1,4 @@
-"""What is counted about the agent's talk with the kubelet."""
+"""Metrics of the device plugins."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 
 class PluginMetrics:
-    """The device plugin's metrics, by resource. Pass the registry of the process; tests make their own."""
+    """By resource."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
@@ -60,7 +60,7 @@ class PluginMetrics:
         )
 
     def forget(self, resource: str) -> None:
-        """A resource that is no longer served shows no present state; what was counted stays."""
+        """Remove the gauges of a resource that is no longer served; counters stay."""
         self.last_push.remove(resource)
         self.streams.remove(resource)
         for health in ("healthy", "unhealthy"):

@@ -1,4 +1,4 @@
-"""The device plugins of a node: any number of resources, served by one process, each on a socket of its own."""
+"""The device plugins of a node: any number of resources from one process, each on a socket of its own."""
 
 import asyncio
 import random
@@ -11,24 +11,24 @@ from typing import Final
 import structlog
 
 from gpu_control_plane.agent.kubelet.inotify import changes
-from gpu_control_plane.agent.kubelet.interface import Allocator, Device, PluginError, State
+from gpu_control_plane.agent.kubelet.interface import Allocator, Device, PluginError, ResourceState
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
-from gpu_control_plane.agent.kubelet.resource import Resource
-from gpu_control_plane.agent.kubelet.sockets import DEVICE_PLUGINS, remove_leftovers
+from gpu_control_plane.agent.kubelet.resource_plugin import ResourcePlugin
+from gpu_control_plane.agent.kubelet.sockets import DEVICE_PLUGINS, remove_stale_sockets
 from gpu_control_plane.kube.backoff import Backoff
 
 _BACKOFF: Final = Backoff(first=0.1, most=30.0)
-_ALLOCATE_LIMIT: Final = 10.0
-"""Seconds; the kubelet itself sets no limit, so a decision that hangs would keep every pod of the node waiting."""
+_ALLOCATE_SECONDS: Final = 10.0
+"""The kubelet itself sets no limit: an allocator that hangs would keep every pod of the node waiting."""
 
 _log = structlog.get_logger(component="agent.kubelet.plugins")
 
 
-class Plugins:
-    """Tells the kubelet which devices the node has, and hands them out as `allocator` decides.
+class DevicePlugins:
+    """Advertises devices to the kubelet, and allocates them as `allocator` decides.
 
-    `announce` and `withdraw` say how it should be, at any time, also before `run` and while no kubelet is there; `run`
-    makes it so and keeps it so. `on_change` hears of every change of a resource's `State`; it must not block or fail.
+    `advertise` and `withdraw` say what should be, at any time, also before `run` and while there is no kubelet; `run`
+    brings it about. `on_change` is called at every change of a `ResourceState`; it must not block or fail.
     """
 
     def __init__(
@@ -36,50 +36,50 @@ class Plugins:
         allocator: Allocator,
         folder: Path = DEVICE_PLUGINS,
         *,
-        on_change: Callable[[State], None] | None = None,
+        on_change: Callable[[ResourceState], None] | None = None,
         metrics: PluginMetrics | None = None,
         backoff: Backoff = _BACKOFF,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
-        allocate_limit: float = _ALLOCATE_LIMIT,
+        allocate_limit: float = _ALLOCATE_SECONDS,
     ) -> None:
         self._allocator = allocator
         self._folder = folder
-        self._on_change = on_change or _nobody
+        self._on_change = on_change or _ignore
         self._metrics = metrics or PluginMetrics()
         self._backoff = backoff
         self._rng = rng or random.Random()
         self._clock = clock
         self._allocate_limit = allocate_limit
         self._token = secrets.token_hex(3)
-        self._resources: dict[str, Resource] = {}
-        self._tasks: dict[Resource, asyncio.Task[None]] = {}
+        self._resources: dict[str, ResourcePlugin] = {}
+        self._tasks: dict[ResourcePlugin, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     @property
-    def states(self) -> Mapping[str, State]:
-        """How far the kubelet has been told, by resource."""
+    def states(self) -> Mapping[str, ResourceState]:
+        """What the kubelet has been sent, by resource."""
         return {name: resource.state for name, resource in self._resources.items()}
 
-    async def announce(self, resource: str, devices: Sequence[Device]) -> None:
-        """Offer these devices, and no others, under this resource. The kubelet hears of it when it can.
+    async def advertise(self, resource: str, devices: Sequence[Device]) -> None:
+        """Advertise these devices, and no others, in this resource, as soon as there is a kubelet.
 
-        Raises TooManyDevices when the kubelet could not read the list.
+        Raises TooManyDevices when the kubelet could not receive the list.
         """
         known = self._resources.get(resource)
-        offered = known or self._new(resource)
-        offered.list(devices)
+        plugin = known or self._new(resource)
+        plugin.list(devices)
         if known is None:
-            self._resources[resource] = offered
-            self._start(offered)
+            self._resources[resource] = plugin
+            self._start(plugin)
 
     async def withdraw(self, resource: str) -> None:
-        """Serve the resource no longer: the kubelet is told that it has no devices, then the socket is closed."""
-        offered = self._resources.pop(resource, None)
-        if offered is None:
+        """Stop serving the resource: the kubelet is sent an empty list, then the socket is closed."""
+        plugin = self._resources.pop(resource, None)
+        if plugin is None:
             return
-        offered.list(())
-        if task := self._tasks.get(offered):
+        plugin.list(())
+        if task := self._tasks.get(plugin):
             task.cancel()
             await asyncio.wait((task,))
         if resource not in self._resources:
@@ -103,11 +103,11 @@ class Plugins:
 
     def _prepare(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        for path in remove_leftovers(self._folder):
-            _log.info("removed the socket of an agent that is no more", socket=path.name)
+        for path in remove_stale_sockets(self._folder):
+            _log.info("stale socket removed", socket=path.name)
 
-    def _new(self, name: str) -> Resource:
-        return Resource(
+    def _new(self, name: str) -> ResourcePlugin:
+        return ResourcePlugin(
             name,
             self._folder,
             self._token,
@@ -120,12 +120,12 @@ class Plugins:
             allocate_limit=self._allocate_limit,
         )
 
-    def _start(self, resource: Resource) -> None:
+    def _start(self, resource: ResourcePlugin) -> None:
         if self._group is None:
             return
         task = self._tasks[resource] = self._group.create_task(resource.run())
         task.add_done_callback(lambda _: self._tasks.pop(resource, None))
 
 
-def _nobody(_state: State) -> None:
-    """Nobody listens."""
+def _ignore(_state: ResourceState) -> None:
+    """For callers that need no notice of changes."""

@@ -1,7 +1,7 @@
-"""Which of the available devices a container should get. Pure, and the same answer to the same question every time.
+"""Which of the available devices a container should get. Pure and deterministic.
 
-Whole cards should talk to each other as fast as the machine allows, and leave the next pod the best of the rest.
-Replicas of cards are spread, so that sharing is fair. MIG instances are packed, so that whole cards stay free.
+Whole cards are chosen for fast links between them, and so that the cards left for other pods are well linked, too.
+Replicas are spread over cards, so that sharing is fair. MIG instances are packed, so that whole cards stay free.
 """
 
 import math
@@ -11,16 +11,17 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.kubelet.subsets import Worth, best_subset, good_subset
+from gpu_control_plane.agent.kubelet.subsets import SubsetScores, best_subset, good_subset
 
 NVLINK: Final = 100
-"""What each NVLink between two cards is worth."""
+"""The score of each NVLink between two cards."""
 SAME_ROOT: Final = 50
 SAME_NUMA: Final = 20
 APART: Final = 10
 
 _EXACT: Final = 13_000
-"""Choices up to which all are compared: any number of 16 cards. Among more cards a good choice has to do."""
+"""Up to this number of subsets all are compared, which covers any choice among 16 cards; beyond that, a good one is
+taken."""
 _DIGIT: Final = 1 << 32
 
 
@@ -39,18 +40,18 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def together(available: Sequence[Candidate], required: Iterable[str], size: int) -> tuple[str, ...]:
-    """Whole cards: those that are joined best; among equals those that leave the best joined rest, so that a pair
+    """Whole cards: those with the best links; among equals those that leave the best linked cards over, so that a pair
     does not break up an island of four while another pair is free; then those nearest to each other, in order."""
-    must, may = _begin(available, required)
+    must, may = _split(available, required)
     more = max(0, min(size - len(must), len(may)))
-    worth = _worth([*must, *may]).once_chosen(len(must))
+    scores = _scores([*must, *may]).once_chosen(len(must))
     find = best_subset if math.comb(len(may), more) <= _EXACT else good_subset
-    return tuple(candidate.id for candidate in (*must, *(may[place] for place in find(worth, more))))
+    return tuple(candidate.id for candidate in (*must, *(may[place] for place in find(scores, more))))
 
 
 def spread(available: Sequence[Candidate], required: Iterable[str], size: int) -> tuple[str, ...]:
     """Replicas: each from another card while there is one, from those least used first."""
-    chosen, left = _begin(available, required)
+    chosen, left = _split(available, required)
     taken = Counter(candidate.card for candidate in chosen)
     replicas = _by_card(left)
     while replicas and len(chosen) < size:
@@ -64,7 +65,7 @@ def spread(available: Sequence[Candidate], required: Iterable[str], size: int) -
 
 def pack(available: Sequence[Candidate], required: Iterable[str], size: int) -> tuple[str, ...]:
     """MIG instances: from cards in use, the fullest first; then from as few unused cards as possible."""
-    chosen, left = _begin(available, required)
+    chosen, left = _split(available, required)
     begun = {candidate.card for candidate in chosen} | {candidate.card for candidate in left if candidate.used}
     instances = _by_card(left)
     while instances and len(chosen) < size:
@@ -75,7 +76,7 @@ def pack(available: Sequence[Candidate], required: Iterable[str], size: int) -> 
 
 
 def score(one: Candidate, other: Candidate) -> int:
-    """How well two cards are joined, whichever of them tells of the links."""
+    """How well two cards are linked; it is enough that one of them reports the links."""
     links = max(one.links.get(other.card, 0), other.links.get(one.card, 0))
     return NVLINK * links or _nearness(one, other)
 
@@ -88,10 +89,10 @@ def _nearness(one: Candidate, other: Candidate) -> int:
     return APART
 
 
-def _worth(cards: Sequence[Candidate]) -> Worth:
-    """What choosing cards together is worth, as one number with three digits. From the left: how well the chosen are
-    joined; how well the rest stays joined, which is what each chosen card takes away from it; how near to each other
-    the chosen are, NVLink aside."""
+def _scores(cards: Sequence[Candidate]) -> SubsetScores:
+    """The score of choosing cards together, as one number with three digits. From the left: how well the chosen cards
+    are linked; how well the rest stays linked, which is what each chosen card takes away from it; how near to each
+    other the chosen cards are, NVLink aside."""
     scores = [[0 if one is other else score(one, other) for other in cards] for one in cards]
     pairs = [
         [
@@ -100,7 +101,7 @@ def _worth(cards: Sequence[Candidate]) -> Worth:
         ]
         for row, one in zip(scores, cards, strict=True)
     ]
-    return Worth([-sum(row) * _DIGIT for row in scores], pairs)
+    return SubsetScores([-sum(row) * _DIGIT for row in scores], pairs)
 
 
 def _next_card(instances: Mapping[str, Sequence[Candidate]], begun: Iterable[str], missing: int) -> str:
@@ -115,8 +116,8 @@ def _next_card(instances: Mapping[str, Sequence[Candidate]], begun: Iterable[str
     return max(unused, key=lambda card: len(instances[card]))
 
 
-def _begin(available: Sequence[Candidate], required: Iterable[str]) -> tuple[list[Candidate], list[Candidate]]:
-    """What must be chosen, and what may be, in a fixed order."""
+def _split(available: Sequence[Candidate], required: Iterable[str]) -> tuple[list[Candidate], list[Candidate]]:
+    """The required devices and the others, in a fixed order."""
     wanted = set(required)
     ordered = sorted(available, key=lambda candidate: (candidate.card, candidate.id))
     must = [candidate for candidate in ordered if candidate.id in wanted]

@@ -1,4 +1,4 @@
-"""The one call the agent makes to the kubelet's device manager: here is a resource, and here is its socket."""
+"""Registers a device plugin with the kubelet: the name of a resource, and the socket that serves it."""
 
 from pathlib import Path
 from typing import Final
@@ -11,8 +11,8 @@ from gpu_control_plane.agent.kubelet.sockets import open_channel
 METHOD: Final = "/v1beta1.Registration/Register"
 VERSION: Final = "v1beta1"
 
-_TIME_LIMIT: Final = 20.0
-"""Seconds; the kubelet dials back before it answers, and gives itself ten."""
+_TIMEOUT_SECONDS: Final = 20.0
+"""The kubelet connects to the plugin before it answers, and takes up to ten seconds for that."""
 
 
 class NotRegistered(Exception):
@@ -20,7 +20,7 @@ class NotRegistered(Exception):
 
 
 async def register(kubelet: Path, resource: str, endpoint: str) -> None:
-    """Tell the kubelet about a resource. Its socket must be listening already. Raises NotRegistered."""
+    """Register a resource whose socket is listening already; raises NotRegistered."""
     request = wire.RegisterRequest(
         version=VERSION,
         endpoint=endpoint,
@@ -30,6 +30,6 @@ async def register(kubelet: Path, resource: str, endpoint: str) -> None:
     async with open_channel(f"unix://{kubelet}") as channel:
         call = channel.unary_unary(METHOD, wire.RegisterRequest.SerializeToString, wire.Empty.FromString)
         try:
-            await call(request, timeout=_TIME_LIMIT)
+            await call(request, timeout=_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError as error:
             raise NotRegistered(f"{error.code().name}: {error.details()}") from error

@@ -1,4 +1,4 @@
-"""The unix sockets between agent and kubelet: their names, and what a dead agent left behind."""
+"""The unix sockets between agent and kubelet: their names, and those that an agent left behind when it was killed."""
 
 import contextlib
 import hashlib
@@ -14,45 +14,45 @@ DEVICE_PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
 """Where the kubelet looks for device plugins, whatever its root folder."""
 KUBELET_SOCKET: Final = "kubelet.sock"
 
-LONGEST_PATH: Final = 107
-"""Bytes; what the kernel takes for the address of a unix socket."""
-MESSAGE_LIMIT: Final = 4 * 1024 * 1024
-"""Bytes; the kubelet's gRPC client takes no larger message."""
+MAX_SOCKET_PATH_BYTES: Final = 107
+"""The longest address that the kernel takes for a unix socket."""
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""The kubelet's gRPC client takes no larger message."""
 
 OPTIONS: Final = (("grpc.enable_http_proxy", 0), ("grpc.so_reuseport", 0), ("grpc.use_local_subchannel_pool", 1))
-"""Talk to the socket itself, share it with nobody, and let no channel inherit another one's failures."""
+"""No proxy, no shared port, and no channel that takes over the connection failures of another one."""
 
 _PREFIX: Final = "gpu-agent-"
 _READABLE: Final = 24
 
 
 def endpoint_name(resource: str, token: str, number: int) -> str:
-    """A file name that no other resource, start or serving shares: the kubelet refuses a socket it still knows."""
+    """A file name that differs for each resource, agent and socket: the kubelet refuses a name that it still knows."""
     readable = re.sub(r"[^a-z0-9.]+", "-", resource.rpartition("/")[2].lower())[:_READABLE]
     digest = hashlib.sha256(resource.encode()).hexdigest()[:8]
     return f"{_PREFIX}{readable}-{digest}-{token}-{number}.sock"
 
 
-def check_room(folder: Path, name: str) -> None:
-    """Say early, and in words, that a socket cannot be made here."""
+def check_path_length(folder: Path, name: str) -> None:
+    """Raise ValueError if a socket of this name cannot be made in this folder."""
     length = len(bytes(folder / name))
-    if length > LONGEST_PATH:
+    if length > MAX_SOCKET_PATH_BYTES:
         raise ValueError(
-            f"the socket {folder / name} would need a path of {length} bytes, but the kernel takes {LONGEST_PATH};"
-            " use a folder with a shorter path"
+            f"the socket {folder / name} would need a path of {length} bytes, but the kernel takes"
+            f" {MAX_SOCKET_PATH_BYTES}; use a folder with a shorter path"
         )
 
 
-def remove_leftovers(folder: Path) -> list[Path]:
-    """Remove the sockets of agents that are no more; one that still answers belongs to a predecessor about to leave."""
-    leftovers = [path for path in sorted(folder.glob(f"{_PREFIX}*.sock")) if path.is_socket() and not _answers(path)]
-    for path in leftovers:
+def remove_stale_sockets(folder: Path) -> list[Path]:
+    """Remove the sockets of agents that have ended. One that still answers belongs to an agent that is about to end."""
+    stale = [path for path in sorted(folder.glob(f"{_PREFIX}*.sock")) if path.is_socket() and not _answers(path)]
+    for path in stale:
         path.unlink(missing_ok=True)
-    return leftovers
+    return stale
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Tells a socket from its successor under the same name; None when there is none."""
+    """What tells a socket from a later one of the same name; None when there is none."""
     with contextlib.suppress(FileNotFoundError):
         found = path.stat()
         if stat.S_ISSOCK(found.st_mode):
@@ -60,7 +60,7 @@ def identity(path: Path) -> tuple[int, int] | None:
     return None
 
 
-def open_channel(address: str, *, limit: int = MESSAGE_LIMIT) -> grpc.aio.Channel:
+def open_channel(address: str, *, limit: int = MAX_MESSAGE_BYTES) -> grpc.aio.Channel:
     """A connection to `unix:///path` that takes messages up to `limit` bytes."""
     return grpc.aio.insecure_channel(address, (*OPTIONS, ("grpc.max_receive_message_length", limit)))
 

@@ -1,6 +1,6 @@
-"""The few of many that are worth most together, when each has a worth and so has each pair.
+"""The subset of a given size with the highest score, where each item and each pair of items has a score.
 
-Of equally good choices the first one wins, so that the answer never depends on chance.
+Of equally good subsets the first one is taken, so that the same question always gets the same answer.
 """
 
 from collections.abc import Sequence
@@ -8,25 +8,25 @@ from collections.abc import Sequence
 import msgspec
 
 
-class Worth(msgspec.Struct, frozen=True):
-    """What each of several things is worth alone, and what each pair of them adds; both may be negative."""
+class SubsetScores(msgspec.Struct, frozen=True):
+    """What each item scores alone, and what each pair of items adds; both may be negative."""
 
     alone: Sequence[int]
     pairs: Sequence[Sequence[int]]
-    """Symmetric, zero from each thing to itself."""
+    """Symmetric, with zeros on the diagonal."""
 
-    def once_chosen(self, count: int) -> "Worth":
-        """The worth of the others once the first `count` things are chosen, numbered anew."""
+    def once_chosen(self, count: int) -> "SubsetScores":
+        """The scores of the other items once the first `count` are chosen, numbered anew."""
         alone = [one + sum(pairs[:count]) for one, pairs in zip(self.alone, self.pairs, strict=True)]
-        return Worth(alone[count:], [pairs[count:] for pairs in self.pairs[count:]])
+        return SubsetScores(alone[count:], [pairs[count:] for pairs in self.pairs[count:]])
 
 
-def best_subset(worth: Worth, count: int) -> tuple[int, ...]:
-    """The best choice, found by comparing all."""
+def best_subset(scores: SubsetScores, count: int) -> tuple[int, ...]:
+    """The best subset, by comparing all of them."""
     best: tuple[int, tuple[int, ...]] | None = None
 
     def extend(chosen: tuple[int, ...], total: int, gains: list[int]) -> None:
-        """Add things behind the last chosen one; `gains` is what each would add."""
+        """Add items behind the last chosen one; `gains` is what each would add to the score."""
         nonlocal best
         missing = count - len(chosen)
         begin = chosen[-1] + 1 if chosen else 0
@@ -36,7 +36,7 @@ def best_subset(worth: Worth, count: int) -> tuple[int, ...]:
                 best = total + gain, (*chosen, gains.index(gain, begin))
             return
         for place in range(begin, len(gains) - missing + 1):
-            pairs = worth.pairs[place]
+            pairs = scores.pairs[place]
             extend(
                 (*chosen, place),
                 total + gains[place],
@@ -44,23 +44,23 @@ def best_subset(worth: Worth, count: int) -> tuple[int, ...]:
             )
 
     if count:
-        extend((), 0, list(worth.alone))
+        extend((), 0, list(scores.alone))
     return best[1] if best else ()
 
 
-def good_subset(worth: Worth, count: int) -> tuple[int, ...]:
-    """A good choice: begun with each thing in turn and grown by what gains most, the best of the results."""
+def good_subset(scores: SubsetScores, count: int) -> tuple[int, ...]:
+    """A good subset: grown from each item in turn by what adds most, the best of the results."""
     if not count:
         return ()
-    best = max((_grown(worth, seed, count) for seed in range(len(worth.alone))), key=lambda grown: grown[0])
+    best = max((_grown(scores, seed, count) for seed in range(len(scores.alone))), key=lambda grown: grown[0])
     return tuple(sorted(best[1]))
 
 
-def _grown(worth: Worth, seed: int, count: int) -> tuple[int, list[int]]:
-    """What a choice that begins with `seed` is worth, and the choice."""
+def _grown(scores: SubsetScores, seed: int, count: int) -> tuple[int, list[int]]:
+    """The subset that grows from `seed`, and its score."""
     chosen: list[int] = []
     total = 0
-    gains = list(worth.alone)
+    gains = list(scores.alone)
     left = list(range(len(gains)))
     following = seed
     while True:
@@ -69,5 +69,5 @@ def _grown(worth: Worth, seed: int, count: int) -> tuple[int, list[int]]:
         left.remove(following)
         if len(chosen) == count:
             return total, chosen
-        gains = [gain + pair for gain, pair in zip(gains, worth.pairs[following], strict=True)]
+        gains = [gain + pair for gain, pair in zip(gains, scores.pairs[following], strict=True)]
         following = max(left, key=gains.__getitem__)

@@ -165,7 +165,7 @@ class NodeAgent:
     async def _tell_kubelet(self, plan: NodePlan) -> None:
         plugins = self._components.plugins
         for resource, devices in plan.device_lists.items():
-            await plugins.announce(resource, devices)
+            await plugins.advertise(resource, devices)
         for resource in plugins.states.keys() - plan.device_lists.keys():
             await plugins.withdraw(resource)
 

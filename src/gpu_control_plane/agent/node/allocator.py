@@ -8,11 +8,16 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.cdi.describe import Description, Grantable
+from gpu_control_plane.agent.cdi.container_allocation import (
+    cdi_allocation,
+    device_name,
+    kubelet_allocation,
+    runtime_allocation,
+)
 from gpu_control_plane.agent.cdi.edits import Edits
-from gpu_control_plane.agent.cdi.grants import by_cdi, by_kubelet, by_nvidia_runtime, device_name
+from gpu_control_plane.agent.cdi.injectable import InjectableDevice, InjectableDevices
 from gpu_control_plane.agent.hardware_snapshot import ObservedCard
-from gpu_control_plane.agent.kubelet.interface import Grant, Refused
+from gpu_control_plane.agent.kubelet.interface import AllocationRefused, ContainerAllocation
 from gpu_control_plane.agent.kubelet.preferred_units import preferred_units
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
 from gpu_control_plane.agent.step import Allocatable
@@ -28,7 +33,7 @@ class AllocatableSet(msgspec.Struct, frozen=True, kw_only=True):
 
     allocatable: Allocatable = Allocatable()
     cards: Mapping[CardID, ObservedCard] = {}
-    injectable: Mapping[str, Grantable] = {}
+    injectable: Mapping[str, InjectableDevice] = {}
     """By CDI name."""
     common: Edits = Edits()
 
@@ -38,6 +43,7 @@ class Allocator:
 
     The kubelet lists a unit as allocated only when `allocate` has returned. Until then, and until the unit was seen in
     that list, it counts as held: otherwise a slow call could end after its card had moved to another resource.
+    `runtime_variable` is the variable that tells the vendor's own container runtime what to inject.
     """
 
     def __init__(
@@ -45,11 +51,13 @@ class Allocator:
         watch: HardwareWatch,
         injection: Injection,
         *,
+        runtime_variable: Callable[[], str | None] = lambda: None,
         on_allocated: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watch = watch
         self._injection = injection
+        self._runtime_variable = runtime_variable
         self._on_allocated = on_allocated
         self._monotonic = monotonic
         self._calls: Counter[Unit] = Counter()
@@ -57,13 +65,13 @@ class Allocator:
         self._set = AllocatableSet()
 
     def use(
-        self, allocatable: Allocatable, cards: Mapping[CardID, ObservedCard], described: Description | None
+        self, allocatable: Allocatable, cards: Mapping[CardID, ObservedCard], described: InjectableDevices | None
     ) -> None:
         """Allocate from these units from now on. Without a description the injection stays what it was."""
         self._set = AllocatableSet(
             allocatable=allocatable,
             cards=cards,
-            injectable={each.device.name: each for each in described.grantables} if described else {},
+            injectable={each.device.name: each for each in described.injectable} if described else {},
             common=described.common if described else self._set.common,
         )
 
@@ -76,7 +84,7 @@ class Allocator:
         }
         return frozenset(self._calls.keys() | self._unlisted.keys())
 
-    async def allocate(self, resource: ResourceName, ids: tuple[str, ...]) -> Grant:
+    async def allocate(self, resource: ResourceName, ids: tuple[str, ...]) -> ContainerAllocation:
         units = [self._allocatable(resource, unit_id) for unit_id in ids]
         self._calls.update(units)
         try:
@@ -102,29 +110,34 @@ class Allocator:
         for unit in self._set.allocatable.units:
             if unit.id == unit_id and unit.resource == resource:
                 return unit
-        raise Refused(f"{unit_id} is not on offer as {resource}: it is faulty, or on its way to another pool.")
+        raise AllocationRefused(
+            f"{unit_id} is not on offer as {resource}: it is faulty, or on its way to another pool."
+        )
 
     async def _check(self, address: str) -> None:
         """Ask for the card's device files once more: a card that the driver has dropped since the probe has none."""
         try:
             await self._watch.call(_device_files, address)
         except (BackendError, DriverReleased) as error:
-            raise Refused(f"The card at {address} cannot be handed out: {error}") from error
+            raise AllocationRefused(f"The card at {address} cannot be handed out: {error}") from error
 
-    def _grant(self, units: Sequence[Unit]) -> Grant:
+    def _grant(self, units: Sequence[Unit]) -> ContainerAllocation:
         names = [device_name(unit.id) for unit in units]
         injectable = self._set.injectable
         missing = [name for name in names if name not in injectable]
         if missing:
-            raise Refused(f"{', '.join(missing)}: no device file is there to be given to a container.")
+            raise AllocationRefused(f"{', '.join(missing)}: no device file is there to be given to a container.")
         chosen = [injectable[name] for name in dict.fromkeys(names)]
         match self._injection:
             case Injection.CDI:
-                return by_cdi(names)
+                return cdi_allocation(names)
             case Injection.RUNTIME:
-                return by_nvidia_runtime(chosen)
+                variable = self._runtime_variable()
+                if variable is None:
+                    raise AllocationRefused("The vendor of these cards has no container runtime of its own.")
+                return runtime_allocation(chosen, variable)
             case _:
-                return by_kubelet(chosen, self._set.common)
+                return kubelet_allocation(chosen, self._set.common)
 
 
 def _device_files(backend: Backend, address: str) -> None:

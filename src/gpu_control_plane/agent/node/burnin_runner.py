@@ -12,12 +12,13 @@ from typing import Final
 import structlog
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError, CardLost, Process
-from gpu_control_plane.agent.burnin.decide import Standing
-from gpu_control_plane.agent.burnin.judge import Outcome, Sample, noticed, outcome
-from gpu_control_plane.agent.burnin.runner import Run, Runner
+from gpu_control_plane.agent.burnin.program import BurnInProgram, ProgramRun
+from gpu_control_plane.agent.burnin.results import BurnInResult, Sample, fault_during_test, program_result
+from gpu_control_plane.agent.burnin.status import BurnInStatus
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, ObservedCard
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
 from gpu_control_plane.agent.step import BurnInSnapshot
+from gpu_control_plane.agent.vendors.registry import support_of
 from gpu_control_plane.api.gpudevice import BurnIn
 from gpu_control_plane.api.names import Reason
 
@@ -35,7 +36,7 @@ class BurnInRunner:
     def __init__(
         self,
         watch: HardwareWatch,
-        run: Runner,
+        run: BurnInProgram,
         *,
         enabled: bool,
         seconds: float,
@@ -54,7 +55,7 @@ class BurnInRunner:
         self._monotonic = monotonic
         self._group: asyncio.TaskGroup | None = None
         self._running: dict[str, tuple[asyncio.Task[None], str]] = {}
-        self._ended: dict[str, Standing] = {}
+        self._ended: dict[str, BurnInStatus] = {}
         self._postponed: dict[str, tuple[float, str]] = {}
 
     @property
@@ -63,7 +64,7 @@ class BurnInRunner:
         return frozenset(self._running)
 
     async def observe(
-        self, hardware: HardwareSnapshot, known: Mapping[str, Standing], *, checked: bool
+        self, hardware: HardwareSnapshot, known: Mapping[str, BurnInStatus], *, checked: bool
     ) -> BurnInSnapshot:
         """How the tests stand. Each result is handed over once; `known` are the results handed over before."""
         ended, self._ended = self._ended, {}
@@ -110,7 +111,7 @@ class BurnInRunner:
         for uuid in running:
             self._running.pop(uuid, None)  # one that had not even begun does not do so itself
 
-    async def _obstacles(self, hardware: HardwareSnapshot, known: Mapping[str, Standing]) -> dict[str, str]:
+    async def _obstacles(self, hardware: HardwareSnapshot, known: Mapping[str, BurnInStatus]) -> dict[str, str]:
         """Why cards that are still to be tested cannot be: the last try failed just now, or a process that belongs to
         no pod runs on the card."""
         found: dict[str, str] = {}
@@ -136,17 +137,19 @@ class BurnInRunner:
             found = await self._attempt(uuid, card)
         finally:
             self._running.pop(uuid, None)
-        if isinstance(found, Outcome):
+        if isinstance(found, BurnInResult):
             level = _log.info if found.passed else _log.warning
             level("burn-in ended", card=card.id, uuid=uuid, reason=str(found.reason), message=found.message)
             record = BurnIn(uuid=uuid, ended_at=self._now().replace(microsecond=0))
-            self._ended[uuid] = Standing(status=found.passed, reason=found.reason, message=found.message, record=record)
+            self._ended[uuid] = BurnInStatus(
+                status=found.passed, reason=found.reason, message=found.message, record=record
+            )
         else:
             _log.info("burn-in was put off", card=card.id, uuid=uuid, why=found)
             self._postponed[uuid] = self._monotonic() + _RETRY_SECONDS, found
         self._on_result()
 
-    async def _attempt(self, uuid: str, card: ObservedCard) -> Outcome | str:
+    async def _attempt(self, uuid: str, card: ObservedCard) -> BurnInResult | str:
         """How the test ended, or why it could not be made."""
         try:
             before = await self._sample(card)
@@ -157,22 +160,28 @@ class BurnInRunner:
                 program.cancel()
                 await asyncio.wait((program,))
         except CardLost as error:
-            return Outcome(Reason.BURN_IN_FAILED, f"During the test: {error} Reseat it, then clear the fault.")
+            return BurnInResult(Reason.BURN_IN_FAILED, f"During the test: {error} Reseat it, then clear the fault.")
         except (DriverReleased, BackendError) as error:
             return str(error)
 
-    async def _follow(self, program: "asyncio.Task[Run]", before: Sample, card: ObservedCard) -> Outcome | str:
+    async def _follow(
+        self, program: "asyncio.Task[ProgramRun]", before: Sample, card: ObservedCard
+    ) -> BurnInResult | str:
         """Sample the card while the program runs; what the card shows counts more than what the program says."""
         hottest = before.readings.temperature
         while True:
             done, _pending = await asyncio.wait((program,), timeout=self._sample_seconds)
             now = await self._sample(card)
-            if (shown := noticed(before.signals, now)) is not None:
+            if (shown := fault_during_test(before.signals, now, support_of(card.hardware.vendor).health)) is not None:
                 return shown
             hottest = max((each for each in (hottest, now.readings.temperature) if each is not None), default=None)
             if done:
                 ended = program.result()
-                return f"Somebody has the card to himself: {ended.message}" if ended.busy else outcome(ended, hottest)
+                return (
+                    f"Another process has the card exclusively: {ended.message}"
+                    if ended.busy
+                    else program_result(ended, hottest)
+                )
 
     async def _sample(self, card: ObservedCard) -> Sample:
         """A test that is broken off must not leave a call into the driver behind: the sample is taken to its end."""

@@ -7,13 +7,12 @@ import msgspec
 import structlog
 
 from gpu_control_plane.agent.backends.interface import Backend, Instance
-from gpu_control_plane.agent.cdi.describe import Description, describe
-from gpu_control_plane.agent.cdi.store import Change, Store
+from gpu_control_plane.agent.cdi.edits import Edits
+from gpu_control_plane.agent.cdi.injectable import InjectableDevices, injectable_devices
+from gpu_control_plane.agent.cdi.spec_file import SpecChange, SpecFile
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
-from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFiles
-from gpu_control_plane.agent.vendors.nvidia.hooks import HookProgram
 from gpu_control_plane.api.gpunodestate import Injection
 
 _log = structlog.get_logger(component="agent.cdi_spec")
@@ -27,32 +26,30 @@ class _Outline(msgspec.Struct, frozen=True):
 
 
 class CDISpecWriter:
-    """`find_driver` looks for the driver's files, given its version; None where cards need none."""
+    """`container_edits` says what every container needs of the driver, given its version."""
 
     def __init__(
         self,
         watch: HardwareWatch,
         folder: Path,
         injection: Injection,
-        find_driver: Callable[[str | None], DriverFiles | None],
+        container_edits: Callable[[str | None], Edits],
         *,
         host: HostPaths,
-        hooks: HookProgram | None = None,
     ) -> None:
         self._watch = watch
-        self._store = Store(folder)
+        self._file = SpecFile(folder)
         self._injection = injection
-        self._find_driver = find_driver
+        self._container_edits = container_edits
         self._host = host
-        self._hooks = hooks if injection is Injection.CDI else None
         self._outline: _Outline | None = None
-        self._written: tuple[Description, frozenset[str]] | None = None
-        self._files: tuple[str | None, DriverFiles | None] | None = None
-        self.description: Description | None = None
+        self._written: tuple[InjectableDevices, frozenset[str]] | None = None
+        self._edits: tuple[str | None, Edits] | None = None
+        self.description: InjectableDevices | None = None
         self.tried = False
         """Whether a description was attempted: before, that there is none means nothing."""
 
-    async def describe(self, hardware: HardwareSnapshot) -> Description:
+    async def describe(self, hardware: HardwareSnapshot) -> InjectableDevices:
         """What containers can be given of this hardware."""
         self.tried = True
         outline = _outline(hardware)
@@ -72,26 +69,26 @@ class CDISpecWriter:
         self._log(await self._watch.call(self._write, description, held))
         self._written = description, held
 
-    def _describe(self, backend: Backend, version: str | None) -> Description:
-        if self._files is None or self._files[0] != version:
-            self._files = version, self._find_driver(version)
-        description = describe(backend, self._files[1], self._host, self._hooks)
+    def _describe(self, backend: Backend, version: str | None) -> InjectableDevices:
+        if self._edits is None or self._edits[0] != version:
+            self._edits = version, self._container_edits(version)
+        description = injectable_devices(backend, self._edits[1], self._host)
         for problem in description.problems:
             _log.warning("device cannot be injected", why=problem)
         return description
 
-    def _write(self, _backend: Backend, description: Description, held: frozenset[str]) -> Change:
-        return self._store.refresh(description.devices, description.common, held)
+    def _write(self, _backend: Backend, description: InjectableDevices, held: frozenset[str]) -> SpecChange:
+        return self._file.update(description.devices, description.common, held)
 
-    def _log(self, change: Change) -> None:
+    def _log(self, change: SpecChange) -> None:
         if change.written:
             _log.info("CDI spec written", added=change.added, removed=change.removed, retained=change.retained)
         if change.withdrawn:
             _log.warning("device files of pods belong to other cards now", devices=change.withdrawn)
         if change.unknown:
             _log.warning("pods hold devices that no CDI spec describes", devices=change.unknown)
-        for rival in change.rivals:
-            _log.warning("another CDI file names our devices; remove it", file=rival.file, devices=rival.devices)
+        for conflict in change.conflicting:
+            _log.warning("another CDI file names our devices; remove it", file=conflict.file, devices=conflict.devices)
 
 
 def _outline(hardware: HardwareSnapshot) -> _Outline:

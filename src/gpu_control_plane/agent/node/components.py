@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpu_control_plane.agent.kubelet.plugins import Plugins
+from gpu_control_plane.agent.kubelet.plugins import DevicePlugins
 from gpu_control_plane.agent.kubelet.podresources import PodResources
 from gpu_control_plane.agent.node.allocator import Allocator
 from gpu_control_plane.agent.node.burnin_runner import BurnInRunner
@@ -18,7 +18,7 @@ class Components(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent works with on the node."""
 
     watch: HardwareWatch
-    plugins: Plugins
+    plugins: DevicePlugins
     pod_resources: PodResources
     allocator: Allocator
     cdi_spec: CDISpecWriter

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gpu_control_plane.agent.exporter.scrape import Exporter, Users
-from gpu_control_plane.agent.exporter.series import subject
+from gpu_control_plane.agent.exporter.series import labelled_card
 from gpu_control_plane.agent.exporter.xids import XidLog
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
@@ -24,7 +24,7 @@ class CardMetrics:
         for card in hardware.observed.values():
             self._xids.observe(card.address, card.signals.xids)
         self._exporter.describe(
-            subject(card.hardware, card.details, card.instances, hostname=self._node, driver_version=version)
+            labelled_card(card.hardware, card.details, card.instances, hostname=self._node, driver_version=version)
             for card in hardware.observed.values()
         )
 

@@ -1,27 +1,15 @@
-"""Keeps the labels of NVIDIA's feature discovery on the Node, for schedulers and charts that know them."""
+"""Keeps the vendor's feature labels on the Node, for schedulers and charts that know them."""
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.units import Unit
-from gpu_control_plane.agent.vendors.nvidia.labels import LabelFacts, MIGStrategy, labels
+from gpu_control_plane.agent.vendors.interface import LabelFacts
+from gpu_control_plane.agent.vendors.registry import supported
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.kube.client import Client
-
-_OURS: Final = re.compile(
-    r"nvidia\.com/(?:"
-    r"cuda\.(?:driver|runtime)(?:-version)?\.(?:major|minor|rev|revision|full)"
-    r"|gfd\.timestamp|mig\.capable|mig\.strategy|mps\.capable"
-    r"|vgpu\.(?:present|host-driver-version|host-driver-branch)"
-    r"|gpu\.(?:machine|mode|clique|family|compute\.major|compute\.minor)"
-    r"|(?:gpu|mig-[^/]+)\.(?:product|count|replicas|memory|sharing-strategy|multiprocessors|slices\.[a-z]+|engines\.[a-z]+)"
-    r")"
-)
-"""What feature discovery writes, and nothing else: people and operators have labels of their own beside these."""
 
 
 def label_facts(hardware: HardwareSnapshot, machine: str, advertised: Iterable[Unit]) -> LabelFacts:
@@ -38,14 +26,17 @@ def label_facts(hardware: HardwareSnapshot, machine: str, advertised: Iterable[U
         details={card.address: card.details for card in cards},
         machine=machine,
         replicas=replicas,
-        strategy=MIGStrategy.MIXED if any(card.mig_enabled for card in cards) else MIGStrategy.NONE,
         instances={card.address: card.instances for card in cards},
     )
 
 
 def feature_labels(node: Mapping[str, str]) -> dict[str, str]:
     """The labels of a Node that are ours to change."""
-    return {name: value for name, value in node.items() if _OURS.fullmatch(name)}
+    return {name: value for name, value in node.items() if _is_ours(name)}
+
+
+def _is_ours(name: str) -> bool:
+    return any(support.owns_label(name) for support in supported().values())
 
 
 class Labeller:
@@ -57,8 +48,11 @@ class Labeller:
         self._now = now
 
     async def label(self, node: NodeView, hardware: HardwareSnapshot, advertised: Iterable[Unit]) -> None:
-        before = feature_labels(node.metadata.labels)
-        fresh = labels(label_facts(hardware, self._machine, advertised), before, self._now())
+        before, facts = feature_labels(node.metadata.labels), label_facts(hardware, self._machine, advertised)
+        fresh: dict[str, str] = {}
+        for support in supported().values():
+            of_vendor = {name: value for name, value in before.items() if support.owns_label(name)}
+            fresh |= support.labels(facts, of_vendor, self._now())
         changes: dict[str, str | None] = dict.fromkeys(before.keys() - fresh.keys())
         changes |= {name: value for name, value in fresh.items() if before.get(name) != value}
         if changes:

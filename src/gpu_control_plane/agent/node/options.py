@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_control_plane.agent.driver.origin import CONTAINERS, Origin, origin_of
+from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.driver.origin import DriverSearch
 from gpu_control_plane.agent.step import RECOVERY, RecoveryPolicy
 from gpu_control_plane.agent.units import ResourceName
 from gpu_control_plane.api.gpunodestate import Injection
@@ -15,7 +16,7 @@ class Hardware(enum.StrEnum):
     """Which hardware the agent looks after."""
 
     REAL = "real"
-    """NVIDIA's cards through their driver; without one, what the PCI bus shows."""
+    """The machine's cards through their driver; without one, what the PCI bus shows."""
     SIMULATED = "simulated"
     """The cards that an annotation of the Node describes."""
 
@@ -34,9 +35,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether readings of the cards are served; off where another exporter has them."""
     validator: bool = True
     """Whether the node is checked; off where another validator does it, and leaves the same files."""
-    nvidia_fs: bool = False
-    gdrcopy: bool = False
-    """Whether these modules are checked, too."""
+    extra_checks: frozenset[str] = frozenset()
+    """Further checks of the vendor to make, such as `nvidia-fs`."""
     burn_in: bool = False
     """Whether a new card is tested before it may be pooled."""
     burn_in_seconds: float = 60.0
@@ -47,20 +47,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     host: Path = Path("/")
     """Where the host's file system is, for an agent that runs in a container."""
     driver_roots: tuple[Path, ...] = (Path("/"),)
-    container_driver_roots: tuple[Path, ...] = CONTAINERS
+    container_driver_roots: tuple[Path, ...] = ()
     """Where driver containers put their file system. Those that are elsewhere are recognised if they are searched."""
-    validations: Path = Path("/run/nvidia/validations")
+    validations: Path | None = None
+    """Where checks that passed leave their files; None for the vendor's own place."""
     simulated_devices: Path = Path("/run/gpu-control-plane/devices")
     """Where simulated cards have their device files."""
 
     @property
-    def searched_roots(self) -> tuple[Path, ...]:
-        """Where a driver is looked for, best first."""
-        return tuple(dict.fromkeys((*self.driver_roots, *self.container_driver_roots)))
-
-    def origin_of(self, library: Path) -> Origin:
-        """Whose driver a library belongs to."""
-        return origin_of(library, self.host, self.container_driver_roots)
+    def driver_search(self) -> DriverSearch:
+        return DriverSearch(
+            host=HostPaths(self.host), driver_roots=self.driver_roots, container_roots=self.container_driver_roots
+        )
 
     @property
     def device_plugins(self) -> Path:

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable, Set
 from datetime import timedelta
-from functools import partial
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpu_control_plane.agent.backends.interface import Backend
-from gpu_control_plane.agent.burnin.runner import ProgramRunner, Runner, play
+from gpu_control_plane.agent.backends.sysfs import Sysfs, machine_model
+from gpu_control_plane.agent.burnin.program import VendorBurnIn, simulated_burn_in
+from gpu_control_plane.agent.cdi.edits import Edits
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
-from gpu_control_plane.agent.kubelet.plugins import Plugins
+from gpu_control_plane.agent.kubelet.plugins import DevicePlugins
 from gpu_control_plane.agent.kubelet.podresources import PodResources
 from gpu_control_plane.agent.node.agent import NodeAgent
 from gpu_control_plane.agent.node.allocator import Allocator
@@ -24,19 +24,14 @@ from gpu_control_plane.agent.node.labelling import Labeller
 from gpu_control_plane.agent.node.metrics import NodeMetrics
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.publication import NodePublisher
-from gpu_control_plane.agent.node.simulation import Simulation
 from gpu_control_plane.agent.node.validation_runner import ValidationRunner
 from gpu_control_plane.agent.publish import Publisher
 from gpu_control_plane.agent.step import StepSettings
 from gpu_control_plane.agent.units import ResourceName
-from gpu_control_plane.agent.validator.files import StatusFiles
-from gpu_control_plane.agent.validator.observe import module_version
-from gpu_control_plane.agent.validator.runner import KernelRunner, Proof, SimulatedRunner
-from gpu_control_plane.agent.validator.validate import Options as Checks
-from gpu_control_plane.agent.validator.validate import Validator
-from gpu_control_plane.agent.vendors.nvidia.driver_files import DriverFiles, driver_files, find_driver_library
-from gpu_control_plane.agent.vendors.nvidia.hooks import find_hook_program
-from gpu_control_plane.agent.vendors.nvidia.labels import machine_model
+from gpu_control_plane.agent.validator.kernel import SimulatedKernel, VendorKernel
+from gpu_control_plane.agent.validator.validator import Validator
+from gpu_control_plane.agent.vendors.interface import VendorChecks, VendorSupport
+from gpu_control_plane.agent.vendors.registry import on_bus, open_backend, supports_of
 from gpu_control_plane.agent.views import (
     MANAGER,
     UNEXPECTED_ADMISSION,
@@ -46,14 +41,18 @@ from gpu_control_plane.agent.views import (
     PodView,
     is_relevant,
 )
-from gpu_control_plane.api.gpunodestate import Validation
+from gpu_control_plane.api.gpunodestate import Injection, Validation
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Controller, Requeue
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
+
+if TYPE_CHECKING:
+    from gpu_control_plane.agent.node.simulation import Simulation
 
 NAME: Final = "gpu-agent"
 
@@ -86,7 +85,7 @@ def build(runtime: Runtime, options: Options) -> None:
     views = _views(runtime, options.node)
     features = runtime.cache(NodeFeature, Selection(NAMESPACE, fields=f"metadata.name={feature_name(options.node)}"))
     metrics = NodeMetrics(runtime.metrics.registry)
-    simulation = Simulation(options, views.nodes) if options.hardware is Hardware.SIMULATED else None
+    simulation = _simulation(options, views.nodes) if options.hardware is Hardware.SIMULATED else None
     components = _components(runtime, options, views, wakeup=wakeup, metrics=metrics, simulation=simulation)
     clients = Clients(client=runtime.client, applier=runtime.applier(MANAGER), events=runtime.events)
     settings = StepSettings(unpooled=options.unpooled, recovery=options.recovery)
@@ -147,32 +146,38 @@ def _components(
     *,
     wakeup: _Wakeup,
     metrics: NodeMetrics,
-    simulation: Simulation | None,
+    simulation: "Simulation | None",
 ) -> Components:
     host = HostPaths(options.host)
     watch = HardwareWatch(options.node, _backend(options, simulation), wakeup)
-    allocator = Allocator(watch, options.injection, on_allocated=metrics.allocations.inc)
+    vendor = simulation.vendor if simulation is not None else _vendor(watch)
+    search = options.driver_search
+    allocator = Allocator(
+        watch,
+        options.injection,
+        runtime_variable=lambda: vendor().visible_devices,
+        on_allocated=metrics.allocations.inc,
+    )
     plugin_metrics = PluginMetrics(runtime.metrics.registry)
     return Components(
         watch=watch,
-        plugins=Plugins(allocator, options.device_plugins, on_change=wakeup, metrics=plugin_metrics),
+        plugins=DevicePlugins(allocator, options.device_plugins, on_change=wakeup, metrics=plugin_metrics),
         pod_resources=PodResources(options.pod_resources),
         allocator=allocator,
-        cdi_spec=CDISpecWriter(
-            watch, options.cdi, options.injection, _find_driver(options), host=host, hooks=find_hook_program(host)
-        ),
+        cdi_spec=CDISpecWriter(watch, options.cdi, options.injection, _container_edits(options, vendor), host=host),
         validation=ValidationRunner(
             options,
             watch,
-            _validator(options),
-            find_cuda=lambda: _find_cuda(options),
+            Validator(SimulatedKernel({}) if simulation else VendorKernel(lambda: vendor().kernel_command(search))),
+            checks=lambda: _checks(options, vendor(), simulation),
+            kernel_step=lambda: vendor().kernel_step,
             reported=lambda: _validation(views.states.get(options.node)),
             on_result=wakeup,
             now=utc_now,
         ),
         burn_in=BurnInRunner(
             watch,
-            _burn_in(options),
+            simulated_burn_in if simulation else VendorBurnIn(lambda: vendor().burn_in_command(search)),
             enabled=options.burn_in,
             seconds=options.burn_in_seconds,
             on_result=wakeup,
@@ -181,39 +186,38 @@ def _components(
     )
 
 
-def _backend(options: Options, simulation: Simulation | None) -> Callable[[], Backend]:
+def _backend(options: Options, simulation: "Simulation | None") -> Callable[[], Backend]:
     """How the hardware is opened, each time anew."""
     if simulation is not None:
         return simulation.backend
-    from gpu_control_plane.agent.backends.factory import open_backend  # noqa: PLC0415 - loads the vendor's library
-
-    return lambda: open_backend(options.searched_roots, whose=lambda library: options.origin_of(library).source)
+    return lambda: open_backend(options.driver_search)
 
 
-def _find_driver(options: Options) -> Callable[[str | None], DriverFiles | None]:
-    if options.hardware is Hardware.SIMULATED:
-        return lambda _version: None
-    return lambda version: driver_files(options.searched_roots, version) if version else None
+def _simulation(options: Options, nodes: Cache[NodeView]) -> "Simulation":
+    from gpu_control_plane.agent.node.simulation import Simulation  # noqa: PLC0415 - not on nodes with real cards
+
+    return Simulation(options, nodes)
 
 
-def _find_cuda(options: Options) -> Path | None:
-    """That of the loaded driver; without one any, so that the check can say what is wrong with it."""
-    search = partial(find_driver_library, "libcuda.so.1", options.searched_roots)
-    return search(version=module_version(options.host)) or search()
+def _vendor(watch: HardwareWatch) -> Callable[[], VendorSupport]:
+    """Whose cards the node has, asked each time: cards may come later."""
+    sysfs = Sysfs()
+
+    def vendor() -> VendorSupport:
+        cards = watch.snapshot.cards() if watch.snapshot else ()
+        return supports_of(cards)[0] if cards else on_bus(sysfs)[0]
+
+    return vendor
 
 
-def _validator(options: Options) -> Validator:
-    simulated = options.hardware is Hardware.SIMULATED
-
-    async def kernel(card: str) -> Proof:
-        return await KernelRunner(_find_cuda(options))(card)  # Looked for each time: a driver may come later.
-
-    wanted = Checks(nvidia_fs=options.nvidia_fs, gdrcopy=options.gdrcopy)
-    return Validator(SimulatedRunner({}) if simulated else kernel, StatusFiles(options.validations), wanted)
+def _container_edits(options: Options, vendor: Callable[[], VendorSupport]) -> Callable[[str | None], Edits]:
+    simulated, hooks = options.hardware is Hardware.SIMULATED, options.injection is Injection.CDI
+    return lambda version: vendor().container_edits(None if simulated else version, options.driver_search, hooks=hooks)
 
 
-def _burn_in(options: Options) -> Runner:
-    return play if options.hardware is Hardware.SIMULATED else ProgramRunner(lambda: _find_cuda(options))
+def _checks(options: Options, vendor: VendorSupport, simulation: "Simulation | None") -> VendorChecks:
+    found = vendor.checks(options.driver_search, options.validations, options.extra_checks)
+    return found if simulation is None else simulation.checks(found)
 
 
 def _validation(state: NodeStateView | None) -> Validation | None:

@@ -7,7 +7,11 @@ import structlog
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.node.options import Options
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
+from gpu_control_plane.agent.simulated.checks import SimulatedChecks
 from gpu_control_plane.agent.simulated.machine import HARDWARE, Machine, SimulationError, read_machine
+from gpu_control_plane.agent.simulated.models import VENDOR
+from gpu_control_plane.agent.vendors.interface import VendorChecks, VendorSupport
+from gpu_control_plane.agent.vendors.registry import support_of
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.kube.cache import Cache
 
@@ -43,6 +47,14 @@ class Simulation:
             root = self._options.simulated_devices
             self._made = SimulatedBackend(self._options.node, machine, device_root=root, boot=boot)
         return self._made
+
+    def vendor(self) -> VendorSupport:
+        """The vendor of the simulated cards."""
+        return support_of(VENDOR)
+
+    def checks(self, vendor: VendorChecks) -> VendorChecks:
+        """The vendor's checks, without those of a driver that is not there."""
+        return SimulatedChecks(vendor)
 
     def occupy(self, held: Iterable[str]) -> None:
         """Pods hold these, by the addresses of cards and the UUIDs of instances."""

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -12,28 +11,19 @@ import structlog
 from msgspec import UNSET, UnsetType
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError
-from gpu_control_plane.agent.cdi.store import NAME as CDI_FILE
+from gpu_control_plane.agent.cdi.spec_file import FILE_NAME
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
-from gpu_control_plane.agent.node.options import Hardware, Options
+from gpu_control_plane.agent.node.options import Options
 from gpu_control_plane.agent.units import CardID, ResourceName
-from gpu_control_plane.agent.validator.files import DriverRoots
-from gpu_control_plane.agent.validator.observe import (
-    DriverFacts,
-    PluginFacts,
-    ToolkitFacts,
-    devices_matching,
-    loaded_modules,
-    observe_cdi,
-    observe_driver,
-)
-from gpu_control_plane.agent.validator.steps import Step
+from gpu_control_plane.agent.validator.observe import PluginFacts, ToolkitFacts, observe_cdi
+from gpu_control_plane.agent.validator.steps import DRIVER
 from gpu_control_plane.agent.validator.targets import Target, targets
-from gpu_control_plane.agent.validator.validate import Facts, Validator
+from gpu_control_plane.agent.validator.validator import CheckFacts, Validator
+from gpu_control_plane.agent.vendors.interface import DriverCheck, VendorChecks
 from gpu_control_plane.api.gpunodestate import Driver, Injection, StepResult, Validation
 
-_NEEDED_BY_BURN_IN: Final = frozenset({Step.DRIVER, Step.CUDA})
 _PROVEN: Final = "tested before"
 
 _log = structlog.get_logger(component="agent.inspection")
@@ -69,7 +59,8 @@ class CheckSubject(msgspec.Struct, frozen=True, kw_only=True):
 class ValidationRunner:
     """`reported` tells what the node's status says now; `on_result` is called after every check.
 
-    `find_cuda` looks for the library that programs on the cards load.
+    `checks` are those of the vendor whose cards the node has, and `kernel_step` is what it calls the check that runs a
+    kernel on each of them.
     """
 
     def __init__(
@@ -78,7 +69,8 @@ class ValidationRunner:
         watch: HardwareWatch,
         validator: Validator,
         *,
-        find_cuda: Callable[[], Path | None],
+        checks: Callable[[], VendorChecks],
+        kernel_step: Callable[[], str | None],
         reported: Callable[[], Validation | None],
         on_result: Callable[[], None],
         now: Callable[[], datetime],
@@ -87,7 +79,8 @@ class ValidationRunner:
         self._options = options
         self._watch = watch
         self._validator = validator
-        self._find_cuda = find_cuda
+        self._checks = checks
+        self._kernel_step = kernel_step
         self._reported = reported
         self._on_result = on_result
         self._now = now
@@ -113,8 +106,9 @@ class ValidationRunner:
         """Whether burn-in may begin: a test on a driver that does not work would be counted against the card."""
         if not self._options.validator:
             return True
+        needed = {DRIVER, self._kernel_step()}
         return self.result is not None and not any(
-            step.name in _NEEDED_BY_BURN_IN and step.result is StepResult.FAILED for step in self.result.steps
+            step.name in needed and step.result is StepResult.FAILED for step in self.result.steps
         )
 
     def consider(
@@ -196,36 +190,26 @@ class ValidationRunner:
         reported = None if self._anew else self._reported()
         failed = reported is None or any(step.result is StepResult.FAILED for step in reported.steps)
         proven = subject.same_hardware(self._checked) and not failed
-        driver, toolkit = await self._watch.call(self._observe)
-        facts = Facts(
+        checks = self._checks()
+        driver, toolkit = await self._watch.call(self._observe, checks)
+        facts = CheckFacts(
             driver=driver,
             toolkit=toolkit,
             plugin=PluginFacts(
                 ordered=subject.ordered, allocatable={name: int(listed) for name, listed in subject.listed.items()}
             ),
+            kernel_step=self._kernel_step(),
             targets=self._targets(hardware, proven=proven),
-            modules=loaded_modules(self._options.host),
-            nvidia_fs_device=devices_matching("nvidia-fs*", self._options.host),
-            gdrcopy_device=devices_matching("gdrdrv", self._options.host),
-            roots=self._roots(driver.library),
+            extras=checks.check_extras(),
+            status_files=checks.status_files,
         )
         return await self._validator.validate(facts, reported, self._now())
 
-    def _observe(self, backend: Backend) -> tuple[DriverFacts, ToolkitFacts]:
-        driver = observe_driver(backend, self._find_cuda(), self._options.host)
-        if self._options.hardware is Hardware.SIMULATED:
-            # Simulated cards have device files and nothing else: the rest is as the simulation says.
-            driver = DriverFacts(version=driver.version, module=driver.version, library=Path("libcuda.so.1"))
+    def _observe(self, backend: Backend, checks: VendorChecks) -> tuple[DriverCheck, ToolkitFacts]:
+        driver = checks.check_driver(backend)
         if self._options.injection is Injection.CDI:
-            return driver, observe_cdi(self._options.cdi / CDI_FILE, HostPaths(self._options.host))
+            return driver, observe_cdi(self._options.cdi / FILE_NAME, HostPaths(self._options.host))
         return driver, ToolkitFacts(runtime=str(self._options.injection))
-
-    def _roots(self, library: Path | None) -> DriverRoots:
-        return (
-            DriverRoots.of(self._options.origin_of(library), HostPaths(self._options.host))
-            if library
-            else DriverRoots()
-        )
 
     def _targets(self, hardware: HardwareSnapshot, *, proven: bool) -> tuple[Target, ...]:
         """What a kernel is to run on: cards that have passed before are left alone."""

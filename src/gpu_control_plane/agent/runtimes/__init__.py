@@ -1,1 +1,1 @@
-"""The node's container runtime: whether it can give cards to containers, and what has to be written for that."""
+"""The node's container runtime: whether it injects cards into containers, and its configuration for that."""

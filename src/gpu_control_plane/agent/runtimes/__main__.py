@@ -9,10 +9,10 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from gpu_control_plane.agent.runtimes import screen
-from gpu_control_plane.agent.runtimes.configure import Change
-from gpu_control_plane.agent.runtimes.interface import Handler, RuntimeConfigError, Wanted
-from gpu_control_plane.agent.runtimes.setup import STATE, RuntimeName, Setup
+from gpu_control_plane.agent.runtimes import terminal
+from gpu_control_plane.agent.runtimes.configure import ConfigChange
+from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError, RuntimeHandler, WantedConfig
+from gpu_control_plane.agent.runtimes.setup import STATE, RuntimeName, RuntimeSetup
 
 _PROGRAM: Final = "python -m gpu_control_plane.agent.runtimes"
 _EXAMPLES: Final = f"""\b
@@ -44,15 +44,15 @@ class _Failure(click.ClickException):
 def runtimes(context: click.Context) -> None:
     """See and change what the container runtime of this node can do for containers with cards.
 
-    Only what is missing is written. It is remembered, so that `undo` takes back exactly that: a file that nobody else
-    has changed since is byte for byte what it was.
+    Only what is missing is written, and recorded, so that `undo` takes back exactly that: a file that was not changed
+    since is byte for byte what it was.
     """
     if os.environ.get("NO_COLOR"):
         context.color = False
 
 
-def _place(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which runtime; `function` gets a `Setup`, and its failures become sentences."""
+def _setup(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which runtime; `function` gets a `RuntimeSetup`, and its failures become sentences."""
 
     @click.option(
         "--runtime",
@@ -65,8 +65,8 @@ def _place(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--state", type=_FOLDER, default=STATE, show_default=True, help="Where we remember what we wrote.")
     @click.option("--host-root", type=_FOLDER, default=Path("/"), show_default=True, help="Where the host's files are.")
     @functools.wraps(function)
-    def chosen(*, runtime: str, config: Path | None, state: Path, host_root: Path, **rest: Any) -> None:
-        setup = Setup(runtime=RuntimeName(runtime), config=config, state=state, host=host_root)
+    def with_setup(*, runtime: str, config: Path | None, state: Path, host_root: Path, **rest: Any) -> None:
+        setup = RuntimeSetup(runtime=RuntimeName(runtime), config=config, state=state, host=host_root)
         try:
             function(setup=setup, **rest)
         except RuntimeConfigError as error:
@@ -74,26 +74,26 @@ def _place(function: Callable[..., None]) -> Callable[..., None]:
         except OSError as error:
             _explain(error)
 
-    return chosen
+    return with_setup
 
 
-def _wish(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that say what the runtime should be able to do; `function` gets a `Wanted`."""
+def _wanted(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say what the runtime should be able to do; `function` gets a `WantedConfig`."""
 
     @click.option(
         "--cdi-folder",
         multiple=True,
-        default=Wanted().spec_dirs,
+        default=WantedConfig().spec_dirs,
         show_default=True,
         help="Where it should look for CDI specifications; may be repeated.",
     )
     @click.option("--nvidia-runtime", metavar="PATH", help="NVIDIA's runtime, to be known below it as nvidia.")
     @functools.wraps(function)
-    def wishing(*, cdi_folder: tuple[str, ...], nvidia_runtime: str | None, **rest: Any) -> None:
-        handler = Handler(nvidia_runtime) if nvidia_runtime else None
-        function(wanted=Wanted(spec_dirs=cdi_folder, handler=handler), **rest)
+    def with_wanted(*, cdi_folder: tuple[str, ...], nvidia_runtime: str | None, **rest: Any) -> None:
+        handler = RuntimeHandler(nvidia_runtime) if nvidia_runtime else None
+        function(wanted=WantedConfig(spec_dirs=cdi_folder, handler=handler), **rest)
 
-    return wishing
+    return with_wanted
 
 
 _restart = click.option(
@@ -105,69 +105,69 @@ _restart = click.option(
 
 
 @runtimes.command(context_settings=_SETTINGS)
-@_place
-def inspect(*, setup: Setup) -> None:
+@_setup
+def inspect(*, setup: RuntimeSetup) -> None:
     """Show what the runtime can do as it is configured."""
     config = setup.open()
     report = config.inspect()
-    click.echo(screen.title(report, setup.config_file))
-    screen.show(screen.report_rows(report, config.edited, restart_due=config.restart_due))
+    click.echo(terminal.title(report, setup.config_file))
+    terminal.show(terminal.report_rows(report, config.edited, restart_due=config.restart_due))
 
 
 @runtimes.command(context_settings=_SETTINGS)
-@_place
-@_wish
-def verify(*, setup: Setup, wanted: Wanted) -> None:
+@_setup
+@_wanted
+def verify(*, setup: RuntimeSetup, wanted: WantedConfig) -> None:
     """Say whether the runtime is configured as wanted: exit status 0 if it is, 1 if not."""
     config = setup.open()
     lacking = config.verify(wanted)
     for sentence in lacking:
-        screen.say(screen.BAD, sentence)
+        terminal.say(terminal.BAD, sentence)
     if lacking:
         click.echo(f"\nTo configure it: {_PROGRAM} set")
         sys.exit(1)
-    screen.say(screen.OK, f"{setup.runtime} is configured as wanted.")
+    terminal.say(terminal.OK, f"{setup.runtime} is configured as wanted.")
     if config.restart_due:
-        screen.say(
-            screen.ATTENTION, f"It may not know that yet, unless it was restarted since: {_PROGRAM} set --restart"
+        terminal.say(
+            terminal.ATTENTION, f"It may not know that yet, unless it was restarted since: {_PROGRAM} set --restart"
         )
 
 
 @runtimes.command("set", context_settings=_SETTINGS)
-@_place
-@_wish
+@_setup
+@_wanted
 @_restart
-def set_(*, setup: Setup, wanted: Wanted, restart: bool) -> None:
+def set_(*, setup: RuntimeSetup, wanted: WantedConfig, restart: bool) -> None:
     """Write what the runtime lacks, and nothing else. Doing it again changes nothing."""
     change = setup.open().set(wanted)
-    _tell(setup, change, f"{setup.runtime} is configured as wanted already; nothing was written.")
+    _show_change(setup, change, f"{setup.runtime} is configured as wanted already; nothing was written.")
     _finish(setup, change, restart=restart)
 
 
 @runtimes.command(context_settings=_SETTINGS)
-@_place
+@_setup
 @_restart
-def undo(*, setup: Setup, restart: bool) -> None:
+def undo(*, setup: RuntimeSetup, restart: bool) -> None:
     """Take back everything that was ever written by `set`, or by the agent."""
     change = setup.open().undo()
-    _tell(setup, change, "There was nothing of ours to take back.")
+    _show_change(setup, change, "There was nothing of ours to take back.")
     _finish(setup, change, restart=restart)
 
 
-def _tell(setup: Setup, change: Change, nothing: str) -> None:
+def _show_change(setup: RuntimeSetup, change: ConfigChange, nothing: str) -> None:
     for path in change.files:
-        screen.say(screen.OK, f"{'changed' if path.exists() else 'removed'}   {path}")
+        terminal.say(terminal.OK, f"{'changed' if path.exists() else 'removed'}   {path}")
     if not change.files:
-        screen.say(screen.OK, nothing)
+        terminal.say(terminal.OK, nothing)
     if not change.restart_due and change.files:
-        screen.say(screen.OK, f"{setup.runtime} does the same as before; no restart is needed.")
+        terminal.say(terminal.OK, f"{setup.runtime} does the same as before; no restart is needed.")
 
 
-def _finish(setup: Setup, change: Change, *, restart: bool) -> None:
+def _finish(setup: RuntimeSetup, change: ConfigChange, *, restart: bool) -> None:
     if restart and setup.open().restart(setup.restarter()):
-        screen.say(screen.OK, f"{setup.runtime} was told to restart.")
+        terminal.say(terminal.OK, f"{setup.runtime} was told to restart.")
     elif change.restart_due:
-        screen.say(screen.ATTENTION, f"{setup.runtime} learns of it when it is restarted: run this with --restart.")
+        terminal.say(terminal.ATTENTION, f"{setup.runtime} learns of it when it is restarted: run this with --restart.")
 
 
 def _explain(error: OSError) -> NoReturn:

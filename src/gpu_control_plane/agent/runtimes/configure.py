@@ -1,101 +1,128 @@
-"""Configuring a runtime: write what is missing, see whether that needs a restart, and take it all back on demand."""
+"""Configures a container runtime: writes what is missing, tells whether a restart is due, and undoes it on demand."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import structlog
 
-from gpu_control_plane.agent.runtimes import files
-from gpu_control_plane.agent.runtimes.interface import Effective, Runtime, RuntimeConfigError, RuntimeReport, Wanted
-from gpu_control_plane.agent.runtimes.ledger import Ledger
+from gpu_control_plane.agent.runtimes import atomic_file
+from gpu_control_plane.agent.runtimes.edit_log import EditLog
+from gpu_control_plane.agent.runtimes.interface import (
+    ContainerRuntime,
+    EffectiveConfig,
+    RuntimeConfigError,
+    RuntimeReport,
+    WantedConfig,
+)
+
+_log = structlog.get_logger(component="agent.runtimes")
 
 
-class Change(msgspec.Struct, frozen=True):
-    """What was written, and whether the runtime has to be restarted to know it."""
+class ConfigChange(msgspec.Struct, frozen=True):
+    """What was written, and whether the runtime has to be restarted to load it."""
 
     files: tuple[Path, ...] = ()
     restart_due: bool = False
 
 
 class RuntimeConfig:
-    """The configuration of one runtime on this node. Calls block."""
+    """The configuration of one container runtime. Calls block."""
 
-    def __init__(self, runtime: Runtime, ledger: Ledger) -> None:
+    def __init__(self, runtime: ContainerRuntime, edit_log: EditLog) -> None:
         self._runtime = runtime
-        self._ledger = ledger
+        self._edit_log = edit_log
 
     @property
     def edited(self) -> tuple[Path, ...]:
-        """The files that hold something of ours."""
-        return self._ledger.edited
+        """The files with edits of ours."""
+        return self._edit_log.edited
 
     @property
     def restart_due(self) -> bool:
-        """Whether the runtime may not know what was written, as far as its restarts were ours."""
-        return self._ledger.restart_due
+        """Whether the runtime may not have loaded what was written; restarts by others are not seen."""
+        return self._edit_log.restart_due
 
     def inspect(self) -> RuntimeReport:
-        """What the runtime can do as it is configured."""
+        """What the runtime can do with its configuration."""
         return self._runtime.report()
 
-    def verify(self, wanted: Wanted) -> tuple[str, ...]:
-        """What the runtime still lacks, in sentences."""
-        return self._runtime.report().lacks(wanted)
+    def verify(self, wanted: WantedConfig) -> tuple[str, ...]:
+        """What the runtime lacks, in sentences."""
+        return self._runtime.report().missing(wanted)
 
-    def set(self, wanted: Wanted) -> Change:
-        """Write what is missing. A runtime that can do everything already, without us, is not touched.
+    def set(self, wanted: WantedConfig) -> ConfigChange:
+        """Write what is missing. A runtime that has everything already is not touched.
 
-        If the runtime would not start with what was written, the files are put back and an error is raised.
+        If the runtime would not start with what was written, the files are restored and an error is raised.
         """
-        due = self._ledger.restart_due
-        if not self._ledger.edited and not self.verify(wanted):
-            return Change(restart_due=due)
+        due = self._edit_log.restart_due
+        if not self._edit_log.edited and not self.verify(wanted):
+            return ConfigChange(restart_due=due)
         before = self._runtime.effective()
         edits = self._runtime.edits(wanted)
         paths = [edit.path for edit in edits]
-        with _put_back_on_failure((*self._ledger.edited, *paths, self._ledger.path)):
-            written = [edit.path for edit in edits if self._ledger.write(edit)]
-            written += [path for path in self._ledger.edited if path not in paths and self._ledger.undo(path)]
+        with _restore_on_failure((*self._edit_log.edited, *paths, self._edit_log.path)):
+            written = [edit.path for edit in edits if self._edit_log.write(edit)]
+            written += [path for path in self._edit_log.edited if path not in paths and self._edit_log.undo(path)]
             after = self._runtime.effective()
         return self._changed(written, due=due or after != before)
 
-    def undo(self) -> Change:
-        """Take back everything that was ever written; a runtime that cannot be asked any more is no obstacle."""
-        due = self._ledger.restart_due
+    def undo(self) -> ConfigChange:
+        """Undo everything that was ever written, also if the runtime is no longer installed."""
+        due = self._edit_log.restart_due
         before = self._effective_if_any()
-        written = [path for path in reversed(self._ledger.edited) if self._ledger.undo(path)]
+        written = [path for path in reversed(self._edit_log.edited) if self._edit_log.undo(path)]
         after = self._effective_if_any()
         return self._changed(written, due=due or after is None or after != before)
 
     def restart(self, restart: Callable[[], None]) -> bool:
-        """Restart the runtime if it is due; whether it was."""
-        if not self._ledger.restart_due:
+        """Restart the runtime if that is due; says whether it was."""
+        if not self._edit_log.restart_due:
             return False
         restart()
-        self._ledger.note_restart(due=False)
+        self._edit_log.note_restart(due=False)
         return True
 
-    def _changed(self, written: list[Path], *, due: bool) -> Change:
-        self._ledger.note_restart(due=due)
-        return Change(tuple(written), due)
+    def _changed(self, written: list[Path], *, due: bool) -> ConfigChange:
+        self._edit_log.note_restart(due=due)
+        return ConfigChange(tuple(written), due)
 
-    def _effective_if_any(self) -> Effective | None:
+    def _effective_if_any(self) -> EffectiveConfig | None:
         try:
             return self._runtime.effective()
         except RuntimeConfigError:
             return None
 
 
+def configure_at_start(config: RuntimeConfig, wanted: WantedConfig, restart: Callable[[], None] | None) -> None:
+    """When the agent starts: write what is missing, and call `restart`, if there is one, when a restart is due.
+
+    The configuration stays when the agent ends, since pods may need it. A failure is logged and does not end the agent,
+    whose checks report what is missing.
+    """
+    try:
+        change = config.set(wanted)
+        restarted = restart is not None and config.restart(restart)
+    except (RuntimeConfigError, OSError) as error:
+        _log.error("container runtime not configured", why=str(error))
+        return
+    written = [str(path) for path in change.files]
+    _log.info("container runtime configured", written=written, restarted=restarted)
+    if change.restart_due and not restarted:
+        _log.warning("container runtime may not have loaded its configuration: restart it, or use --restart-runtime")
+
+
 @contextmanager
-def _put_back_on_failure(paths: tuple[Path, ...]) -> Iterator[None]:
-    found = {path: files.read(path) for path in paths}
+def _restore_on_failure(paths: tuple[Path, ...]) -> Iterator[None]:
+    found = {path: atomic_file.read(path) for path in paths}
     try:
         yield
     except Exception:
         for path, content in found.items():
             if content is None:
-                files.remove(path)
-            elif files.read(path) != content:
-                files.replace(path, content)
+                atomic_file.remove(path)
+            elif atomic_file.read(path) != content:
+                atomic_file.replace(path, content)
         raise

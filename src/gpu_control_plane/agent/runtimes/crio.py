@@ -4,10 +4,17 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from gpu_control_plane.agent.runtimes import files
-from gpu_control_plane.agent.runtimes.documents import Entry, Member, Value
-from gpu_control_plane.agent.runtimes.interface import OWN_FILE, Effective, FileEdit, Run, RuntimeReport, Wanted
-from gpu_control_plane.agent.runtimes.ledger import parse_file
+from gpu_control_plane.agent.runtimes import atomic_file
+from gpu_control_plane.agent.runtimes.config_document import Entry, ListItem, SetValue
+from gpu_control_plane.agent.runtimes.edit_log import parse_file
+from gpu_control_plane.agent.runtimes.interface import (
+    OWN_FILE,
+    EffectiveConfig,
+    FileEdit,
+    RunCommand,
+    RuntimeReport,
+    WantedConfig,
+)
 from gpu_control_plane.agent.runtimes.tables import find, merge
 
 _DEFAULT_DIRS: Final = ("/etc/cdi", "/var/run/cdi")
@@ -16,9 +23,9 @@ _RELEASE: Final = re.compile(r"\b\d+\.\d+\.\d+\S*")
 
 
 class Crio:
-    """CRI-O with its main file and its folder of drop-ins. `command` runs its program on the node."""
+    """CRI-O with its main file and its folder of drop-ins; `command` is its program on the node."""
 
-    def __init__(self, config: Path, drop_ins: Path, run: Run, command: tuple[str, ...] = ("crio",)) -> None:
+    def __init__(self, config: Path, drop_ins: Path, run: RunCommand, command: tuple[str, ...] = ("crio",)) -> None:
         self._config = config
         self._drop_ins = drop_ins
         self._run = run
@@ -36,30 +43,30 @@ class Crio:
             handlers=tuple(sorted(table.get("runtimes", ()))),
         )
 
-    def effective(self) -> Effective:
+    def effective(self) -> EffectiveConfig:
         """The files as CRI-O reads them: one after the other, later ones over earlier ones."""
         return self._read(*sorted(self._drop_ins.glob("*")))
 
-    def edits(self, wanted: Wanted) -> tuple[FileEdit, ...]:
+    def edits(self, wanted: WantedConfig) -> tuple[FileEdit, ...]:
         own = self._drop_ins / OWN_FILE
         others = self._read(*(path for path in sorted(self._drop_ins.glob("*")) if path != own))
         theirs = find(others, (*_RUNTIME, "cdi_spec_dirs")) or ()
         dirs: list[Entry] = [
-            Member((*_RUNTIME, "cdi_spec_dirs"), folder) for folder in dict.fromkeys((*theirs, *wanted.spec_dirs))
+            ListItem((*_RUNTIME, "cdi_spec_dirs"), folder) for folder in dict.fromkeys((*theirs, *wanted.spec_dirs))
         ]
         return (FileEdit(own, (*dirs, *_handler(wanted))),)
 
     def _read(self, *drop_ins: Path) -> dict[str, Any]:
         merged: dict[str, Any] = {}
         for path in (self._config, *drop_ins):
-            content = files.read(path)
+            content = atomic_file.read(path)
             if content is not None:
                 merge(merged, parse_file(path, content).data)
         return merged
 
 
-def _handler(wanted: Wanted) -> tuple[Entry, ...]:
+def _handler(wanted: WantedConfig) -> tuple[Entry, ...]:
     if wanted.handler is None:
         return ()
     here = (*_RUNTIME, "runtimes", wanted.handler.name)
-    return (Value((*here, "runtime_path"), wanted.handler.path), Value((*here, "runtime_type"), "oci"))
+    return (SetValue((*here, "runtime_path"), wanted.handler.path), SetValue((*here, "runtime_type"), "oci"))

@@ -4,10 +4,16 @@ import re
 from pathlib import Path
 from typing import Final
 
-from gpu_control_plane.agent.runtimes import files
-from gpu_control_plane.agent.runtimes.documents import Entry, Member, Value
-from gpu_control_plane.agent.runtimes.interface import Effective, FileEdit, Run, RuntimeReport, Wanted
-from gpu_control_plane.agent.runtimes.ledger import parse_file
+from gpu_control_plane.agent.runtimes import atomic_file
+from gpu_control_plane.agent.runtimes.config_document import Entry, ListItem, SetValue
+from gpu_control_plane.agent.runtimes.edit_log import parse_file
+from gpu_control_plane.agent.runtimes.interface import (
+    EffectiveConfig,
+    FileEdit,
+    RunCommand,
+    RuntimeReport,
+    WantedConfig,
+)
 from gpu_control_plane.agent.runtimes.tables import find
 
 _DEFAULT_DIRS: Final = ("/etc/cdi", "/var/run/cdi")
@@ -16,9 +22,9 @@ _RELEASE: Final = re.compile(r"\b(\d+)\.(\d+)\.\d+[^\s,]*")
 
 
 class Docker:
-    """Docker with its `daemon.json`. `command` runs the daemon's program on the node."""
+    """Docker with its `daemon.json`; `command` is the daemon's program on the node."""
 
-    def __init__(self, config: Path, run: Run, command: tuple[str, ...] = ("dockerd",)) -> None:
+    def __init__(self, config: Path, run: RunCommand, command: tuple[str, ...] = ("dockerd",)) -> None:
         self._config = config
         self._run = run
         self._command = command
@@ -36,18 +42,18 @@ class Docker:
             handlers=tuple(sorted(find(data, ("runtimes",)) or ())),
         )
 
-    def effective(self) -> Effective:
+    def effective(self) -> EffectiveConfig:
         """The file, once the daemon has found it valid."""
         data = self._data()
         if data:
             self._run((*self._command, "--validate", "--config-file", str(self._config)))
         return data
 
-    def edits(self, wanted: Wanted) -> tuple[FileEdit, ...]:
-        dirs: list[Entry] = [Member(("cdi-spec-dirs",), folder) for folder in wanted.spec_dirs]
+    def edits(self, wanted: WantedConfig) -> tuple[FileEdit, ...]:
+        dirs: list[Entry] = [ListItem(("cdi-spec-dirs",), folder) for folder in wanted.spec_dirs]
         handler = wanted.handler
-        entry = (Value(("runtimes", handler.name, "path"), handler.path),) if handler else ()
-        return (FileEdit(self._config, (Value(("features", "cdi"), value=True), *dirs, *entry)),)
+        entry = (SetValue(("runtimes", handler.name, "path"), handler.path),) if handler else ()
+        return (FileEdit(self._config, (SetValue(("features", "cdi"), value=True), *dirs, *entry)),)
 
-    def _data(self) -> Effective:
-        return parse_file(self._config, files.read(self._config) or b"").data
+    def _data(self) -> EffectiveConfig:
+        return parse_file(self._config, atomic_file.read(self._config) or b"").data

@@ -1,7 +1,7 @@
-"""What every container runtime is asked, in the same words: can it inject cards by CDI, and is our runtime there?
+"""What differs between container runtimes: whether they inject devices by CDI, which handlers they have, their files.
 
-The agent configures a runtime that belongs to somebody else. So it writes only what is missing, remembers what it
-wrote, and takes back nothing but that.
+The files of a container runtime belong to the administrator of the node. So the agent writes only what is missing,
+keeps a log of it, and undoes nothing but that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,36 +10,36 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from gpu_control_plane.agent.runtimes.documents import Entry
+from gpu_control_plane.agent.runtimes.config_document import Entry
 from gpu_control_plane.api.gpunodestate import Injection, Toolkit
 
 OWN_FILE: Final = "99-gpu-control-plane.toml"
-"""Our drop-in, in whatever folder the runtime reads them from: late in the order, and recognisable."""
+"""Our drop-in in the folder of the runtime: late in the order, and recognisable."""
 
-type Run = Callable[[Sequence[str]], str]
+type RunCommand = Callable[[Sequence[str]], str]
 """Runs a command on the node and returns what it prints; raises RuntimeConfigError."""
 
-type Effective = Mapping[str, Any]
-"""The configuration a runtime would start with; only good for comparing."""
+type EffectiveConfig = Mapping[str, Any]
+"""The configuration that a runtime would start with; used only to compare."""
 
 
 class RuntimeConfigError(Exception):
     """A runtime could not be inspected or configured; the sentence says which file or command, and why."""
 
 
-class Handler(msgspec.Struct, frozen=True):
-    """A GPU runtime below the container runtime, for pods that ask for one by name."""
+class RuntimeHandler(msgspec.Struct, frozen=True):
+    """A runtime handler for pods that ask for a GPU runtime by name."""
 
     path: str
     name: str = "nvidia"
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runtime is to be able to do."""
+class WantedConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What the configuration of the runtime should have."""
 
     spec_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
-    """Folders in which it looks for CDI specifications."""
-    handler: Handler | None = None
+    """Folders in which it looks for CDI specs."""
+    handler: RuntimeHandler | None = None
 
 
 class RuntimeReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,9 +50,9 @@ class RuntimeReport(msgspec.Struct, frozen=True, kw_only=True):
     cdi: bool
     spec_dirs: tuple[str, ...]
     handlers: tuple[str, ...]
-    """The runtimes below it, by name."""
+    """The names of its runtime handlers."""
 
-    def lacks(self, wanted: Wanted) -> tuple[str, ...]:
+    def missing(self, wanted: WantedConfig) -> tuple[str, ...]:
         """What is missing, in sentences."""
         missing = []
         if not self.cdi:
@@ -65,7 +65,7 @@ class RuntimeReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(missing)
 
     def toolkit(self) -> Toolkit | None:
-        """The same for the inventory; None when the runtime cannot give cards to containers."""
+        """The same for the inventory; None if the runtime cannot inject cards."""
         runtime = f"{self.name}://{self.version}" if self.version else self.name
         if self.cdi:
             return Toolkit(injection=Injection.CDI, runtime=runtime)
@@ -75,20 +75,20 @@ class RuntimeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileEdit(msgspec.Struct, frozen=True):
-    """What a configuration file is to say."""
+    """The entries that a configuration file should have."""
 
     path: Path
     entries: tuple[Entry, ...]
 
 
-class Runtime(Protocol):
-    """What differs between container runtimes. Calls block."""
+class ContainerRuntime(Protocol):
+    """A container runtime. Calls block."""
 
     def report(self) -> RuntimeReport:
-        """What it can do as it is configured now, whether or not it was restarted since."""
+        """What it can do with its configuration now, whether or not it was restarted since."""
 
-    def effective(self) -> Effective:
+    def effective(self) -> EffectiveConfig:
         """The configuration it would start with; raises RuntimeConfigError when it would not start."""
 
-    def edits(self, wanted: Wanted) -> tuple[FileEdit, ...]:
-        """What its files have to say, in the order in which they are safe to write."""
+    def edits(self, wanted: WantedConfig) -> tuple[FileEdit, ...]:
+        """The entries that its files should have, in the order in which they are safe to write."""

@@ -8,7 +8,7 @@ type PlainValue = str | int | float | bool
 
 
 def find(data: Mapping[str, Any], keys: Keys) -> Any:
-    """What stands here; None where there is nothing."""
+    """The value at these keys; None if there is none."""
     here: Any = data
     for key in keys:
         if not isinstance(here, Mapping) or key not in here:
@@ -18,7 +18,7 @@ def find(data: Mapping[str, Any], keys: Keys) -> Any:
 
 
 def store(data: dict[str, Any], keys: Keys, value: object) -> None:
-    """Put a value here, making the tables around it; raises ValueError where something else is in the way."""
+    """Set the value at these keys, creating the tables around it; raises ValueError if a key holds no table."""
     here = data
     for key in keys[:-1]:
         inner = here.setdefault(key, {})
@@ -29,12 +29,12 @@ def store(data: dict[str, Any], keys: Keys, value: object) -> None:
 
 
 def delete(data: dict[str, Any], keys: Keys) -> None:
-    """Remove what stands here."""
+    """Remove the value at these keys."""
     del find(data, keys[:-1])[keys[-1]]
 
 
 def merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
-    """Lay one document over another: tables grow together, everything else is replaced."""
+    """Merge one document into another: tables are merged, everything else is replaced."""
     for key, value in other.items():
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             merge(into[key], value)

@@ -25,14 +25,14 @@ from gpu_control_plane.agent.backends.interface import (
     Recovery,
     Signals,
 )
-from gpu_control_plane.agent.health import faults
 from gpu_control_plane.agent.simulated.device_files import DeviceNodes
 from gpu_control_plane.agent.simulated.machine import Machine, boot_id, card_uuid
 from gpu_control_plane.agent.simulated.mig import with_instance, with_mig_mode, without_instance
-from gpu_control_plane.agent.simulated.models import PROFILES, Load, numa_node
+from gpu_control_plane.agent.simulated.models import PROFILES, VENDOR, Load, numa_node
 from gpu_control_plane.agent.simulated.samples import card_samples, instance_samples
 from gpu_control_plane.agent.simulated.state import CardMemory, CardState, InstanceRecord
-from gpu_control_plane.api.gpudevice import PCI, Hardware, Vendor
+from gpu_control_plane.agent.vendors.registry import support_of
+from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import (
     AgentFunctions,
     Driver,
@@ -56,7 +56,7 @@ _STATE_FILE: Final = "cards.json"
 class SimulatedBackend(Backend):
     """The `Backend` of one simulated node.
 
-    `busy` and `busy_instances` are the addresses of cards and the UUIDs of MIG instances that somebody uses, and
+    `busy` and `busy_instances` are the addresses of cards and the UUIDs of MIG instances that pods use, and
     `processes` the programs on the cards, by address. `before_create` is called with the number of each attempt to
     cut an instance, and may raise what a driver would.
     """
@@ -96,7 +96,7 @@ class SimulatedBackend(Backend):
             else CardMemory(self._boot_id(), machine.state)
         )
         self._changes = threading.Lock()
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._concerned: set[str] = set()
 
     def open(self) -> None:
@@ -110,10 +110,10 @@ class SimulatedBackend(Backend):
 
     def close(self) -> None:
         """Nothing is held open; a wait that is under way ends."""
-        self._news.set()
+        self._changed.set()
 
     def update(self, machine: Machine) -> None:
-        """The document says this now: whoever waits hears about the cards that it changed."""
+        """Take a new version of the document; a wait ends with the cards that it changed."""
         with self._changes:
             if machine == self._machine:
                 return
@@ -122,16 +122,16 @@ class SimulatedBackend(Backend):
             self._profile = PROFILES[machine.profile]
             self._concerned |= _differing(before, machine)
             self._settle()
-        self._news.set()
+        self._changed.set()
 
     def occupy(self, busy: Set[str], busy_instances: Set[str] = frozenset()) -> None:
-        """Somebody uses these cards and MIG instances now, and no others."""
+        """Pods use these cards and MIG instances now, and no others."""
         self._busy, self._busy_instances = busy, busy_instances
 
     def wait(self, seconds: float) -> frozenset[str]:
-        self._news.wait(seconds)
+        self._changed.wait(seconds)
         with self._changes:
-            self._news.clear()
+            self._changed.clear()
             concerned, self._concerned = frozenset(self._concerned), set()
         return concerned
 
@@ -175,7 +175,7 @@ class SimulatedBackend(Backend):
             remap_failed=done.remap_failed,
             overheated=done.overheated,
             # As current drivers do: after an error that is the card's own they ask for a reset until it is made.
-            recovery=Recovery.RESET if any(map(faults, xids)) else Recovery.NONE,
+            recovery=Recovery.RESET if support_of(VENDOR).health.faults(xids) else Recovery.NONE,
         )
 
     def clear(self, address: str) -> None:
@@ -296,7 +296,7 @@ class SimulatedBackend(Backend):
         if mig is not None and self._memory.of(address, identity).enabled:
             mig = msgspec.structs.replace(mig, enabled=True)
         return Hardware(
-            vendor=Vendor.NVIDIA,
+            vendor=VENDOR,
             product=profile.product,
             uuid=identity,
             pci=self._place(address),

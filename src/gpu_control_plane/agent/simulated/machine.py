@@ -162,12 +162,12 @@ def lose(machine: Machine, address: str) -> Machine:
 
 
 def pull(machine: Machine, address: str) -> Machine:
-    """Somebody takes the card out of the machine."""
+    """The card is removed from the machine."""
     return _with(machine, address, msgspec.structs.replace(machine.of(address), pulled=True))
 
 
 def heal(machine: Machine, address: str) -> Machine:
-    """The card is mended, and in its place: the same card as before, without any fault."""
+    """The card is repaired and in its place: the same card as before, without a fault."""
     card = machine.of(address)
     return _with(machine, address, CardHistory(swapped=card.swapped, resets=card.resets))
 
@@ -175,10 +175,10 @@ def heal(machine: Machine, address: str) -> Machine:
 def reset(machine: Machine, address: str) -> Machine:
     """The card is reset: past errors are forgotten. What is still wrong with it stays wrong."""
     card = machine.of(address)
-    mended = msgspec.structs.replace(card, xids=(), ecc=0, remap_pending=False)
-    if mended == card:
+    after = msgspec.structs.replace(card, xids=(), ecc=0, remap_pending=False)
+    if after == card:
         return machine
-    return _with(machine, address, msgspec.structs.replace(mended, resets=card.resets + 1))
+    return _with(machine, address, msgspec.structs.replace(after, resets=card.resets + 1))
 
 
 def swap(machine: Machine, address: str) -> Machine:

@@ -20,7 +20,7 @@ def with_mig_mode(state: CardState, card: Hardware, *, enabled: bool, in_use: bo
     if state.instances:
         raise InUse(f"The card at {address} still has {len(state.instances)} MIG instances. Destroy them first.")
     if in_use:
-        raise InUse(f"Somebody still uses the card at {address}: its MIG mode cannot change.")
+        raise InUse(f"A program still uses the card at {address}: its MIG mode cannot change.")
     return msgspec.structs.replace(state, enabled=enabled)
 
 

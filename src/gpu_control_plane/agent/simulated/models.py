@@ -7,8 +7,10 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.gpudevice import MIGCapability, MIGProfile
+from gpu_control_plane.api.gpudevice import MIGCapability, MIGProfile, Vendor
 
+VENDOR: Final = Vendor.NVIDIA
+"""Whose cards these are."""
 MOST_CARDS: Final = 16
 
 _BUSES: Final = (0x18, 0x2A, 0x3A, 0x5D, 0x9A, 0xAB, 0xBA, 0xDB)

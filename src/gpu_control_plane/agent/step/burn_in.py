@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Set
 
-from gpu_control_plane.agent.burnin.decide import Facts, Standing, begun, decide, in_pool, told, waiting
+from gpu_control_plane.agent.burnin.status import (
+    BurnInFacts,
+    BurnInStatus,
+    burn_in_status,
+    in_pool,
+    reported_status,
+    status_running,
+    status_waiting,
+)
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, ObservedCard
 from gpu_control_plane.agent.step.snapshot import NodeSnapshot
 from gpu_control_plane.agent.units import CardID
@@ -12,17 +20,17 @@ from gpu_control_plane.api.names import Reason
 
 
 def known_results(
-    known: Mapping[str, Standing],
-    ended: Mapping[str, Standing],
+    known: Mapping[str, BurnInStatus],
+    ended: Mapping[str, BurnInStatus],
     devices: Iterable[DeviceView],
     repaired: Set[CardID],
-) -> dict[str, Standing]:
+) -> dict[str, BurnInStatus]:
     """What is known of each card by its UUID: by this agent, else by the card's status. Of a card that a person says is
     repaired, a failed test is made again."""
-    results: dict[str, Standing] = {}
+    results: dict[str, BurnInStatus] = {}
     again: set[str] = set()
     for device in devices:
-        stated = told(device)
+        stated = reported_status(device)
         if stated is not None:
             results[stated.record.uuid] = stated
             if device.name in repaired:
@@ -30,41 +38,41 @@ def known_results(
     results |= {**known, **ended}
     for uuid in again:
         if results[uuid].status is False:
-            results[uuid] = waiting(uuid, "It is made again.")
+            results[uuid] = status_waiting(uuid, "It is made again.")
     return results
 
 
 def burn_ins(
     snapshot: NodeSnapshot,
     hardware: HardwareSnapshot,
-    results: Mapping[str, Standing],
+    results: Mapping[str, BurnInStatus],
     obstacles: Mapping[CardID, str],
-) -> dict[CardID, Standing | None]:
+) -> dict[CardID, BurnInStatus | None]:
     """What is to be said of each card; `obstacles` are the reasons why a card cannot be tested at the moment."""
     tests = snapshot.burn_in
     pools = {order.inventory_id: order.pool for order in snapshot.orders}
-    found: dict[CardID, Standing | None] = {}
+    found: dict[CardID, BurnInStatus | None] = {}
     for device in snapshot.devices:
         card = hardware.observed.get(device.name)
         if card is None:
             continue
         uuid = card.hardware.uuid
-        facts = Facts(
+        facts = BurnInFacts(
             uuid=uuid,
-            known=results.get(uuid) if uuid else told(device),
+            known=results.get(uuid) if uuid else reported_status(device),
             in_pool=in_pool(device, uuid, pools.get(device.name)),
             running=tests.running.get(uuid or ""),
             obstacle=tests.obstacles.get(uuid or "") or obstacles.get(device.name),
         )
-        standing = decide(facts, enabled=tests.enabled)
+        standing = burn_in_status(facts, enabled=tests.enabled)
         if standing is not None and uuid is not None and standing.due and tests.ready:
             begins = f"{snapshot.now:%Y-%m-%dT%H:%M:%SZ}"
-            standing = begun(uuid, f"The card is tested for {tests.seconds:g} s, from {begins} on.")
+            standing = status_running(uuid, f"The card is tested for {tests.seconds:g} s, from {begins} on.")
         found[device.name] = standing
     return found
 
 
-def to_start(found: Mapping[CardID, Standing | None], running: Mapping[str, str]) -> dict[CardID, str]:
+def to_start(found: Mapping[CardID, BurnInStatus | None], running: Mapping[str, str]) -> dict[CardID, str]:
     """The cards whose test has to begin, and what is said of each."""
     return {
         card: standing.message
@@ -94,7 +102,7 @@ def test_obstacle(
     return next((sentence for holds, sentence in reasons if holds), None)
 
 
-def withheld_cards(found: Mapping[CardID, Standing | None], orders: Iterable[Assignment]) -> frozenset[CardID]:
+def withheld_cards(found: Mapping[CardID, BurnInStatus | None], orders: Iterable[Assignment]) -> frozenset[CardID]:
     """Cards that must not be advertised: under test, or in no pool and not tested."""
     ordered = {order.inventory_id for order in orders}
     return frozenset(

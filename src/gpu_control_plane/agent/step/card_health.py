@@ -9,6 +9,7 @@ from gpu_control_plane.agent.health import Verdict
 from gpu_control_plane.agent.step.recovery import CardHealth, RecoveryPolicy, judge, recalled
 from gpu_control_plane.agent.step.snapshot import NodeMemory
 from gpu_control_plane.agent.units import CardID
+from gpu_control_plane.agent.vendors.registry import support_of
 from gpu_control_plane.agent.views import DeviceView
 from gpu_control_plane.api.names import DeviceCondition
 from gpu_control_plane.kube.conditions import find
@@ -38,6 +39,7 @@ def judge_cards(
             memory.health.get(card.id) or recalled(conditions.get(card.id)),
             card.signals,
             now,
+            rules=support_of(card.hardware.vendor).health,
             cleared=card.id in hardware.cleared,
             temperature=card.readings.temperature,
             policy=policy,

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from gpu_control_plane.agent.units import ResourceName
+from gpu_control_plane.agent.vendors.interface import VendorSupport
 
-_DOMAINS: Final = ("nvidia.com/",)
-_OTHERS: Final = frozenset({"volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "4paradigm.com/vgpu"})
 _WITHDRAWN_SECONDS: Final = 120.0
 """How long the Node may go on showing a resource that we have withdrawn. Later it is another plugin's."""
 
@@ -24,12 +23,16 @@ def own_resources(known: OwnResources, advertised: Iterable[ResourceName], now: 
     return {**lasting, **dict.fromkeys(advertised, now + _WITHDRAWN_SECONDS)}
 
 
-def conflicting_resources(allocatable: Mapping[str, str], ours: Collection[ResourceName]) -> tuple[ResourceName, ...]:
-    """The resources of GPUs that another plugin advertises on this Node."""
+def conflicting_resources(
+    allocatable: Mapping[str, str], ours: Collection[ResourceName], vendors: Iterable[VendorSupport]
+) -> tuple[ResourceName, ...]:
+    """The resources of these vendors' cards that another plugin advertises on this Node."""
+    names = {name for vendor in vendors for name in vendor.plugin_resources}
+    domains = tuple(name for name in names if name.endswith("/"))
     return tuple(
         sorted(
             name
             for name, amount in allocatable.items()
-            if amount != "0" and name not in ours and (name.startswith(_DOMAINS) or name in _OTHERS)
+            if amount != "0" and name not in ours and (name.startswith(domains) or name in names)
         )
     )

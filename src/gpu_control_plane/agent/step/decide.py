@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.cdi.grants import device_name
+from gpu_control_plane.agent.cdi.container_allocation import device_name
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.kubelet.interface import Device
 from gpu_control_plane.agent.mig.apply import PartitionTask
@@ -38,6 +38,7 @@ from gpu_control_plane.agent.step.pod_allocations import (
 )
 from gpu_control_plane.agent.step.snapshot import KubeletSnapshot, NodeMemory, NodeSnapshot
 from gpu_control_plane.agent.units import CardID, ResourceName, Unit
+from gpu_control_plane.agent.vendors.registry import supports_of
 from gpu_control_plane.api.gpunodestate import OrderProblem
 
 _KUBELET_RETRY_SECONDS: Final = 1.0
@@ -196,7 +197,9 @@ class _Step:
         own = own_resources(own, (unit.resource for unit in advertised), snapshot.monotonic)
         unpooled = snapshot.settings.unpooled
         conflicts = conflicting_resources(
-            snapshot.node.status.allocatable, own.keys() | ({unpooled} if unpooled else set())
+            snapshot.node.status.allocatable,
+            own.keys() | ({unpooled} if unpooled else set()),
+            supports_of(self._hardware.cards()),
         )
         healthy = {card for card in self._cards if self._is_healthy(card)}
         units = set() if paused or conflicts else allocatable_units(desired, advertised, healthy)

@@ -4,12 +4,12 @@ changed. Pure."""
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from gpu_control_plane.agent.burnin.decide import Standing
+from gpu_control_plane.agent.burnin.status import BurnInStatus
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, ObservedCard
 from gpu_control_plane.agent.health import Verdict
 from gpu_control_plane.agent.step.plan import DeviceReport
 from gpu_control_plane.agent.step.snapshot import NodeMemory, NodeSnapshot
-from gpu_control_plane.agent.telemetry import worth_telling
+from gpu_control_plane.agent.telemetry import telemetry_to_write
 from gpu_control_plane.agent.units import CardID
 from gpu_control_plane.agent.views import DeviceView, device_apply_configuration
 from gpu_control_plane.api.gpudevice import User
@@ -37,7 +37,7 @@ def _report(
     device: DeviceView,
     card: ObservedCard,
     verdict: Verdict,
-    burn_in: Standing | None,
+    burn_in: BurnInStatus | None,
     *,
     users: tuple[User, ...],
     now: datetime,
@@ -45,8 +45,8 @@ def _report(
     conditions = device.status.conditions
     before = find(conditions, DeviceCondition.HEALTHY)
     health = condition(conditions, DeviceCondition.HEALTHY, verdict.healthy, verdict.reason, verdict.message, now=now)
-    telemetry = worth_telling(device.status.telemetry, card.readings, card.signals, now)
-    tested = (burn_in.says(conditions, now),) if burn_in is not None else ()
+    telemetry = telemetry_to_write(device.status.telemetry, card.readings, card.signals, now)
+    tested = (burn_in.as_condition(conditions, now),) if burn_in is not None else ()
     record = burn_in.record if burn_in is not None else None
     new_fault = health.status == FALSE and (before is None or before.status != FALSE)
     return DeviceReport(

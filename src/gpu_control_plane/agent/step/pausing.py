@@ -7,14 +7,19 @@ process that holds the driver open makes its reload fail, so each of these label
 from collections.abc import Mapping
 from typing import Final
 
+from gpu_control_plane.agent.vendors.registry import supported
 from gpu_control_plane.api.names import GROUP
 
-PREFIXES: Final = ("nvidia.com/gpu.deploy.", f"{GROUP}/deploy.")
 PAUSED: Final = "paused-for-"
+
+
+def prefixes() -> tuple[str, ...]:
+    """Those of the labels by which something is paused, whichever vendor's driver it is."""
+    return (*(prefix for support in supported().values() for prefix in support.pause_labels), f"{GROUP}/deploy.")
 
 
 def pause_reason(labels: Mapping[str, str]) -> str | None:
     """What the driver is wanted for, such as `paused-for-driver-upgrade`; None when the agent may hold it."""
-    paused = [value for name, value in labels.items() if name.startswith(PREFIXES) and PAUSED in value]
+    paused = [value for name, value in labels.items() if name.startswith(prefixes()) and PAUSED in value]
     # Where an operand's label said anything but `true`, the pause hangs on to that word: `agent_paused-for-…`.
     return min((value[value.index(PAUSED) :] for value in paused), default=None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpu_control_plane.agent.burnin.decide import Standing
+from gpu_control_plane.agent.burnin.status import BurnInStatus
 from gpu_control_plane.agent.kubelet.interface import Device
 from gpu_control_plane.agent.mig.apply import PartitionTask
 from gpu_control_plane.agent.step.snapshot import NodeMemory
@@ -71,7 +71,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     removed: bool = False
     """Units have left a resource."""
     reports: tuple[DeviceReport, ...] = ()
-    burn_ins: Mapping[CardID, Standing | None] = {}
+    burn_ins: Mapping[CardID, BurnInStatus | None] = {}
     """How far the burn-in of each card is."""
     burn_in_starts: Mapping[CardID, str] = {}
     """The cards whose test has to be started now, and what is said of each while it runs."""

@@ -12,13 +12,12 @@ import msgspec
 from gpu_control_plane.agent.backends.interface import Signals
 from gpu_control_plane.agent.health import (
     CONTAINED,
-    CONTAINED_ECC,
     COOL_CELSIUS,
     HOT_CELSIUS,
     OVERHEATED,
     REMAP_PENDING,
+    HealthRules,
     Verdict,
-    faults,
     unseen,
     verdict,
 )
@@ -82,11 +81,12 @@ def judge(
     signals: Signals,
     now: float,
     *,
+    rules: HealthRules,
     cleared: bool = False,
     temperature: int | None = None,
     policy: RecoveryPolicy = RECOVERY,
 ) -> Judgement:
-    """What a full probe of the card means, given what came before it.
+    """What a full probe of the card means, given what came before it, by the rules of the card's vendor.
 
     `cleared` is a person's word that the card is mended: the backend has forgotten its error reports before this
     probe, so whatever it reports is new. `now` is in seconds of any clock that goes on across restarts.
@@ -96,17 +96,17 @@ def judge(
     if cleared:
         memory = msgspec.structs.replace(memory, known=(), falls=0)
     hot = _too_hot(memory, signals, temperature, policy)
-    contained = _contained(memory, signals)
+    contained = _contained(memory, signals, rules)
+    forgiven = 0 < signals.uncorrected_ecc <= contained
     counted = msgspec.structs.replace(signals, xids=unseen(memory.known, signals.xids), overheated=hot)
-    if 0 < signals.uncorrected_ecc <= contained:
-        counted = msgspec.structs.replace(counted, xids=(*counted.xids, CONTAINED_ECC))
-    found = verdict(counted)
+    found = verdict(counted, rules, contained=forgiven)
     memory, fault = msgspec.structs.replace(memory, known=signals.xids, contained=contained), memory.fault
     if fault is None:
         return Judgement(memory, found, None, False) if found.healthy else _fall(memory, found, now, policy)
     if not found.healthy:
         # Everything since the fall counts here: what made the card fall stays the reason while it is not well.
-        worst = verdict(msgspec.structs.replace(counted, xids=(*signals.xids, *counted.xids)))
+        everything = msgspec.structs.replace(counted, xids=(*signals.xids, *counted.xids))
+        worst = verdict(everything, rules, contained=forgiven)
         memory = msgspec.structs.replace(memory, fault=worst, good=0)
         return Judgement(memory, worst, now + _interval(memory, policy), False)
     return _rise(memory, fault, found, now, cleared=cleared, policy=policy)
@@ -165,10 +165,10 @@ def _too_hot(memory: CardHealth, signals: Signals, temperature: int | None, poli
     return temperature > policy.cool if was_hot else temperature >= policy.hot
 
 
-def _contained(memory: CardHealth, signals: Signals) -> int:
+def _contained(memory: CardHealth, signals: Signals, rules: HealthRules) -> int:
     """How many memory errors are forgiven: those reported as contained, until a reset sets the count back."""
     reports = unseen(memory.known, signals.xids)
-    reported = CONTAINED_ECC in reports and memory.fault is None and not any(map(faults, reports))
+    reported = any(map(rules.is_contained, reports)) and memory.fault is None and not rules.faults(reports)
     if memory.contained is None or reported:
         return signals.uncorrected_ecc
     return min(memory.contained, signals.uncorrected_ecc)

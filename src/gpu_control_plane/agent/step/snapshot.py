@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from gpu_control_plane.agent.burnin.decide import Standing
+from gpu_control_plane.agent.burnin.status import BurnInStatus
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.health import Verdict
 from gpu_control_plane.agent.mig.apply import Outcome, PartitionTask
@@ -43,7 +43,7 @@ class BurnInSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the node's driver has passed its checks; burn-in waits for that where checks are made."""
     running: Mapping[str, str] = {}
     """What to say of each test that runs."""
-    ended: Mapping[str, Standing] = {}
+    ended: Mapping[str, BurnInStatus] = {}
     """Results of tests that have ended."""
     obstacles: Mapping[str, str] = {}
     """Why a card cannot be tested now, as far as only the hardware tells."""
@@ -105,9 +105,9 @@ class NodeMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The probe that the verdicts are about."""
     users: Mapping[CardID, tuple[User, ...]] | None = None
     """The containers on each card, as last known; None before the kubelet has first answered."""
-    burn_ins: Mapping[CardID, Standing | None] = {}
+    burn_ins: Mapping[CardID, BurnInStatus | None] = {}
     """How far the burn-in of each card is, by the place of the card."""
-    tested: Mapping[str, Standing] = {}
+    tested: Mapping[str, BurnInStatus] = {}
     """The same by the UUID of the card, which it keeps in another place."""
     unconfirmed_since: float | None = None
     """Since when the kubelet has not listed as allocatable all that it was told of."""

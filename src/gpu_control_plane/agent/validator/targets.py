@@ -1,4 +1,4 @@
-"""Which cards a kernel may run on, and why not on the others: nobody who works on a card is disturbed."""
+"""Which cards a kernel may run on, and why not on the others: a card in use is not disturbed."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -12,13 +12,14 @@ _IN_USE: Final = "in use"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A card that a kernel could run on."""
+    """A card, and whether a kernel may run on it."""
 
     address: str
     device: str
-    """What to run it on: the UUID of the card, or of one of its MIG instances."""
+    """The UUID of the card, or of one of its MIG instances."""
     obstacle: str | None = None
-    """Why it is left alone; None when it is free. The same words for the same reason: they reach the status."""
+    """Why the card is not tested; None if it is free. Always the same words for the same reason: they are part of the
+    status, which is written when it changes."""
 
 
 def targets(
@@ -27,7 +28,7 @@ def targets(
     in_use: Collection[str],
     faulted: Collection[str],
 ) -> tuple[Target, ...]:
-    """One for each card. `in_use` are addresses of cards, and UUIDs of instances, that pods hold or programs run on."""
+    """One for each card. `in_use` are the addresses of cards, and the UUIDs of instances, that pods or programs use."""
     return tuple(_target(card, instances.get(card.pci.address, ()), in_use, faulted) for card in cards)
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from gpu_control_plane.agent.backends.pci import PCIBackend
 from gpu_control_plane.agent.backends.pci_names import ProductNames
-from gpu_control_plane.agent.backends.sysfs import Sysfs
+from gpu_control_plane.agent.backends.sysfs import PCIVendor, Sysfs, machine_model
+from gpu_control_plane.agent.vendors.nvidia.pci import PCI_VENDOR
 from gpu_control_plane.api.gpudevice import PCI, Vendor
-from unit.agent.backends.machine_room import MachineRoom
+from unit.agent.backends.fake_machine import FakeMachine
 
 LIST = """\
 # A comment
@@ -28,13 +29,14 @@ C 03  Display controller
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> MachineRoom:
-    return MachineRoom(tmp_path)
+def machine(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
 
 
 def named(device: str, lists: tuple[Path, ...], vendor: Vendor = Vendor.NVIDIA, number: str = "10de") -> str:
     pci = PCI(vendor=number, device=device, class_="0302", address="0000:18:00.0")
-    return ProductNames(lists).of(vendor, pci)
+    others = (PCIVendor(vendor=Vendor.AMD, id="1002", classes=frozenset()),)
+    return ProductNames((PCI_VENDOR, *others), lists).of(vendor, pci)
 
 
 @pytest.mark.parametrize(
@@ -50,68 +52,76 @@ def named(device: str, lists: tuple[Path, ...], vendor: Vendor = Vendor.NVIDIA, 
     ],
 )
 def test_only_cards_of_nvidia_that_compute_or_draw_count(
-    room: MachineRoom, vendor: str, class_: str, *, counts: bool
+    machine: FakeMachine, vendor: str, class_: str, *, counts: bool
 ) -> None:
-    room.plug("0000:18:00.0", vendor=vendor, class_=class_)
-    assert PCIBackend(sysfs=room.host).facts().bus_cards == counts
+    machine.plug("0000:18:00.0", vendor=vendor, class_=class_)
+    assert PCIBackend((PCI_VENDOR,), sysfs=machine.host).facts().bus_cards == counts
 
 
-def test_cards_of_other_vendors_are_seen_when_asked_for(room: MachineRoom) -> None:
-    room.plug("0000:18:00.0")
-    room.plug("0000:2a:00.0", vendor="1002", device="74a1", class_="1200")
-    room.plug("0000:3a:00.0", vendor="8086", device="0bd5", class_="0380")
-    assert [card.vendor for card in room.host.cards(Vendor)] == [Vendor.NVIDIA, Vendor.AMD, Vendor.INTEL]
+def test_cards_of_other_vendors_are_seen_when_asked_for(machine: FakeMachine) -> None:
+    machine.plug("0000:18:00.0")
+    machine.plug("0000:2a:00.0", vendor="1002", device="74a1", class_="1200")
+    machine.plug("0000:3a:00.0", vendor="8086", device="0bd5", class_="0380")
+    others = (
+        PCIVendor(vendor=Vendor.AMD, id="1002", classes=frozenset({"1200"})),
+        PCIVendor(vendor=Vendor.INTEL, id="8086", classes=frozenset({"0380"})),
+    )
+    found = machine.host.cards((PCI_VENDOR, *others))
+    assert [card.vendor for card in found] == [Vendor.NVIDIA, Vendor.AMD, Vendor.INTEL]
 
 
-def test_a_card_says_where_it_is(room: MachineRoom) -> None:
-    room.plug("0001:18:00.0", numa="1")
-    (card,) = PCIBackend(sysfs=room.host).cards()
+def test_a_card_says_where_it_is(machine: FakeMachine) -> None:
+    machine.plug("0001:18:00.0", numa="1")
+    (card,) = PCIBackend((PCI_VENDOR,), sysfs=machine.host).cards()
     assert (card.pci.address, card.pci.device, card.pci.class_, card.numa_node) == ("0001:18:00.0", "2335", "0302", 1)
-    assert PCIBackend(sysfs=room.host).details("0001:18:00.0").pci_root == "pci0001:18"
+    assert PCIBackend((PCI_VENDOR,), sysfs=machine.host).details("0001:18:00.0").pci_root == "pci0001:18"
 
 
-def test_a_machine_that_does_not_know_its_numa_nodes_leaves_them_out(room: MachineRoom) -> None:
-    room.plug("0000:18:00.0", numa="-1")
-    assert room.host.cards()[0].numa_node is None
+def test_a_machine_that_does_not_know_its_numa_nodes_leaves_them_out(machine: FakeMachine) -> None:
+    machine.plug("0000:18:00.0", numa="-1")
+    assert machine.host.cards((PCI_VENDOR,))[0].numa_node is None
 
 
-def test_a_card_that_is_being_pulled_is_none(room: MachineRoom) -> None:
-    room.plug("0000:18:00.0")
-    (room.host._devices / "0000:18:00.0" / "device").unlink()
-    assert room.host.cards() == ()
+def test_a_card_that_is_being_pulled_is_none(machine: FakeMachine) -> None:
+    machine.plug("0000:18:00.0")
+    (machine.host._devices / "0000:18:00.0" / "device").unlink()
+    assert machine.host.cards((PCI_VENDOR,)) == ()
 
 
-def test_a_kernel_without_pci_has_an_empty_bus(room: MachineRoom) -> None:
-    shutil.rmtree(room.sys / "bus/pci")
-    assert room.host.bus() == ()
+def test_a_kernel_without_pci_has_an_empty_bus(machine: FakeMachine) -> None:
+    shutil.rmtree(machine.sys / "bus/pci")
+    assert machine.host.bus((PCI_VENDOR,)) == ()
 
 
-def test_where_sys_is_not_mounted_nobody_knows_the_bus(tmp_path: Path) -> None:
+def test_where_sys_is_not_mounted_the_bus_is_not_known(tmp_path: Path) -> None:
     sysfs = Sysfs(tmp_path / "sys", tmp_path / "proc")
-    assert (sysfs.bus(), sysfs.cards(), sysfs.boot_id()) == (None, (), "")
+    assert (sysfs.bus((PCI_VENDOR,)), sysfs.cards((PCI_VENDOR,)), sysfs.boot_id()) == (None, (), "")
 
 
 @pytest.mark.parametrize("forbidden", ["iterdir", "read_text"])
 def test_a_bus_that_may_not_be_read_is_not_an_empty_one(
-    room: MachineRoom, forbidden: str, monkeypatch: pytest.MonkeyPatch
+    machine: FakeMachine, forbidden: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A security module may hide the list of devices, or the files of each."""
-    room.plug("0000:18:00.0")
+    machine.plug("0000:18:00.0")
     monkeypatch.setattr(Path, forbidden, _refuses)
-    assert (room.host.bus(), room.host.card("0000:18:00.0") if forbidden == "read_text" else None) == (None, None)
+    assert (
+        machine.host.bus((PCI_VENDOR,)),
+        machine.host.card("0000:18:00.0", (PCI_VENDOR,)) if forbidden == "read_text" else None,
+    ) == (None, None)
 
 
-def test_virtual_functions_are_no_cards_of_the_host_that_makes_them(room: MachineRoom) -> None:
-    room.plug("0000:18:00.0")
-    room.split("0000:18:00.0", "0000:18:00.4", "0000:18:00.5", "0000:18:01.0")
-    assert [card.pci.address for card in room.host.cards()] == ["0000:18:00.0"]
-    assert room.host.card("0000:18:00.4") is None
+def test_virtual_functions_are_no_cards_of_the_host_that_makes_them(machine: FakeMachine) -> None:
+    machine.plug("0000:18:00.0")
+    machine.split("0000:18:00.0", "0000:18:00.4", "0000:18:00.5", "0000:18:01.0")
+    assert [card.pci.address for card in machine.host.cards((PCI_VENDOR,))] == ["0000:18:00.0"]
+    assert machine.host.card("0000:18:00.4", (PCI_VENDOR,)) is None
 
 
-def test_a_virtual_function_is_the_card_of_the_vm_that_has_it(room: MachineRoom) -> None:
+def test_a_virtual_function_is_the_card_of_the_vm_that_has_it(machine: FakeMachine) -> None:
     """In the VM there is nothing behind it: no link leads to a physical function."""
-    room.plug("0000:06:00.0")
-    assert [card.pci.address for card in room.host.cards()] == ["0000:06:00.0"]
+    machine.plug("0000:06:00.0")
+    assert [card.pci.address for card in machine.host.cards((PCI_VENDOR,))] == ["0000:06:00.0"]
 
 
 def test_products_are_called_as_the_hosts_list_says(tmp_path: Path) -> None:
@@ -127,6 +137,14 @@ def test_products_that_no_list_names_have_a_name_all_the_same(tmp_path: Path) ->
     assert named("2901", ()) == "NVIDIA B200"
     assert named("ffff", ()) == "NVIDIA device ffff"
     assert named("2901", (), Vendor.INTEL, "8086") == "Intel device 2901"
+
+
+def test_the_machine_is_what_its_firmware_says(tmp_path: Path) -> None:
+    assert machine_model(tmp_path) == "unknown"
+    folder = tmp_path / "sys/class/dmi/id"
+    folder.mkdir(parents=True)
+    (folder / "product_name").write_text("DGX H200\n")
+    assert machine_model(tmp_path) == "DGX H200"
 
 
 def _refuses(*_arguments: object) -> Never:

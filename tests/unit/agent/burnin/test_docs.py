@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.agent.burnin import runner
+from gpu_control_plane.agent.burnin import program
 from gpu_control_plane.agent.health import HOT_CELSIUS
 from gpu_control_plane.agent.vendors.nvidia.cuda import burn_in
 from gpu_control_plane.agent.vendors.nvidia.cuda.burn_in_kernels import patterns
@@ -29,7 +29,7 @@ def test_what_pools_say_is_named(word: PendingReason | EventReason) -> None:
 
 
 def test_the_numbers_are_those_of_the_code() -> None:
-    assert f"{burn_in._SHARE * 100:g} % of the free memory" in SECTION
+    assert f"{burn_in._MEMORY_SHARE * 100:g} % of the free memory" in SECTION
     assert f"{HOT_CELSIUS} °C or more" in SECTION
     assert ("eight patterns" in SECTION, len(patterns(0))) == (True, 8)
-    assert ("twenty times quicker" in SECTION, runner._QUICKER) == (True, 20)
+    assert ("twenty times quicker" in SECTION, program._SIMULATED_SPEEDUP) == (True, 20)

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from gpu_control_plane.agent.backends.interface import CardLost, DeviceFile, Instance
-from gpu_control_plane.agent.cdi.edits import DeviceNode, Edits, Mount, for_nodes
+from gpu_control_plane.agent.cdi.edits import DeviceNode, Edits, Mount, device_node_edits
 from gpu_control_plane.agent.cdi.spec import Device
 from gpu_control_plane.api.gpudevice import PCI, Hardware, MIGCapability, Vendor
 
@@ -25,7 +25,7 @@ def node(minor: int, path: str = "") -> DeviceNode:
 
 
 def device(name: str, minor: int = 0) -> Device:
-    return Device(name, for_nodes([node(minor)]))
+    return Device(name, device_node_edits([node(minor)]))
 
 
 def common(version: str = "580.159.04") -> Edits:
@@ -60,7 +60,7 @@ def instance(profile: str = "1g.18gb+me", start: int = 3) -> Instance:
     )
 
 
-class Rack:
+class FakeCards:
     """Cards with device files by address; a card without any is lost."""
 
     def __init__(

@@ -2,60 +2,61 @@
 
 from pathlib import Path
 
-from gpu_control_plane.agent.discovery.bus import Bus
-from unit.agent.backends.machine_room import MachineRoom
+from gpu_control_plane.agent.discovery.bus import BusPoller
+from gpu_control_plane.agent.vendors.registry import pci_vendors
+from unit.agent.backends.fake_machine import FakeMachine
 
 CARD = "0000:18:00.0"
 
 
 async def test_only_a_change_is_told(tmp_path: Path) -> None:
-    room = MachineRoom(tmp_path)
+    machine = FakeMachine(tmp_path)
     told: list[int] = []
-    bus = Bus(room.host, lambda: told.append(len(bus.cards or ())))
-    await bus.look()
-    await bus.look()
+    bus = BusPoller(machine.host, pci_vendors(), lambda: told.append(len(bus.cards or ())))
+    await bus.poll()
+    await bus.poll()
     assert told == [0], "that there is no card is news once"
-    room.plug(CARD)
-    await bus.look()
-    await bus.look()
+    machine.plug(CARD)
+    await bus.poll()
+    await bus.poll()
     assert told == [0, 1]
-    room.unplug(CARD)
-    await bus.look()
+    machine.unplug(CARD)
+    await bus.poll()
     assert told == [0, 1, 0]
 
 
 async def test_what_is_no_card_of_a_vendor_we_serve_does_not_count(tmp_path: Path) -> None:
-    room = MachineRoom(tmp_path)
-    room.plug(CARD)
-    room.plug("0000:00:02.0", vendor="8086", class_="0300")
-    room.plug("0000:18:00.1", class_="0403")
-    bus = Bus(room.host, lambda: None)
-    await bus.look()
+    machine = FakeMachine(tmp_path)
+    machine.plug(CARD)
+    machine.plug("0000:00:02.0", vendor="8086", class_="0300")
+    machine.plug("0000:18:00.1", class_="0403")
+    bus = BusPoller(machine.host, pci_vendors(), lambda: None)
+    await bus.poll()
     assert [card.address for card in bus.cards or ()] == [CARD]
 
 
 async def test_a_machine_without_a_pci_bus_has_no_card(tmp_path: Path) -> None:
-    bus = Bus(MachineRoom(tmp_path).host, lambda: None)
+    bus = BusPoller(FakeMachine(tmp_path).host, pci_vendors(), lambda: None)
     (tmp_path / "sys/bus/pci/devices").rmdir()
-    await bus.look()
+    await bus.poll()
     assert bus.cards == ()
 
 
 async def test_a_bus_that_cannot_be_read_is_no_news(tmp_path: Path) -> None:
     """Said to be empty it would take the agent off the node, and its cards with it."""
-    room = MachineRoom(tmp_path)
-    room.plug(CARD)
+    machine = FakeMachine(tmp_path)
+    machine.plug(CARD)
     told: list[int] = []
-    bus = Bus(room.host, lambda: told.append(len(bus.cards or ())))
-    await bus.look()
-    room.hide_bus()
-    await bus.look()
+    bus = BusPoller(machine.host, pci_vendors(), lambda: told.append(len(bus.cards or ())))
+    await bus.poll()
+    machine.hide_bus()
+    await bus.poll()
     assert (told, [card.address for card in bus.cards or ()]) == ([1], [CARD])
 
 
 async def test_before_the_bus_was_ever_read_nothing_is_known(tmp_path: Path) -> None:
-    room = MachineRoom(tmp_path)
-    room.hide_bus()
-    bus = Bus(room.host, lambda: None)
-    await bus.look()
+    machine = FakeMachine(tmp_path)
+    machine.hide_bus()
+    bus = BusPoller(machine.host, pci_vendors(), lambda: None)
+    await bus.poll()
     assert bus.cards is None

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.agent.driver.elf import Library, read_library
+from gpu_control_plane.agent.driver.elf import SharedLibrary, read_library
 from unit.agent.driver.trees import ARM, X86, shared_library
 
 
@@ -19,11 +19,11 @@ def _written(folder: Path, content: bytes) -> Path:
 def test_a_library_tells_its_name_and_processor(tmp_path: Path, machine: int, triplet: str) -> None:
     path = _written(tmp_path, shared_library("libcuda.so.1", machine))
 
-    assert read_library(path) == Library(triplet, "libcuda.so.1")
+    assert read_library(path) == SharedLibrary(triplet, "libcuda.so.1")
 
 
 def test_a_library_may_have_no_name(tmp_path: Path) -> None:
-    assert read_library(_written(tmp_path, shared_library(None))) == Library("x86_64-linux-gnu", None)
+    assert read_library(_written(tmp_path, shared_library(None))) == SharedLibrary("x86_64-linux-gnu", None)
 
 
 def test_a_library_that_this_process_runs_with_is_understood() -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpu_control_plane.agent.driver.host_paths import HostPaths
-from gpu_control_plane.agent.driver.origin import Origin, origin_of
-from gpu_control_plane.agent.node.options import Options
-from gpu_control_plane.agent.validator.files import DriverRoots
+from gpu_control_plane.agent.driver.origin import DriverSearch, Origin, origin_of
 from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.status_files import DriverRoots
 from gpu_control_plane.api.gpunodestate import DriverSource
 from unit.agent.driver.trees import VERSION, Tree
 
@@ -66,7 +65,7 @@ def test_the_host_shown_once_more_is_no_other_system(host: Tree) -> None:
     assert origin(host, f"/sysroot/usr/lib64/libnvidia-ml.so.{VERSION}").source is HOST
 
 
-def test_nobody_knows_whose_it_is_outside_the_hosts_file_system(host: Tree, tmp_path: Path) -> None:
+def test_the_origin_outside_the_hosts_file_system_is_not_known(host: Tree, tmp_path: Path) -> None:
     """So container runtimes put a driver into the agent's own file system: the host's, or that of a container."""
     injected = tmp_path / f"usr/lib64/libnvidia-ml.so.{VERSION}"
     assert origin_of(injected, host.root, ()).source is None
@@ -76,12 +75,12 @@ def test_an_agent_on_the_host_itself_sees_the_hosts_driver() -> None:
     assert origin_of(Path(f"/usr/lib64/libnvidia-ml.so.{VERSION}")) == Origin(HOST, Path("/"))
 
 
-def test_others_are_told_the_root_that_the_driver_really_has(host: Tree) -> None:
+def test_operands_are_told_the_root_of_the_driver(host: Tree) -> None:
     system(Tree(host.at("/opt/driver")), "rhel").driver("/usr/lib64")
-    options = Options(node="worker-3", host=host.root, driver_roots=(host.root, host.at("/opt/driver")))
-    library = find_driver_library("libcuda.so.1", options.searched_roots)
+    search = DriverSearch(host=HostPaths(host.root), driver_roots=(host.root, host.at("/opt/driver")))
+    library = find_driver_library("libcuda.so.1", search.roots)
     assert library is not None
-    roots = DriverRoots.of(options.origin_of(library), HostPaths(options.host))
+    roots = DriverRoots.of(search.origin_of(library), search.host)
     assert roots == DriverRoots(driver_root="/opt/driver", driver_root_here="/driver-root", on_host=False)
 
 

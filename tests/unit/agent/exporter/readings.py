@@ -3,18 +3,18 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpu_control_plane.agent.backends.interface import Details, Instance
-from gpu_control_plane.agent.exporter.series import Subject, subject
+from gpu_control_plane.agent.exporter.series import LabelledCard, labelled_card
 from gpu_control_plane.api.gpudevice import PCI, Hardware, User, Vendor
 
 Read = dict[str, list[tuple[dict[str, str], float]]]
 
 
-def card(index: int = 0, *, instances: tuple[Instance, ...] = (), product: str = "NVIDIA H200") -> Subject:
+def card(index: int = 0, *, instances: tuple[Instance, ...] = (), product: str = "NVIDIA H200") -> LabelledCard:
     address = f"0000:{index + 0x3A:02x}:00.0"
     pci = PCI(vendor="10de", device="2335", class_="0302", address=address)
     hardware = Hardware(vendor=Vendor.NVIDIA, product=product, uuid=f"GPU-{index}", pci=pci)
     details = Details(index=index, minor=index + 4)
-    return subject(hardware, details, instances, hostname="node-1", driver_version="580.159.04")
+    return labelled_card(hardware, details, instances, hostname="node-1", driver_version="580.159.04")
 
 
 def instance(number: int, profile: str = "1g.18gb") -> Instance:

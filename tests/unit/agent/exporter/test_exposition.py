@@ -44,7 +44,7 @@ def test_a_blank_reading_is_left_out_and_a_zero_is_not() -> None:
     assert read(body) == {Measure.GPU_UTIL: [({}, 0)], Measure.DEC_UTIL: [({}, 0)]}
 
 
-def test_a_metric_that_nobody_described_is_still_served() -> None:
+def test_a_metric_that_is_not_in_the_catalogue_is_served() -> None:
     assert read(exposition([Series("", {"DCGM_FI_NEW": 4})])) == {"DCGM_FI_NEW": [({}, 4)]}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpu_control_plane.agent.exporter.processes import (
     ContainerName,
-    Placement,
+    PodCgroup,
     containers_by_id,
     owner_in,
     parse_cgroup,
@@ -46,15 +46,15 @@ WITH_DASHES, WITH_LINES = f"pod{UID}", f"pod{UID.replace('-', '_')}"
     ],
 )
 def test_the_pod_and_container_of_a_process_are_found(text: str) -> None:
-    assert parse_cgroup(text) == Placement(UID, ID)
+    assert parse_cgroup(text) == PodCgroup(UID, ID)
 
 
 def test_a_static_pod_has_a_hash_for_its_uid() -> None:
-    assert parse_cgroup(f"0::/kubepods/burstable/pod{STATIC}/{ID}\n") == Placement(STATIC, ID)
+    assert parse_cgroup(f"0::/kubepods/burstable/pod{STATIC}/{ID}\n") == PodCgroup(STATIC, ID)
 
 
 def test_a_process_of_the_pod_in_no_container_is_told_apart() -> None:
-    assert parse_cgroup(f"0::/kubepods/burstable/{WITH_DASHES}\n") == Placement(UID, None)
+    assert parse_cgroup(f"0::/kubepods/burstable/{WITH_DASHES}\n") == PodCgroup(UID, None)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from unit.agent.exporter.readings import card, instance, read, user
 FIRST, SECOND = "0000:3a:00.0", "0000:3b:00.0"
 
 
-class Cards:
+class FakeBackend:
     """A backend whose readings wait until they are let through."""
 
     def __init__(self) -> None:
@@ -52,14 +52,16 @@ class Cards:
 class InAThread:
     """Reads from the cards as the agent does."""
 
-    def __init__(self, cards: Cards) -> None:
+    def __init__(self, cards: FakeBackend) -> None:
         self._backend: Backend = cards  # type: ignore[assignment] # the calls that are not made are left out
 
     async def read[*A, R](self, function: Callable[[Backend, *A], R], *arguments: *A) -> R:
         return await asyncio.to_thread(function, self._backend, *arguments)
 
 
-def exporter(cards: Cards, users: Mapping[str, Sequence[User]] | None = None, xids: XidLog | None = None) -> Exporter:
+def exporter(
+    cards: FakeBackend, users: Mapping[str, Sequence[User]] | None = None, xids: XidLog | None = None
+) -> Exporter:
     def owner() -> Owner:
         return lambda pid: ContainerName("team-a", "first", "main") if pid == 7 else None
 
@@ -69,14 +71,14 @@ def exporter(cards: Cards, users: Mapping[str, Sequence[User]] | None = None, xi
 
 
 async def test_a_scrape_reads_the_cards_in_another_thread() -> None:
-    cards = Cards()
+    cards = FakeBackend()
     found = read(await exporter(cards).exposition())
     assert [labels["UUID"] for labels, _ in found[Measure.FB_USED]] == ["GPU-0", "GPU-1"]
     assert threading.get_ident() not in cards.threads
 
 
 async def test_scrapes_at_the_same_time_share_a_pass_and_a_later_one_has_its_own() -> None:
-    cards = Cards()
+    cards = FakeBackend()
     cards.open.clear()
     made = exporter(cards)
     scrapes = [asyncio.create_task(made.exposition()) for _ in range(5)]
@@ -89,7 +91,7 @@ async def test_scrapes_at_the_same_time_share_a_pass_and_a_later_one_has_its_own
 
 
 async def test_a_scraper_that_hangs_up_takes_nothing_from_the_others() -> None:
-    cards = Cards()
+    cards = FakeBackend()
     cards.open.clear()
     made = exporter(cards)
     first, second = (asyncio.create_task(made.exposition()) for _ in range(2))
@@ -102,7 +104,7 @@ async def test_a_scraper_that_hangs_up_takes_nothing_from_the_others() -> None:
 
 
 async def test_a_lost_card_hides_no_other() -> None:
-    cards, xids = Cards(), XidLog()
+    cards, xids = FakeBackend(), XidLog()
     cards.lost.add(FIRST)
     xids.observe(FIRST, (79,))
     found = read(await exporter(cards, xids=xids).exposition())
@@ -111,7 +113,7 @@ async def test_a_lost_card_hides_no_other() -> None:
 
 
 async def test_a_failure_reaches_the_scraper_and_the_next_scrape_starts_anew() -> None:
-    cards = Cards()
+    cards = FakeBackend()
     cards.broken = True
     made = exporter(cards)
     with pytest.raises(RuntimeError, match="a bug"):
@@ -121,7 +123,7 @@ async def test_a_failure_reaches_the_scraper_and_the_next_scrape_starts_anew() -
 
 
 async def test_processes_are_asked_for_only_where_pods_share() -> None:
-    cards = Cards()
+    cards = FakeBackend()
     users = {FIRST: (user("first"), user("second")), SECOND: (user("third"),)}
     found = read(await exporter(cards, users).exposition())
     assert cards.asked_processes == [FIRST]
@@ -130,14 +132,14 @@ async def test_processes_are_asked_for_only_where_pods_share() -> None:
 
 
 async def test_processes_that_cannot_be_read_are_no_zeros() -> None:
-    cards = Cards()
+    cards = FakeBackend()
     cards.lost.add(FIRST)
     found = read(await exporter(cards, {FIRST: (user("first"), user("second"))}).exposition())
     assert [labels["UUID"] for labels, _ in found[Measure.FB_USED]] == ["GPU-1"]
 
 
 async def test_instances_of_a_cut_card_are_read_one_by_one() -> None:
-    cards = Cards()
+    cards = FakeBackend()
     made = exporter(cards)
     made.describe((card(0, instances=(instance(3), instance(5))),))
     found = read(await made.exposition())
@@ -149,7 +151,7 @@ async def test_instances_of_a_cut_card_are_read_one_by_one() -> None:
 
 
 async def test_a_card_that_is_gone_has_no_series() -> None:
-    made = exporter(Cards())
+    made = exporter(FakeBackend())
     made.describe((card(1),))
     found = read(await made.exposition())
     assert [labels["UUID"] for labels, _ in found[Measure.FB_USED]] == ["GPU-1"]
@@ -157,7 +159,7 @@ async def test_a_card_that_is_gone_has_no_series() -> None:
 
 async def test_another_card_in_the_same_place_has_no_error_reports_of_the_old_one() -> None:
     xids = XidLog()
-    made = exporter(Cards(), xids=xids)
+    made = exporter(FakeBackend(), xids=xids)
     xids.observe(FIRST, (79,))
     assert XID_COUNT in read(await made.exposition())
     made.describe((card(1),))

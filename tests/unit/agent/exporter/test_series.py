@@ -9,7 +9,7 @@ from gpu_control_plane.agent.backends.measures import Measure
 from gpu_control_plane.agent.exporter.catalogue import XID_COUNT
 from gpu_control_plane.agent.exporter.exposition import exposition
 from gpu_control_plane.agent.exporter.processes import ContainerName
-from gpu_control_plane.agent.exporter.series import CardReadings, Subject, bus_id, series, shared
+from gpu_control_plane.agent.exporter.series import CardReadings, LabelledCard, bus_id, series, shared
 from gpu_control_plane.agent.exporter.xids import Reports, XidLog
 from gpu_control_plane.api.gpudevice import User
 from unit.agent.exporter.readings import Read, card, instance, read, user
@@ -37,12 +37,12 @@ def of_pod(pod: str) -> dict[str, str]:
 
 
 def told(
-    subject: Subject,
+    labelled_card: LabelledCard,
     readings: CardReadings,
     users: Mapping[str, Sequence[User]] | None = None,
     reports: Reports | None = None,
 ) -> Read:
-    return read(exposition(series(subject, readings, users or {}, reports, owner)))
+    return read(exposition(series(labelled_card, readings, users or {}, reports, owner)))
 
 
 def test_a_free_card_has_the_labels_of_dcgm_exporter() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.agent.kubelet.kubelet import Kubelet
+from unit.agent.kubelet.kubelet import FakeKubelet
 
 
 @pytest.fixture
@@ -15,8 +15,8 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-async def kubelet(folder: Path) -> AsyncIterator[Kubelet]:
+async def kubelet(folder: Path) -> AsyncIterator[FakeKubelet]:
     """A kubelet that has not been started."""
-    kubelet = Kubelet(folder)
+    kubelet = FakeKubelet(folder)
     yield kubelet
     await kubelet.kill()

@@ -14,9 +14,9 @@ from typing import Any
 
 import grpc
 
-from gpu_control_plane.agent.kubelet.interface import Allocator, Device, Grant
+from gpu_control_plane.agent.kubelet.interface import Allocator, ContainerAllocation, Device
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
-from gpu_control_plane.agent.kubelet.plugins import Plugins
+from gpu_control_plane.agent.kubelet.plugins import DevicePlugins
 from gpu_control_plane.agent.kubelet.protocol import deviceplugin_pb2 as wire
 from gpu_control_plane.kube.backoff import Backoff
 from waiting import until
@@ -28,18 +28,20 @@ type Listed = dict[str, str]
 """What the kubelet knows of a resource: health by device."""
 
 
-class Giver:
+class FakeAllocator:
     """Gives what is asked for, by name."""
 
-    async def allocate(self, resource: str, ids: tuple[str, ...]) -> Grant:
-        return Grant(cdi_devices=tuple(f"test/gpu={device}" for device in ids), envs={"RESOURCE": resource})
+    async def allocate(self, resource: str, ids: tuple[str, ...]) -> ContainerAllocation:
+        return ContainerAllocation(
+            cdi_devices=tuple(f"test/gpu={device}" for device in ids), envs={"RESOURCE": resource}
+        )
 
     def prefer(self, resource: str, available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
         return available[-size:] if not required else available[:size]
 
 
-def devices(*ids: str, ill: Iterable[str] = ()) -> list[Device]:
-    return [Device(name, name not in ill) for name in (*ids, *ill)]
+def devices(*ids: str, unhealthy: Iterable[str] = ()) -> list[Device]:
+    return [Device(name, name not in unhealthy) for name in (*ids, *unhealthy)]
 
 
 def sockets(folder: Path) -> list[str]:
@@ -48,7 +50,7 @@ def sockets(folder: Path) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def serving(plugins: Plugins) -> AsyncIterator[asyncio.Task[None]]:
+async def serving(plugins: DevicePlugins) -> AsyncIterator[asyncio.Task[None]]:
     """The agent, running."""
     task = asyncio.create_task(plugins.run())
     try:
@@ -110,8 +112,8 @@ async def plugin(
     """The agent serving one resource, and a connection to it."""
     with tempfile.TemporaryDirectory(prefix="dp-") as name:
         folder = Path(name)
-        agent = Plugins(allocator, folder, metrics=metrics, allocate_limit=limit)
-        await agent.announce(RESOURCE, listed)
+        agent = DevicePlugins(allocator, folder, metrics=metrics, allocate_limit=limit)
+        await agent.advertise(RESOURCE, listed)
         async with serving(agent):
             await until(lambda: sockets(folder))
             connection = Plugin(folder / sockets(folder)[0])
@@ -121,7 +123,7 @@ async def plugin(
                 await connection.channel.close()
 
 
-class Kubelet:
+class FakeKubelet:
     """A kubelet that can be started, killed and started again in one folder."""
 
     def __init__(self, folder: Path) -> None:

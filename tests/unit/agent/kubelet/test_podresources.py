@@ -1,4 +1,4 @@
-"""The kubelet's books are read as they are now, with as few calls as possible."""
+"""The kubelet is asked for what it has now, with as few calls as possible."""
 
 import asyncio
 import contextlib
@@ -18,15 +18,15 @@ from waiting import until
 ONE = "gpu.deckhouse.io/one"
 TWO = "gpu.deckhouse.io/two"
 
-type Books = dict[tuple[str, str, str], list[tuple[str, list[str]]]]
+type Allocations = dict[tuple[str, str, str], list[tuple[str, list[str]]]]
 
 
-class Kubelet:
+class FakePodResources:
     """Serves the pod-resources API from what it is told."""
 
     def __init__(self, folder: Path) -> None:
         self.address = f"unix://{folder}/kubelet.sock"
-        self.books: Books = {}
+        self.pod_resources: Allocations = {}
         self.healthy: list[tuple[str, list[str]]] = []
         self.crowded = 0
         """How many of the next calls are turned away."""
@@ -59,7 +59,7 @@ class Kubelet:
                 name=pod,
                 containers=(wire.ContainerResources(name=container, devices=_devices(devices)),),
             )
-            for (namespace, pod, container), devices in self.books.items()
+            for (namespace, pod, container), devices in self.pod_resources.items()
         )
         await self._turn("List", context)
         return wire.ListPodResourcesResponse(pod_resources=pods)
@@ -83,8 +83,8 @@ def _devices(some: list[tuple[str, list[str]]]) -> tuple[wire.ContainerDevices, 
 
 
 async def test_holders_are_listed_by_container_and_resource(folder: Path) -> None:
-    kubelet = Kubelet(folder)
-    kubelet.books = {
+    kubelet = FakePodResources(folder)
+    kubelet.pod_resources = {
         ("team", "b", "main"): [(ONE, ["2"]), (TWO, ["x"]), (ONE, ["1"])],
         ("team", "a", "main"): [],
         ("other", "c", "side"): [(ONE, ["3"])],
@@ -99,25 +99,25 @@ async def test_holders_are_listed_by_container_and_resource(folder: Path) -> Non
 
 
 async def test_allocatable_devices_are_gathered_by_resource(folder: Path) -> None:
-    kubelet = Kubelet(folder)
+    kubelet = FakePodResources(folder)
     kubelet.healthy = [(ONE, ["1"]), (TWO, ["x"]), (ONE, ["2"])]
     async with kubelet.running():
         assert await PodResources(kubelet.address).allocatable() == {ONE: frozenset("12"), TWO: frozenset("x")}
 
 
 async def test_a_kubelet_that_restarts_is_read_at_once(folder: Path) -> None:
-    kubelet = Kubelet(folder)
-    books = PodResources(kubelet.address, pause=0.0)
+    kubelet = FakePodResources(folder)
+    pod_resources = PodResources(kubelet.address, pause=0.0)
     for number in ("1", "2"):
         with pytest.raises(KubeletUnavailable, match="did not answer List: UNAVAILABLE"):
-            await books.list()
-        kubelet.books = {("team", number, "main"): [(ONE, [number])]}
+            await pod_resources.list()
+        kubelet.pod_resources = {("team", number, "main"): [(ONE, [number])]}
         async with kubelet.running():
-            assert [held.ids for held in await books.list()] == [(number,)]
+            assert [held.ids for held in await pod_resources.list()] == [(number,)]
 
 
 async def test_a_kubelet_that_hangs_is_unavailable(folder: Path) -> None:
-    kubelet = Kubelet(folder)
+    kubelet = FakePodResources(folder)
     kubelet.answering.clear()
     async with kubelet.running():
         with pytest.raises(KubeletUnavailable, match="DEADLINE_EXCEEDED"):
@@ -125,50 +125,50 @@ async def test_a_kubelet_that_hangs_is_unavailable(folder: Path) -> None:
 
 
 async def test_a_crowded_kubelet_is_asked_again_but_not_for_ever(folder: Path) -> None:
-    kubelet = Kubelet(folder)
-    books = PodResources(kubelet.address, pause=0.01)
+    kubelet = FakePodResources(folder)
+    pod_resources = PodResources(kubelet.address, pause=0.01)
     async with kubelet.running():
         kubelet.crowded = 2
-        assert await books.list() == ()
+        assert await pod_resources.list() == ()
         kubelet.crowded = 10
         with pytest.raises(KubeletUnavailable, match="rate limit"):
-            await books.list()
+            await pod_resources.list()
     assert kubelet.calls["List"] == 6
 
 
 async def test_a_hundred_askers_share_two_calls(folder: Path) -> None:
-    kubelet = Kubelet(folder)
-    books = PodResources(kubelet.address)
+    kubelet = FakePodResources(folder)
+    pod_resources = PodResources(kubelet.address)
     async with kubelet.running():
         kubelet.answering.clear()
-        first = asyncio.create_task(books.list())
+        first = asyncio.create_task(pod_resources.list())
         await until(lambda: kubelet.calls["List"])
-        others = [asyncio.create_task(books.list()) for _ in range(99)]
+        others = [asyncio.create_task(pod_resources.list()) for _ in range(99)]
         kubelet.answering.set()
         await asyncio.gather(first, *others)
     assert kubelet.calls["List"] == 2
 
 
-async def test_nobody_is_shown_the_time_before_the_question(folder: Path) -> None:
-    kubelet = Kubelet(folder)
-    books = PodResources(kubelet.address)
+async def test_an_answer_is_never_from_before_the_question(folder: Path) -> None:
+    kubelet = FakePodResources(folder)
+    pod_resources = PodResources(kubelet.address)
     async with kubelet.running():
         kubelet.answering.clear()
-        before = asyncio.create_task(books.list())
+        before = asyncio.create_task(pod_resources.list())
         await until(lambda: kubelet.calls["List"])
-        kubelet.books = {("team", "new", "main"): [(ONE, ["1"])]}
-        after = asyncio.create_task(books.list())
+        kubelet.pod_resources = {("team", "new", "main"): [(ONE, ["1"])]}
+        after = asyncio.create_task(pod_resources.list())
         await asyncio.sleep(0)
         kubelet.answering.set()
         assert (await before, [held.pod for held in await after]) == ((), ["new"])
 
 
-async def test_an_asker_who_gives_up_takes_nobody_along(folder: Path) -> None:
-    kubelet = Kubelet(folder)
-    books = PodResources(kubelet.address)
+async def test_a_caller_that_is_cancelled_cancels_no_other(folder: Path) -> None:
+    kubelet = FakePodResources(folder)
+    pod_resources = PodResources(kubelet.address)
     async with kubelet.running():
         kubelet.answering.clear()
-        impatient, patient = asyncio.create_task(books.list()), asyncio.create_task(books.list())
+        impatient, patient = asyncio.create_task(pod_resources.list()), asyncio.create_task(pod_resources.list())
         await until(lambda: kubelet.calls["List"])
         impatient.cancel()
         kubelet.answering.set()
@@ -176,13 +176,13 @@ async def test_an_asker_who_gives_up_takes_nobody_along(folder: Path) -> None:
 
 
 async def test_calls_keep_their_distance(folder: Path) -> None:
-    kubelet = Kubelet(folder)
-    books = PodResources(kubelet.address)
+    kubelet = FakePodResources(folder)
+    pod_resources = PodResources(kubelet.address)
     loop = asyncio.get_running_loop()
     async with kubelet.running():
         begin = loop.time()
         for _ in range(5):
-            await books.list()
+            await pod_resources.list()
     assert loop.time() - begin >= 4 * 0.05
 
 

@@ -94,7 +94,7 @@ def test_a_busy_card_keeps_its_mode() -> None:
 
     outcome = applied(driver, LARGE)
     assert outcome.result is Result.WAITING
-    assert outcome.reason == f"Somebody still uses the card at {ADDRESS}: its MIG mode cannot change."
+    assert outcome.reason == f"A program still uses the card at {ADDRESS}: its MIG mode cannot change."
     assert not driver.enabled
 
 

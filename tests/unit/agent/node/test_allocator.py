@@ -6,11 +6,11 @@ from typing import cast
 import pytest
 
 from gpu_control_plane.agent.backends.interface import CardLost
-from gpu_control_plane.agent.cdi.describe import Description, Grantable
+from gpu_control_plane.agent.cdi.container_allocation import device_name
 from gpu_control_plane.agent.cdi.edits import DeviceNode, Edits
-from gpu_control_plane.agent.cdi.grants import device_name
+from gpu_control_plane.agent.cdi.injectable import InjectableDevice, InjectableDevices
 from gpu_control_plane.agent.cdi.spec import Device
-from gpu_control_plane.agent.kubelet.interface import Refused
+from gpu_control_plane.agent.kubelet.interface import AllocationRefused
 from gpu_control_plane.agent.node.allocator import Allocator
 from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
 from gpu_control_plane.agent.step import Allocatable
@@ -38,9 +38,9 @@ class Watch:
             raise CardLost("It no longer answers.")
 
 
-def grantable(unit: Unit) -> Grantable:
+def grantable(unit: Unit) -> InjectableDevice:
     node = DeviceNode(path=f"/dev/{unit.card}", host_path=f"/dev/{unit.card}", type="c", major=1, minor=3)
-    return Grantable(Device(device_name(unit.id), Edits(device_nodes=(node,))), unit.id)
+    return InjectableDevice(Device(device_name(unit.id), Edits(device_nodes=(node,))), unit.id)
 
 
 def allocator(
@@ -49,7 +49,7 @@ def allocator(
     clock = now or [0.0]
     made = Allocator(cast("HardwareWatch", watch), injection, monotonic=lambda: clock[0])
     devices = {device_name(unit.id): grantable(unit) for unit in units}
-    described = Description(grantables=tuple(devices.values()), common=Edits(), problems=())
+    described = InjectableDevices(injectable=tuple(devices.values()), common=Edits(), problems=())
     made.use(Allocatable(units=frozenset(units)), OBSERVED, described)
     return made
 
@@ -73,12 +73,12 @@ async def test_without_cdi_a_container_gets_the_device_files_themselves() -> Non
 
 @pytest.mark.parametrize("asked", [("nonsense",), ("",), (WHOLE[1].id,)])
 async def test_a_unit_that_is_not_allocatable_is_refused(asked: tuple[str, ...]) -> None:
-    with pytest.raises(Refused, match="not on offer"):
+    with pytest.raises(AllocationRefused, match="not on offer"):
         await allocator(Watch(), WHOLE[:1]).allocate(RESOURCE, asked)
 
 
 async def test_a_unit_is_refused_under_another_resource() -> None:
-    with pytest.raises(Refused, match="not on offer"):
+    with pytest.raises(AllocationRefused, match="not on offer"):
         await allocator(Watch(), WHOLE).allocate("gpu.deckhouse.io/other", (WHOLE[0].id,))
 
 
@@ -86,7 +86,7 @@ async def test_a_card_lost_since_the_last_probe_is_refused() -> None:
     watch = Watch()
     watch.lost = True
     at = allocator(watch, WHOLE)
-    with pytest.raises(Refused, match="no longer answers"):
+    with pytest.raises(AllocationRefused, match="no longer answers"):
         await at.allocate(RESOURCE, (WHOLE[0].id,))
     assert at.in_flight(()) == set()
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_control_plane.agent.backends.interface import Process
-from gpu_control_plane.agent.burnin.decide import Standing
-from gpu_control_plane.agent.burnin.runner import Run
+from gpu_control_plane.agent.burnin.program import ProgramRun
+from gpu_control_plane.agent.burnin.status import BurnInStatus
 from gpu_control_plane.agent.node.burnin_runner import BurnInRunner
 from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
@@ -27,22 +27,22 @@ UUID = uuid_of(CARD)
 
 
 class FakeProgram:
-    """The burn-in program: runs until it is told how to end, and keeps account."""
+    """The burn-in program: runs until the test says how it ends, and records what it was called with."""
 
     def __init__(self) -> None:
-        self.begun: list[str] = []
+        self.status_running: list[str] = []
         self.ended: list[str] = []
         self.result = asyncio.get_running_loop().create_future()
 
-    async def __call__(self, card: str, _seconds: float, /) -> Run:
-        self.begun.append(card)
+    async def __call__(self, card: str, _seconds: float, /) -> ProgramRun:
+        self.status_running.append(card)
         try:
             return await asyncio.shield(self.result)
         finally:
             self.ended.append(card)
 
     def end(self, reason: Reason = Reason.BURN_IN_PASSED, *, busy: bool = False) -> None:
-        self.result.set_result(Run(reason=reason, message="Done.", busy=busy))
+        self.result.set_result(ProgramRun(reason=reason, message="Done.", busy=busy))
 
 
 class BurnInModel:
@@ -75,7 +75,7 @@ class BurnInModel:
     def _count(self) -> None:
         self.results += bool(self.runner._ended or self.runner._postponed)
 
-    async def step(self, *devices: DeviceView, checked: bool = True) -> Standing | None:
+    async def step(self, *devices: DeviceView, checked: bool = True) -> BurnInStatus | None:
         """One reconcile: decide, start what is due, and write the card's status."""
         seen = self.watch.snapshot
         assert seen is not None
@@ -97,7 +97,7 @@ class BurnInModel:
         for card, message in plan.burn_in_starts.items():
             self.runner.start(seen.observed[card], message)
         standing = plan.burn_ins[self.device.name]
-        conditions = (standing.says(self.device.status.conditions, NOW),) if standing else ()
+        conditions = (standing.as_condition(self.device.status.conditions, NOW),) if standing else ()
         record = standing.record if standing else None
         self.device = replace(self.device, status=replace(self.device.status, conditions=conditions, burn_in=record))
         return standing
@@ -152,7 +152,7 @@ async def test_a_new_card_is_tested_once() -> None:
         assert await node.ends_as() == Reason.BURN_IN_PASSED
         node.ordered = True
         assert await node.reason() == Reason.BURN_IN_PASSED
-        assert node.program.begun == [UUID]
+        assert node.program.status_running == [UUID]
         assert node.device.status.burn_in is not None
         assert (node.device.status.burn_in.uuid, node.device.status.burn_in.ended_at) == (UUID, NOW)
 
@@ -169,7 +169,7 @@ async def test_a_card_that_cannot_be_tested_waits_and_says_for_what() -> None:
 async def test_a_card_with_a_process_that_belongs_to_no_pod_is_left_alone() -> None:
     async with burning_in(processes={CARD.address: (Process(pid=7),)}) as node:
         assert await node.reason() == Reason.BURN_IN_WAITING
-        assert node.program.begun == []
+        assert node.program.status_running == []
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ async def test_errors_heat_and_loss_end_the_test_at_once(
 ) -> None:
     async with burning_in() as node:
         await node.step()
-        await until(lambda: node.program.begun)
+        await until(lambda: node.program.status_running)
         await node.change(break_it(machine(), CARD.address))
         assert await node.ends_as() == reason
         assert node.program.ended == [UUID], "the program does not go on"
@@ -195,7 +195,7 @@ async def test_what_the_program_finds_is_reported_and_stays_until_a_person_clear
         assert await node.reason() == Reason.COMPUTE_ERRORS
         await node.clear()
         assert await node.reason() == Reason.BURNING_IN
-        await until(lambda: len(node.program.begun) == 2)
+        await until(lambda: len(node.program.status_running) == 2)
 
 
 async def test_a_test_that_fails_again_after_it_was_cleared_is_not_made_a_third_time() -> None:
@@ -207,7 +207,7 @@ async def test_a_test_that_fails_again_after_it_was_cleared_is_not_made_a_third_
         await node.step()
         await until(lambda: not node.runner.running)
         assert [await node.reason() for _ in range(2)] == [Reason.COMPUTE_ERRORS, Reason.COMPUTE_ERRORS]
-        assert len(node.program.begun) == 2
+        assert len(node.program.status_running) == 2
 
 
 async def test_clearing_a_card_that_passed_changes_nothing() -> None:
@@ -222,38 +222,38 @@ async def test_clearing_a_card_that_passed_changes_nothing() -> None:
 async def test_the_driver_is_released_at_once_and_the_test_begins_anew_later() -> None:
     async with burning_in() as node:
         await node.step()
-        await until(lambda: node.program.begun)
+        await until(lambda: node.program.status_running)
         await node.runner.break_off()
         await node.watch.release_driver()
         assert (node.runner.running, node.program.ended, node.results) == (frozenset(), [UUID], 0)
         node.watch.acquire_driver()
         await node.watch.probe()
         assert await node.reason() == Reason.BURNING_IN
-        await until(lambda: node.program.begun == [UUID, UUID])
+        await until(lambda: node.program.status_running == [UUID, UUID])
 
 
 async def test_a_test_that_is_broken_off_before_it_began_begins_later() -> None:
     async with burning_in() as node:
         await node.step()
         await node.runner.break_off()
-        assert (node.runner.running, node.program.begun) == (frozenset(), [])
+        assert (node.runner.running, node.program.status_running) == (frozenset(), [])
         assert await node.reason() == Reason.BURNING_IN
-        await until(lambda: node.program.begun == [UUID])
+        await until(lambda: node.program.status_running == [UUID])
 
 
 async def test_an_agent_that_starts_in_the_middle_begins_anew_and_knows_which_cards_have_passed() -> None:
     async with burning_in() as node:
         await node.step()
-        await until(lambda: node.program.begun == [UUID])
+        await until(lambda: node.program.status_running == [UUID])
         await node.runner.break_off()  # the agent before it is gone, and so is its program
         async with _running(node.begin()):
             assert await node.reason() == Reason.BURNING_IN
-            await until(lambda: node.program.begun == [UUID, UUID])
+            await until(lambda: node.program.status_running == [UUID, UUID])
             node.program.end()
             await node.ends_as()
         async with _running(node.begin()):
             assert await node.reason() == Reason.BURN_IN_PASSED
-        assert len(node.program.begun) == 2
+        assert len(node.program.status_running) == 2
 
 
 async def test_another_card_in_the_same_place_is_tested_and_the_old_one_not_again() -> None:
@@ -292,7 +292,7 @@ async def test_a_card_in_a_pool_is_left_alone_also_after_it_has_left() -> None:
         assert await node.reason() == Reason.IN_SERVICE
         node.device, node.ordered = replace(node.device, metadata=bare.metadata), False
         assert await node.reason() == Reason.IN_SERVICE
-        assert node.program.begun == []
+        assert node.program.status_running == []
 
 
 async def test_switched_off_only_what_was_passed_is_reported() -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from gpu_control_plane.agent.node.labelling import feature_labels, label_facts
 from gpu_control_plane.agent.step.pausing import pause_reason
-from gpu_control_plane.agent.vendors.nvidia.labels import labels
+from gpu_control_plane.agent.vendors.registry import support_of
+from gpu_control_plane.api.gpudevice import Vendor
 from unit.agent.step.builders import hardware
 
 
@@ -46,6 +47,6 @@ def test_only_the_labels_of_feature_discovery_are_ours_to_change() -> None:
 
 
 def test_every_label_we_write_is_ours_to_change() -> None:
-    written = labels(label_facts(hardware(), "a machine", ()), {}, 1.0)
+    written = support_of(Vendor.NVIDIA).labels(label_facts(hardware(), "a machine", ()), {}, 1.0)
     assert len(written) > 20
     assert feature_labels(written) == written

@@ -11,10 +11,12 @@ import pytest
 from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.validation_runner import CheckSubject, CheckTiming, ValidationRunner
-from gpu_control_plane.agent.validator.files import StatusFiles
-from gpu_control_plane.agent.validator.runner import SimulatedRunner
-from gpu_control_plane.agent.validator.steps import Step
-from gpu_control_plane.agent.validator.validate import Validator
+from gpu_control_plane.agent.simulated.checks import SimulatedChecks
+from gpu_control_plane.agent.simulated.models import VENDOR
+from gpu_control_plane.agent.validator.kernel import SimulatedKernel
+from gpu_control_plane.agent.validator.steps import PLUGIN
+from gpu_control_plane.agent.validator.validator import Validator
+from gpu_control_plane.agent.vendors.registry import support_of
 from gpu_control_plane.api.gpunodestate import Injection, StepResult, Validation, ValidationStep
 from gpu_control_plane.kube.times import utc_now
 from unit.agent.step.builders import NODE, NOW, RESOURCE, backend
@@ -29,13 +31,15 @@ class Checked:
     """A runner, with the outcome of the step `plugin` in each of its checks."""
 
     def __init__(self, folder: Path, confirm: float) -> None:
+        vendor = support_of(VENDOR)
         options = Options(node=NODE, hardware=Hardware.SIMULATED, injection=Injection.KUBELET, host=folder / "host")
         self.watch = HardwareWatch(NODE, backend, lambda: None)
         self.runner = ValidationRunner(
             options,
             self.watch,
-            Validator(SimulatedRunner({}), StatusFiles(folder / "validations")),
-            find_cuda=lambda: None,
+            Validator(SimulatedKernel({})),
+            checks=lambda: SimulatedChecks(vendor.checks(options.driver_search, folder / "validations", ())),
+            kernel_step=lambda: vendor.kernel_step,
             reported=lambda: None,
             on_result=self.note,
             now=utc_now,
@@ -45,7 +49,7 @@ class Checked:
 
     def note(self) -> None:
         assert self.runner.result is not None
-        self.outcomes += [step.result for step in self.runner.result.steps if step.name == Step.PLUGIN]
+        self.outcomes += [step.result for step in self.runner.result.steps if step.name == PLUGIN]
 
 
 @asynccontextmanager

@@ -11,8 +11,8 @@ from gpu_control_plane.agent.runtimes.configure import RuntimeConfig
 from gpu_control_plane.agent.runtimes.containerd import Containerd
 from gpu_control_plane.agent.runtimes.crio import Crio
 from gpu_control_plane.agent.runtimes.docker import Docker
+from gpu_control_plane.agent.runtimes.edit_log import EditLog
 from gpu_control_plane.agent.runtimes.interface import OWN_FILE, RuntimeConfigError
-from gpu_control_plane.agent.runtimes.ledger import Ledger
 from gpu_control_plane.agent.runtimes.tables import merge
 
 OLD_TABLE = "io.containerd.grpc.v1.cri"
@@ -31,7 +31,7 @@ class ContainerdNode:
         self.breaks_with: Path | None = None
         if main is not None:
             self.main.write_text(main)
-        self.config = RuntimeConfig(Containerd(self.main, self.run), Ledger(folder / "state" / "containerd.json"))
+        self.config = RuntimeConfig(Containerd(self.main, self.run), EditLog(folder / "state" / "containerd.json"))
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -84,7 +84,7 @@ class CrioNode:
         for name, text in drop_ins.items():
             self.drop_ins.mkdir(exist_ok=True)
             (self.drop_ins / name).write_text(text)
-        self.config = RuntimeConfig(Crio(self.main, self.drop_ins, self.run), Ledger(folder / "state" / "crio.json"))
+        self.config = RuntimeConfig(Crio(self.main, self.drop_ins, self.run), EditLog(folder / "state" / "crio.json"))
 
     def run(self, command: Sequence[str]) -> str:
         assert command[-1] == "--version"
@@ -98,7 +98,7 @@ class DockerNode:
         self.file.parent.mkdir(parents=True)
         if text is not None:
             self.file.write_text(text)
-        self.config = RuntimeConfig(Docker(self.file, self.run), Ledger(folder / "state" / "docker.json"))
+        self.config = RuntimeConfig(Docker(self.file, self.run), EditLog(folder / "state" / "docker.json"))
 
     def run(self, command: Sequence[str]) -> str:
         if command[-1] == "--version":

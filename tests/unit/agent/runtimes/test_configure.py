@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.agent.runtimes.interface import Handler, RuntimeConfigError, Wanted
+from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError, RuntimeHandler, WantedConfig
 from unit.agent.runtimes.nodes import ContainerdNode, CrioNode, DockerNode
 from unit.agent.runtimes.test_containerd import NEW_FILE, OLD_FILE
 
-CDI = Wanted()
-HANDLER = Wanted(handler=Handler("/opt/nvidia/runtime"))
+CDI = WantedConfig()
+HANDLER = WantedConfig(handler=RuntimeHandler("/opt/nvidia/runtime"))
 type Node = ContainerdNode | CrioNode | DockerNode
 
 

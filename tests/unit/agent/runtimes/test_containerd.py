@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import tomlkit
 
-from gpu_control_plane.agent.runtimes.interface import Handler, RuntimeConfigError, Wanted
+from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError, RuntimeHandler, WantedConfig
 from gpu_control_plane.api.gpunodestate import Injection, Toolkit
 from unit.agent.runtimes.nodes import OLD_TABLE, TABLE, ContainerdNode
 
-CDI = Wanted()
-WITH_HANDLER = Wanted(handler=Handler("/usr/bin/nvidia-container-runtime"))
+CDI = WantedConfig()
+WITH_HANDLER = WantedConfig(handler=RuntimeHandler("/usr/bin/nvidia-container-runtime"))
 
 OLD_FILE = f"""\
 # kept by the platform team
@@ -84,7 +84,7 @@ def test_an_import_that_covers_the_drop_in_is_enough(tmp_path: Path) -> None:
     assert node.config.set(CDI).files == (node.own,)
 
 
-def test_a_drop_in_of_others_that_nobody_imports_stays_dormant(tmp_path: Path) -> None:
+def test_another_drop_in_that_is_not_imported_takes_no_effect(tmp_path: Path) -> None:
     node = ContainerdNode(tmp_path, "2.1.4", NEW_FILE)
     node.own.parent.mkdir()
     (node.own.parent / "50-abandoned.toml").write_text(

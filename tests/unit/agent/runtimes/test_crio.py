@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.agent.runtimes.interface import Handler, RuntimeConfigError, Wanted
+from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError, RuntimeHandler, WantedConfig
 from gpu_control_plane.api.gpunodestate import Injection, Toolkit
 from unit.agent.runtimes.nodes import CrioNode
 
-WANTED = Wanted(spec_dirs=("/etc/cdi", "/var/run/cdi", "/opt/cdi"), handler=Handler("/opt/nvidia/runtime"))
+WANTED = WantedConfig(spec_dirs=("/etc/cdi", "/var/run/cdi", "/opt/cdi"), handler=RuntimeHandler("/opt/nvidia/runtime"))
 
 
 def test_cdi_works_out_of_the_box(tmp_path: Path) -> None:
     node = CrioNode(tmp_path)
 
-    assert node.config.set(Wanted()).files == ()
+    assert node.config.set(WantedConfig()).files == ()
     assert node.config.inspect().toolkit() == Toolkit(injection=Injection.CDI, runtime="cri-o://1.33.2")
 
 

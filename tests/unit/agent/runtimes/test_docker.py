@@ -1,14 +1,14 @@
-"""Docker: one file that is everybody's."""
+"""Docker: one file, which is not ours alone."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.agent.runtimes.interface import Handler, RuntimeConfigError, Wanted
+from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError, RuntimeHandler, WantedConfig
 from unit.agent.runtimes.nodes import DockerNode
 
-HANDLER = Wanted(handler=Handler("/opt/nvidia/runtime"))
+HANDLER = WantedConfig(handler=RuntimeHandler("/opt/nvidia/runtime"))
 
 
 @pytest.mark.parametrize(("release", "text", "usable"), [

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane.agent.runtimes.commands import run
 from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError
 from gpu_control_plane.agent.runtimes.restart import restarter, socket_owner
+from gpu_control_plane.agent.runtimes.setup import run_command
 
 SERVER = """
 import socket, sys
@@ -44,13 +44,13 @@ def test_else_the_process_behind_the_socket_gets_a_signal(tmp_path: Path) -> Non
         assert server.stdout.readline() == "ready\n"
         assert socket_owner(path) == server.pid
 
-        restarter("containerd", path, run, systemd=tmp_path / "absent")()
+        restarter("containerd", path, run_command, systemd=tmp_path / "absent")()
 
         assert server.wait(timeout=60) == -signal.SIGHUP
 
 
-def test_a_socket_nobody_serves_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeConfigError, match="Nobody answers"):
+def test_a_socket_that_no_process_serves_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeConfigError, match="No process answers"):
         socket_owner(tmp_path / "absent.sock")
 
 
@@ -64,6 +64,6 @@ def test_the_owner_of_a_socket_of_ours_is_this_process(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_says_what_it_said() -> None:
     with pytest.raises(RuntimeConfigError, match="failed: no such thing"):
-        run((sys.executable, "-c", "import sys; sys.exit('no such thing')"))
+        run_command((sys.executable, "-c", "import sys; sys.exit('no such thing')"))
     with pytest.raises(RuntimeConfigError, match="could not be run"):
-        run(("/nowhere/containerd", "--version"))
+        run_command(("/nowhere/containerd", "--version"))

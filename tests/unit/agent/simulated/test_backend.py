@@ -173,7 +173,7 @@ def test_the_same_history_gives_the_same_identities(tmp_path: Path) -> None:
 # MIG
 
 
-def test_an_instance_that_somebody_uses_stays() -> None:
+def test_an_instance_in_use_stays() -> None:
     backend = SimulatedBackend("worker-3", H200)
     first, second = cut(backend, ("1g.18gb", 0), ("1g.18gb", 1))
     backend.occupy(frozenset(), frozenset({first.uuid}))
@@ -261,7 +261,7 @@ def test_whatever_is_cut_and_joined_instances_never_overlap(steps: list[tuple[st
         (lambda machine: slow_down(machine, 1), set()),
     ],
 )
-def test_whoever_waits_hears_which_cards_a_change_is_about(change: object, concerned: set[str]) -> None:
+def test_a_wait_ends_with_the_cards_that_a_change_is_about(change: object, concerned: set[str]) -> None:
     assert callable(change)
     backend = SimulatedBackend("worker-3", H200)
     heard: list[frozenset[str]] = []
@@ -283,7 +283,7 @@ def test_news_that_came_before_the_wait_are_not_lost_and_told_once() -> None:
 def test_the_same_document_again_is_no_news() -> None:
     backend = SimulatedBackend("worker-3", H200)
     backend.update(new_machine("H200-141", 2))
-    assert not backend._news.is_set()
+    assert not backend._changed.is_set()
 
 
 def test_everything_that_can_be_wrong_shows_in_the_signals() -> None:

@@ -48,9 +48,9 @@ def test_a_unit_leaves_after_two_checks_and_joins_the_other_resource_one_step_la
 
 
 def test_checks_begin_only_when_the_kubelet_can_no_longer_allocate_the_unit() -> None:
-    waiting = next_advertising(set(), {ONE: NOT_CHECKED}, set(), allocatable={ONE}, now=10.0)
-    assert waiting.advertised == {ONE: NOT_CHECKED}
-    assert waiting.look_again == UNUSED_CHECK_SECONDS
+    status_waiting = next_advertising(set(), {ONE: NOT_CHECKED}, set(), allocatable={ONE}, now=10.0)
+    assert status_waiting.advertised == {ONE: NOT_CHECKED}
+    assert status_waiting.look_again == UNUSED_CHECK_SECONDS
 
 
 def test_a_unit_in_use_stays_listed_as_unhealthy() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from gpu_control_plane.agent.step.conflicting_plugins import conflicting_resources, own_resources
+from gpu_control_plane.agent.vendors.registry import supported
 
 UNPOOLED, OTHER = "nvidia.com/gpu", "nvidia.com/mig-1g.18gb"
 
@@ -22,7 +23,7 @@ UNPOOLED, OTHER = "nvidia.com/gpu", "nvidia.com/mig-1g.18gb"
 def test_resources_of_gpus_that_are_not_ours_conflict(
     allocatable: dict[str, str], ours: set[str], expected: tuple[str, ...]
 ) -> None:
-    assert conflicting_resources(allocatable, ours) == expected
+    assert conflicting_resources(allocatable, ours, supported().values()) == expected
 
 
 def test_a_withdrawn_resource_is_ours_for_as_long_as_the_kubelet_may_show_it() -> None:

@@ -42,7 +42,7 @@ class History:
         self.started = 0
         self.unused_since: dict[tuple[str, str], float] = {}
 
-    def play(self, events: int = EVENTS) -> None:
+    def simulated_burn_in(self, events: int = EVENTS) -> None:
         happenings: tuple[tuple[int, Callable[[], object]], ...] = (
             (8, self.step),
             (5, self.order),
@@ -224,7 +224,7 @@ def test_no_history_gives_a_unit_to_two_pods_or_takes_one_from_its_pod(chunk: in
     for seed in range(chunk * histories // CHUNKS, (chunk + 1) * histories // CHUNKS):
         history = History(seed)
         try:
-            history.play()
+            history.simulated_burn_in()
         except AssertionError as error:
             events = "\n  ".join(history.log)
             raise AssertionError(f"seed {seed}: {error}\n  {events}") from error

@@ -1,17 +1,21 @@
 """A card falls at once and rises slowly, whatever the order of signals, restarts and people."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_control_plane.agent.backends.interface import Recovery, Signals
-from gpu_control_plane.agent.health import APPLICATION_XIDS, HARMLESS_XIDS, WORKS, faults, unseen
-from gpu_control_plane.agent.step.recovery import RECOVERY, WATCHED, CardHealth, Judgement, judge, recalled
+from gpu_control_plane.agent.health import WORKS, unseen
+from gpu_control_plane.agent.step import recovery
+from gpu_control_plane.agent.step.recovery import RECOVERY, WATCHED, CardHealth, Judgement, recalled
+from gpu_control_plane.agent.vendors.nvidia.health import APPLICATION_XIDS, HARMLESS_XIDS, RULES, is_fault
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import Condition
 
+judge = partial(recovery.judge, rules=RULES)
 GOOD = Signals()
 FATAL = Signals(xids=(119,))
 
@@ -235,19 +239,20 @@ _probes = st.lists(
 def test_a_card_never_becomes_healthy_without_the_required_good_probes(
     probes: list[tuple[Signals, list[int], float, bool]], restarts: bool
 ) -> None:
-    memory, now, history = CardHealth(), 0.0, list[int]()
+    memory, now, history, clears = CardHealth(), 0.0, list[int](), 0
     was_healthy, run = True, list[float]()
     for index, (state, news, passed, restart) in enumerate(probes):
         now += passed
         history += news
         signals = Signals(
             xids=tuple(history),
+            clears=clears,
             lost=state.lost,
             remap_pending=state.remap_pending,
             overheated=state.overheated,
             recovery=state.recovery,
         )
-        bad = state.lost or state.overheated or state.recovery is not Recovery.NONE or any(map(faults, news))
+        bad = state.lost or state.overheated or state.recovery is not Recovery.NONE or any(map(is_fault, news))
         run = [] if bad else [*run, now]
         memory, found, _, forget = judge(memory, signals, now)
         assert not (bad and found.healthy)
@@ -255,7 +260,7 @@ def test_a_card_never_becomes_healthy_without_the_required_good_probes(
             assert len(run) >= RECOVERY.probes
             assert run[-1] - run[0] >= RECOVERY.seconds
             assert forget
-            history = []
+            history, clears = [], clears + 1
         elif not found.healthy and was_healthy:
             assert bad
             run = []
@@ -263,7 +268,7 @@ def test_a_card_never_becomes_healthy_without_the_required_good_probes(
         if restart and restarts and index % 3 == 0:
             at = datetime.fromtimestamp(now, UTC)
             memory = recalled(written(Judgement(memory, found, None, False), at))
-            history, run = [], []
+            history, run, clears = [], [], 0
 
 
 @given(st.lists(st.sampled_from(sorted(APPLICATION_XIDS | HARMLESS_XIDS)), max_size=12), st.integers(0, 5))

@@ -1,4 +1,4 @@
-"""A kernel runs only where it disturbs nobody."""
+"""A kernel runs only on cards that no pod and no program uses."""
 
 import pytest
 

@@ -1,8 +1,8 @@
-"""Where the driver's user space really is, and what of it a container needs.
+"""The files of the driver's user space, and which of them a container needs.
 
-There is no list to ask: the driver comes from packages, from a container, from an image with a place of its own, or
-as single files mounted into this very container. So the library itself is searched for, and everything else is taken
-from around it. All paths are as this process sees them; `spec.py` turns them into the host's.
+No list of them exists: the driver comes from packages, from a driver container, from an image with a folder of its own,
+or as single files mounted into the agent's container. So its libraries are searched for, and everything else is looked
+for near them. All paths are as this process sees them; `injection` turns them into the host's.
 """
 
 import re
@@ -13,17 +13,22 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane.agent.backends.interface import BackendError
 from gpu_control_plane.agent.driver.elf import read_library
-from gpu_control_plane.agent.driver.library_folders import Surroundings, library_folders, resolved
+from gpu_control_plane.agent.driver.library_folders import SearchContext, library_folders, resolved
 
-ROOTS: Final = (Path("/"), Path("/run/nvidia/driver"))
-"""The host, and the file system of a driver container."""
-
+_FOLDERS: Final = (
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/opt/nvidia/lib64",
+    "/home/kubernetes/bin/nvidia/lib64",
+)
+"""Where images and clouds keep nothing but the driver."""
 _CUDA: Final = "libcuda.so"
 _MARKERS: Final = (_CUDA, "libnvidia-ml.so")
-"""Where one of these lies, the rest of the driver lies too, and the end of its name is the driver's version."""
+"""In the folder of one of these is the rest of the driver, and the end of its name is the driver's version."""
 _OWN_VERSIONS: Final = ("libnvidia-egl-*.so.*", "libnvidia-nvvm70.so.*", "libnvidia-api.so.*")
-"""Libraries of the driver that count their versions in their own way."""
+"""Libraries of the driver with versions of their own."""
 _VERSIONED: Final = re.compile(r".*\.so\.(?P<version>[0-9]+(\.[0-9]+)+)")
 _BINARIES: Final = (
     "nvidia-smi",
@@ -36,7 +41,7 @@ _BINARIES: Final = (
 )
 _BINARY_FOLDERS: Final = ("usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin", "bin", "sbin", "opt/bin")
 _SOCKETS: Final = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
-"""MPS is absent on purpose: a pod that reached the host's daemon would share its card behind the pool's back."""
+"""Without that of MPS: a pod that reached the host's daemon would share its card without the pool's knowledge."""
 _SHARED_CONFIG: Final = (
     "glvnd/egl_vendor.d/10_nvidia.json",
     "egl/egl_external_platform.d/*nvidia*.json",
@@ -52,19 +57,19 @@ _SYSTEM_CONFIG: Final = (
 )
 
 
-class DriverNotFound(Exception):
-    """No driver lies under any of the roots; the sentence says where it was looked for."""
+class DriverNotFound(BackendError):
+    """There is no driver under any of the roots; the sentence says where it was looked for."""
 
 
 class DriverLibrary(msgspec.Struct, frozen=True):
-    """One library: a regular file, and the names programs may ask for it by, that of the file first."""
+    """One library: a regular file, and the names under which programs may load it, that of the file first."""
 
     path: Path
     names: tuple[str, ...]
 
 
 class DriverFile(msgspec.Struct, frozen=True):
-    """A file, or a socket, with the place where programs expect it."""
+    """A file or a socket, and the path where programs expect it."""
 
     path: Path
     expected: PurePosixPath
@@ -85,17 +90,17 @@ class DriverFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_driver_library(
-    name: str, roots: Sequence[Path], surroundings: Surroundings | None = None, *, version: str | None = None
+    name: str, roots: Sequence[Path], context: SearchContext | None = None, *, version: str | None = None
 ) -> Path | None:
-    """The file that a program asking for this library should get, such as the one behind `libnvidia-ml.so.1`.
+    """The file that a program should get which loads this library, such as `libnvidia-ml.so.1`.
 
-    Under each root in turn; a library whose links are missing is known by the name it carries inside. With a version
-    only a library of that driver will do.
+    Each root is searched in turn; a library whose links are missing is recognised by its soname. With a version only a
+    library of that driver counts.
     """
-    known = surroundings or Surroundings.of_this_process()
+    known = context or SearchContext.of_this_process()
     stem = name.partition(".so")[0]
     for root in roots:
-        for folder in library_folders(root, known):
+        for folder in library_folders(root, known, _FOLDERS):
             for path in (folder / name, *sorted(folder.glob(f"{stem}.so.*"))):
                 library = _library(root, path)
                 if library is None or (path.name != name and name not in library.names):
@@ -106,15 +111,15 @@ def find_driver_library(
 
 
 def driver_files(
-    roots: Sequence[Path], version: str | None = None, surroundings: Surroundings | None = None
+    roots: Sequence[Path], version: str | None = None, context: SearchContext | None = None
 ) -> DriverFiles:
     """Everything of the driver under the first root that has it; raises DriverNotFound.
 
-    `version` is what the kernel module says, where that is known: libraries of another version would not work with it.
+    `version` is that of the kernel module, if it is known: libraries of another version do not work with it.
     """
-    known = surroundings or Surroundings.of_this_process()
+    known = context or SearchContext.of_this_process()
     for root in roots:
-        folders = tuple(library_folders(root, known))
+        folders = tuple(library_folders(root, known, _FOLDERS))
         homes = [home for home in _homes(root, folders) if version in (None, home.version)]
         if homes:
             return _around(root, folders, [home for home in homes if home.version == homes[0].version])
@@ -179,9 +184,9 @@ def _around(root: Path, folders: Sequence[Path], homes: Sequence[_Home]) -> Driv
 def _libraries(
     root: Path, places: Sequence[Path], folders: Sequence[Path], version: str, triplet: str
 ) -> tuple[DriverLibrary, ...]:
-    """Every library of the driver once, even if it lies in two of its places, and every name for one of them only.
+    """Every library of the driver once, even if it is in two folders, and every name for one of them only.
 
-    Where two could answer to a name, the links on the host decide, and after them what the libraries say themselves.
+    If two libraries could have a name, the links on the host decide, then the sonames.
     """
     found: dict[str, _Found] = {}
     for place in places:
@@ -206,7 +211,7 @@ def _libraries(
 
 
 def _links(root: Path, folders: Iterable[Path]) -> dict[Path, list[str]]:
-    """The links that lead to each file, by their names."""
+    """The names of the links to each file."""
     links: dict[Path, list[str]] = {}
     for folder in folders:
         for link in sorted(folder.glob("lib*.so*")):
@@ -216,7 +221,7 @@ def _links(root: Path, folders: Iterable[Path]) -> dict[Path, list[str]]:
 
 
 def _library(root: Path, path: Path) -> _Found | None:
-    """The library behind a path, if there is one, with the names it certainly has."""
+    """The library at a path, if there is one, with its file name and soname."""
     real = resolved(root, path)
     read = read_library(real) if real is not None and real.is_file() else None
     if real is None or read is None:
@@ -230,7 +235,7 @@ def _library(root: Path, path: Path) -> _Found | None:
 def _files(
     root: Path, folders: Iterable[Path], patterns: Sequence[str], expected: str, fits: Callable[[int], bool]
 ) -> tuple[DriverFile, ...]:
-    """The files of a kind, in the order of the places where programs expect them; the first folder wins."""
+    """The files of a kind, in the order of the paths where programs expect them; the first folder wins."""
     files: dict[PurePosixPath, DriverFile] = {}
     for folder in filter(None, (resolved(root, folder) for folder in folders)):
         for pattern in patterns:

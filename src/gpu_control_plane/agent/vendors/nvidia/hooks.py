@@ -1,6 +1,6 @@
-"""NVIDIA's hook program, where a toolkit is installed: it can make links and refresh the linker's cache in a container.
+"""NVIDIA's CDI hook program, if a toolkit is installed: it creates links and updates the linker's cache in a container.
 
-Only the two hooks that every toolkit knows since 1.13 are used: an unknown one would fail the container.
+Only the two hooks that every toolkit has since 1.13 are used: a hook that it does not have would fail the container.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from gpu_control_plane.agent.driver.library_folders import resolved
 _CREATE_CONTAINER: Final = "createContainer"
 _FOLDERS: Final = ("/usr/bin", "/usr/local/nvidia/toolkit", "/usr/local/bin")
 _CALLS: Final = (("nvidia-cdi-hook",), ("nvidia-ctk", "hook"))
-"""The program of its own (1.15 and later) before the one that can do it too."""
+"""The hook program of toolkit 1.15 and later before nvidia-ctk, which can do the same."""
 
 
 class HookProgram(msgspec.Struct, frozen=True):
@@ -24,14 +24,14 @@ class HookProgram(msgspec.Struct, frozen=True):
     path: str
     """On the host."""
     call: tuple[str, ...]
-    """Its name, and what comes before the name of the hook."""
+    """Its name, and the arguments before the name of the hook."""
 
     def links(self, links: Iterable[tuple[str, str]]) -> Hook:
-        """Make links in the container, each given as what it leads to and where it is."""
+        """Create links in the container, each given as target and path."""
         return self._hook("create-symlinks", "--link", (f"{target}::{place}" for target, place in links))
 
     def cache(self, folders: Iterable[str]) -> Hook:
-        """Let the container's linker find what lies in these folders."""
+        """Let the container's linker find libraries in these folders."""
         return self._hook("update-ldcache", "--folder", folders)
 
     def _hook(self, name: str, option: str, values: Iterable[str]) -> Hook:
@@ -40,11 +40,11 @@ class HookProgram(msgspec.Struct, frozen=True):
 
 
 def find_hook_program(host: HostPaths) -> HookProgram | None:
-    """The hook program of the toolkit on the host; None on a node that needs none."""
+    """The hook program of the host's toolkit; None on a node without one."""
     for call in _CALLS:
         for folder in _FOLDERS:
             path = f"{folder}/{call[0]}"
-            real = resolved(host.root, host.here(path))
+            real = resolved(host.root, host.local(path))
             if real is not None and real.is_file() and real.stat().st_mode & 0o111:
                 return HookProgram(path, call)
     return None

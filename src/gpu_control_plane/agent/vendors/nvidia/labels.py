@@ -1,28 +1,36 @@
 """The feature labels of a node, as NVIDIA's GPU Feature Discovery writes them: facts in, `nvidia.com/*` labels out.
 
-Workloads select nodes by these names, so names and values are GFD's own. Where cards of several models share a node
-GFD is not deterministic; here the labels speak of the most common model, the one at the lowest address among equals,
-and describe its first card; `gpu.count` counts the cards of that model.
+Workloads select nodes by these labels, so names and values are GFD's. On a node with cards of several models GFD is not
+deterministic; here the labels are about the most common model, among equals the one at the lowest address, and describe
+its first card; `gpu.count` counts the cards of that model.
 """
 
 import enum
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.backends.interface import Details, Instance
+from gpu_control_plane.agent.backends.interface import Instance
+from gpu_control_plane.agent.vendors.interface import LabelFacts
 from gpu_control_plane.api.allocation import resource_suffix
 from gpu_control_plane.api.gpudevice import Hardware, Vendor
-from gpu_control_plane.api.gpunodestate import Driver
 
 PREFIX: Final = "nvidia.com/"
 TIMESTAMP: Final = PREFIX + "gfd.timestamp"
 
 _LONGEST: Final = 63
+_OURS: Final = re.compile(
+    r"nvidia\.com/(?:"
+    r"cuda\.(?:driver|runtime)(?:-version)?\.(?:major|minor|rev|revision|full)"
+    r"|gfd\.timestamp|mig\.capable|mig\.strategy|mps\.capable"
+    r"|vgpu\.(?:present|host-driver-version|host-driver-branch)"
+    r"|gpu\.(?:machine|mode|clique|family|compute\.major|compute\.minor)"
+    r"|(?:gpu|mig-[^/]+)\.(?:product|count|replicas|memory|sharing-strategy|multiprocessors|slices\.[a-z]+|engines\.[a-z]+)"
+    r")"
+)
 _FAMILIES: Final = {
     (7, 0): "volta", (7, 2): "volta", (7, 5): "turing", (8, 9): "ada-lovelace",
     (8,): "ampere", (9,): "hopper", (10,): "blackwell", (11,): "blackwell", (12,): "blackwell",
@@ -40,7 +48,7 @@ class MIGStrategy(enum.StrEnum):
 
 
 class InstanceAttributes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a MIG instance of one profile consists of; None where the driver does not tell."""
+    """What a MIG instance of one profile consists of; None for what the driver does not report."""
 
     memory_mib: int | None = None
     multiprocessors: int | None = None
@@ -58,27 +66,19 @@ class VGPU(msgspec.Struct, frozen=True):
     branch: str
 
 
-class LabelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the labels of a node follow from. Cards are named by PCI address."""
+class GFDFacts(LabelFacts, frozen=True, kw_only=True):
+    """What GFD's labels say beyond what the agent knows of any vendor's cards."""
 
-    cards: Sequence[Hardware]
-    driver: Driver | None = None
-    details: Mapping[str, Details] = {}
-    machine: str = "unknown"
-    """The machine's model, from DMI: `machine_model`."""
-    replicas: Mapping[str, int] = {}
-    """Into how many replicas a card is divided by time slicing; a card that is not mentioned is whole."""
     strategy: MIGStrategy = MIGStrategy.NONE
-    instances: Mapping[str, Sequence[Instance]] = {}
     attributes: Mapping[str, InstanceAttributes] = {}
     """By MIG profile, as the driver spells it."""
     vgpu: VGPU | None = None
 
 
-def labels(facts: LabelFacts, held: Mapping[str, str], now: float) -> dict[str, str]:
+def labels(facts: GFDFacts, held: Mapping[str, str], now: float) -> dict[str, str]:
     """The labels of a node; none without an NVIDIA card.
 
-    `held` is what was said last time: its timestamp stays until something else changes.
+    `held` are the labels that the Node has: the timestamp stays until another label changes.
     """
     cards = sorted((card for card in facts.cards if card.vendor is Vendor.NVIDIA), key=lambda card: card.pci.address)
     if not cards:
@@ -88,18 +88,21 @@ def labels(facts: LabelFacts, held: Mapping[str, str], now: float) -> dict[str, 
         **_node(facts, cards),
         **_resources(facts, _typical(cards)),
     }
-    fresh = {PREFIX + name: text for name, value in parts.items() if (text := label_value(value))}
+    written = {PREFIX + name: text for name, value in parts.items() if (text := label_value(value))}
     stamp = held.get(TIMESTAMP, "")
-    same = stamp and fresh | {TIMESTAMP: stamp} == held
-    return fresh | {TIMESTAMP: stamp if same else str(int(now))}
+    same = stamp and written | {TIMESTAMP: stamp} == held
+    return written | {TIMESTAMP: stamp if same else str(int(now))}
 
 
-def machine_model(root: Path = Path("/")) -> str:
-    """What the machine's maker calls it; `unknown` where the firmware does not say."""
-    try:
-        return (root / "sys/class/dmi/id/product_name").read_text().strip() or "unknown"
-    except OSError:
-        return "unknown"
+def gfd_facts(facts: LabelFacts) -> GFDFacts:
+    """As the agent offers MIG instances: each profile under a name of its own."""
+    strategy = MIGStrategy.MIXED if any(map(_mig_enabled, facts.cards)) else MIGStrategy.NONE
+    return GFDFacts(**msgspec.structs.asdict(facts), strategy=strategy)
+
+
+def is_ours(name: str) -> bool:
+    """Whether feature discovery writes labels of this name: people and operators have labels of their own beside."""
+    return _OURS.fullmatch(name) is not None
 
 
 def label_value(text: str) -> str:
@@ -108,27 +111,27 @@ def label_value(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "", spelled)[:_LONGEST].strip("._-")
 
 
-def _software(facts: LabelFacts) -> dict[str, str]:
+def _software(facts: GFDFacts) -> dict[str, str]:
     driver = facts.driver
     if driver is None:
         return {}
     major, minor, revision = [*driver.version.split("."), "", ""][:3]
-    said = {
+    found = {
         "cuda.driver-version.major": major, "cuda.driver-version.minor": minor,
         "cuda.driver-version.revision": revision, "cuda.driver-version.full": driver.version,
         "cuda.driver.major": major, "cuda.driver.minor": minor, "cuda.driver.rev": revision,
     }  # fmt: skip
     if driver.cuda_version:
         major, minor = [*driver.cuda_version.split("."), "0"][:2]
-        said |= {
+        found |= {
             "cuda.runtime-version.major": major, "cuda.runtime-version.minor": minor,
             "cuda.runtime-version.full": driver.cuda_version,
             "cuda.runtime.major": major, "cuda.runtime.minor": minor,
         }  # fmt: skip
-    return said
+    return found
 
 
-def _node(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
+def _node(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     classes = {card.pci.class_ for card in cards}
     cliques = {clique for card in cards if (clique := _clique(facts, card))}
     return {
@@ -151,22 +154,22 @@ def _typical(cards: Sequence[Hardware]) -> list[Hardware]:
     return [card for card in cards if card.product == product]
 
 
-def _resources(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
-    cut = [card for card in cards if _is_cut(card)]
-    if facts.strategy is MIGStrategy.SINGLE and cut:
+def _resources(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
+    partitioned = [card for card in cards if _mig_enabled(card)]
+    if facts.strategy is MIGStrategy.SINGLE and partitioned:
         return _single(facts, cards)
-    said = _whole(facts, cards)
+    found = _whole(facts, cards)
     if facts.strategy is MIGStrategy.MIXED:
-        profiles = Counter(instance.profile for card in cut for instance in _instances(facts, card))
+        profiles = Counter(instance.profile for card in partitioned for instance in _instances(facts, card))
         for profile, count in sorted(profiles.items()):
             name = f"mig-{resource_suffix(profile)}."
-            said |= {name + key: value for key, value in _instance(facts, cut[0], profile, count).items()}
-    return said
+            found |= {name + key: value for key, value in _instance(facts, partitioned[0], profile, count).items()}
+    return found
 
 
-def _whole(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
+def _whole(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     first = cards[0]
-    replicas = 0 if _is_cut(first) else facts.replicas.get(first.pci.address, 1)
+    replicas = 0 if _mig_enabled(first) else facts.replicas.get(first.pci.address, 1)
     shared = replicas > 1
     return _family(first) | {
         "gpu.product": first.product + ("-SHARED" if shared else ""),
@@ -177,20 +180,20 @@ def _whole(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
     }
 
 
-def _single(facts: LabelFacts, cards: Sequence[Hardware]) -> dict[str, str]:
-    """All cards cut the same way, their instances in the place of cards; a node cut otherwise offers nothing."""
+def _single(facts: GFDFacts, cards: Sequence[Hardware]) -> dict[str, str]:
+    """All cards partitioned alike: the instances take the place of cards. A node partitioned otherwise has none."""
     first = cards[0]
     profiles = Counter(instance.profile for card in cards for instance in _instances(facts, card))
-    if len(profiles) == 1 and all(_is_cut(card) and _instances(facts, card) for card in cards):
+    if len(profiles) == 1 and all(_mig_enabled(card) and _instances(facts, card) for card in cards):
         ((profile, count),) = profiles.items()
-        said = _instance(facts, first, profile, count)
+        found = _instance(facts, first, profile, count)
     else:
-        said = {"product": f"{first.product}-MIG-INVALID", "count": "0", "replicas": "0", "memory": "0"}
-        said |= {"sharing-strategy": "none"}
-    return _family(first) | {f"gpu.{name}": value for name, value in said.items()}
+        found = {"product": f"{first.product}-MIG-INVALID", "count": "0", "replicas": "0", "memory": "0"}
+        found |= {"sharing-strategy": "none"}
+    return _family(first) | {f"gpu.{name}": value for name, value in found.items()}
 
 
-def _instance(facts: LabelFacts, card: Hardware, profile: str, count: int) -> dict[str, str]:
+def _instance(facts: GFDFacts, card: Hardware, profile: str, count: int) -> dict[str, str]:
     attributes = facts.attributes.get(profile, InstanceAttributes())
     capability = next((one for one in card.mig.profiles if one.name == profile), None) if card.mig else None
     memory = attributes.memory_mib if capability is None else capability.memory_mib
@@ -222,15 +225,15 @@ def _family(card: Hardware) -> dict[str, str]:
     return {"gpu.family": family, "gpu.compute.major": major, "gpu.compute.minor": minor}
 
 
-def _is_cut(card: Hardware) -> bool:
+def _mig_enabled(card: Hardware) -> bool:
     return card.mig is not None and card.mig.enabled
 
 
-def _instances(facts: LabelFacts, card: Hardware) -> Sequence[Instance]:
+def _instances(facts: GFDFacts, card: Hardware) -> Sequence[Instance]:
     return facts.instances.get(card.pci.address, ())
 
 
-def _clique(facts: LabelFacts, card: Hardware) -> str | None:
+def _clique(facts: GFDFacts, card: Hardware) -> str | None:
     found = facts.details.get(card.pci.address)
     return found.clique if found else None
 

@@ -67,7 +67,7 @@ class FakeNVML(ModuleType):
         self.registered: dict[str, int] = {}
         self.calls: list[str] = []
         self.in_use: set[str] = set()
-        """UUIDs of cards and MIG instances that somebody uses."""
+        """UUIDs of cards and MIG instances that programs use."""
         self.fail_compute_instance = False
         self._made = 0
 

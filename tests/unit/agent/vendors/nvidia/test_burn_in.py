@@ -17,7 +17,7 @@ from gpu_control_plane.agent.vendors.nvidia.cuda.libcuda import Cuda, CudaFailur
 
 FREE = 1 << 13
 PROCESSORS = 2
-RIGHT: list[Any] = churned(burn_in._PROOF).tolist()
+RIGHT: list[Any] = churned(burn_in._CHECKED_ROUNDS).tolist()
 
 
 class HostCard(Cuda):
@@ -112,7 +112,7 @@ class HostCard(Cuda):
             findings[2] |= bits
 
     def _churn(self, results: int, rounds: int, blocks: int) -> None:
-        block = RIGHT if rounds == burn_in._PROOF else [~word & (1 << 64) - 1 for word in RIGHT]
+        block = RIGHT if rounds == burn_in._CHECKED_ROUNDS else [~word & (1 << 64) - 1 for word in RIGHT]
         found = (ctypes.c_uint64 * (len(block) * blocks)).from_address(results)
         found[:] = [*block] * blocks
         self._computed += 1
@@ -124,7 +124,7 @@ class HostCard(Cuda):
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_CACHE_DISABLE"):
         monkeypatch.setenv(name, "before")
-    monkeypatch.setattr(burn_in, "_LONG", 0.0)
+    monkeypatch.setattr(burn_in, "_COMPUTE_SECONDS", 0.0)
 
 
 def bad(number: int, bits: int) -> Callable[[int, int], int]:

@@ -3,7 +3,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from gpu_control_plane.agent.driver.library_folders import Surroundings, library_folders, resolved
+from gpu_control_plane.agent.driver.library_folders import SearchContext, library_folders, resolved
 from gpu_control_plane.agent.vendors.nvidia.driver_files import (
     DriverFiles,
     DriverNotFound,
@@ -12,20 +12,20 @@ from gpu_control_plane.agent.vendors.nvidia.driver_files import (
 )
 from unit.agent.driver.trees import ARM, PROGRAMS, SONAMES, VERSION, Tree, ld_cache, shared_library
 
-NOWHERE = Surroundings()
+NOWHERE = SearchContext()
 FILES = sorted(f"{name}.{VERSION}" for name in SONAMES)
 
 
-def _mounts(tree: Tree, point: str, kind: str = "ext4", options: str = "ro,relatime") -> Surroundings:
-    return Surroundings(f"/dev/vdb {tree.at(point)} {kind} {options} 0 0\n")
+def _mounts(tree: Tree, point: str, kind: str = "ext4", options: str = "ro,relatime") -> SearchContext:
+    return SearchContext(f"/dev/vdb {tree.at(point)} {kind} {options} 0 0\n")
 
 
-def _debian(tree: Tree) -> Surroundings:
+def _debian(tree: Tree) -> SearchContext:
     tree.driver("/usr/lib/x86_64-linux-gnu").programs("/usr/bin")
     return NOWHERE
 
 
-def _debian_with_a_folder_of_its_own(tree: Tree) -> Surroundings:
+def _debian_with_a_folder_of_its_own(tree: Tree) -> SearchContext:
     home = "/usr/lib/x86_64-linux-gnu/nvidia/current"
     tree.driver(home).programs("/usr/lib/nvidia/bin").link("/usr/bin/nvidia-smi", "/usr/lib/nvidia/bin/nvidia-smi")
     tree.link("/usr/bin/nvidia-debugdump", "/etc/alternatives/dump")
@@ -35,33 +35,33 @@ def _debian_with_a_folder_of_its_own(tree: Tree) -> Surroundings:
     return NOWHERE
 
 
-def _red_hat(tree: Tree) -> Surroundings:
+def _red_hat(tree: Tree) -> SearchContext:
     tree.driver("/usr/lib64").programs("/usr/bin").link("/lib64", "usr/lib64")
     return NOWHERE
 
 
-def _read_only_mount(tree: Tree) -> Surroundings:
+def _read_only_mount(tree: Tree) -> SearchContext:
     tree.driver("/srv/gpu-stack/lib64").programs("/srv/gpu-stack/bin")
     return _mounts(tree, "/srv/gpu-stack")
 
 
-def _image_folder(tree: Tree) -> Surroundings:
+def _image_folder(tree: Tree) -> SearchContext:
     tree.driver("/usr/local/nvidia/lib64").programs("/usr/local/nvidia/bin")
     return NOWHERE
 
 
-def _single_files(tree: Tree) -> Surroundings:
+def _single_files(tree: Tree) -> SearchContext:
     """As container runtimes mount them: no links at all."""
     tree.driver("/usr/lib/x86_64-linux-gnu", links=False).programs("/usr/bin")
     return NOWHERE
 
 
-def _single_files_elsewhere(tree: Tree) -> Surroundings:
+def _single_files_elsewhere(tree: Tree) -> SearchContext:
     tree.driver("/srv/injected", links=False).programs("/usr/bin")
     return _mounts(tree, f"/srv/injected/libcuda.so.{VERSION}")
 
 
-def _linker_cache(tree: Tree) -> Surroundings:
+def _linker_cache(tree: Tree) -> SearchContext:
     tree.driver("/opt/vendor/gpu/lib").programs("/usr/local/bin")
     tree.file("/etc/ld.so.cache", ld_cache(["/opt/vendor/gpu/lib/libcuda.so.1"]))
     return NOWHERE
@@ -85,8 +85,8 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_driver_is_found_whole_wherever_it_lies(tree: Tree, layout: Callable[[Tree], Surroundings]) -> None:
-    files = driver_files([tree.root], surroundings=layout(tree))
+def test_a_driver_is_found_whole_wherever_it_lies(tree: Tree, layout: Callable[[Tree], SearchContext]) -> None:
+    files = driver_files([tree.root], context=layout(tree))
 
     assert files.version == VERSION
     assert files.triplet == "x86_64-linux-gnu"
@@ -97,7 +97,7 @@ def test_a_driver_is_found_whole_wherever_it_lies(tree: Tree, layout: Callable[[
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_library_goes_by_the_name_programs_ask_for(tree: Tree, layout: Callable[[Tree], Surroundings]) -> None:
+def test_every_library_goes_by_the_name_programs_ask_for(tree: Tree, layout: Callable[[Tree], SearchContext]) -> None:
     files = driver_files([tree.root], VERSION, layout(tree))
 
     names = {library.path.name: set(library.names) for library in files.libraries}
@@ -107,7 +107,7 @@ def test_every_library_goes_by_the_name_programs_ask_for(tree: Tree, layout: Cal
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_one_library_is_found_by_its_name(tree: Tree, layout: Callable[[Tree], Surroundings]) -> None:
+def test_one_library_is_found_by_its_name(tree: Tree, layout: Callable[[Tree], SearchContext]) -> None:
     found = find_driver_library("libcuda.so.1", [tree.root / "absent", tree.root], layout(tree))
 
     assert found is not None
@@ -145,17 +145,17 @@ def test_what_a_pod_could_have_put_there_is_never_taken(tmp_path: Path, point: s
 
 def test_mount_points_with_blanks_are_understood(tmp_path: Path) -> None:
     tree = Tree(tmp_path).driver("/srv/my driver/lib64")
-    surroundings = Surroundings(f"none {tree.root}/srv/my\\040driver squashfs ro 0 0\n")
+    context = SearchContext(f"none {tree.root}/srv/my\\040driver squashfs ro 0 0\n")
 
-    assert find_driver_library("libcuda.so.1", [tree.root], surroundings) is not None
+    assert find_driver_library("libcuda.so.1", [tree.root], context) is not None
 
 
 def test_the_library_path_of_this_process_counts_for_its_own_root_alone(tmp_path: Path) -> None:
     tree = Tree(tmp_path).driver("/somewhere")
     path = str(tree.at("/somewhere"))
 
-    assert Path(path) in library_folders(Path("/"), Surroundings(library_path=f":{path}"))
-    assert not list(library_folders(tree.root, Surroundings(library_path=path)))
+    assert Path(path) in library_folders(Path("/"), SearchContext(library_path=f":{path}"), ())
+    assert not list(library_folders(tree.root, SearchContext(library_path=path), ()))
 
 
 def test_only_the_libraries_of_the_running_driver_are_taken(tmp_path: Path) -> None:

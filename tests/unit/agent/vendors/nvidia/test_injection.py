@@ -4,7 +4,7 @@ import pytest
 
 from gpu_control_plane.agent.cdi.edits import Edits
 from gpu_control_plane.agent.driver.host_paths import HostPaths
-from gpu_control_plane.agent.driver.library_folders import Surroundings
+from gpu_control_plane.agent.driver.library_folders import SearchContext
 from gpu_control_plane.agent.vendors.nvidia.driver_files import driver_files
 from gpu_control_plane.agent.vendors.nvidia.hooks import HookProgram, find_hook_program
 from gpu_control_plane.agent.vendors.nvidia.injection import driver_edits
@@ -16,7 +16,7 @@ _HOOK = HookProgram("/usr/bin/nvidia-cdi-hook", ("nvidia-cdi-hook",))
 def _edits(root: Path, hooks: HookProgram | None) -> Edits:
     tree = Tree(root / "run/nvidia/driver").driver("/usr/lib64").programs("/usr/bin")
     tree.socket("/run/nvidia-persistenced/socket")
-    files = driver_files([tree.root], VERSION, Surroundings())
+    files = driver_files([tree.root], VERSION, SearchContext())
     return driver_edits(files, HostPaths(root), hooks)
 
 

@@ -1,7 +1,6 @@
 """The labels are GFD's: the H200 column of its table, MIG, sharing, and nodes with several models."""
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,12 +13,11 @@ from gpu_control_plane.agent.vendors.nvidia.labels import (
     PREFIX,
     TIMESTAMP,
     VGPU,
+    GFDFacts,
     InstanceAttributes,
-    LabelFacts,
     MIGStrategy,
     label_value,
     labels,
-    machine_model,
 )
 from gpu_control_plane.api.gpudevice import PCI, Hardware, MIGCapability, Vendor
 from gpu_control_plane.api.gpunodestate import Driver
@@ -93,31 +91,31 @@ def instances(*profiles: str) -> tuple[Instance, ...]:
     )
 
 
-def said(facts: LabelFacts) -> dict[str, str]:
+def said(facts: GFDFacts) -> dict[str, str]:
     return {name.removeprefix(PREFIX): value for name, value in labels(facts, {}, 1_700_000_000.9).items()}
 
 
 def test_an_h200_has_the_labels_gfd_gives_it() -> None:
-    assert said(LabelFacts(cards=(card(),), driver=DRIVER, machine="ProLiant DL380 (Gen11)")) == H200
+    assert said(GFDFacts(cards=(card(),), driver=DRIVER, machine="ProLiant DL380 (Gen11)")) == H200
 
 
 def test_the_timestamp_moves_only_when_another_label_does() -> None:
-    facts = LabelFacts(cards=(card(),), driver=DRIVER, details={"0000:00:00.0": Details(index=0, clique="c.1")})
+    facts = GFDFacts(cards=(card(),), driver=DRIVER, details={"0000:00:00.0": Details(index=0, clique="c.1")})
     first = labels(facts, {}, 100.0)
     assert labels(facts, first, 200.0) == first
-    without = LabelFacts(cards=(card(),), driver=DRIVER)
+    without = GFDFacts(cards=(card(),), driver=DRIVER)
     assert labels(without, first, 300.0)[TIMESTAMP] == "300"
     assert labels(facts, {**first, PREFIX + "gpu.count": "8"}, 400.0)[TIMESTAMP] == "400"
 
 
 def test_time_slicing_is_told_in_product_replicas_and_strategy() -> None:
-    found = said(LabelFacts(cards=(card(),), replicas={"0000:00:00.0": 4}))
+    found = said(GFDFacts(cards=(card(),), replicas={"0000:00:00.0": 4}))
     assert (found["gpu.product"], found["gpu.replicas"]) == ("NVIDIA-H200-SHARED", "4")
     assert found["gpu.sharing-strategy"] == "time-slicing"
 
 
 def test_with_strategy_single_instances_take_the_place_of_cards() -> None:
-    facts = LabelFacts(
+    facts = GFDFacts(
         cards=(card(0, cut=True), card(1, cut=True)),
         strategy=MIGStrategy.SINGLE,
         instances={f"0000:{index:02x}:00.0": instances(*["1g.18gb"] * 7) for index in range(2)},
@@ -138,7 +136,7 @@ def test_with_strategy_single_instances_take_the_place_of_cards() -> None:
     ids=["different profiles", "an empty card", "nothing but empty cards"],
 )
 def test_with_strategy_single_a_node_cut_otherwise_is_invalid(layout: dict[str, tuple[Instance, ...]]) -> None:
-    facts = LabelFacts(cards=(card(0, cut=True), card(1, cut=True)), strategy=MIGStrategy.SINGLE, instances=layout)
+    facts = GFDFacts(cards=(card(0, cut=True), card(1, cut=True)), strategy=MIGStrategy.SINGLE, instances=layout)
     found = said(facts)
     assert found["gpu.product"] == "NVIDIA-H200-MIG-INVALID"
     assert (found["gpu.count"], found["gpu.replicas"], found["gpu.memory"]) == ("0", "0", "0")
@@ -146,17 +144,17 @@ def test_with_strategy_single_a_node_cut_otherwise_is_invalid(layout: dict[str, 
 
 def test_with_strategy_single_a_whole_card_beside_a_cut_one_is_invalid() -> None:
     layout = {"0000:00:00.0": instances("1g.18gb")}
-    facts = LabelFacts(cards=(card(0, cut=True), card(1)), strategy=MIGStrategy.SINGLE, instances=layout)
+    facts = GFDFacts(cards=(card(0, cut=True), card(1)), strategy=MIGStrategy.SINGLE, instances=layout)
     assert said(facts)["gpu.product"] == "NVIDIA-H200-MIG-INVALID"
 
 
 def test_with_strategy_single_a_node_without_mig_has_the_labels_of_whole_cards() -> None:
-    found = said(LabelFacts(cards=(card(),), strategy=MIGStrategy.SINGLE))
+    found = said(GFDFacts(cards=(card(),), strategy=MIGStrategy.SINGLE))
     assert (found["gpu.product"], found["mig.strategy"]) == ("NVIDIA-H200", "single")
 
 
 def test_with_strategy_mixed_each_profile_has_labels_of_its_own() -> None:
-    facts = LabelFacts(
+    facts = GFDFacts(
         cards=(card(cut=True),),
         strategy=MIGStrategy.MIXED,
         instances={"0000:00:00.0": instances("1g.18gb+me", *["1g.18gb"] * 2, "3g.71gb")},
@@ -171,14 +169,14 @@ def test_with_strategy_mixed_each_profile_has_labels_of_its_own() -> None:
 
 
 def test_a_node_with_several_models_is_labelled_by_the_most_common_one() -> None:
-    found = said(LabelFacts(cards=(card(0, "L40S"), card(1), card(2))))
+    found = said(GFDFacts(cards=(card(0, "L40S"), card(1), card(2))))
     assert (found["gpu.product"], found["gpu.count"]) == ("NVIDIA-H200", "2")
 
 
 def test_among_equally_common_models_the_lowest_address_decides_in_any_order() -> None:
     cards = (card(0, "L40S"), card(1))
-    assert said(LabelFacts(cards=cards)) == said(LabelFacts(cards=cards[::-1]))
-    assert said(LabelFacts(cards=cards))["gpu.product"] == "NVIDIA-L40S"
+    assert said(GFDFacts(cards=cards)) == said(GFDFacts(cards=cards[::-1]))
+    assert said(GFDFacts(cards=cards))["gpu.product"] == "NVIDIA-L40S"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +185,7 @@ def test_among_equally_common_models_the_lowest_address_decides_in_any_order() -
 )
 def test_the_mode_follows_the_pci_class_when_all_agree(profiles: list[str], mode: str) -> None:
     cards = tuple(card(index, profile) for index, profile in enumerate(profiles))
-    assert said(LabelFacts(cards=cards))["gpu.mode"] == mode
+    assert said(GFDFacts(cards=cards))["gpu.mode"] == mode
 
 
 @pytest.mark.parametrize(
@@ -206,25 +204,25 @@ def test_the_mode_follows_the_pci_class_when_all_agree(profiles: list[str], mode
 )
 def test_the_family_follows_the_compute_capability(capability: str, family: str) -> None:
     one = msgspec.structs.replace(card(), compute_capability=capability)
-    assert said(LabelFacts(cards=(one,)))["gpu.family"] == family
+    assert said(GFDFacts(cards=(one,)))["gpu.family"] == family
 
 
 def test_a_clique_is_told_when_all_cards_are_in_it() -> None:
     cards = (card(0), card(1))
     one, two = Details(index=0, clique="uuid.1"), Details(index=1, clique="uuid.2")
-    assert said(LabelFacts(cards=cards, details={"0000:00:00.0": one}))["gpu.clique"] == "uuid.1"
-    assert "gpu.clique" not in said(LabelFacts(cards=cards, details={"0000:00:00.0": one, "0000:01:00.0": two}))
+    assert said(GFDFacts(cards=cards, details={"0000:00:00.0": one}))["gpu.clique"] == "uuid.1"
+    assert "gpu.clique" not in said(GFDFacts(cards=cards, details={"0000:00:00.0": one, "0000:01:00.0": two}))
 
 
 def test_a_virtual_card_names_the_driver_below_it() -> None:
-    found = said(LabelFacts(cards=(card(),), vgpu=VGPU("580.82", "r580_00")))
+    found = said(GFDFacts(cards=(card(),), vgpu=VGPU("580.82", "r580_00")))
     assert found["vgpu.present"] == "true"
     assert (found["vgpu.host-driver-version"], found["vgpu.host-driver-branch"]) == ("580.82", "r580_00")
 
 
 def test_a_node_without_a_card_of_nvidia_gets_no_labels() -> None:
     other = msgspec.structs.replace(card(), vendor=Vendor.AMD)
-    assert labels(LabelFacts(cards=(other,), driver=DRIVER), {}, 1.0) == {}
+    assert labels(GFDFacts(cards=(other,), driver=DRIVER), {}, 1.0) == {}
 
 
 @pytest.mark.parametrize(
@@ -245,11 +243,3 @@ def test_values_are_spelt_as_a_label_allows(text: str, value: str) -> None:
 @given(st.text())
 def test_whatever_the_hardware_says_is_a_valid_label(text: str) -> None:
     assert re.fullmatch(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", label_value(text))
-
-
-def test_the_machine_is_what_its_firmware_says(tmp_path: Path) -> None:
-    assert machine_model(tmp_path) == "unknown"
-    folder = tmp_path / "sys/class/dmi/id"
-    folder.mkdir(parents=True)
-    (folder / "product_name").write_text("DGX H200\n")
-    assert machine_model(tmp_path) == "DGX H200"

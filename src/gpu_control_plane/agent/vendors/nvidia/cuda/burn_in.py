@@ -1,8 +1,8 @@
 """Burns one card in: `python -m gpu_control_plane.agent.vendors.nvidia.cuda.burn_in <card> --seconds 60`.
 
-Turn by turn, most of the card's free memory is written and read back with several patterns, and all of its processors
-compute what is known or was computed before. The first thing that is wrong ends it. A process of its own: whatever
-the card does to it hurts nobody else, and it ends at once with whoever started it. The answer is one line of JSON.
+In each turn, most of the card's free memory is written and read back with several patterns, and all of its
+multiprocessors compute results that are known. The first wrong one ends the test. It is a process of its own: whatever
+the card does to it does not affect the agent, and it ends with the agent. The answer is one line of JSON.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
 
-from gpu_control_plane.agent.programs import die_with_parent
+from gpu_control_plane.agent.programs import exit_with_parent
 from gpu_control_plane.agent.vendors.nvidia.cuda.burn_in_kernels import PTX, THREADS, WORD, Pattern, churned, patterns
 from gpu_control_plane.agent.vendors.nvidia.cuda.libcuda import (
     ECC_UNCORRECTABLE,
@@ -35,24 +35,24 @@ from gpu_control_plane.agent.vendors.nvidia.cuda.libcuda import (
 MEMORY: Final = "memory"
 COMPUTE: Final = "compute"
 
-_SHARE: Final = 0.92
+_MEMORY_SHARE: Final = 0.92
 """How much of the free memory is tested: the driver needs some for itself."""
-_LEAST: Final = 0.5
-"""Below this share of the free memory there is something wrong with taking it."""
+_MIN_MEMORY_SHARE: Final = 0.5
+"""A driver that does not give this share of the free memory fails the test."""
 _BLOCKS: Final = 8
 """Blocks of threads for each of the card's processors, so that all of them are busy."""
 _PROCESSORS: Final = 16
 """CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT."""
-_PROOF: Final = 24
-"""Rounds of the computation that Python works out as well."""
-_LONG: Final = 0.25
-"""Seconds that one computation should take."""
+_CHECKED_ROUNDS: Final = 24
+"""Rounds of the computation whose result Python computes as well."""
+_COMPUTE_SECONDS: Final = 0.25
+"""How long one computation should take."""
 _MOST_ROUNDS: Final = 1 << 24
 _MIB: Final = 1 << 20
 
 
-class Bench:
-    """The card with everything on it that the test needs."""
+class CardTest:
+    """The card, with the kernels and the memory that the test uses."""
 
     def __init__(self, cuda: Cuda, cleanup: ExitStack, device: ctypes.c_int) -> None:
         self._cuda = cuda
@@ -66,7 +66,7 @@ class Bench:
         self._reference: array[int] | None = None
         self._words, self.size = self._memory(cleanup)
 
-    def remember(self, pattern: Pattern) -> None:
+    def check_memory(self, pattern: Pattern) -> None:
         """Write the pattern everywhere and read it back."""
         count = ctypes.c_uint64(self.size // WORD)
         findings = array("Q", (0, (1 << 64) - 1, 0))
@@ -82,16 +82,16 @@ class Bench:
                 f" the memory tested, wrong bits {bits:#018x}",
             )
 
-    def prove(self) -> None:
-        """A short computation must come to what Python works out."""
-        self._compare(self._compute(_PROOF), churned(_PROOF), "the result worked out beforehand")
+    def check_compute(self) -> None:
+        """A short computation must have the result that Python computes."""
+        self._compare(self._compute(_CHECKED_ROUNDS), churned(_CHECKED_ROUNDS), "the result worked out beforehand")
 
     def compute(self) -> None:
-        """A long computation must come to the same on all processors and every time."""
+        """A long computation must have the same result on all multiprocessors, and each time."""
         while self._reference is None:
             started = time.perf_counter()
             results = self._compute(self._rounds)
-            if time.perf_counter() - started >= _LONG or self._rounds >= _MOST_ROUNDS:
+            if time.perf_counter() - started >= _COMPUTE_SECONDS or self._rounds >= _MOST_ROUNDS:
                 self._reference = results[: THREADS * 2]
                 self._compare(results, self._reference, "that of another processor")
                 return
@@ -102,13 +102,13 @@ class Bench:
         """Most of what is free, in one piece; a little less where the driver does not give that much."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self._cuda.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        share = _SHARE
+        share = _MEMORY_SHARE
         while True:
             size = int(free.value * share) // WORD * WORD
             try:
                 return allocated(self._cuda, cleanup, size), size
             except CudaFailure as failure:
-                if failure.code != OUT_OF_MEMORY or share < _LEAST:
+                if failure.code != OUT_OF_MEMORY or share < _MIN_MEMORY_SHARE:
                     raise
                 share -= 0.1
 
@@ -133,15 +133,15 @@ class Bench:
 def burn(card: str, cuda: Cuda, seconds: float, clock: Callable[[], float] = time.monotonic) -> dict[str, object]:
     """Burn in the card with this UUID for so long, one whole turn at least; raises CudaFailure."""
     with opened(cuda, card, asleep=True) as about, ExitStack() as cleanup:
-        bench = Bench(cuda, cleanup, about.device)
+        test = CardTest(cuda, cleanup, about.device)
         end, turns = clock() + seconds, 0
-        bench.prove()
+        test.check_compute()
         while turns == 0 or clock() < end:
             for pattern in patterns(turns):
-                bench.remember(pattern)
-                bench.compute()
+                test.check_memory(pattern)
+                test.compute()
             turns += 1
-    return {"ok": True, "card": card, "name": about.name, "memoryMiB": bench.size // _MIB, "turns": turns}
+    return {"ok": True, "card": card, "name": about.name, "memoryMiB": test.size // _MIB, "turns": turns}
 
 
 def main(arguments: list[str]) -> int:
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--alone", action="store_true", help="go on when standard input ends: for use by hand")
     options = parser.parse_args(arguments)
     if not options.alone:
-        die_with_parent()
+        exit_with_parent()
     try:
         answer = burn(options.card, Cuda(options.library), options.seconds)
     except CudaFailure as failure:

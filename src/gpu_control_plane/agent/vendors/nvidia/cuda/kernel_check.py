@@ -1,7 +1,7 @@
 """Runs a small kernel on one card and checks every element of its result: `python -m …nvidia.cuda.kernel_check <card>`.
 
-A process of its own, which a crash or a hang of the driver may take down with nobody hurt, and whose end leaves no
-CUDA context on the card. The answer is one line of JSON on standard output.
+It is a process of its own: a crash or a hang of the driver does not affect the agent, and when it ends, no CUDA context
+is left on the card. The answer is one line of JSON on standard output.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def run(card: str, cuda: Cuda) -> dict[str, object]:
 
 
 def _saxpy(cuda: Cuda) -> float:
-    """Compute y = 3x + y and check it; how long launch and kernel took. The numbers are whole, so floats are exact."""
+    """Compute y = 3x + y and check it; returns how long launch and kernel took. With whole numbers floats are exact."""
     xs = array("f", range(ELEMENTS))
     ys = array("f", (2 * index + 1 for index in range(ELEMENTS)))
     expected = array("f", (_FACTOR * x + y for x, y in zip(xs, ys, strict=True)))

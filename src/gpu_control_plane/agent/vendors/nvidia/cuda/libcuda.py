@@ -1,6 +1,6 @@
-"""The driver's own API through its library: each call checked, and whatever was taken given back.
+"""CUDA's driver API through libcuda: each call is checked, and everything that is allocated is freed.
 
-It needs nothing but Python and the driver. Kernels are PTX, compiled by the driver for whatever card it finds.
+It needs nothing but Python and the driver. Kernels are PTX, which the driver compiles for the card.
 """
 
 import ctypes
@@ -17,9 +17,9 @@ ECC_UNCORRECTABLE: Final = 214
 
 _COMPILER: Final = "libnvidia-ptxjitcompiler.so.*"
 _BLOCKING_SYNC: Final = 4
-"""CU_CTX_SCHED_BLOCKING_SYNC: whoever waits for the card sleeps."""
+"""CU_CTX_SCHED_BLOCKING_SYNC: a thread that waits for the card sleeps."""
 _BUSY_CODES: Final = frozenset({46})
-"""CUDA_ERROR_DEVICE_UNAVAILABLE: the card is in exclusive mode and somebody has it."""
+"""CUDA_ERROR_DEVICE_UNAVAILABLE: the card is in exclusive mode, and another process has it."""
 
 
 class CudaFailure(Exception):
@@ -37,8 +37,8 @@ class Cuda:
 
     def __init__(self, library: str) -> None:
         try:
-            # The driver asks for its compiler by name, and where the loader does not look for libraries it would not be
-            # found, although it lies beside the library. What is loaded already is taken.
+            # The driver loads its compiler by name, which fails if the loader does not search the library's folder. A
+            # compiler that is loaded already is found.
             self._compilers = [ctypes.CDLL(str(path)) for path in _compilers(Path(library))]
             self._library = ctypes.CDLL(library)
         except OSError as error:
@@ -65,7 +65,7 @@ class Cuda:
 
 
 class Opened(NamedTuple):
-    """A card with a context of ours on it."""
+    """A card with a CUDA context of this process."""
 
     device: ctypes.c_int
     name: str
@@ -76,8 +76,8 @@ class Opened(NamedTuple):
 def opened(cuda: Cuda, card: str, *, asleep: bool = False) -> Iterator[Opened]:
     """The card with this UUID (of a card or a MIG instance) or PCI address, in its primary context.
 
-    `asleep` has waits for the card cost no processor time, at the price of some microseconds each. The calls for a
-    primary context kept their shape from the first CUDA to the latest.
+    With `asleep` a wait for the card uses no processor time, and takes some microseconds longer. The calls for a
+    primary context are the same in every version of CUDA.
     """
     by_uuid = card.startswith(("GPU-", "MIG-"))
     if by_uuid:
@@ -143,7 +143,7 @@ def fetch(cuda: Cuda, values: "array[Any]", there: ctypes.c_uint64) -> None:
 
 
 def first(failure: CudaFailure) -> CudaFailure:
-    """After one failure the driver refuses to clean up as well: the first is the one to tell."""
+    """The first failure: after it the driver refuses to clean up, too, which causes more."""
     while isinstance(failure.__context__, CudaFailure):
         failure = failure.__context__
     return failure

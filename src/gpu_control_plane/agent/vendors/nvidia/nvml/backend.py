@@ -26,9 +26,8 @@ from gpu_control_plane.agent.backends.interface import (
 from gpu_control_plane.agent.backends.measures import Measure
 from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.agent.vendors.nvidia.nvml import mig
+from gpu_control_plane.agent.vendors.nvidia.nvml.device_files import DeviceFiles
 from gpu_control_plane.agent.vendors.nvidia.nvml.events import Events
-from gpu_control_plane.agent.vendors.nvidia.nvml.files import DriverFiles
-from gpu_control_plane.agent.vendors.nvidia.nvml.health import Thermometer, probe
 from gpu_control_plane.agent.vendors.nvidia.nvml.inventory import Card, read_cards
 from gpu_control_plane.agent.vendors.nvidia.nvml.library import CardStuck, Library
 from gpu_control_plane.agent.vendors.nvidia.nvml.measurements import (
@@ -39,6 +38,8 @@ from gpu_control_plane.agent.vendors.nvidia.nvml.measurements import (
 )
 from gpu_control_plane.agent.vendors.nvidia.nvml.processes import processes
 from gpu_control_plane.agent.vendors.nvidia.nvml.profiling import Profiling
+from gpu_control_plane.agent.vendors.nvidia.nvml.signals import ThermalSlowdown, probe
+from gpu_control_plane.agent.vendors.nvidia.pci import PCI_VENDOR
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import Driver, DriverSource, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.nodefeature import NodeFacts
@@ -47,9 +48,8 @@ from gpu_control_plane.api.nodefeature import NodeFacts
 class NVMLBackend(Backend):
     """The `Backend` of a node with NVIDIA's driver.
 
-    `library` is where libnvidia-ml.so.1 lies; without it the loader is asked. `source` says whose driver that is, as
-    far as one can see. `dev` holds the device files, `toolkit` is what gives cards to containers on this node, if
-    anything does.
+    `library` is the path of libnvidia-ml.so.1; without it the loader searches for it. `source` says whose driver that
+    is, if that is known. `dev` holds the device files, `toolkit` says how containers on this node get cards, if so.
     """
 
     def __init__(
@@ -67,17 +67,17 @@ class NVMLBackend(Backend):
         now: Callable[[], float] = time.time,
     ) -> None:
         self._sysfs = sysfs or Sysfs()
-        self._source = source
+        self.source = source
         self._toolkit = toolkit
         self._now = now
         self._library = Library(library, nvml)
-        self._files = DriverFiles(self._sysfs, dev, proc)
+        self._files = DeviceFiles(self._sysfs, dev, proc)
         self._events = Events(self._library, sleep=sleep, clock=clock)
         self._profiling = Profiling(self._library)
-        self._thermometer = Thermometer(clock)
+        self._slowdown = ThermalSlowdown(clock)
         self._cards: dict[str, Card] = {}
         self._lock = threading.RLock()
-        """Taking hold and letting go, one at a time."""
+        """Held while the driver is opened, closed or enumerated."""
 
     def open(self) -> None:
         with self._lock:
@@ -100,8 +100,8 @@ class NVMLBackend(Backend):
 
     def facts(self) -> NodeFacts:
         version: int | None = self._library.ask("nvmlSystemGetCudaDriverVersion")
-        shown = self._sysfs.bus()
-        # Where the bus is hidden from the agent, the driver's word has to do. An empty one below cards is hidden, too.
+        shown = self._sysfs.bus((PCI_VENDOR,))
+        # Where the agent cannot see the bus, only the driver reports cards. An empty bus with cards is hidden, too.
         hidden = shown is None or (not shown and bool(self._cards))
         return NodeFacts(
             bus_cards=max(len(shown or ()), len(self._cards)),
@@ -111,7 +111,7 @@ class NVMLBackend(Backend):
             driver=Driver(
                 version=self._library.call("nvmlSystemGetDriverVersion"),
                 cuda_version=f"{version // 1000}.{version % 1000 // 10}" if version else None,
-                source=self._source,
+                source=self.source,
             ),
             toolkit=self._toolkit,
             monitoring=Monitoring(source=MonitoringSource.AGENT),
@@ -128,7 +128,7 @@ class NVMLBackend(Backend):
     def signals(self, address: str) -> Signals:
         reported = Signals(xids=self._events.reports(address), clears=self._events.clears(address))
         try:
-            return probe(self._library, self._card(address).handle, address, self._thermometer, reported)
+            return probe(self._library, self._card(address).handle, address, self._slowdown, reported)
         except CardStuck:
             return msgspec.structs.replace(reported, recovery=Recovery.RESET)
         except CardLost:
@@ -173,7 +173,7 @@ class NVMLBackend(Backend):
         return mig.instances(self._library, self._card(address).handle)
 
     def set_mig_mode(self, address: str, *, enabled: bool) -> None:
-        """Nobody may hold the card meanwhile, and that includes us: no events and no samples of it are kept."""
+        """No program may have the card open meanwhile, including this one: its events and samples are freed first."""
         with self._lock:
             card = self._card(address)
             self._events.stop()
@@ -192,31 +192,30 @@ class NVMLBackend(Backend):
 
     def _card(self, address: str) -> Card:
         if not self._library.is_open:
-            raise DriverUnavailable("The driver has been let go of.")
+            raise DriverUnavailable("The driver has been released.")
         if address not in self._cards:
             raise CardLost(f"The driver knows no card at {address}.")
         return self._cards[address]
 
     def _enumerate(self) -> None:
-        """Look for cards again, and hear about new ones. A lost card is still what it was while the bus shows it, or
-        cannot be asked."""
+        """Enumerate the cards again, and register for events of new ones. A card that no longer answers stays listed
+        while the bus shows it, or cannot be read."""
         before, found = self._cards, read_cards(self._library, self._sysfs)
         self._cards = dict(sorted({**self._lost(before.keys() - found.keys()), **found}.items()))
         if before.keys() != self._cards.keys():
             self._events.watch(self._cards)
 
     def _lost(self, unanswered: Set[str]) -> dict[str, Card]:
-        """Those of our cards that the driver shows no more, without the ones that were pulled."""
-        shown = self._sysfs.bus() if unanswered else ()
+        """Those of our cards that the driver no longer shows, without the ones that were removed."""
+        shown = self._sysfs.bus((PCI_VENDOR,)) if unanswered else ()
         there = unanswered if shown is None else unanswered & {card.pci.address for card in shown}
         return {address: self._cards[address] for address in there}
 
     def _card_samples(self, card: Card) -> Mapping[str, float]:
         reports = self._events.reports(card.address)
-        profiled = self._profiling.measure(card.address, card.handle)
         return {
             **card_samples(self._library, card.handle),
-            **(profiled or pcie_throughput(self._library, card.handle)),
+            **(self._profiling.measure(card.address, card.handle) or pcie_throughput(self._library, card.handle)),
             Measure.XID_ERRORS: float(reports[-1] if reports else 0),
         }
 

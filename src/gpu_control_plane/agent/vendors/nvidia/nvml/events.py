@@ -1,7 +1,7 @@
-"""The driver's news: a set of events that a thread waits for, and the error reports that came with them.
+"""NVML's event set, for which a thread waits, and the XIDs that its events have reported.
 
-NVML tells an XID once and keeps no list, so the list is kept here. An error while waiting says nothing about any one
-card: the set is made anew and every card is to be looked at.
+NVML reports an XID once and keeps no list, so the list is kept here. An error while waiting says nothing about any one
+card: the set is created anew, and every card has to be probed.
 """
 
 import threading
@@ -14,7 +14,7 @@ from gpu_control_plane.agent.backends.interface import BackendError, DriverUnava
 from gpu_control_plane.agent.vendors.nvidia.nvml.inventory import Card, address_of
 from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library, translated
 
-MOST_REPORTS: Final = 32
+MAX_REPORTS: Final = 32
 
 _SINGLE_BIT: Final = 0x1
 _DOUBLE_BIT: Final = 0x2
@@ -23,14 +23,14 @@ _UNAVAILABLE: Final = 0x4000
 _RECOVERY: Final = 0x8000
 _WANTED: Final = _SINGLE_BIT | _DOUBLE_BIT | _XID | _UNAVAILABLE | _RECOVERY
 
-_SLICE: Final = 1.0
-"""Seconds of one wait inside the library: what closing has to wait for at most."""
-_PAUSE: Final = 5.0
-"""Seconds between an error and the next attempt."""
+_WAIT_SECONDS: Final = 1.0
+"""The longest wait inside the library: closing waits for it."""
+_RETRY_SECONDS: Final = 5.0
+"""Time between an error and the next attempt."""
 
 
 class Events:
-    """The news about the cards of a node."""
+    """The driver's events about the cards of a node."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class Events:
         self._clock = clock
         self._set: Any = None
         self._in_use = threading.Lock()
-        self._reports: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=MOST_REPORTS))
+        self._reports: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=MAX_REPORTS))
         self._clears: Counter[str] = Counter()
 
     def watch(self, cards: Mapping[str, Card]) -> None:
-        """Hear about these cards, as far as each of them tells anything."""
+        """Register for the events of these cards, as far as each of them supports any."""
         with self._in_use:
             self._free()
             masks = {address: self._mask(card) for address, card in cards.items()}
@@ -60,18 +60,18 @@ class Events:
                     self._library.ask("nvmlDeviceRegisterEvents", cards[address].handle, mask, self._set)
 
     def stop(self) -> None:
-        """Hear nothing any more. Waits for a wait that is under way."""
+        """Unregister. Waits for a wait that is under way."""
         with self._in_use:
             self._free()
 
     def wait(self, seconds: float, cards: Mapping[str, Card]) -> frozenset[str]:
-        """The cards that there is news about; none when the time is up."""
+        """The cards that events were about; none when the time is up."""
         until = self._clock() + seconds
         while (left := until - self._clock()) > 0:
             try:
-                found = self._wait_once(min(left, _SLICE))
+                found = self._wait_once(min(left, _WAIT_SECONDS))
             except self._library.nvml.NVMLError as error:
-                return self._recover(error, min(left, _PAUSE), cards)
+                return self._recover(error, min(left, _RETRY_SECONDS), cards)
             if found:
                 return found
         return frozenset()
@@ -90,25 +90,25 @@ class Events:
     def _wait_once(self, seconds: float) -> frozenset[str]:
         with self._in_use:
             if self._set is not None:
-                return self._heard(seconds)
+                return self._events_within(seconds)
         self._sleep(seconds)
         return frozenset()
 
-    def _heard(self, seconds: float) -> frozenset[str]:
-        """One event, and those that have come with it."""
+    def _events_within(self, seconds: float) -> frozenset[str]:
+        """The next event, and those that came with it."""
         found: set[str] = set()
-        patience = round(seconds * 1000)
-        while len(found) < MOST_REPORTS:
+        timeout_ms = round(seconds * 1000)
+        while len(found) < MAX_REPORTS:
             try:
                 # Not through the library's lock: others may make their calls meanwhile.
-                event = self._library.nvml.nvmlEventSetWait_v2(self._set, patience)
+                event = self._library.nvml.nvmlEventSetWait_v2(self._set, timeout_ms)
             except self._library.nvml.NVMLError_Timeout:
                 break
             address = address_of(self._library, event.device)
             if event.eventType == _XID:
                 self._reports[address].append(event.eventData)
             found.add(address)
-            patience = 0
+            timeout_ms = 0
         return frozenset(found)
 
     def _recover(self, error: Exception, pause: float, cards: Mapping[str, Card]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What the driver and the kernel together say about the cards of a node."""
+"""The cards of a node, from what NVML and the kernel report."""
 
 import uuid
 from collections import Counter
@@ -11,6 +11,7 @@ from gpu_control_plane.agent.backends.interface import CardLost, Details
 from gpu_control_plane.agent.backends.sysfs import Sysfs
 from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library
 from gpu_control_plane.agent.vendors.nvidia.nvml.mig import capability
+from gpu_control_plane.agent.vendors.nvidia.pci import PCI_VENDOR
 from gpu_control_plane.api.gpudevice import PCI, Hardware, Vendor
 from gpu_control_plane.api.identity import canonical_pci_address
 
@@ -44,7 +45,7 @@ class Card(msgspec.Struct, frozen=True):
 
 
 def read_cards(library: Library, sysfs: Sysfs) -> dict[str, Card]:
-    """Every card that answers, by address and in the order of addresses."""
+    """Every card that answers, by address, in the order of addresses."""
     handles = dict(sorted(_handles(library)))
     return {
         address: _card(library, sysfs, index, address, {at: handle for at, (_, handle) in handles.items()})
@@ -57,7 +58,7 @@ def address_of(library: Library, handle: object) -> str:
 
 
 def _handles(library: Library) -> Iterator[tuple[str, tuple[int, Any]]]:
-    """The driver's number and handle of each card. One that is lost has a number but no handle."""
+    """The driver's index and handle of each card. A lost card has an index but no handle."""
     for index in range(library.call("nvmlDeviceGetCount")):
         try:
             handle = library.call("nvmlDeviceGetHandleByIndex", index)
@@ -68,7 +69,7 @@ def _handles(library: Library) -> Iterator[tuple[str, tuple[int, Any]]]:
 
 def _card(library: Library, sysfs: Sysfs, index: int, address: str, handles: Mapping[str, Any]) -> Card:
     handle = handles[address]
-    on_bus = sysfs.card(address)
+    on_bus = sysfs.card(address, (PCI_VENDOR,))
     memory = library.ask("nvmlDeviceGetMemoryInfo", handle)
     capable_of = library.ask("nvmlDeviceGetCudaComputeCapability", handle)
     links = _links(library, address, handles)
@@ -96,13 +97,13 @@ def _card(library: Library, sysfs: Sysfs, index: int, address: str, handles: Map
 
 
 def _pci(library: Library, handle: object, address: str) -> PCI:
-    """Where /sys is not to be seen; NVML's own number holds the device before the vendor."""
+    """For agents that cannot read /sys. NVML's number has the device before the vendor."""
     number = library.call("nvmlDeviceGetPciInfo", handle).pciDeviceId
     return PCI(vendor=f"{number & 0xFFFF:04x}", device=f"{number >> 16:04x}", class_=_COMPUTE_CLASS, address=address)
 
 
 def _links(library: Library, address: str, handles: Mapping[str, Any]) -> dict[str, int]:
-    """How many NVLinks lead to which other card; those that end in a switch lead to every card behind it."""
+    """The number of NVLinks to each other card; links to a switch count for every card behind it."""
     handle = handles[address]
     ends: Counter[str] = Counter()
     for link in range(library.nvml.NVML_NVLINK_MAX_LINKS):
@@ -126,7 +127,7 @@ def _reaches(library: Library, handle: object, other: object) -> bool:
 
 
 def _clique(library: Library, handle: object) -> str | None:
-    """Where the card is on an NVLink fabric that reaches beyond its node."""
+    """The clique of the card on an NVLink fabric of several nodes."""
     info = library.nvml.c_nvmlGpuFabricInfo_v2_t()
     library.ask("nvmlDeviceGetGpuFabricInfoV", handle, library.nvml.byref(info))
     cluster = uuid.UUID(bytes=bytes(info.clusterUuid))

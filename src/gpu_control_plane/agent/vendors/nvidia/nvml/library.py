@@ -1,7 +1,7 @@
-"""The NVML library: found, loaded, let go of again, and its error codes told in words.
+"""The NVML library: loading, unloading, calls, and its error codes in words.
 
-Everything a card cannot do is an error code of its own in NVML. `ask` turns those into None, so that the callers
-read as if every capability were optional; `call` is for what must work.
+NVML has an error code for everything that a card does not support. `ask` turns those into None, so that callers treat
+every capability as optional; `call` is for what must work.
 """
 
 import _ctypes
@@ -28,15 +28,15 @@ LIBRARY: Final = "libnvidia-ml.so.1"
 
 
 class CardStuck(CardLost):
-    """The card answers only that it wants to be reset."""
+    """The card answers only that it has to be reset."""
 
 
-# The binding is one for the whole process, and so are its users: the last one to leave unloads the library.
+# The binding is global to the process, so its users are counted: the last one to close it unloads the library.
 _lock: Final = threading.RLock()
 _users: Final[Counter[int]] = Counter()
 
-_WORDS: Final[dict[int, tuple[type[BackendError], str]]] = {
-    pynvml.NVML_ERROR_UNINITIALIZED: (DriverUnavailable, "The driver has been let go of."),
+_ERRORS: Final[dict[int, tuple[type[BackendError], str]]] = {
+    pynvml.NVML_ERROR_UNINITIALIZED: (DriverUnavailable, "The driver has been released."),
     pynvml.NVML_ERROR_NOT_SUPPORTED: (NotSupported, "The card or its driver cannot do that."),
     pynvml.NVML_ERROR_NO_PERMISSION: (
         NotPermitted,
@@ -60,11 +60,11 @@ _WORDS: Final[dict[int, tuple[type[BackendError], str]]] = {
             " reloaded. Reload the kernel module, or restart the node."
         ),
     ),
-    pynvml.NVML_ERROR_IN_USE: (InUse, "Somebody still uses it. Stop that program first."),
+    pynvml.NVML_ERROR_IN_USE: (InUse, "A program still uses it. Stop that program first."),
     pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: (NoRoom, "The card has no place left for that."),
     pynvml.NVML_ERROR_GPU_NOT_FOUND: (CardLost, "The driver no longer knows the card."),
 }
-_UNTOLD: Final = frozenset(
+_NOT_REPORTED: Final = frozenset(
     {
         pynvml.NVML_ERROR_INVALID_ARGUMENT,
         pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -81,13 +81,13 @@ _UNTOLD: Final = frozenset(
         pynvml.NVML_ERROR_UNKNOWN,
     }
 )
-"""Answers that mean «the card does not tell»; none of them says that it is broken."""
+"""Error codes that mean that the card does not report a value; none of them means that it is broken."""
 
 
 class Library:
-    """NVML, with one call at a time: nothing may be under way when the library is unloaded.
+    """NVML, with one call at a time: no call may be under way when the library is unloaded.
 
-    `path` is where the library lies when the loader does not find it by name. `nvml` is the binding.
+    `path` is for a library that the loader does not find by name. `nvml` is the Python binding.
     """
 
     def __init__(self, path: Path | None = None, nvml: ModuleType = pynvml) -> None:
@@ -96,7 +96,7 @@ class Library:
         self.is_open = False
 
     def open(self) -> None:
-        """Load and start the library; raises DriverUnavailable."""
+        """Load and initialise the library; raises DriverUnavailable."""
         with _lock:
             if self.is_open:
                 return
@@ -113,7 +113,7 @@ class Library:
     def close(self) -> None:
         """Shut the library down, which closes its device files, and unload it.
 
-        Were it kept in memory, an upgraded driver would go on meeting its predecessor's library.
+        If it stayed in memory, the agent would call the old library after an upgrade of the driver.
         """
         with _lock:
             if not self.is_open:
@@ -128,23 +128,23 @@ class Library:
                 self._unload()
 
     def call(self, function: str, *arguments: object) -> Any:
-        """What the library answers; raises the errors of the interface."""
+        """The result of a function; raises the errors of the backend interface."""
         try:
             return self._raw(function, *arguments)
         except self.nvml.NVMLError as error:
             raise translated(error) from error
 
     def ask(self, function: str, *arguments: object) -> Any:
-        """What the library answers, or None when the card does not tell; raises only when there is no talking to it."""
+        """The result of a function, or None if the card does not report it; raises only if the driver fails."""
         try:
             return self._raw(function, *arguments)
         except self.nvml.NVMLError as error:
-            if error.value in _UNTOLD:
+            if error.value in _NOT_REPORTED:
                 return None
             raise translated(error) from error
 
     def field(self, handle: object, field: int, scope: int = 0) -> float | None:
-        """One of the values that NVML keeps by number."""
+        """The value of one of NVML's numbered fields."""
         values = self.ask("nvmlDeviceGetFieldValues", handle, [(field, scope)])
         if values is None or values[0].nvmlReturn != self.nvml.NVML_SUCCESS:
             return None
@@ -154,7 +154,7 @@ class Library:
     def _raw(self, function: str, *arguments: object) -> Any:
         with _lock:
             if not self.is_open:
-                raise DriverUnavailable("The driver has been let go of.")
+                raise DriverUnavailable("The driver has been released.")
             return getattr(self.nvml, function)(*arguments)
 
     def _load(self, path: Path) -> None:
@@ -173,7 +173,7 @@ class Library:
 
 
 def translated(error: Exception) -> BackendError:
-    """An error of NVML in words."""
+    """NVML's error as one of the backend interface, in words."""
     code: int = getattr(error, "value", 0)
-    kind, sentence = _WORDS.get(code, (BackendError, f"The driver failed: {error} (NVML error {code})."))
+    kind, sentence = _ERRORS.get(code, (BackendError, f"The driver failed: {error} (NVML error {code})."))
     return kind(sentence)

@@ -1,7 +1,7 @@
-"""MIG through NVML: what a card can be cut into, what it is cut into, and the cutting.
+"""MIG through NVML: the profiles of a card, its instances, and how they are created and destroyed.
 
-An instance is a GPU instance with one compute instance that spans it. An agent that dies between making the two
-leaves a GPU instance that nobody can use or see; it is cleared away as soon as its place is wanted.
+An instance is a GPU instance with one compute instance that spans it. An agent that is killed between creating the two
+leaves a GPU instance that no program can use or see; it is destroyed before the next instance is created.
 """
 
 import ctypes
@@ -12,13 +12,13 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import BackendError, Instance, InUse, NoRoom, NotSupported
 from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library
-from gpu_control_plane.agent.vendors.nvidia.nvml.profiles import eighths, profile_name
+from gpu_control_plane.agent.vendors.nvidia.nvml.mig_profiles import eighths, profile_name
 from gpu_control_plane.api.gpudevice import MIGCapability, MIGProfile
 
 _MIB: Final = 1 << 20
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _ProfileKind(msgspec.Struct, frozen=True):
     """A profile with the numbers by which NVML knows it."""
 
     id: int
@@ -27,7 +27,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 def capability(library: Library, handle: object, total_mib: int) -> MIGCapability | None:
-    """What the card can do about MIG; None when it knows nothing of it."""
+    """The MIG profiles of the card; None if it does not support MIG."""
     mode = library.ask("nvmlDeviceGetMigMode", handle)
     if mode is None:
         return None
@@ -38,7 +38,7 @@ def capability(library: Library, handle: object, total_mib: int) -> MIGCapabilit
 def instances(library: Library, handle: object) -> tuple[Instance, ...]:
     """The instances of the card, in the order of their places."""
     count: int = library.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0
-    # Numbers of the instances have gaps, hence the question for each.
+    # The indexes of instances have gaps, hence a call for each.
     found = [library.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in range(count)]
     if not any(found):
         return ()
@@ -60,7 +60,7 @@ def set_mode(library: Library, handle: object, *, enabled: bool) -> None:
     _clear_unfinished(library, handle)
     status: int = library.call("nvmlDeviceSetMigMode", handle, int(enabled))
     if status == library.nvml.NVML_ERROR_IN_USE:
-        raise InUse("Somebody still uses the card: its MIG mode cannot change.")
+        raise InUse("A program still uses the card: its MIG mode cannot change.")
 
 
 def create(library: Library, handle: object, name: str, start: int) -> Instance:
@@ -83,7 +83,7 @@ def create(library: Library, handle: object, name: str, start: int) -> Instance:
 
 
 def destroy(library: Library, handle: object, instance: Instance) -> None:
-    """The parts go in the reverse order of their making. Numbers are used again: only the UUID names an instance."""
+    """In the reverse order of creation. Instance ids are used again: only the UUID identifies an instance."""
     if instance.uuid not in {each.uuid for each in instances(library, handle)}:
         raise BackendError(f"The card has no MIG instance {instance.uuid}.")
     gpu_instance = library.call("nvmlDeviceGetGpuInstanceById", handle, instance.gpu_instance)
@@ -92,9 +92,9 @@ def destroy(library: Library, handle: object, instance: Instance) -> None:
     library.call("nvmlGpuInstanceDestroy", gpu_instance)
 
 
-def _kinds(library: Library, handle: object, total_mib: int) -> list[_Kind]:
+def _kinds(library: Library, handle: object, total_mib: int) -> list[_ProfileKind]:
     """Every profile of the card, smallest first."""
-    kinds: dict[str, _Kind] = {}
+    kinds: dict[str, _ProfileKind] = {}
     for index in range(library.nvml.NVML_GPU_INSTANCE_PROFILE_COUNT if total_mib else 0):
         info = _profile_info(library, handle, index)
         if info is None:
@@ -109,11 +109,11 @@ def _kinds(library: Library, handle: object, total_mib: int) -> list[_Kind]:
             slices=places[0][1] if places else eighths(info.memorySizeMB, total_mib),
             starts=tuple(sorted(start for start, _ in places)),
         )
-        kinds.setdefault(name, _Kind(info.id, info.sliceCount, profile))
+        kinds.setdefault(name, _ProfileKind(info.id, info.sliceCount, profile))
     return sorted(kinds.values(), key=lambda kind: (kind.compute_slices, kind.profile.memory_mib, kind.profile.name))
 
 
-def _kind(library: Library, handle: object, name: str) -> _Kind:
+def _kind(library: Library, handle: object, name: str) -> _ProfileKind:
     for kind in _kinds(library, handle, _total_mib(library, handle)):
         if kind.profile.name == name:
             return kind
@@ -121,7 +121,7 @@ def _kind(library: Library, handle: object, name: str) -> _Kind:
 
 
 def _profile_info(library: Library, handle: object, index: int) -> Any:
-    """Older drivers know only the first form of this question."""
+    """Older drivers know only the first version of this call."""
     for version in (2, 1):
         info = library.ask("nvmlDeviceGetGpuInstanceProfileInfo", handle, index, version)
         if info is not None:
@@ -193,6 +193,6 @@ def _compute_instances(library: Library, gpu_instance: object) -> Iterator[Any]:
             continue
         kept = (library.nvml.c_nvmlComputeInstance_t * info.instanceCount)()
         count = ctypes.c_uint(info.instanceCount)
-        # Not knowing is no answer here: what looks unfinished is destroyed.
+        # An error must not pass for an empty list: what looks unfinished is destroyed.
         library.call("nvmlGpuInstanceGetComputeInstances", gpu_instance, info.id, kept, ctypes.byref(count))
         yield from kept[: count.value]

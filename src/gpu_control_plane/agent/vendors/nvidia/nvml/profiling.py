@@ -1,6 +1,6 @@
-"""How busy the parts of a card are, between this look and the last one: NVML's GPM, which Hopper brought.
+"""How busy the parts of a card were since the last sample: NVML's GPM, for Hopper and later.
 
-It is all the utilisation there is for MIG instances.
+For MIG instances there is no other utilisation.
 """
 
 import math
@@ -26,11 +26,11 @@ _METRICS: Final = {
     60: (Measure.NVLINK_RX_BYTES, _MIB),
     61: (Measure.NVLINK_TX_BYTES, _MIB),
 }
-"""What is asked for, by GPM's number, with the factor from its unit to ours."""
+"""The metrics by GPM's number, with the factor from its unit to ours."""
 
 
 class Profiling:
-    """Keeps one sample for each card and each GPU instance, to be compared with the next."""
+    """Keeps one sample of each card and each GPU instance, to compare the next one with."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -38,21 +38,21 @@ class Profiling:
         self._lock = threading.Lock()
 
     def measure(self, address: str, handle: object, gpu_instance: int | None = None) -> dict[str, float]:
-        """What went on since the last call; nothing at the first one, and on cards that cannot tell."""
+        """The metrics since the last call; none at the first one, and on cards without GPM."""
         with self._lock:
-            fresh = self._sample(handle, gpu_instance)
+            new = self._sample(handle, gpu_instance)
             last = self._last.pop((address, gpu_instance), None)
-            if fresh is None:
+            if new is None:
                 self._free(last)
                 return {}
-            self._last[address, gpu_instance] = fresh
+            self._last[address, gpu_instance] = new
             try:
-                return self._between(last, fresh) if last is not None else {}
+                return self._between(last, new) if last is not None else {}
             finally:
                 self._free(last)
 
     def stop(self) -> None:
-        """Give every sample back."""
+        """Free every sample."""
         with self._lock:
             while self._last:
                 self._free(self._last.popitem()[1])
@@ -70,18 +70,18 @@ class Profiling:
             self._free(sample)
         return taken
 
-    def _between(self, last: object, fresh: object) -> dict[str, float]:
+    def _between(self, last: object, new: object) -> dict[str, float]:
         nvml = self._library.nvml
         question = nvml.c_nvmlGpmMetricsGet_t()
         question.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        question.sample1, question.sample2 = last, fresh
+        question.sample1, question.sample2 = last, new
         question.numMetrics = len(_METRICS)
         for place, number in enumerate(_METRICS):
             question.metrics[place].metricId = number
         if self._library.ask("nvmlGpmMetricsGet", question) is None:
             return {}
         answers = ((question.metrics[place], *_METRICS[number]) for place, number in enumerate(_METRICS))
-        # Between two samples that are too close a real card has answered with «not a number».
+        # Between two samples that are too close a real card has reported NaN.
         return {
             name: answer.value * factor
             for answer, name, factor in answers

@@ -1,0 +1,1 @@
+"""Burn-in: tests a new card before it may be pooled."""

@@ -1,0 +1,1 @@
+"""The CDI specification of the node: what a container gets with a card."""

@@ -1,0 +1,1 @@
+"""Finds a driver's files on the host, for any vendor."""

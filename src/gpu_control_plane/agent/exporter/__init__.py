@@ -1,0 +1,1 @@
+"""What the cards measure, as Prometheus reads it."""

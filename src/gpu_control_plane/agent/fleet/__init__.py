@@ -1,0 +1,1 @@
+"""The agents of all simulated nodes, in one process."""

@@ -1,0 +1,1 @@
+"""How cards are cut into MIG instances."""

@@ -1,0 +1,1 @@
+"""Simulated cards: a document describes them, a backend plays their driver."""

@@ -1,0 +1,1 @@
+"""Checks the node's software: driver, toolkit, cards and plugin."""

@@ -1,0 +1,1 @@
+"""NVIDIA's cards: everything in the agent that knows them."""

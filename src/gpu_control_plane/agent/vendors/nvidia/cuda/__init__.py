@@ -1,0 +1,1 @@
+"""CUDA programs of their own processes: the kernel check, and the burn-in."""

@@ -1,0 +1,25 @@
+"""What the agent takes on a node with a real card, where the driver's library alone takes 18 MiB."""
+
+from pathlib import Path
+
+from gpu.readings import fetch
+from gpu.record import Record
+from gpu.scene import CardScene
+
+_MOST_MIB = 80
+
+
+def test_the_agent_is_small(scene: CardScene, record: Record) -> None:
+    assert scene.agent is not None
+    for _ in range(3):
+        fetch(scene.port)  # a scrape is part of its life
+    resident, own = _mib(scene.agent.pid, "Rss"), _mib(scene.agent.pid, "Private_Dirty")
+    record.measure("agent: resident memory", resident, "MiB")
+    record.measure("agent: memory of its own alone", own, "MiB")
+    record.measure("agent: threads", len([*Path(f"/proc/{scene.agent.pid}/task").iterdir()]), "")
+    assert resident <= _MOST_MIB
+
+
+def _mib(pid: int, kind: str) -> float:
+    lines = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    return next(int(fields[1]) for fields in lines if fields[0] == f"{kind}:") / 1024
