@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane.agent import timings as agent
 from gpu_control_plane.api.generate import bring_up_to_date, out_of_date
 from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.settings import format_duration, waiting_times
@@ -19,6 +20,7 @@ CONTROLLER: Final = "controller"
 
 PROCESSES: Final[Mapping[str, Mapping[str, type[msgspec.Struct]]]] = {
     CONTROLLER: {group: settings_type(group) for group in TIMING_GROUPS},
+    "agent": agent.TIMING_GROUPS,
 }
 """By process, which is also the section of the chart's values: the settings of each group."""
 

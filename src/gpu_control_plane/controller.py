@@ -26,8 +26,15 @@ _CONTROLLERS: Final = {
     "pools": "gpu_control_plane.pools.controller",
     _OPERATOR: "gpu_control_plane.operator.controller",
 }
-TIMING_GROUPS: Final = ("inventory", "bootstrap", "pools")
-"""Controllers whose `Settings` have waiting times: these are listed in docs/settings.md and can be set in the chart."""
+_UPGRADES: Final = "upgrades"
+TIMING_GROUPS: Final = {
+    "inventory": ("gpu_control_plane.inventory.controller", "Settings"),
+    "bootstrap": ("gpu_control_plane.bootstrap.controller", "Settings"),
+    "pools": ("gpu_control_plane.pools.controller", "Settings"),
+    _UPGRADES: ("gpu_control_plane.operator.upgrade.controller", "UpgradeLimits"),
+}
+"""By group, the module and the name of the settings that have waiting times: docs/settings.md lists them, and they can
+be set in the chart."""
 _EXAMPLES = """\b
 Examples:
   python -m gpu_control_plane.controller                       all controllers, in a pod or with $KUBECONFIG
@@ -117,7 +124,7 @@ def command(
             if name in without:
                 continue
             if name == _OPERATOR:
-                _build_operator(runtime, module, operand_namespace or namespace)
+                _build_operator(runtime, module, operand_namespace or namespace, settings[_UPGRADES])
             else:
                 importlib.import_module(module).build(runtime, settings[name])
         if webhooks is not None:
@@ -138,22 +145,28 @@ def command(
 
 
 def settings_type(group: str) -> "type[msgspec.Struct]":
-    """The struct of settings of a controller in `TIMING_GROUPS`."""
-    found: type[msgspec.Struct] = importlib.import_module(_CONTROLLERS[group]).Settings
+    """The struct of settings of a group in `TIMING_GROUPS`."""
+    module, name = TIMING_GROUPS[group]
+    found: type[msgspec.Struct] = getattr(importlib.import_module(module), name)
     return found
 
 
 def _settings(others: Mapping[str, Mapping[str, Any]], timings: tuple[str, ...]) -> dict[str, Any]:
-    """What each controller is given: its waiting times as they were set, and `others`."""
+    """What the controllers are given: its waiting times as they were set, and `others`."""
     from gpu_control_plane.settings import parse_timings, with_timings  # noqa: PLC0415
 
     given = parse_timings(timings, TIMING_GROUPS)
     return {group: with_timings(settings_type(group)(**others.get(group, {})), given[group]) for group in TIMING_GROUPS}
 
 
-def _build_operator(runtime: "Runtime", module: str, namespace: str) -> None:
+def _build_operator(runtime: "Runtime", module: str, namespace: str, limits: "msgspec.Struct") -> None:
     operator = importlib.import_module(module)
-    operator.build(runtime, operator.OperatorSettings(namespace=namespace, images=operator.images_from(os.environ)))
+    settings = operator.OperatorSettings(
+        namespace=namespace,
+        images=operator.images_from(os.environ),
+        upgrade_timing=operator.UpgradeTiming(limits=limits),
+    )
+    operator.build(runtime, settings)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from images.recipe import NAME
 
 import gpu_control_plane
 from gpu_control_plane.agent.command_line import agent
+from gpu_control_plane.agent.timings import HealthTimings, health_timings
 from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.controller import command as controller
 from gpu_control_plane.installation import crds, declare, uninstall
@@ -180,6 +181,14 @@ def test_waiting_times_reach_the_controller_as_it_reads_them(helm: Helm) -> None
     assert settings == settings_type("inventory")(node_grace_period=timedelta(minutes=30))
     for group in TIMING_GROUPS:
         assert found[group].keys() == {one.name for one in waiting_times(settings_type(group))}
+
+
+def test_waiting_times_reach_the_agent_as_it_reads_them(helm: Helm) -> None:
+    arguments = container(helm.objects({"agent": {"timings": {"health": {"recoveryPeriod": "5m"}}}}).pod("agent"))[
+        "args"
+    ]
+    given = [each.removeprefix("--timing=") for each in arguments if each.startswith("--timing=")]
+    assert health_timings(given) == HealthTimings(recovery_period=timedelta(minutes=5))
 
 
 def test_the_controller_gets_the_label_of_managed_nodes(helm: Helm) -> None:

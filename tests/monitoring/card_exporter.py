@@ -26,7 +26,7 @@ class SimulatedNode:
         self._nodes = nodes
         self._cards = cards
         self._backend: SimulatedBackend | None = None
-        self.watch = HardwareWatch(name, self._open, self._news, rhythm=1.0)
+        self.watch = HardwareWatch(name, self._open, self._news, interval=1.0)
         self.metrics = CardMetrics(name, self.watch, self._users)
         nodes.on_change(lambda _old, new: self._follow(new))
 

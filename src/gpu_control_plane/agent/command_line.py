@@ -22,6 +22,17 @@ Examples:
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
+def _checked_timings(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    from gpu_control_plane.agent.timings import health_timings  # noqa: PLC0415 - `--help` answers without it
+    from gpu_control_plane.settings import UnknownTiming  # noqa: PLC0415
+
+    try:
+        health_timings(given)
+    except UnknownTiming as error:
+        raise click.BadParameter(f"{error}.") from error
+    return given
+
+
 @click.command(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--simulated", is_flag=True, help="Play the agents and kubelets of all simulated nodes instead.")
 @click.option("--discover", is_flag=True, help="Publish which cards the PCI bus shows, and do nothing else.")
@@ -55,10 +66,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="With --burn-in: for how long.  [default: 60]",
 )
 @click.option(
-    "--recovery-seconds",
-    type=click.FloatRange(0, 3600),
-    default=60.0,
-    help="How long a faulted card has to look well before it returns.  [default: 60]",
+    "--timing",
+    "timings",
+    metavar="NAME=DURATION",
+    multiple=True,
+    callback=_checked_timings,
+    help="A waiting time, such as health.recoveryPeriod=5m; docs/settings.md lists them.",
 )
 @click.option("--kubelet-folder", type=_FOLDER, default=Path("/var/lib/kubelet"), show_default=True)
 @click.option("--cdi-folder", type=_FOLDER, default=Path("/var/run/cdi"), show_default=True)

@@ -31,7 +31,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gdrcopy: bool
     burn_in: bool
     burn_in_seconds: float
-    recovery_seconds: float
+    timings: tuple[str, ...]
     kubelet_folder: str
     cdi_folder: str
     host_root: str
@@ -82,9 +82,11 @@ def start(options: Options) -> int:
 def _fleet(options: Options, process: _Process) -> int:
     from gpu_control_plane.agent.fleet.process import NAME, build  # noqa: PLC0415
     from gpu_control_plane.agent.step import RecoveryPolicy  # noqa: PLC0415
+    from gpu_control_plane.agent.timings import health_timings  # noqa: PLC0415
     from gpu_control_plane.kube.process import main  # noqa: PLC0415
 
-    fleet = partial(build, recovery=RecoveryPolicy(seconds=options.recovery_seconds))
+    recovery = RecoveryPolicy(seconds=health_timings(options.timings).recovery_period.total_seconds())
+    fleet = partial(build, recovery=recovery)
     return main(NAME, fleet, elect=options.elect, **process)
 
 
@@ -100,7 +102,7 @@ def _node(options: Options, name: str, process: _Process) -> int:
     from gpu_control_plane.agent.node.options import Hardware  # noqa: PLC0415
     from gpu_control_plane.agent.node.options import Options as NodeOptions  # noqa: PLC0415
     from gpu_control_plane.agent.node.process import NAME, build  # noqa: PLC0415
-    from gpu_control_plane.agent.step import RecoveryPolicy  # noqa: PLC0415
+    from gpu_control_plane.agent.timings import health_timings  # noqa: PLC0415
     from gpu_control_plane.agent.vendors.registry import container_driver_roots  # noqa: PLC0415
     from gpu_control_plane.api.gpunodestate import Injection  # noqa: PLC0415
     from gpu_control_plane.kube.process import main  # noqa: PLC0415
@@ -117,7 +119,7 @@ def _node(options: Options, name: str, process: _Process) -> int:
         extra_checks=frozenset(check for check, wanted in extras if wanted),
         burn_in=options.burn_in,
         burn_in_seconds=options.burn_in_seconds,
-        recovery=RecoveryPolicy(seconds=options.recovery_seconds),
+        health=health_timings(options.timings),
         kubelet=Path(options.kubelet_folder),
         cdi=Path(options.cdi_folder),
         host=Path(options.host_root),

@@ -52,7 +52,14 @@ class Fleet:
         """Start it, unless it runs."""
         if self._process is not None:
             return
-        command = [sys.executable, "-m", "gpu_control_plane.agent", "--simulated", "--recovery-seconds", "2"]
+        command = [
+            sys.executable,
+            "-m",
+            "gpu_control_plane.agent",
+            "--simulated",
+            "--timing",
+            "health.recoveryPeriod=2s",
+        ]
         with self._log.open("ab") as log:
             environ = {**os.environ, "KUBECONFIG": str(self._kubeconfig)}
             self._process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)

@@ -26,7 +26,7 @@ from integration.kinds import Pod
 from waiting import until_async
 
 _CONTROLLER = ("-m", "gpu_control_plane.controller", "--identity", "test", "--status-host", "127.0.0.1")
-_FLEET = ("-m", "gpu_control_plane.agent", "--simulated", "--recovery-seconds", "0")
+_FLEET = ("-m", "gpu_control_plane.agent", "--simulated", "--timing", "health.recoveryPeriod=0s")
 
 
 class ServiceAccount(Object, frozen=True):

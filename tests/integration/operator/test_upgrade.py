@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 
@@ -22,7 +23,7 @@ from gpu_control_plane.kube.leader import Lease
 from gpu_control_plane.local import Cluster
 from gpu_control_plane.operator.upgrade.controller import UpgradeController, UpgradeTiming
 from gpu_control_plane.operator.upgrade.groups import UpgradeGroup
-from gpu_control_plane.operator.upgrade.node_view import NodeView
+from gpu_control_plane.operator.upgrade.node_view import NodeView, UpgradeLimits
 from integration.operator.upgrade_env import LEASE, UpgradeEnv, reconciles, state_of, writes
 from waiting import until, until_async, until_still
 
@@ -214,7 +215,7 @@ async def test_the_upgrade_of_a_node_in_no_group_is_switched_off_only_if_that_la
     env: UpgradeEnv, api_server: Cluster, grace: float, kept: bool
 ) -> None:
     """As when another owner takes over, or a label is gone that is about to come back."""
-    timing = UpgradeTiming(ungrouped_grace_seconds=grace)
+    timing = UpgradeTiming(limits=UpgradeLimits(policy_change_grace_period=timedelta(seconds=grace)))
     name = await env.add_node("one")
     await env.publish_driver()
     await env.live_once()

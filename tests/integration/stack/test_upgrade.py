@@ -1,6 +1,7 @@
 """Upgrades of a mixed fleet, and NVIDIADrivers that take over, with a real DaemonSet controller and scheduler."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -13,6 +14,7 @@ from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Object, Resource, Selection, load_config
 from gpu_control_plane.operator.stack.live import LiveServiceAccount
 from gpu_control_plane.operator.upgrade.controller import UpgradeTiming
+from gpu_control_plane.operator.upgrade.node_view import UpgradeLimits
 from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from waiting import until, until_async
@@ -167,7 +169,7 @@ async def test_nvidiadrivers_take_over_running_drivers_and_upgrade_them_when_ask
 async def test_an_upgrade_in_progress_goes_on_when_nvidiadrivers_take_over(env: OperatorEnv) -> None:
     """Until its label names the new owner the node is in no upgrade group, and its upgrade is not switched off."""
     await env.stop()
-    await env.start(upgrade_timing=UpgradeTiming(ungrouped_grace_seconds=3600.0))
+    await env.start(upgrade_timing=UpgradeTiming(limits=UpgradeLimits(policy_change_grace_period=timedelta(hours=1))))
     name, work = "hands-0", "work-hands-0"
     patient = {"maxUnavailable": "100%", "waitForCompletion": {"podSelector": f"app={work}"}}
     await env.nodes(gpu_node(name))

@@ -1,5 +1,5 @@
-"""Watches the hardware: a probe in a steady rhythm, at once when the driver reports something, none while the driver is
-released for maintenance.
+"""Watches the hardware: a probe at regular intervals, at once when the driver reports something, none while the driver
+is released for maintenance.
 
 Every call into the driver is made here, in threads of their own, so that the event loop never waits for hardware.
 """
@@ -14,9 +14,10 @@ import structlog
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError, DriverUnavailable
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, probe_hardware
+from gpu_control_plane.agent.timings import HealthTimings
 from gpu_control_plane.agent.units import CardID
 
-PROBE_SECONDS: Final = 15.0
+PROBE_SECONDS: Final = HealthTimings().probe_interval.total_seconds()
 """Time between two probes of a quiet node."""
 _WAIT_SECONDS: Final = 1.0
 """How long a wait for the driver's events may take: releasing the driver has to wait for it."""
@@ -43,13 +44,13 @@ class HardwareWatch:
         open_backend: Callable[[], Backend],
         on_probe: Callable[[], None],
         *,
-        rhythm: float = PROBE_SECONDS,
+        interval: float = PROBE_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._node = node
         self._open = open_backend
         self._on_probe = on_probe
-        self._rhythm = rhythm
+        self._interval = interval
         self._clock = clock
         self._backend: Backend | None = None
         self._probes = 0
@@ -116,7 +117,7 @@ class HardwareWatch:
         async with self._probing:
             if not self._wanted.is_set():
                 return
-            self._due = self._clock() + self._rhythm
+            self._due = self._clock() + self._interval
             try:
                 snapshot = await self._probe(cleared)
             except BackendError as error:

@@ -7,7 +7,7 @@ import msgspec
 
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import DriverSearch
-from gpu_control_plane.agent.step import RECOVERY, RecoveryPolicy
+from gpu_control_plane.agent.timings import HealthTimings
 from gpu_control_plane.agent.units import ResourceName
 from gpu_control_plane.api.gpunodestate import Injection
 
@@ -40,8 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     burn_in: bool = False
     """Whether a new card is tested before it may be pooled."""
     burn_in_seconds: float = 60.0
-    recovery: RecoveryPolicy = RECOVERY
-    """How much proof a faulted card has to give before it returns."""
+    health: HealthTimings = HealthTimings()
     kubelet: Path = Path("/var/lib/kubelet")
     cdi: Path = Path("/var/run/cdi")
     host: Path = Path("/")

@@ -26,7 +26,7 @@ from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.publication import NodePublisher
 from gpu_control_plane.agent.node.validation_runner import ValidationRunner
 from gpu_control_plane.agent.publish import Publisher
-from gpu_control_plane.agent.step import StepSettings
+from gpu_control_plane.agent.step import RecoveryPolicy, StepSettings
 from gpu_control_plane.agent.units import ResourceName
 from gpu_control_plane.agent.validator.kernel import SimulatedKernel, VendorKernel
 from gpu_control_plane.agent.validator.validator import Validator
@@ -88,7 +88,8 @@ def build(runtime: Runtime, options: Options) -> None:
     simulation = _simulation(options, views.nodes) if options.hardware is Hardware.SIMULATED else None
     components = _components(runtime, options, views, wakeup=wakeup, metrics=metrics, simulation=simulation)
     clients = Clients(client=runtime.client, applier=runtime.applier(MANAGER), events=runtime.events)
-    settings = StepSettings(unpooled=options.unpooled, recovery=options.recovery)
+    recovery = RecoveryPolicy(seconds=options.health.recovery_period.total_seconds())
+    settings = StepSettings(unpooled=options.unpooled, recovery=recovery)
     agent = NodeAgent(options.node, views, components, clients, metrics, settings=settings, now=utc_now)
     card_metrics = CardMetrics(options.node, components.watch, lambda: agent.users)
     labeller = Labeller(runtime.client, machine_model(options.host)) if options.labels else None
@@ -149,7 +150,12 @@ def _components(
     simulation: "Simulation | None",
 ) -> Components:
     host = HostPaths(options.host)
-    watch = HardwareWatch(options.node, _backend(options, simulation), wakeup)
+    watch = HardwareWatch(
+        options.node,
+        _backend(options, simulation),
+        wakeup,
+        interval=options.health.probe_interval.total_seconds(),
+    )
     vendor = simulation.vendor if simulation is not None else _vendor(watch)
     search = options.driver_search
     allocator = Allocator(

@@ -21,6 +21,7 @@ from gpu_control_plane.agent.health import (
     unseen,
     verdict,
 )
+from gpu_control_plane.agent.timings import HealthTimings
 from gpu_control_plane.kube.conditions import FALSE, TRUE
 from gpu_control_plane.kube.objects import Condition
 
@@ -32,7 +33,7 @@ class RecoveryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     probes: int = 3
     """Good probes in a row."""
-    seconds: float = 60.0
+    seconds: float = HealthTimings().recovery_period.total_seconds()
     """The least time between the first of them and the last; doubled with every fall that follows soon."""
     longest: float = 3600.0
     """The longest that a card is made to wait, and how long it has to work for its past to be forgotten."""
@@ -68,7 +69,7 @@ class Judgement(NamedTuple):
     memory: CardHealth
     verdict: Verdict
     next_probe: float | None
-    """When to probe again at the latest; None leaves that to the usual rhythm."""
+    """When to probe again at the latest; None leaves that to the usual interval."""
     forget: bool
     """The card has just come back: have the backend forget its error reports, they count as new otherwise."""
 

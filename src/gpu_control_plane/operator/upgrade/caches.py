@@ -17,7 +17,7 @@ from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.operator.driver_pods import has_driver_labels, is_driver, is_validator
 from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.upgrade.evictor import Evictor
-from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView, ValidatorPod
+from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView, UpgradeLimits, ValidatorPod
 from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, controller_of, newest
 
 _NO_OWNER: Final = ""
@@ -31,7 +31,8 @@ _VERSION: Final = re.compile(r":(?P<version>[3-9]\d\d\.\d+(?:\.\d+)?)(?:-|$)")
 class UpgradeCaches:
     """The caches of upgrades, and the views of nodes that are built from them."""
 
-    def __init__(self, runtime: Runtime, namespace: str) -> None:
+    def __init__(self, runtime: Runtime, namespace: str, limits: UpgradeLimits) -> None:
+        self._limits = limits
         here = Selection(namespace=namespace)
         self.nodes: Cache[Node] = runtime.cache(Node)
         self.pods: Cache[Pod] = runtime.cache(Pod, here)
@@ -81,6 +82,7 @@ class UpgradeCaches:
             leaving=leaving,
             refusals=evictor.refusals(node.name),
             asked_since=evictor.since(node.name),
+            limits=self._limits,
             wanted=self._wanted(node) if _state(node) not in _AT_REST or any(pod.orphan for pod in drivers) else "",
         )
 

@@ -28,7 +28,7 @@ from gpu_control_plane.operator.upgrade.caches import UpgradeCaches
 from gpu_control_plane.operator.upgrade.evictor import Evictor
 from gpu_control_plane.operator.upgrade.executor import ActionExecutor
 from gpu_control_plane.operator.upgrade.groups import GroupIndex, UpgradePolicies
-from gpu_control_plane.operator.upgrade.node_view import NEEDS_PODS, NodeView
+from gpu_control_plane.operator.upgrade.node_view import NEEDS_PODS, NodeView, UpgradeLimits
 from gpu_control_plane.operator.upgrade.predicates import (
     agent_changed,
     driver_or_validator,
@@ -46,8 +46,7 @@ _LIST_TIMEOUT_SECONDS: Final = 20.0
 class UpgradeTiming(msgspec.Struct, frozen=True, kw_only=True):
     """Clocks and waiting times of upgrades."""
 
-    ungrouped_grace_seconds: float = 10.0
-    """How long a node that is in no group, though others are, keeps its upgrade."""
+    limits: UpgradeLimits = UpgradeLimits()
     now: Callable[[], float] = time.time
     """Seconds since the epoch, as annotations have them."""
     clock: Callable[[], float] = lambda: asyncio.get_running_loop().time()
@@ -62,7 +61,7 @@ class UpgradeController:
     ) -> None:
         self._timing = timing or UpgradeTiming()
         self._now = self._timing.now
-        self._caches = UpgradeCaches(runtime, namespace)
+        self._caches = UpgradeCaches(runtime, namespace, self._timing.limits)
         self._evictor = Evictor(runtime.client, self._now)
         self._executor = ActionExecutor(runtime.client, runtime.events, self._evictor, namespace)
         self._node_pods = DynamicCaches(runtime.unfenced_client, Pod)
@@ -156,7 +155,7 @@ class UpgradeController:
         action = switch_off(view)
         if action is not None and not at_once:
             since = self._ungrouped.setdefault(node.name, self._now())
-            left = since + self._timing.ungrouped_grace_seconds - self._now()
+            left = since + self._timing.limits.policy_change_grace_period.total_seconds() - self._now()
             if left > 0:
                 return Requeue(left)
         self._ungrouped.pop(node.name, None)

@@ -17,9 +17,8 @@ from gpu_control_plane.api.nvidia.names import NodeAnnotation
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.operator.upgrade.actions import NodePatch, UpgradeAction, Wait, fail_upgrade, stamp
 from gpu_control_plane.operator.upgrade.node_view import NodeView
+from gpu_control_plane.settings import format_duration
 
-LOST_LIMIT_SECONDS: Final = 900.0
-"""How long a node may be not ready: large machines take ten minutes to boot."""
 MOST_RENEWALS: Final = 3
 GONE_LAG_SECONDS: Final = 30.0
 """Between the end of a pod's grace period and the watch event of its deletion."""
@@ -73,8 +72,9 @@ def lost_node_action(view: NodeView, now: float) -> NodePatch | None:
     since = view.since(NodeAnnotation.LOST_SINCE)
     if since is None:
         return NodePatch(note="", annotations={NodeAnnotation.LOST_SINCE: stamp(now)})
-    if now >= since + LOST_LIMIT_SECONDS:
-        return fail_upgrade(view, f"the node has not been ready for {LOST_LIMIT_SECONDS / 60:.0f} min", now)
+    limit = view.limits.lost_node_timeout
+    if now >= since + limit.total_seconds():
+        return fail_upgrade(view, f"the node has not been ready for {format_duration(limit)}", now)
     return None
 
 
@@ -83,7 +83,7 @@ def limit_wait_by_loss(view: NodeView, action: UpgradeAction) -> UpgradeAction:
     since = view.since(NodeAnnotation.LOST_SINCE)
     if since is None or view.ready or not view.occupies_slot or not isinstance(action, Wait):
         return action
-    until = since + LOST_LIMIT_SECONDS
+    until = since + view.limits.lost_node_timeout.total_seconds()
     return msgspec.structs.replace(action, until=min(action.until, until) if action.until is not None else until)
 
 

@@ -21,13 +21,8 @@ from gpu_control_plane.operator.upgrade.actions import (
 )
 from gpu_control_plane.operator.upgrade.deadlines import renew_step
 from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView
+from gpu_control_plane.settings import format_duration
 
-RESTART_LIMIT_SECONDS: Final = 1800.0
-"""For a new driver pod to become ready: drivers are compiled on the node."""
-VALIDATION_LIMIT_SECONDS: Final = 600.0
-"""For a new driver to pass its checks."""
-QUIESCE_LIMIT_SECONDS: Final = 60.0
-"""For the agent to release the driver."""
 MOST_RESTARTS: Final = 10
 NO_SUCCESSOR: Final = "no DaemonSet owns its driver pod, and none would bring another one"
 AGENT_CHECKS: Final = ("driver", "cuda")
@@ -67,8 +62,9 @@ def restart(view: NodeView, now: float) -> UpgradeAction:
     deadline = _deadline(view, since)
     has_work = _to_be_unloaded(view) and not view.without_successor
     if now >= deadline:
-        renewal = renew_step(view, RESTART_LIMIT_SECONDS, now) if has_work else None
-        late = f"no new driver was ready after {RESTART_LIMIT_SECONDS / 60:.0f} min: {_missing(view)}"
+        limit = view.limits.driver_start_timeout
+        renewal = renew_step(view, limit.total_seconds(), now) if has_work else None
+        late = f"no new driver was ready after {format_duration(limit)}: {_missing(view)}"
         return renewal or fail_upgrade(view, late, now)
     if has_work:
         return _quiesce(view, since, now) or _replace(view)
@@ -83,10 +79,13 @@ def validate(view: NodeView, now: float) -> UpgradeAction | None:
     missing = validation_problem(view) if view.up_to_date else _missing(view)
     if missing is None:
         return None
-    if now >= since + VALIDATION_LIMIT_SECONDS:
-        late = f"the new driver has not proven itself in {VALIDATION_LIMIT_SECONDS:.0f} s: {missing}"
-        return fail_upgrade(view, late, now)
-    return Wait(reason=missing, until=since + VALIDATION_LIMIT_SECONDS)
+    limit = view.limits.driver_check_timeout
+    until = since + limit.total_seconds()
+    if now >= until:
+        return fail_upgrade(
+            view, f"the new driver has not passed its checks in {format_duration(limit)}: {missing}", now
+        )
+    return Wait(reason=missing, until=until)
 
 
 def validation_problem(view: NodeView) -> str | None:
@@ -117,7 +116,8 @@ def _deadline(view: NodeView, since: float) -> float:
     """A driver that is published during the step has as much time as the first one. The deadline is not put off any
     further: pods may be replaced for ever."""
     created = max((pod.created for pod in view.drivers if not pod.outdated), default=since)
-    return min(max(since, created), since + RESTART_LIMIT_SECONDS) + RESTART_LIMIT_SECONDS
+    limit = view.limits.driver_start_timeout.total_seconds()
+    return min(max(since, created), since + limit) + limit
 
 
 def _to_be_unloaded(view: NodeView) -> bool:
@@ -133,13 +133,15 @@ def _quiesce(view: NodeView, since: float, now: float) -> UpgradeAction | None:
     """Ask the agent to release the driver and wait for it; None when it has, or if there is no agent to wait for."""
     if _can_be_paused(view):
         return NodePatch(note="Our agent has to release the driver", labels={NodeLabel.AGENT: PAUSED})
-    if _holds_driver(view) and now < since + QUIESCE_LIMIT_SECONDS:
-        return Wait(reason="our agent has to release the driver", until=since + QUIESCE_LIMIT_SECONDS)
+    until = since + view.limits.driver_release_timeout.total_seconds()
+    if _holds_driver(view) and now < until:
+        return Wait(reason="our agent has to release the driver", until=until)
     return None
 
 
 def _replace(view: NodeView) -> UpgradeAction:
-    late = f" (our agent has not released the driver in {QUIESCE_LIMIT_SECONDS:.0f} s)" if _holds_driver(view) else ""
+    limit = format_duration(view.limits.driver_release_timeout)
+    late = f" (our agent has not released the driver in {limit})" if _holds_driver(view) else ""
     outdated = _outdated(view)
     if outdated:
         note = f"The driver pod {outdated[0].name} is replaced{late}"

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final
+from datetime import timedelta
+from typing import Annotated, Final
 
 import msgspec
 
 from gpu_control_plane.api.nvidia.names import TRUE, NodeAnnotation, NodeLabel, UpgradeState
 from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.kube.fields import about
 
 IDLE: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.REQUIRED, UpgradeState.FAILED})
 """States in which nothing is done to a node. A failed one waits for a person or another driver."""
@@ -79,6 +81,28 @@ class Refusal(msgspec.Struct, frozen=True):
     why: str
 
 
+class UpgradeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long upgrades wait."""
+
+    lost_node_timeout: Annotated[
+        timedelta,
+        about("How long a node may be not ready before its upgrade fails: large machines boot for ten minutes."),
+    ] = timedelta(minutes=15)
+    driver_start_timeout: Annotated[
+        timedelta, about("How long a new driver pod may take to become ready: drivers are compiled on the node.")
+    ] = timedelta(minutes=30)
+    driver_check_timeout: Annotated[timedelta, about("How long a new driver may take to pass its checks.")] = timedelta(
+        minutes=10
+    )
+    driver_release_timeout: Annotated[
+        timedelta, about("How long the agent may take to release the driver before it is replaced all the same.")
+    ] = timedelta(minutes=1)
+    policy_change_grace_period: Annotated[
+        timedelta,
+        about("How long a node that no policy selects keeps its upgrade: it may be moving from one policy to another."),
+    ] = timedelta(seconds=10)
+
+
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """One node at one moment."""
 
@@ -102,6 +126,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """When the API server first answered a request of this process for a pod in the present step; None if not yet."""
     slot_granted: bool = False
     """The node may start its upgrade."""
+    limits: UpgradeLimits = UpgradeLimits()
     wanted: str = ""
     """Revision of the driver that it is to get; empty if that is not known, or not needed."""
 

@@ -46,9 +46,9 @@ class FakeBackend(SimulatedBackend):
 class Watched:
     """A watch that runs, and how often it has probed."""
 
-    def __init__(self, backend: FakeBackend, rhythm: float) -> None:
+    def __init__(self, backend: FakeBackend, interval: float) -> None:
         self.probes = 0
-        self.watch = HardwareWatch(NODE, lambda: backend, self._count, rhythm=rhythm)
+        self.watch = HardwareWatch(NODE, lambda: backend, self._count, interval=interval)
 
     def _count(self) -> None:
         self.probes += 1
@@ -60,8 +60,8 @@ class Watched:
 
 
 @asynccontextmanager
-async def watching(backend: FakeBackend, rhythm: float = 300.0) -> AsyncIterator[Watched]:
-    watched = Watched(backend, rhythm)
+async def watching(backend: FakeBackend, interval: float = 300.0) -> AsyncIterator[Watched]:
+    watched = Watched(backend, interval)
     running = asyncio.create_task(watched.watch.run())
     watched.watch.acquire_driver()
     try:
@@ -86,7 +86,7 @@ async def test_a_report_of_the_driver_is_probed_at_once() -> None:
         await until(lambda: watched.card.signals.xids == (79,))
 
 
-async def test_a_probe_can_be_asked_for_earlier_than_the_rhythm() -> None:
+async def test_a_probe_can_be_asked_for_earlier_than_the_interval() -> None:
     async with watching(FakeBackend()) as watched:
         watched.watch.probe_by(0.0)
         await until(lambda: watched.probes > 1)
@@ -132,7 +132,7 @@ async def test_nothing_is_open_while_the_driver_is_released() -> None:
 
 async def test_a_driver_that_disappears_is_opened_again() -> None:
     backend = FakeBackend()
-    async with watching(backend, rhythm=0.1) as watched:
+    async with watching(backend, interval=0.1) as watched:
         backend.has_driver = False
         await watched.watch.probe()
         assert not backend.is_open

@@ -15,7 +15,7 @@ from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.operator.upgrade.caches import UpgradeCaches, agent_view
 from gpu_control_plane.operator.upgrade.evictor import Evictor
-from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView
+from gpu_control_plane.operator.upgrade.node_view import DriverPod, NodeView, UpgradeLimits
 from gpu_control_plane.operator.views import ControllerRevision, DaemonSet
 
 HERE = "gpu"
@@ -69,7 +69,7 @@ def worker(**labels: str) -> Node:
 async def view_of(*things: Pod | ControllerRevision | DaemonSet, node: Node | None = None) -> NodeView:
     """The view of the node `worker` when these exist."""
     runtime = Runtime("test", config=plain_config("http://127.0.0.1:1"), elect=False, status_port=None)
-    caches = UpgradeCaches(runtime, HERE)
+    caches = UpgradeCaches(runtime, HERE, UpgradeLimits())
     for thing in things:
         match thing:
             case Pod():

@@ -1,11 +1,14 @@
 """A node whose upgrade failed, or that is lost in the middle of it, is tried again, but only for a reason."""
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, WaitForCompletion
 from gpu_control_plane.operator.upgrade.actions import NO_DRIVER, NODE_LOST, NodePatch, Wait
+from gpu_control_plane.operator.upgrade.node_view import UpgradeLimits
 from gpu_control_plane.operator.upgrade.step import step
 from unit.operator.upgrade.builders import CRASHING, CURRENT, NOW, POLICY, SKIP, STALE, TRAINING, ago, cordoned
 
@@ -92,6 +95,21 @@ def test_a_lost_node_gives_up_its_slot_however_long_its_pods_may_stay(state: Upg
     assert step(replace(away, ready=True), policy, NOW + 900) == NodePatch(
         note="", annotations={NodeAnnotation.LOST_SINCE: None}
     )
+
+
+def test_how_long_a_node_may_be_lost_is_a_setting() -> None:
+    limits = UpgradeLimits(lost_node_timeout=timedelta(minutes=2))
+    policy = replace(UNHURRIED, drain=Drain(enable=True, timeout_seconds=0))
+    leaving = {TRAINING.metadata.uid: NOW}
+    node = cordoned(S.DRAIN_REQUIRED, STALE, pods=(TRAINING,), leaving=leaving, ready=False, limits=limits)
+    lost = replace(node, annotations={**node.annotations, NodeAnnotation.LOST_SINCE: str(int(NOW))})
+    waiting = step(lost, policy, NOW + 119)
+    assert isinstance(waiting, Wait)
+    assert waiting.until == NOW + 120
+    failed = step(lost, policy, NOW + 120)
+    assert isinstance(failed, NodePatch)
+    assert failed.state is S.FAILED
+    assert failed.annotations[NodeAnnotation.FAILURE] == "the node has not been ready for 2m"
 
 
 def test_a_node_that_only_has_to_be_uncordoned_need_not_be_ready() -> None:
