@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
+  kubectl gpu simulate profiles                    models of cards, and which MIG can partition
   kubectl gpu simulate nodes --count 4 --profile H200-141 --cards 8
   kubectl gpu simulate list --cards                the names of all cards
   kubectl gpu simulate xid gpu-1-0000-18-00-0 79   a card falls off the bus
@@ -61,7 +62,7 @@ def command() -> None:
 def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) -> None:
     """Add simulated GPU nodes. Those that exist stay as they are.
 
-    Profiles: A100-80, H100-80, H200-141, L40S, RTX-3060.
+    Profiles: A100-80, H100-80 and H200-141, which MIG can partition, L40S and RTX-3060, which it cannot.
     """
     from gpu_control_plane.agent.fleet.machines import add_nodes  # noqa: PLC0415
     from gpu_control_plane.agent.simulated.machine import new_machine  # noqa: PLC0415
@@ -72,6 +73,26 @@ def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) 
     added = f"{len(made)} nodes with {cards} x {profile} each were added" if made else "Nothing was added"
     kept = f"; {count - len(made)} existed already" if len(made) < count else ""
     _report(f"{added}{kept}.")
+
+
+@command.command("profiles")
+def profiles() -> None:
+    """Show the models of cards that can be simulated, and what MIG can partition them into."""
+    from gpu_control_plane.agent.simulated.models import PROFILES  # noqa: PLC0415
+    from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
+
+    rows = [
+        (
+            name,
+            f"{profile.memory_mib / 1024:.0f} GiB",
+            "yes" if profile.nvlink else "no",
+            " ".join(each.name for each in profile.mig.profiles)
+            if profile.mig is not None
+            else "cannot be partitioned",
+        )
+        for name, profile in PROFILES.items()
+    ]
+    Screen(sys.stdout).table(("PROFILE", "MEMORY", "NVLINK", "MIG PROFILES"), [(OK, row) for row in rows])
 
 
 @command.command("xid")
@@ -123,6 +144,12 @@ def heal(*, device: str, **cluster: Any) -> None:
     from gpu_control_plane.agent.simulated.machine import heal as change  # noqa: PLC0415
 
     _change(cluster, device, change, "is in order")
+    from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
+
+    Screen(sys.stdout).note(
+        "After a fault it returns when it has looked well for a minute. At once, if its fault is cleared:"
+        f" kubectl annotate gpudevice {_device_name(device)} gpu.deckhouse.io/clear-fault=done"
+    )
 
 
 @command.command("swap")
@@ -178,16 +205,24 @@ def list_(*, cards: bool, **cluster: Any) -> None:
         rows = [
             (
                 ATTENTION if (changes := _card_changes(each.machine.of(address))) else OK,
-                (card, each.machine.profile, changes),
+                (card, each.machine.profile, _instances(each.machine, address), changes),
             )
             for each in found
             for card, address in card_ids(each.name, each.machine).items()
         ]
-        screen.table(("CARD", "PROFILE", ""), rows)
+        screen.table(("CARD", "PROFILE", "MIG", ""), rows)
         return
     screen.table(
         ("NODE", "PROFILE", "CARDS", ""), [(ATTENTION if _changes(each) else OK, _row(each)) for each in found]
     )
+
+
+def _instances(machine: "Machine", address: str) -> str:
+    """The MIG instances of a card."""
+    state = machine.state.get(address)
+    if state is None or not state.enabled:
+        return "-"
+    return " ".join(instance.profile for instance in state.instances) or "on"
 
 
 def _row(node: "SimulatedNode") -> tuple[str, ...]:
@@ -219,6 +254,14 @@ def _change(cluster: dict[str, Any], device: str, edit: "Callable[[Machine, str]
 
     _run(cluster, lambda client: edit_card(client, device, edit))
     _report(f"{device} {outcome}.")
+
+
+def _device_name(device: str) -> str:
+    """The name of the GPUDevice, which people may write as NODE/ADDRESS."""
+    from gpu_control_plane.api.identity import canonical_pci_address, inventory_id  # noqa: PLC0415
+
+    node, slash, address = device.partition("/")
+    return inventory_id(node, canonical_pci_address(address)) if slash else device
 
 
 def _report(sentence: str) -> None:

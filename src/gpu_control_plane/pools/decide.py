@@ -80,8 +80,14 @@ def decide(snapshot: Snapshot) -> NodePlan:
                 AssignedCard(inventory_id=plan.device.name, pool=plan.pool) for plan in plans if plan.pool is not None
             ),
         ),
-        complete=snapshot.state is not None and (snapshot.state.status.device_count or 0) <= len(cards),
+        complete=_is_inventoried(snapshot, len(cards)),
     )
+
+
+def _is_inventoried(snapshot: Snapshot, cards: int) -> bool:
+    """Whether inventory has counted the cards of the node, and none of them is missing here."""
+    count = snapshot.state.status.device_count if snapshot.state is not None else None
+    return count is not None and count <= cards
 
 
 def _plan(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPlan:

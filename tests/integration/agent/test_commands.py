@@ -1,8 +1,15 @@
 """`kubectl gpu simulate` as a person types it."""
 
-import pytest
+import asyncio
 
+import pytest
+from msgspec.structs import replace
+
+from gpu_control_plane.agent.fleet.machines import edit_node
+from gpu_control_plane.agent.simulated.machine import card_uuid
+from gpu_control_plane.agent.simulated.state import CardState, InstanceRecord
 from gpu_control_plane.cli.main import run
+from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster
 
 
@@ -33,9 +40,29 @@ def test_nodes_are_added_once_broken_and_mended(capsys: pytest.CaptureFixture[st
     assert faults in shown
     assert "0000:18:00.0: swapped 1x; slow by 30 s; reinstalled 1x" in shown
 
-    assert run(["simulate", "heal", "cli-1-0000-18-00-0"]) == 0
+    assert run(["simulate", "heal", "cli-1/0000:18:00.0"]) == 0
+    hint = "kubectl annotate gpudevice cli-1-0000-18-00-0 gpu.deckhouse.io/clear-fault=done"
+    assert hint in capsys.readouterr().out
     assert run(["simulate", "list", "--cards"]) == 0
     assert "XID 79" not in capsys.readouterr().out
+
+
+def test_the_list_shows_mig_instances(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "nodes", "--prefix", "cut", "--cards", "2"]) == 0
+    asyncio.run(_partition("cut-1", "0000:18:00.0"))
+    capsys.readouterr()
+    assert run(["simulate", "list", "--cards"]) == 0
+    shown = {line.split()[1]: line.split()[3:] for line in capsys.readouterr().out.splitlines()[1:]}
+    assert shown["cut-1-0000-18-00-0"] == ["3g.71gb", "1g.18gb"]
+    assert shown["cut-1-0000-2a-00-0"] == ["-"]
+
+
+async def _partition(node: str, address: str) -> None:
+    """What the simulated fleet writes into the node's hardware after it has partitioned a card."""
+    records = (InstanceRecord("3g.71gb", 0, 4, 0, 1), InstanceRecord("1g.18gb", 4, 1, 1, 2))
+    state = CardState(uuid=card_uuid(node, address, 0), enabled=True, created=2, instances=records)
+    async with Client(load_config()) as client:
+        await edit_node(client, node, lambda machine: replace(machine, state={address: state}))
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,17 @@ class NodeModel:
             return
         status = DeviceStatus(hardware=new.status.hardware, conditions=(holds(DeviceCondition.HEALTHY, status=True),))
         self.devices[new.name] = replace(new, status=status)
+        self._count()
 
     def remove_card(self, name: str) -> None:
         """The card is pulled; its pod goes with it."""
         del self.devices[name]
         self.holders.pop(name, None)
+        self._count()
+
+    def _count(self) -> None:
+        """Inventory writes how many cards the node has."""
+        self.state = replace(self.state, status=replace(self.state.status, device_count=len(self.devices)))
 
     def annotate(self, name: str, **annotations: str | None) -> None:
         keys = {"assignment": Annotation.ASSIGNMENT, "hold": Annotation.HOLD}
