@@ -52,14 +52,14 @@ Examples:
 )
 @click.option("--crds", is_flag=True, help="Delete the CRDs, and with them every pool and approval.")
 @click.option(
-    "--patience",
+    "--timeout",
     type=click.FloatRange(min=0),
     default=120.0,
     show_default=True,
     help="Seconds to wait until our programs have ended.",
 )
 def command(
-    *, kubeconfig: Path | None, feature_labels: bool, operand_namespace: str, crds: bool, patience: float
+    *, kubeconfig: Path | None, feature_labels: bool, operand_namespace: str, crds: bool, timeout: float
 ) -> None:
     """Remove what the controllers and agents have left in a cluster. Stop them first: they would write it again."""
 
@@ -69,7 +69,7 @@ def command(
                 client,
                 feature_labels=feature_labels,
                 crds=crds,
-                patience=patience,
+                timeout=timeout,
                 operand_namespace=operand_namespace,
                 report=click.echo,
             )
@@ -86,12 +86,12 @@ async def clean_up(
     *,
     feature_labels: bool,
     crds: bool,
-    patience: float,
+    timeout: float,
     operand_namespace: str = NAMESPACE,
     report: Callable[[str], None],
 ) -> None:
     """Remove everything; `report` gets a sentence about each step."""
-    left = await _await_end(client, patience)
+    left = await _await_end(client, timeout)
     report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
     if operand_namespace:
@@ -104,9 +104,9 @@ async def clean_up(
         report(f"CRDs deleted: {await _delete_crds(client, report)}.")
 
 
-async def _await_end(client: Client, patience: float) -> int:
-    """Wait until our Pods have ended; how many are left after `patience` seconds, as on a node that is down."""
-    deadline = time.monotonic() + patience
+async def _await_end(client: Client, timeout: float) -> int:
+    """Wait until our Pods have ended; how many are left after `timeout` seconds, as on a node that is down."""
+    deadline = time.monotonic() + timeout
     while True:
         pods = await client.list(Pod, Selection(NAMESPACE, labels=_OURS))
         if not pods or time.monotonic() >= deadline:

@@ -37,5 +37,5 @@ async def test_policies_and_the_crds_of_others_stay(own_api_server: Callable[...
 
 async def _clean_up(client: Client) -> list[str]:
     sentences: list[str] = []
-    await clean_up(client, feature_labels=False, crds=True, patience=0, report=sentences.append)
+    await clean_up(client, feature_labels=False, crds=True, timeout=0, report=sentences.append)
     return sentences

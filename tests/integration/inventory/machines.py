@@ -196,7 +196,7 @@ class Machine:
 async def controllers(
     proxy: FaultProxy,
     settings: inventory.Settings = DEFAULTS,
-    patience: bootstrap.Settings = BOOTSTRAP_DEFAULTS,
+    bootstrap_settings: bootstrap.Settings = BOOTSTRAP_DEFAULTS,
     *,
     beside: Callable[[Runtime], None] = lambda _runtime: None,
     orderly: bool = True,
@@ -205,7 +205,7 @@ async def controllers(
     whatever they do."""
     runtime = Runtime("test-inventory", config=proxy.config, elect=False, status_port=None)
     inventory.build(runtime, settings)
-    bootstrap.build(runtime, patience)
+    bootstrap.build(runtime, bootstrap_settings)
     beside(runtime)
     task = asyncio.create_task(runtime.run())
     try:

@@ -58,7 +58,7 @@ async def test_uninstalling_takes_the_stack_off_nodes_and_can_be_repeated(client
     await client.create(Node, {"metadata": {"name": f"{machine}-lost", "labels": LOST}})
     said: list[str] = []
     for _ in range(2):
-        await clean_up(client, feature_labels=False, crds=False, patience=0.0, report=said.append)
+        await clean_up(client, feature_labels=False, crds=False, timeout=0.0, report=said.append)
     found = await client.get(Node, machine)
     assert found.metadata.labels == CARD
     assert found.metadata.annotations == {"note": "mine"}

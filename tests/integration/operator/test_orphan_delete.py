@@ -89,7 +89,7 @@ async def test_uninstalling_finishes_held_deletions(client: Client, namespace: s
     await begin(client, await daemonset(client, namespace, "begun"))
     said: list[str] = []
     await clean_up(
-        client, feature_labels=False, crds=False, patience=0.0, operand_namespace=namespace, report=said.append
+        client, feature_labels=False, crds=False, timeout=0.0, operand_namespace=namespace, report=said.append
     )
     assert "DaemonSets let go that were held for their pods: 1." in said
     with pytest.raises(NotFound):

@@ -64,20 +64,20 @@ def burn_ins(
             running=tests.running.get(uuid or ""),
             obstacle=tests.obstacles.get(uuid or "") or obstacles.get(device.name),
         )
-        standing = burn_in_status(facts, enabled=tests.enabled)
-        if standing is not None and uuid is not None and standing.due and tests.ready:
+        status = burn_in_status(facts, enabled=tests.enabled)
+        if status is not None and uuid is not None and status.due and tests.ready:
             begins = f"{snapshot.now:%Y-%m-%dT%H:%M:%SZ}"
-            standing = status_running(uuid, f"The card is tested for {tests.seconds:g} s, from {begins} on.")
-        found[device.name] = standing
+            status = status_running(uuid, f"The card is tested for {tests.seconds:g} s, from {begins} on.")
+        found[device.name] = status
     return found
 
 
 def to_start(found: Mapping[CardID, BurnInStatus | None], running: Mapping[str, str]) -> dict[CardID, str]:
     """The cards whose test has to begin, and what is said of each."""
     return {
-        card: standing.message
-        for card, standing in found.items()
-        if standing is not None and standing.reason == Reason.BURNING_IN and standing.record.uuid not in running
+        card: status.message
+        for card, status in found.items()
+        if status is not None and status.reason == Reason.BURNING_IN and status.record.uuid not in running
     }
 
 
@@ -107,7 +107,6 @@ def withheld_cards(found: Mapping[CardID, BurnInStatus | None], orders: Iterable
     ordered = {order.inventory_id for order in orders}
     return frozenset(
         card
-        for card, standing in found.items()
-        if standing is not None
-        and (standing.reason == Reason.BURNING_IN or (not standing.trusted and card not in ordered))
+        for card, status in found.items()
+        if status is not None and (status.reason == Reason.BURNING_IN or (not status.trusted and card not in ordered))
     )

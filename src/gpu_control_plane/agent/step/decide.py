@@ -167,7 +167,7 @@ class _Step:
         }
         tested = self._memory.tested
         found = burn_in.burn_ins(self._snapshot, self._hardware, tested, obstacles)
-        known = {standing.record.uuid: standing for standing in found.values() if standing is not None}
+        known = {status.record.uuid: status for status in found.values() if status is not None}
         self._remember(burn_ins=found, tested={**tested, **known})
 
     def _desired(self) -> set[Unit]:
