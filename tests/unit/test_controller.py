@@ -7,8 +7,10 @@ from typing import Any, cast
 import click
 import pytest
 
+from fault_proxy import plain_config
 from gpu_control_plane import bootstrap, controller, inventory
-from gpu_control_plane.kube import Runtime
+from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.kube import EVERYTHING, Cache, Object, Runtime, Selection
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 
@@ -51,6 +53,30 @@ def test_a_waiting_time_that_does_not_exist_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(click.BadParameter, match="there is no waiting time patience: there are busDisagreementTimeout"):
         _settings(monkeypatch, ["--timing=inventory.patience=5m"])
+
+
+@pytest.mark.parametrize(
+    ("options", "watches"), [([], 4), (["--operand-namespace=drivers"], 5)], ids=["one namespace", "operands elsewhere"]
+)
+def test_pods_are_watched_once_for_each_selection(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], watches: int
+) -> None:
+    runtime = Runtime("test", config=plain_config("https://127.0.0.1:1"), elect=False, status_port=None)
+    asked: set[tuple[type[Object], Selection]] = set()
+    declare = runtime.cache
+
+    def cache[T: Object](kind: type[T], selection: Selection = EVERYTHING) -> Cache[T]:
+        asked.add((kind, selection))
+        return declare(kind, selection)
+
+    def process(_name: str, build: Callable[[Runtime], None], **_options: object) -> int:
+        build(runtime)
+        return 0
+
+    monkeypatch.setattr(runtime, "cache", cache)
+    monkeypatch.setattr("gpu_control_plane.kube.main", process)
+    assert controller.command(options, standalone_mode=False) == 0
+    assert len({each for each in asked if each[0].resource == Pod.resource}) == watches
 
 
 def _settings(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> tuple[inventory.Settings, bootstrap.Settings]:
