@@ -13,7 +13,8 @@ from gpu import image
 from gpu.record import Record
 from gpu.smi import SEARCH
 from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
-from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.api.gpudevice import GPUDevice, Hardware
+from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.local.images import write_archive
 
@@ -50,7 +51,7 @@ class CardScene(AgentScene):
 
     def published(self) -> dict[str, Any]:
         """The card's GPUDevice."""
-        return self._object("gpudevice", self.name)
+        return self.stage.read(GPUDevice.resource.path(name=self.name))
 
     def conditions(self) -> dict[str, str]:
         return {each["type"]: each["status"] for each in self.state().get("status", {}).get("conditions", [])}
@@ -127,7 +128,7 @@ def card_scene(stage: Stage, card: Hardware, record: Record) -> Iterator[CardSce
         scene.start_controller()
         with record.timed("agent started, node ReadyForPooling"):
             scene.start_agent()
-            until(lambda: scene.node.name in stage.kubectl("get", "gpunodestates", "-o", "name", "--ignore-not-found"))
+            until(lambda: stage.find(GPUNodeState.resource.path(name=scene.node.name)) is not None)
             until(lambda: scene.conditions().get("ReadyForPooling") == "True", within=60)
         yield scene
     finally:

@@ -16,7 +16,8 @@ import msgspec
 from blocking_wait import until
 from e2e.stage import Stage
 from gpu_control_plane.agent.simulated.machine import HARDWARE, Machine, card_uuid, new_machine, write_machine
-from gpu_control_plane.api.gpunodestate import Assignment
+from gpu_control_plane.api.gpudevice import GPUDevice
+from gpu_control_plane.api.gpunodestate import Assignment, GPUNodeState
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.local.ports import free_port
 
@@ -107,10 +108,10 @@ class AgentScene:
     # What can be seen.
 
     def state(self) -> dict[str, Any]:
-        return self._object("gpunodestate", self.node.name)
+        return self.stage.read(GPUNodeState.resource.path(name=self.node.name))
 
     def device(self, index: int) -> dict[str, Any]:
-        return self._object("gpudevice", self.card(index))
+        return self.stage.read(GPUDevice.resource.path(name=self.card(index)))
 
     def allocatable(self, resource: str) -> int:
         return int(self.stage.node_object()["status"]["allocatable"].get(resource, "0"))
@@ -170,10 +171,6 @@ class AgentScene:
             until(lambda: self.listening(resource), within=within)
         until(lambda: self.allocatable(resource) == count, within=within)
 
-    def _object(self, kind: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.stage.kubectl("get", kind, name, "-o", "json"))
-        return found
-
 
 @contextlib.contextmanager
 def scene_on(stage: Stage, *, without: tuple[str, ...] = (), agent: tuple[str, ...] = ()) -> Iterator[AgentScene]:
@@ -183,7 +180,7 @@ def scene_on(stage: Stage, *, without: tuple[str, ...] = (), agent: tuple[str, .
         scene.install(scene.machine)
         scene.start_controller(*(f"--without={name}" for name in without))
         scene.start_agent(*agent)
-        until(lambda: scene.node.name in stage.kubectl("get", "gpunodestates", "-o", "name", "--ignore-not-found"))
+        until(lambda: stage.find(GPUNodeState.resource.path(name=scene.node.name)) is not None)
         until(lambda: _ready(scene), within=90)
         yield scene
     finally:

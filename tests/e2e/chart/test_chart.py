@@ -7,13 +7,16 @@ import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from blocking_wait import until
 from e2e.stage import Stage
 from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, write_machine
+from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.identity import inventory_id
+from gpu_control_plane.api.pod import Pod
 from helm.chart import CHART, NAMESPACE, RELEASE, Helm
 from image.building import shared_image
 
@@ -61,8 +64,8 @@ class Release:
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         selector = f"app.kubernetes.io/component={component}"
-        found = self.stage.kubectl("get", "pods", "-n", NAMESPACE, "-l", selector, "-o", "json")
-        pods: list[dict[str, Any]] = json.loads(found)["items"]
+        found = self.stage.read(f"{Pod.resource.path(NAMESPACE)}?labelSelector={quote(selector)}")
+        pods: list[dict[str, Any]] = found["items"]
         return pods
 
     def metrics(self) -> str:
@@ -83,7 +86,7 @@ def allocatable(stage: Stage) -> str:
 
 def approve(stage: Stage) -> None:
     card = inventory_id("node-a", MACHINE.addresses[0])
-    until(lambda: str(card) in stage.kubectl("get", "gpudevices", "-o", "name"), within=150)
+    until(lambda: stage.find(GPUDevice.resource.path(name=str(card))) is not None, within=150)
     stage.kubectl("annotate", "gpudevice", str(card), "--overwrite", "gpu.deckhouse.io/assignment=training")
     until(lambda: allocatable(stage) == "1", within=150)
 
@@ -105,7 +108,8 @@ def ready(release: Release, component: str) -> bool:
 def test_a_pod_gets_a_card_of_a_pool(stage: Stage, release: Release) -> None:
     stage.kubectl("create", "-f", "-", given=POOL % ("training", TRAINING))
     approve(stage)
-    until(lambda: stage.kubectl("get", "gpupool", "training", "-o", "jsonpath={.status.phase}") == "Ready")
+    pool = GPUPool.resource.path(name="training")
+    until(lambda: stage.read(pool).get("status", {}).get("phase") == "Ready")
     stage.run_pod("trainer", limits={TRAINING: 1})
     assert "nvidia0" in stage.exec("trainer", "ls", "/dev").split()
     assert "nvidia1" not in stage.exec("trainer", "ls", "/dev").split()
