@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.stage import COMPONENTS, Stage
+from e2e.cluster_env import COMPONENTS, ClusterEnv
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Binaries, Cluster, RealNode, Settings, ensure_binaries
@@ -16,7 +16,7 @@ from gpu_control_plane.local.logs import tail
 from gpu_control_plane.local.node.requirements import NodeImpossible, system_programs
 from gpu_control_plane.local.versions import NODE_PROGRAMS, SERVICE_PROGRAMS
 
-_running: list[Stage] = []
+_running: list[ClusterEnv] = []
 
 
 @pytest.fixture(scope="session")
@@ -50,55 +50,55 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def raise_stage(binaries: Binaries, request: pytest.FixtureRequest) -> Iterator[Callable[..., Stage]]:
+def start_cluster_env(binaries: Binaries, request: pytest.FixtureRequest) -> Iterator[Callable[..., ClusterEnv]]:
     """Start a cluster with these real nodes and our API. It is stopped and removed at the end, whatever happens.
 
     With `services=True`, Services work on the nodes, by address and by name.
     """
-    raised: list[Stage] = []
+    raised: list[ClusterEnv] = []
 
-    def start(*nodes: str, services: bool = False) -> Stage:
+    def start(*nodes: str, services: bool = False) -> ClusterEnv:
         programs: Binaries = request.getfixturevalue("service_binaries") if services else binaries
         folder = Path(tempfile.mkdtemp(prefix="gpu-"))  # as short as `short_folder`
         settings = Settings(components=COMPONENTS, nodes=nodes, services=services)
-        stage = Stage(Cluster(folder, programs, settings), programs)
-        raised.append(stage)
-        _running.append(stage)
-        stage.cluster.start()
-        install_crds(stage.cluster.kubeconfig)
-        stage.wait_for_service_account()
-        return stage
+        cluster_env = ClusterEnv(Cluster(folder, programs, settings), programs)
+        raised.append(cluster_env)
+        _running.append(cluster_env)
+        cluster_env.cluster.start()
+        install_crds(cluster_env.cluster.kubeconfig)
+        cluster_env.wait_for_service_account()
+        return cluster_env
 
     yield start
-    for stage in raised:
-        strike(stage)
+    for cluster_env in raised:
+        strike(cluster_env)
 
 
-def strike(stage: Stage) -> None:
+def strike(cluster_env: ClusterEnv) -> None:
     """Stop a cluster and remove it."""
-    stage.cluster.stop()
-    shutil.rmtree(stage.cluster.folder, ignore_errors=True)
-    if stage in _running:
-        _running.remove(stage)
+    cluster_env.cluster.stop()
+    shutil.rmtree(cluster_env.cluster.folder, ignore_errors=True)
+    if cluster_env in _running:
+        _running.remove(cluster_env)
 
 
 @pytest.fixture(scope="module")
-def stage(raise_stage: Callable[..., Stage]) -> Iterator[Stage]:
+def cluster_env(start_cluster_env: Callable[..., ClusterEnv]) -> Iterator[ClusterEnv]:
     """A cluster with one real node, `node-a`, for this module alone."""
-    stage = raise_stage("node-a")
-    yield stage
-    strike(stage)
+    cluster_env = start_cluster_env("node-a")
+    yield cluster_env
+    strike(cluster_env)
 
 
 @pytest.fixture(scope="module")
-def node(stage: Stage) -> RealNode:
-    return stage.node
+def node(cluster_env: ClusterEnv) -> RealNode:
+    return cluster_env.node
 
 
 @pytest.fixture
-async def client(stage: Stage) -> AsyncIterator[Client]:
+async def client(cluster_env: ClusterEnv) -> AsyncIterator[Client]:
     """An administrator's client."""
-    async with Client(load_config(stage.cluster.kubeconfig)) as client:
+    async with Client(load_config(cluster_env.cluster.kubeconfig)) as client:
         yield client
 
 
@@ -107,7 +107,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     """A failure is told with the ends of the nodes' logs."""
     report = yield
     if report.failed:
-        for stage in _running:
-            for log in (log for node in stage.cluster.nodes.values() for log in sorted(node.logs.glob("*.log"))):
+        for cluster_env in _running:
+            for log in (log for node in cluster_env.cluster.nodes.values() for log in sorted(node.logs.glob("*.log"))):
                 report.sections.append((f"the end of {log.parent.parent.name}/{log.name}", tail(log)))
     return report

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e.agent.scene import settle
-from e2e.conftest import binaries, pytest_runtest_makereport, raise_stage  # noqa: F401 - fixtures and a hook, as they are there
-from e2e.stage import Stage
+from e2e.agent.agent_env import settle
+from e2e.cluster_env import ClusterEnv
+from e2e.conftest import binaries, pytest_runtest_makereport, start_cluster_env  # noqa: F401 - fixtures and a hook, as they are there
+from gpu.card_env import RESOURCE, CardEnv, card_scene
 from gpu.record import Record
-from gpu.scene import RESOURCE, CardScene, card_scene
 from gpu.smi import SEARCH, NoCard, Smi, find_smi
 from gpu_control_plane.agent.backends.interface import Backend
 from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
@@ -79,28 +79,28 @@ def _opened() -> Iterator[Backend]:
 
 
 @pytest.fixture(scope="session")
-def stage(smi: Smi, raise_stage: Callable[..., Stage], record: Record) -> Stage:  # noqa: F811 - a fixture, asked for
+def cluster_env(smi: Smi, start_cluster_env: Callable[..., ClusterEnv], record: Record) -> ClusterEnv:  # noqa: F811 - a fixture, asked for
     """A cluster with one real node, the machine with the card."""
     with record.timed("cluster up, node Ready"):
-        return raise_stage("gpu-node")
+        return start_cluster_env("gpu-node")
 
 
 @pytest.fixture(scope="session")
-def scene(stage: Stage, card: Hardware, record: Record) -> Iterator[CardScene]:
+def env(cluster_env: ClusterEnv, card: Hardware, record: Record) -> Iterator[CardEnv]:
     """The agent with the real card, and every controller."""
-    with card_scene(stage, card, record) as scene:
-        yield scene
+    with card_scene(cluster_env, card, record) as env:
+        yield env
 
 
 @pytest.fixture(scope="session")
-def pooled(scene: CardScene, record: Record) -> CardScene:
-    """The scene with its card in a pool, approved by a person, and an image for pods to compute with."""
+def pooled(env: CardEnv, record: Record) -> CardEnv:
+    """The environment with its card in a pool, approved by a person, and an image for pods to compute with."""
     with record.timed("image with Python made and imported"):
-        scene.import_python()
-    scene.make_pool()
+        env.import_python()
+    env.make_pool()
     settle(1)
-    assert scene.allocatable(RESOURCE) == 0, "nothing is allocatable before a person has approved it"
+    assert env.allocatable(RESOURCE) == 0, "nothing is allocatable before a person has approved it"
     with record.timed("approval to allocatable"):
-        scene.approve()
-        scene.wait_offered(RESOURCE, 1)
-    return scene
+        env.approve()
+        env.wait_offered(RESOURCE, 1)
+    return env

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from blocking_wait import until
+from gpu.card_env import CardEnv
 from gpu.record import Record
-from gpu.scene import CardScene
 from gpu.smi import SEARCH, Smi
 from gpu_control_plane.agent.backends.interface import Backend
 from gpu_control_plane.agent.burnin.program import VendorBurnIn
@@ -75,7 +75,7 @@ def test_a_word_that_changes_is_found(card: Hardware) -> None:
         timeout=120,
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert '"stage": "memory"' in ran.stdout
+    assert '"cluster_env": "memory"' in ran.stdout
     assert (
         "did not keep zeros: the first at byte 0x181c8 of the memory tested, wrong bits 0x0000000000000004"
         in ran.stdout
@@ -83,14 +83,14 @@ def test_a_word_that_changes_is_found(card: Hardware) -> None:
 
 
 @pytest.fixture
-def burning(scene: CardScene) -> CardScene:
-    """The scene with an agent that burns cards in. The next start of it is without."""
-    scene.stop_agent()
-    scene.start_agent("--burn-in", "--burn-in-seconds", f"{_SECONDS:g}")
-    return scene
+def burning(env: CardEnv) -> CardEnv:
+    """The environment with an agent that burns cards in. The next start of it is without."""
+    env.stop_agent()
+    env.start_agent("--burn-in", "--burn-in-seconds", f"{_SECONDS:g}")
+    return env
 
 
-def test_the_agent_tests_a_card_in_no_pool_and_tells(burning: CardScene, record: Record) -> None:
+def test_the_agent_tests_a_card_in_no_pool_and_tells(burning: CardEnv, record: Record) -> None:
     try:
         with record.timed("agent started, card burned in"):
             until(lambda: _burned_in(burning).get("status") == "True", within=120)
@@ -105,10 +105,10 @@ def test_the_agent_tests_a_card_in_no_pool_and_tells(burning: CardScene, record:
     assert _burned_in(burning)["reason"] == "Passed", "an agent that tests nothing keeps what was found"
 
 
-def _burned_in(scene: CardScene) -> dict[str, Any]:
-    conditions = scene.published().get("status", {}).get("conditions", [])
+def _burned_in(env: CardEnv) -> dict[str, Any]:
+    conditions = env.published().get("status", {}).get("conditions", [])
     return next((each for each in conditions if each["type"] == "BurnedIn"), {})
 
 
-def _tests(scene: CardScene) -> list[str]:
-    return [each["what"] for each in scene.published()["status"].get("history", []) if each["who"] == "gpu-agent"]
+def _tests(env: CardEnv) -> list[str]:
+    return [each["what"] for each in env.published()["status"].get("history", []) if each["who"] == "gpu-agent"]

@@ -1,7 +1,7 @@
 """What the agent finds and publishes is what the driver's own tool says."""
 
+from gpu.card_env import CardEnv
 from gpu.record import Record
-from gpu.scene import CardScene
 from gpu.smi import Smi
 from gpu_control_plane.agent.backends.interface import Backend
 from gpu_control_plane.api.gpudevice import Hardware
@@ -10,8 +10,8 @@ from gpu_control_plane.api.identity import canonical_pci_address
 _FIELDS = ("name", "uuid", "pci.bus_id", "pci.device_id", "memory.total", "compute_cap", "mig.mode.current")
 
 
-def test_the_published_card_is_the_one_nvidia_smi_shows(scene: CardScene, smi: Smi, record: Record) -> None:
-    hardware = scene.published()["status"]["hardware"]
+def test_the_published_card_is_the_one_nvidia_smi_shows(env: CardEnv, smi: Smi, record: Record) -> None:
+    hardware = env.published()["status"]["hardware"]
     said = smi.query(*_FIELDS)
     pairs = {
         "product": (hardware["product"], said["name"]),
@@ -30,8 +30,8 @@ def test_the_published_card_is_the_one_nvidia_smi_shows(scene: CardScene, smi: S
     assert {what: ours for what, (ours, _) in pairs.items()} == {what: theirs for what, (_, theirs) in pairs.items()}
 
 
-def test_the_published_driver_is_the_one_nvidia_smi_shows(scene: CardScene, smi: Smi, record: Record) -> None:
-    driver = scene.state()["status"]["driver"]
+def test_the_published_driver_is_the_one_nvidia_smi_shows(env: CardEnv, smi: Smi, record: Record) -> None:
+    driver = env.state()["status"]["driver"]
     version, cuda = smi.query("driver_version")["driver_version"], smi.cuda_version()
     record.compare("driver", driver["version"], version)
     record.compare("CUDA version", driver["cudaVersion"], cuda)
@@ -57,8 +57,8 @@ def test_mig_profiles_are_those_of_the_driver(card: Hardware, smi: Smi, record: 
         assert abs(profile.memory_mib / 1024 - other.gib) < 0.26, name
 
 
-def test_the_bus_shows_no_card_that_the_driver_does_not(backend: Backend, scene: CardScene, smi: Smi) -> None:
+def test_the_bus_shows_no_card_that_the_driver_does_not(backend: Backend, env: CardEnv, smi: Smi) -> None:
     listed = smi.ask("--query-gpu=uuid", "--format=csv,noheader").split()
     assert [card.uuid for card in backend.cards()] == listed
     assert backend.facts().bus_cards == len(listed)
-    assert scene.conditions()["InventoryComplete"] == "True"
+    assert env.conditions()["InventoryComplete"] == "True"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pynvml  # type: ignore[import-untyped]
 
+from gpu.card_env import CardEnv
 from gpu.readings import PROFILING, agree, fetch, scrape
 from gpu.record import Record
-from gpu.scene import CardScene
 from gpu.smi import SEARCH, Smi
 from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
 from gpu_control_plane.agent.vendors.nvidia.nvml import NVMLBackend
@@ -20,22 +20,22 @@ _PAUSE_SECONDS = 0.25
 _MOST = 1.2
 
 
-def test_an_idle_card_measures_what_nvidia_smi_says(scene: CardScene, smi: Smi, record: Record) -> None:
-    samples = agree(scene.port, smi, record, "idle")
+def test_an_idle_card_measures_what_nvidia_smi_says(env: CardEnv, smi: Smi, record: Record) -> None:
+    samples = agree(env.port, smi, record, "idle")
     labels = samples["DCGM_FI_DEV_GPU_TEMP"].labels
-    assert labels["UUID"] == scene.uuid_of_card
+    assert labels["UUID"] == env.uuid_of_card
     assert labels["modelName"] == smi.query("name")["name"]
     assert "pod" not in labels
 
 
-def test_profiling_metrics_are_there(scene: CardScene) -> None:
-    scrape(scene.port)
+def test_profiling_metrics_are_there(env: CardEnv) -> None:
+    scrape(env.port)
     time.sleep(0.2)  # They are told about the time between two scrapes.
-    missing = set(PROFILING) - scrape(scene.port).keys()
+    missing = set(PROFILING) - scrape(env.port).keys()
     assert not missing
 
 
-def test_a_scrape_costs_little_more_than_the_calls_it_makes(scene: CardScene, record: Record) -> None:
+def test_a_scrape_costs_little_more_than_the_calls_it_makes(env: CardEnv, record: Record) -> None:
     """The bare cost is that of the same calls: a pass over the card, with the time inside the driver's library kept.
 
     How long the driver takes differs by half from one second to the next, so the two take turns; and it answers faster
@@ -48,10 +48,10 @@ def test_a_scrape_costs_little_more_than_the_calls_it_makes(scene: CardScene, re
     try:
         for _ in range(_ROUNDS + 1):
             time.sleep(_PAUSE_SECONDS)
-            bare.append(stopwatch.time(lambda: backend.samples(scene.hardware.pci.address)))
+            bare.append(stopwatch.time(lambda: backend.samples(env.hardware.pci.address)))
             time.sleep(_PAUSE_SECONDS)
             began = time.perf_counter()
-            fetch(scene.port)
+            fetch(env.port)
             whole.append(time.perf_counter() - began)
     finally:
         backend.close()

@@ -2,21 +2,21 @@
 
 from pathlib import Path
 
+from gpu.card_env import CardEnv
 from gpu.readings import fetch
 from gpu.record import Record
-from gpu.scene import CardScene
 
 _MOST_MIB = 80
 
 
-def test_the_agent_is_small(scene: CardScene, record: Record) -> None:
-    assert scene.agent is not None
+def test_the_agent_is_small(env: CardEnv, record: Record) -> None:
+    assert env.agent is not None
     for _ in range(3):
-        fetch(scene.port)  # a scrape is part of its life
-    resident, own = _mib(scene.agent.pid, "Rss"), _mib(scene.agent.pid, "Private_Dirty")
+        fetch(env.port)  # a scrape is part of its life
+    resident, own = _mib(env.agent.pid, "Rss"), _mib(env.agent.pid, "Private_Dirty")
     record.measure("agent: resident memory", resident, "MiB")
     record.measure("agent: memory of its own alone", own, "MiB")
-    record.measure("agent: threads", len([*Path(f"/proc/{scene.agent.pid}/task").iterdir()]), "")
+    record.measure("agent: threads", len([*Path(f"/proc/{env.agent.pid}/task").iterdir()]), "")
     assert resident <= _MOST_MIB
 
 

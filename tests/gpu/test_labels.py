@@ -3,8 +3,8 @@
 import pytest
 
 from blocking_wait import until
+from gpu.card_env import CardEnv
 from gpu.record import Record
-from gpu.scene import CardScene
 from gpu.smi import Smi
 
 _PREFIX = "nvidia.com/"
@@ -24,11 +24,11 @@ _ON_AN_H200 = {
 }
 
 
-def test_the_labels_are_those_of_an_h200(scene: CardScene, smi: Smi, record: Record) -> None:
+def test_the_labels_are_those_of_an_h200(env: CardEnv, smi: Smi, record: Record) -> None:
     if (name := smi.query("name")["name"]) != "NVIDIA H200":
         pytest.skip(f"knows what an H200 is to be labelled with, and this is an {name}")
-    until(lambda: f"{_PREFIX}gpu.product" in scene.stage.node_object()["metadata"]["labels"])
-    labels = scene.stage.node_object()["metadata"]["labels"]
+    until(lambda: f"{_PREFIX}gpu.product" in env.cluster_env.node_object()["metadata"]["labels"])
+    labels = env.cluster_env.node_object()["metadata"]["labels"]
     ours = {name.removeprefix(_PREFIX): value for name, value in labels.items() if name.startswith(_PREFIX)}
     version, cuda = smi.query("driver_version")["driver_version"], smi.cuda_version()
     expected = {

@@ -17,7 +17,7 @@ from monitoring.fake_cache import FakeCache, series
 UNITS = Units(total=8, used=3, reserved=0, available=5, faulted=0)
 
 
-class Scene:
+class MetricsEnv:
     """Troubles of cards and pools, and what is shown of them."""
 
     def __init__(self) -> None:
@@ -59,70 +59,70 @@ def _card(status: DeviceStatus) -> GPUDevice:
 
 
 def test_a_faulted_card_has_a_series_with_its_reason_until_it_recovers() -> None:
-    scene = Scene()
-    scene.devices.put(card(DeviceState.ASSIGNED))
-    assert not scene.shown("gpu_device_faulted")
+    env = MetricsEnv()
+    env.devices.put(card(DeviceState.ASSIGNED))
+    assert not env.shown("gpu_device_faulted")
     for reason in ("XID79", "LostFromBus"):
-        scene.devices.put(card(DeviceState.FAULTED, reason))
-        assert scene.shown("gpu_device_faulted") == {("gpu_device_faulted", "w1", "w1-0", reason): 1}
-    scene.devices.put(card(DeviceState.ASSIGNED))
-    assert not scene.shown("gpu_device_faulted")
+        env.devices.put(card(DeviceState.FAULTED, reason))
+        assert env.shown("gpu_device_faulted") == {("gpu_device_faulted", "w1", "w1-0", reason): 1}
+    env.devices.put(card(DeviceState.ASSIGNED))
+    assert not env.shown("gpu_device_faulted")
 
 
 def test_a_card_that_is_pulled_while_it_is_broken_leaves_nothing_behind() -> None:
-    scene = Scene()
-    scene.devices.put(card(DeviceState.FAULTED))
-    assert scene.shown("gpu_device_faulted") == {("gpu_device_faulted", "w1", "w1-0", "Unknown"): 1}
-    scene.devices.remove("w1-0")
-    assert not scene.shown("gpu_device_faulted")
+    env = MetricsEnv()
+    env.devices.put(card(DeviceState.FAULTED))
+    assert env.shown("gpu_device_faulted") == {("gpu_device_faulted", "w1", "w1-0", "Unknown"): 1}
+    env.devices.remove("w1-0")
+    assert not env.shown("gpu_device_faulted")
 
 
 def test_a_card_that_fails_its_burn_in_has_a_series_until_it_is_tested_again() -> None:
-    scene = Scene()
-    scene.devices.put(after_test(None, Reason.BURNING_IN))
-    assert scene.shown("gpu_burn_in_devices") == {("gpu_burn_in_devices", "BurningIn"): 1}
-    assert not scene.shown("gpu_device_burn_in_failed")
-    scene.devices.put(after_test(False, Reason.MEMORY_ERRORS))
+    env = MetricsEnv()
+    env.devices.put(after_test(None, Reason.BURNING_IN))
+    assert env.shown("gpu_burn_in_devices") == {("gpu_burn_in_devices", "BurningIn"): 1}
+    assert not env.shown("gpu_device_burn_in_failed")
+    env.devices.put(after_test(False, Reason.MEMORY_ERRORS))
     failed = {("gpu_device_burn_in_failed", "w1", "w1-0", "MemoryErrors"): 1}
-    assert scene.shown("gpu_device_burn_in_failed") == failed
-    scene.devices.put(after_test(None, Reason.BURN_IN_WAITING))
-    assert not scene.shown("gpu_device_burn_in_failed")
-    scene.devices.put(after_test(True, Reason.BURN_IN_PASSED))
-    assert scene.shown("gpu_burn_in_devices") == {("gpu_burn_in_devices", "Passed"): 1}
+    assert env.shown("gpu_device_burn_in_failed") == failed
+    env.devices.put(after_test(None, Reason.BURN_IN_WAITING))
+    assert not env.shown("gpu_device_burn_in_failed")
+    env.devices.put(after_test(True, Reason.BURN_IN_PASSED))
+    assert env.shown("gpu_burn_in_devices") == {("gpu_burn_in_devices", "Passed"): 1}
 
 
 def test_another_card_in_the_place_of_one_that_failed_has_not_failed() -> None:
-    scene = Scene()
-    scene.devices.put(after_test(False, Reason.TOO_HOT, uuid="GPU-of-old"))
-    assert not scene.shown("gpu_device_burn_in_failed")
+    env = MetricsEnv()
+    env.devices.put(after_test(False, Reason.TOO_HOT, uuid="GPU-of-old"))
+    assert not env.shown("gpu_device_burn_in_failed")
 
 
 def test_cards_without_a_burn_in_have_no_series() -> None:
-    scene = Scene()
-    scene.devices.put(card(DeviceState.ASSIGNED))
-    assert not scene.shown("gpu_burn_in_devices", "gpu_device_burn_in_failed")
+    env = MetricsEnv()
+    env.devices.put(card(DeviceState.ASSIGNED))
+    assert not env.shown("gpu_burn_in_devices", "gpu_device_burn_in_failed")
 
 
 def test_a_pool_is_in_one_phase() -> None:
-    scene = Scene()
+    env = MetricsEnv()
     for phase in (PoolPhase.PENDING, PoolPhase.MISCONFIGURED):
-        scene.pools.put(pool(phase))
-    assert scene.shown("gpupool_phase") == {("gpupool_phase", "training", "Misconfigured"): 1}
-    scene.pools.remove("training")
-    assert not scene.shown("gpupool_phase")
+        env.pools.put(pool(phase))
+    assert env.shown("gpupool_phase") == {("gpupool_phase", "training", "Misconfigured"): 1}
+    env.pools.remove("training")
+    assert not env.shown("gpupool_phase")
 
 
 def test_the_capacity_of_a_deleted_pool_is_removed_on_every_replica() -> None:
     """Nobody has to count it once more: the replica may not lead when the pool goes, and lead again later."""
-    scene = Scene()
-    scene.pools.put(pool(PoolPhase.READY))
-    scene.capacity.capacity("training", UNITS)
-    assert scene.shown("gpupool_capacity_used") == {("gpupool_capacity_used", "training"): 3}
-    scene.pools.remove("training")
-    assert not [name for name, *_ in scene.shown() if name.startswith("gpupool_capacity")]
+    env = MetricsEnv()
+    env.pools.put(pool(PoolPhase.READY))
+    env.capacity.capacity("training", UNITS)
+    assert env.shown("gpupool_capacity_used") == {("gpupool_capacity_used", "training"): 3}
+    env.pools.remove("training")
+    assert not [name for name, *_ in env.shown() if name.startswith("gpupool_capacity")]
 
 
 def test_a_count_that_ends_after_its_pool_shows_nothing() -> None:
-    scene = Scene()
-    scene.capacity.capacity("training", UNITS)
-    assert not [name for name, *_ in scene.shown() if name.startswith("gpupool_capacity")]
+    env = MetricsEnv()
+    env.capacity.capacity("training", UNITS)
+    assert not [name for name, *_ in env.shown() if name.startswith("gpupool_capacity")]

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.agent.scene import AgentScene, scene_on
-from e2e.stage import Stage
+from e2e.agent.agent_env import AgentEnv, agent_env_on
+from e2e.cluster_env import ClusterEnv
 
 
 @pytest.fixture(scope="module")
-def scene(stage: Stage) -> Iterator[AgentScene]:
-    with scene_on(stage, without=("pools",)) as scene:
-        yield scene
+def env(cluster_env: ClusterEnv) -> Iterator[AgentEnv]:
+    with agent_env_on(cluster_env, without=("pools",)) as env:
+        yield env

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from blocking_wait import until
-from e2e.agent.scene import AgentScene
-from e2e.stage import Stage
+from e2e.agent.agent_env import AgentEnv
+from e2e.cluster_env import ClusterEnv
 from gpu_control_plane.agent.runtimes.configure import RuntimeConfig
 from gpu_control_plane.agent.runtimes.containerd import Containerd
 from gpu_control_plane.agent.runtimes.edit_log import EditLog
@@ -152,9 +152,9 @@ def test_what_containerd_itself_cannot_read_is_left_alone(config: Path, runtime:
 class Command:
     """`python -m gpu_control_plane.agent.runtimes` for the containerd of a node, as a person types it there."""
 
-    def __init__(self, stage: Stage, containerd: Path, state: Path) -> None:
-        self.stage = stage
-        self.config = stage.node.containerd_config
+    def __init__(self, cluster_env: ClusterEnv, containerd: Path, state: Path) -> None:
+        self.cluster_env = cluster_env
+        self.config = cluster_env.node.containerd_config
         self.state = state
         self.environment = {**os.environ, "PATH": f"{containerd.parent}:{os.environ['PATH']}"}
         # The node's own runc in the role of NVIDIA's runtime: containers really start through it.
@@ -170,7 +170,7 @@ class Command:
 
     @property
     def files(self) -> dict[str, bytes]:
-        paths = (self.config, *self.stage.node.containerd_drop_ins.iterdir())
+        paths = (self.config, *self.cluster_env.node.containerd_drop_ins.iterdir())
         return {str(path): path.read_bytes() for path in paths}
 
 
@@ -180,46 +180,48 @@ def runtimes_of(config: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def command(stage: Stage, containerd: Path, tmp_path: Path) -> Iterator[Command]:
-    command = Command(stage, containerd, tmp_path / "state")
+def command(cluster_env: ClusterEnv, containerd: Path, tmp_path: Path) -> Iterator[Command]:
+    command = Command(cluster_env, containerd, tmp_path / "state")
     yield command
     command("undo")
 
 
-def test_a_pod_outlives_set_and_restart_and_new_ones_start_through_what_was_set(stage: Stage, command: Command) -> None:
+def test_a_pod_outlives_set_and_restart_and_new_ones_start_through_what_was_set(
+    cluster_env: ClusterEnv, command: Command
+) -> None:
     before = command.files
-    stage.run_pod("steady")
+    cluster_env.run_pod("steady")
     assert command("verify", *command.nvidia) == 1
     assert command("set", *command.nvidia) == 0
     assert command("verify", *command.nvidia) == 0
-    stage.node.containerd.restart()
-    until(lambda: stage.answers("steady"))
+    cluster_env.node.containerd.restart()
+    until(lambda: cluster_env.answers("steady"))
     handler = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
-    stage.kubectl("create", "-f", "-", given=json.dumps({**handler, "handler": "nvidia"}))
-    stage.run_pod("through", runtimeClassName="nvidia")
+    cluster_env.kubectl("create", "-f", "-", given=json.dumps({**handler, "handler": "nvidia"}))
+    cluster_env.run_pod("through", runtimeClassName="nvidia")
     assert command("inspect") == 0
     assert command("undo") == 0
     assert command.files == before
-    stage.node.containerd.restart()
+    cluster_env.node.containerd.restart()
     assert command("verify", *command.nvidia) == 1
-    assert stage.container("steady")["restartCount"] == 0
-    stage.run_pod("afterwards")
+    assert cluster_env.container("steady")["restartCount"] == 0
+    cluster_env.run_pod("afterwards")
 
 
 def test_the_agent_configures_the_runtime_when_told_to_and_leaves_it_so(
-    stage: Stage, command: Command, monkeypatch: pytest.MonkeyPatch
+    cluster_env: ClusterEnv, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", command.environment["PATH"])
     before = command.files
-    scene = AgentScene(stage)
+    env = AgentEnv(cluster_env)
     place = ("--runtime-config", str(command.config), "--runtime-state", str(command.state))
     try:
-        scene.start_agent("--configure-runtime", *place, *command.nvidia)
-        until(lambda: "container runtime configured" in (stage.node.logs / "agent.log").read_text())
-        scene.stop_agent()
+        env.start_agent("--configure-runtime", *place, *command.nvidia)
+        until(lambda: "container runtime configured" in (cluster_env.node.logs / "agent.log").read_text())
+        env.stop_agent()
     finally:
-        scene.close()
-    assert command("verify", *command.nvidia, "--cdi-folder", str(stage.node.cdi)) == 0
+        env.close()
+    assert command("verify", *command.nvidia, "--cdi-folder", str(cluster_env.node.cdi)) == 0
     assert command.files != before
     assert command("undo") == 0
     assert command.files == before

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from blocking_wait import until
-from e2e.stage import Stage
+from e2e.cluster_env import ClusterEnv
 from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, write_machine
 from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.identity import inventory_id
@@ -39,56 +39,56 @@ spec: {resource: {name: %s}}
 
 
 @pytest.fixture(scope="module")
-def stage(raise_stage: Callable[..., Stage], tmp_path_factory: pytest.TempPathFactory) -> Stage:
+def cluster_env(start_cluster_env: Callable[..., ClusterEnv], tmp_path_factory: pytest.TempPathFactory) -> ClusterEnv:
     """A node with cards, as Node Feature Discovery would have labelled it, and our image on it."""
-    stage = raise_stage("node-a", services=True)
-    stage.node.import_image(shared_image(tmp_path_factory).archive)
-    stage.kubectl("label", "node", "node-a", "feature.node.kubernetes.io/pci-10de.present=true")
-    stage.kubectl("annotate", "node", "node-a", f"{HARDWARE}={write_machine(MACHINE)}")
-    return stage
+    cluster_env = start_cluster_env("node-a", services=True)
+    cluster_env.node.import_image(shared_image(tmp_path_factory).archive)
+    cluster_env.kubectl("label", "node", "node-a", "feature.node.kubernetes.io/pci-10de.present=true")
+    cluster_env.kubectl("annotate", "node", "node-a", f"{HARDWARE}={write_machine(MACHINE)}")
+    return cluster_env
 
 
 class Release:
     """The chart in the cluster."""
 
-    def __init__(self, stage: Stage, helm: Helm) -> None:
-        self.stage = stage
+    def __init__(self, cluster_env: ClusterEnv, helm: Helm) -> None:
+        self.cluster_env = cluster_env
         self._helm = helm
 
     def run(self, *arguments: str, values: dict[str, Any] | None = None) -> str:
         wait = ("--namespace", NAMESPACE, "--wait", "--timeout", "300s")
-        return self._helm.run(*arguments, *wait, values=values, kubeconfig=self.stage.cluster.kubeconfig)
+        return self._helm.run(*arguments, *wait, values=values, kubeconfig=self.cluster_env.cluster.kubeconfig)
 
     def install(self, values: dict[str, Any] | None = None) -> None:
         self.run("install", RELEASE, str(CHART), "--create-namespace", values={**VALUES, **(values or {})})
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         selector = f"app.kubernetes.io/component={component}"
-        found = self.stage.read(f"{Pod.resource.path(NAMESPACE)}?labelSelector={quote(selector)}")
+        found = self.cluster_env.read(f"{Pod.resource.path(NAMESPACE)}?labelSelector={quote(selector)}")
         pods: list[dict[str, Any]] = found["items"]
         return pods
 
     def metrics(self) -> str:
         """The controller's metrics, through its Service."""
         path = f"/api/v1/namespaces/{NAMESPACE}/services/gpu-control-plane-controller:metrics/proxy/metrics"
-        return self.stage.kubectl("get", "--raw", path)
+        return self.cluster_env.kubectl("get", "--raw", path)
 
 
 @pytest.fixture(scope="module")
-def release(stage: Stage, helm: Helm) -> Release:
-    return Release(stage, helm)
+def release(cluster_env: ClusterEnv, helm: Helm) -> Release:
+    return Release(cluster_env, helm)
 
 
-def allocatable(stage: Stage) -> str:
-    found: str = stage.node_object()["status"]["allocatable"].get(TRAINING, "0")
+def allocatable(cluster_env: ClusterEnv) -> str:
+    found: str = cluster_env.node_object()["status"]["allocatable"].get(TRAINING, "0")
     return found
 
 
-def approve(stage: Stage) -> None:
+def approve(cluster_env: ClusterEnv) -> None:
     card = inventory_id("node-a", MACHINE.addresses[0])
-    until(lambda: stage.find(GPUDevice.resource.path(name=str(card))) is not None, within=150)
-    stage.kubectl("annotate", "gpudevice", str(card), "--overwrite", "gpu.deckhouse.io/assignment=training")
-    until(lambda: allocatable(stage) == "1", within=150)
+    until(lambda: cluster_env.find(GPUDevice.resource.path(name=str(card))) is not None, within=150)
+    cluster_env.kubectl("annotate", "gpudevice", str(card), "--overwrite", "gpu.deckhouse.io/assignment=training")
+    until(lambda: allocatable(cluster_env) == "1", within=150)
 
 
 def test_helm_installs_and_everything_is_ready(release: Release) -> None:
@@ -105,63 +105,65 @@ def ready(release: Release, component: str) -> bool:
     return [pod.get("ready") for pod in pods] == [True]
 
 
-def test_a_pod_gets_a_card_of_a_pool(stage: Stage, release: Release) -> None:
-    stage.kubectl("create", "-f", "-", given=POOL % ("training", TRAINING))
-    approve(stage)
+def test_a_pod_gets_a_card_of_a_pool(cluster_env: ClusterEnv, release: Release) -> None:
+    cluster_env.kubectl("create", "-f", "-", given=POOL % ("training", TRAINING))
+    approve(cluster_env)
     pool = GPUPool.resource.path(name="training")
-    until(lambda: stage.read(pool).get("status", {}).get("phase") == "Ready")
-    stage.run_pod("trainer", limits={TRAINING: 1})
-    assert "nvidia0" in stage.exec("trainer", "ls", "/dev").split()
-    assert "nvidia1" not in stage.exec("trainer", "ls", "/dev").split()
+    until(lambda: cluster_env.read(pool).get("status", {}).get("phase") == "Ready")
+    cluster_env.run_pod("trainer", limits={TRAINING: 1})
+    assert "nvidia0" in cluster_env.exec("trainer", "ls", "/dev").split()
+    assert "nvidia1" not in cluster_env.exec("trainer", "ls", "/dev").split()
 
 
-def test_the_webhook_is_called_through_its_service(stage: Stage, release: Release) -> None:
+def test_the_webhook_is_called_through_its_service(cluster_env: ClusterEnv, release: Release) -> None:
     def refused() -> bool:
         try:
-            stage.kubectl("create", "--dry-run=server", "-f", "-", given=POOL % ("rival", TRAINING))
+            cluster_env.kubectl("create", "--dry-run=server", "-f", "-", given=POOL % ("rival", TRAINING))
         except AssertionError:
             return True
         return False
 
     until(refused)  # the API server takes a moment to hear whom to trust
     with pytest.raises(AssertionError, match="The older pool training has the same resource"):
-        stage.kubectl("create", "-f", "-", given=POOL % ("rival", TRAINING))
+        cluster_env.kubectl("create", "-f", "-", given=POOL % ("rival", TRAINING))
     calls = [line for line in release.metrics().splitlines() if line.startswith("kube_webhook_requests_total{")]
     assert any('path="/validate-gpupool"' in line and 'allowed="false"' in line for line in calls), calls
 
 
-def test_an_upgrade_disturbs_no_running_pod(stage: Stage, release: Release) -> None:
+def test_an_upgrade_disturbs_no_running_pod(cluster_env: ClusterEnv, release: Release) -> None:
     (before,) = release.pods("agent")
-    trainer = stage.container("trainer")["containerID"]
+    trainer = cluster_env.container("trainer")["containerID"]
     release.run("upgrade", RELEASE, str(CHART), values={**VALUES, "logLevel": "debug"})
     until(lambda: [pod["metadata"]["name"] for pod in release.pods("agent")] != [before["metadata"]["name"]])
-    until(lambda: allocatable(stage) == "1", within=150)
-    after = stage.container("trainer")
+    until(lambda: allocatable(cluster_env) == "1", within=150)
+    after = cluster_env.container("trainer")
     assert (after["containerID"], after["restartCount"]) == (trainer, 0)
-    assert "nvidia0" in stage.exec("trainer", "ls", "/dev").split()
+    assert "nvidia0" in cluster_env.exec("trainer", "ls", "/dev").split()
 
 
-def test_an_uninstall_leaves_nothing_but_what_people_made(stage: Stage, release: Release) -> None:
+def test_an_uninstall_leaves_nothing_but_what_people_made(cluster_env: ClusterEnv, release: Release) -> None:
     release.run("uninstall", RELEASE)
     until(lambda: not release.pods("agent") and not release.pods("controller"), within=150)
     kinds = "clusterroles,clusterrolebindings,validatingwebhookconfigurations,validatingadmissionpolicies"
-    assert "gpu-control-plane" not in stage.kubectl("get", kinds, "-o", "name")
+    assert "gpu-control-plane" not in cluster_env.kubectl("get", kinds, "-o", "name")
     left = ("get", "all,secrets,leases,roles,rolebindings,nodefeatures", "-n", NAMESPACE, "-o", "name")
-    until(lambda: stage.kubectl(*left).split() == [])
-    labels = stage.node_object()["metadata"]["labels"]
+    until(lambda: cluster_env.kubectl(*left).split() == [])
+    labels = cluster_env.node_object()["metadata"]["labels"]
     assert not [name for name in labels if name.startswith(("nvidia.com/", "gpu.deckhouse.io/"))]
-    pool = json.loads(stage.kubectl("get", "gpupool", "training", "-o", "json"))
+    pool = json.loads(cluster_env.kubectl("get", "gpupool", "training", "-o", "json"))
     assert "finalizers" not in pool["metadata"]
-    assert stage.exec("trainer", "echo", "still here") == "still here\n"
+    assert cluster_env.exec("trainer", "echo", "still here") == "still here\n"
 
 
-def test_it_can_be_installed_again_and_finds_everything(stage: Stage, release: Release) -> None:
+def test_it_can_be_installed_again_and_finds_everything(cluster_env: ClusterEnv, release: Release) -> None:
     """Together with a ClusterPolicy this time, which a job makes and the controller answers."""
-    until(lambda: allocatable(stage) == "0", within=150)  # else what the last agent offered passes for the next one's
+    until(
+        lambda: allocatable(cluster_env) == "0", within=150
+    )  # else what the last agent offered passes for the next one's
     release.install({"clusterPolicy": {"create": True, "spec": NOTHING}})
-    until(lambda: allocatable(stage) == "1", within=150)
+    until(lambda: allocatable(cluster_env) == "1", within=150)
     status = ("get", "clusterpolicy", "cluster-policy", "-o", "jsonpath={.status.namespace}")
-    until(lambda: stage.kubectl(*status) == NAMESPACE, within=150)
-    stage.delete_pod("trainer")
-    stage.run_pod("second", limits={TRAINING: 1})
-    assert "nvidia0" in stage.exec("second", "ls", "/dev").split()
+    until(lambda: cluster_env.kubectl(*status) == NAMESPACE, within=150)
+    cluster_env.delete_pod("trainer")
+    cluster_env.run_pod("second", limits={TRAINING: 1})
+    assert "nvidia0" in cluster_env.exec("second", "ls", "/dev").split()

@@ -7,27 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from blocking_wait import until
+from e2e.cluster_env import ClusterEnv
 from e2e.conftest import strike
-from e2e.stage import Stage
 from gpu_control_plane.local import Binaries, RealNode
 from gpu_control_plane.local.node.real_nodes import NODES_FOLDER, clear_nodes
 
 
-def test_two_nodes_run_side_by_side_and_leave_nothing(raise_stage: Callable[..., Stage]) -> None:
-    stage = raise_stage("node-a", "node-b")
-    nodes = list(stage.cluster.nodes.values())
+def test_two_nodes_run_side_by_side_and_leave_nothing(start_cluster_env: Callable[..., ClusterEnv]) -> None:
+    cluster_env = start_cluster_env("node-a", "node-b")
+    nodes = list(cluster_env.cluster.nodes.values())
     for node in nodes:
-        stage.run_pod(f"on-{node.name}", node=node.name)
-        assert stage.exec(f"on-{node.name}", "hostname") == f"on-{node.name}\n"
-    assert len({stage.pod(f"on-{node.name}")["status"]["hostIP"] for node in nodes}) == 2
+        cluster_env.run_pod(f"on-{node.name}", node=node.name)
+        assert cluster_env.exec(f"on-{node.name}", "hostname") == f"on-{node.name}\n"
+    assert len({cluster_env.pod(f"on-{node.name}")["status"]["hostIP"] for node in nodes}) == 2
     spaces = [_process_namespace(node) for node in nodes]
     interfaces = [node.interface for node in nodes]
     assert all(len(_processes_in(space)) >= 4 for space in spaces)  # first process, containerd, kubelet, a shim
     assert all(_control_groups(interface) and _interfaces(interface) for interface in interfaces)
-    strike(stage)
+    strike(cluster_env)
     assert [pid for space in spaces for pid in _processes_in(space)] == []
     assert [left for interface in interfaces for left in _control_groups(interface) + _interfaces(interface)] == []
-    assert str(stage.cluster.folder) not in Path("/proc/self/mountinfo").read_text()
+    assert str(cluster_env.cluster.folder) not in Path("/proc/self/mountinfo").read_text()
 
 
 def test_a_killed_owner_leaves_no_process_and_the_rest_is_cleared(binaries: Binaries, short_folder: Path) -> None:

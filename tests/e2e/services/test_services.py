@@ -15,9 +15,9 @@ import pytest
 
 import gpu_control_plane
 from blocking_wait import until
+from e2e.cluster_env import ClusterEnv
 from e2e.conftest import strike
 from e2e.services.sniffer import elsewhere, sniffing
-from e2e.stage import Stage
 from gpu_control_plane.kube import Object, Resource
 from gpu_control_plane.kube.admission import AdmissionRequest, AdmissionResponse, allow, deny
 from gpu_control_plane.kube.tls import load_certificate, server_context
@@ -33,52 +33,52 @@ WEB = {"app": "web"}
 
 
 @pytest.fixture(scope="module")
-def stage(raise_stage: Callable[..., Stage]) -> Iterator[Stage]:
+def cluster_env(start_cluster_env: Callable[..., ClusterEnv]) -> Iterator[ClusterEnv]:
     """Two nodes with services, a server `web-<node>` on each, and one Service in front of both."""
-    stage = raise_stage(*NODES, services=True)
+    cluster_env = start_cluster_env(*NODES, services=True)
     for node in NODES:
-        stage.create_pod(f"web-{node}", SERVE, node=node, labels=WEB)
-    _create(stage, _service("web", selector=WEB))
-    until(lambda: all(stage.pod(f"web-{node}")["status"]["phase"] == "Running" for node in NODES), within=150)
-    yield stage
-    strike(stage)
+        cluster_env.create_pod(f"web-{node}", SERVE, node=node, labels=WEB)
+    _create(cluster_env, _service("web", selector=WEB))
+    until(lambda: all(cluster_env.pod(f"web-{node}")["status"]["phase"] == "Running" for node in NODES), within=150)
+    yield cluster_env
+    strike(cluster_env)
 
 
 @pytest.fixture(scope="module")
-def network(stage: Stage) -> Network:
-    network = last_network(stage.cluster.folder / NODES_FOLDER)
+def network(cluster_env: ClusterEnv) -> Network:
+    network = last_network(cluster_env.cluster.folder / NODES_FOLDER)
     assert network is not None
     return network
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_pods_of_every_node_reach_every_server_behind_a_service(stage: Stage, node: str) -> None:
+def test_pods_of_every_node_reach_every_server_behind_a_service(cluster_env: ClusterEnv, node: str) -> None:
     """By name, and on each node one of the servers is the asking pod itself."""
     answers: set[str] = set()
 
     def asked() -> set[str]:
-        answers.add(_fetch(stage, f"web-{node}", _resolve(stage, f"web-{node}", "web")))
+        answers.add(_fetch(cluster_env, f"web-{node}", _resolve(cluster_env, f"web-{node}", "web")))
         return answers
 
     until(lambda: {"web-node-a", "web-node-b"} <= asked())
 
 
-def test_pods_of_different_nodes_reach_each_other(stage: Stage) -> None:
-    until(lambda: _fetch(stage, "web-node-a", _address(stage, "web-node-b")) == "web-node-b")
-    until(lambda: _fetch(stage, "web-node-b", _address(stage, "web-node-a")) == "web-node-a")
+def test_pods_of_different_nodes_reach_each_other(cluster_env: ClusterEnv) -> None:
+    until(lambda: _fetch(cluster_env, "web-node-a", _address(cluster_env, "web-node-b")) == "web-node-b")
+    until(lambda: _fetch(cluster_env, "web-node-b", _address(cluster_env, "web-node-a")) == "web-node-a")
 
 
-def test_names_are_known_as_everywhere_and_no_others(stage: Stage) -> None:
-    first = str(ipaddress.ip_network(stage.cluster.plan.service_cidr)[1])
-    assert _resolve(stage, "web-node-b", "kubernetes") == first
+def test_names_are_known_as_everywhere_and_no_others(cluster_env: ClusterEnv) -> None:
+    first = str(ipaddress.ip_network(cluster_env.cluster.plan.service_cidr)[1])
+    assert _resolve(cluster_env, "web-node-b", "kubernetes") == first
     with pytest.raises(AssertionError, match="exit code 1"):
-        stage.exec("web-node-a", "nslookup", "example.com.")
+        cluster_env.exec("web-node-a", "nslookup", "example.com.")
 
 
-def test_a_pod_reaches_the_api_server_with_its_own_credentials(stage: Stage) -> None:
+def test_a_pod_reaches_the_api_server_with_its_own_credentials(cluster_env: ClusterEnv) -> None:
     """Our own client in a container, with nothing but what Kubernetes gives to every pod."""
-    stage.kubectl("create", "clusterrole", "see-nodes", "--verb=list", "--resource=nodes")
-    stage.kubectl(
+    cluster_env.kubectl("create", "clusterrole", "see-nodes", "--verb=list", "--resource=nodes")
+    cluster_env.kubectl(
         "create", "clusterrolebinding", "see-nodes", "--clusterrole=see-nodes", "--serviceaccount=default:default"
     )
     code = """
@@ -93,17 +93,17 @@ async def main():
 
 asyncio.run(main())
 """
-    _create_python_pod(stage, "ours", code)
-    until(lambda: stage.pod("ours")["status"]["phase"] in ("Succeeded", "Failed"), within=150)
-    first = ipaddress.ip_network(stage.cluster.plan.service_cidr)[1]
-    assert stage.kubectl("logs", "ours").split() == [f"https://{first}:443", *NODES]
+    _create_python_pod(cluster_env, "ours", code)
+    until(lambda: cluster_env.pod("ours")["status"]["phase"] in ("Succeeded", "Failed"), within=150)
+    first = ipaddress.ip_network(cluster_env.cluster.plan.service_cidr)[1]
+    assert cluster_env.kubectl("logs", "ours").split() == [f"https://{first}:443", *NODES]
 
 
 class ConfigMap(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
 
 
-async def test_the_api_server_calls_a_webhook_through_a_service(stage: Stage) -> None:
+async def test_the_api_server_calls_a_webhook_through_a_service(cluster_env: ClusterEnv) -> None:
     """The Service leads back to this machine: its only endpoint is the address by which pods know it."""
     asked: list[str] = []
 
@@ -111,15 +111,15 @@ async def test_the_api_server_calls_a_webhook_through_a_service(stage: Stage) ->
         asked.append(request.name)
         return deny("not on my watch") if request.name == "unwanted" else allow()
 
-    pair = Authority(stage.cluster.folder / "pki").server("webhook", ["webhook.guarded.svc"])
+    pair = Authority(cluster_env.cluster.folder / "pki").server("webhook", ["webhook.guarded.svc"])
     tls = server_context()
     load_certificate(tls, pair.certificate.read_bytes(), pair.key.read_bytes(), "the test's certificate")
-    async with _serving(stage, tls, judge) as server:
-        await asyncio.to_thread(_install_webhook, stage, server.port)
+    async with _serving(cluster_env, tls, judge) as server:
+        await asyncio.to_thread(_install_webhook, cluster_env, server.port)
 
         def create(name: str, *options: str) -> str:
             try:
-                return stage.kubectl("--namespace=guarded", "create", "configmap", name, *options)
+                return cluster_env.kubectl("--namespace=guarded", "create", "configmap", name, *options)
             except AssertionError as refused:
                 return str(refused)
 
@@ -130,18 +130,18 @@ async def test_the_api_server_calls_a_webhook_through_a_service(stage: Stage) ->
     assert asked[-2:] == ["unwanted", "welcome"]
 
 
-def test_a_killed_kube_proxy_interrupts_nobody_and_catches_up(stage: Stage) -> None:
-    proxy = stage.cluster.nodes["node-a"].kube_proxy
+def test_a_killed_kube_proxy_interrupts_nobody_and_catches_up(cluster_env: ClusterEnv) -> None:
+    proxy = cluster_env.cluster.nodes["node-a"].kube_proxy
     proxy.stop(signal.SIGKILL)
-    _create(stage, _service("later", selector=WEB))
-    until(lambda: _fetch(stage, "web-node-a", _resolve(stage, "web-node-a", "web")).startswith("web-node-"))
-    later = _resolve(stage, "web-node-a", "later")
-    assert _fetch(stage, "web-node-a", later) == ""
+    _create(cluster_env, _service("later", selector=WEB))
+    until(lambda: _fetch(cluster_env, "web-node-a", _resolve(cluster_env, "web-node-a", "web")).startswith("web-node-"))
+    later = _resolve(cluster_env, "web-node-a", "later")
+    assert _fetch(cluster_env, "web-node-a", later) == ""
     proxy.start()
-    until(lambda: _fetch(stage, "web-node-a", later).startswith("web-node-"))
+    until(lambda: _fetch(cluster_env, "web-node-a", later).startswith("web-node-"))
 
 
-def test_no_address_of_the_cluster_leaves_the_machine(stage: Stage, network: Network) -> None:
+def test_no_address_of_the_cluster_leaves_the_machine(cluster_env: ClusterEnv, network: Network) -> None:
     """Neither those that answer nor those of nobody, from pods and from this machine."""
     ranges = network.ranges
     nobody = [
@@ -151,22 +151,28 @@ def test_no_address_of_the_cluster_leaves_the_machine(stage: Stage, network: Net
     ]
     tries = " & ".join(f"(nc -w 1 {address} 80 </dev/null || echo refused)" for address in nobody)
     with sniffing(ranges.all) as seen:
-        until(lambda: _fetch(stage, "web-node-a", _resolve(stage, "web-node-a", "web")).startswith("web-node-"))
-        assert stage.exec("web-node-b", "sh", "-c", f"({tries}; wait) 2>/dev/null").split() == ["refused"] * len(nobody)
+        until(
+            lambda: _fetch(cluster_env, "web-node-a", _resolve(cluster_env, "web-node-a", "web")).startswith(
+                "web-node-"
+            )
+        )
+        assert cluster_env.exec("web-node-b", "sh", "-c", f"({tries}; wait) 2>/dev/null").split() == ["refused"] * len(
+            nobody
+        )
         assert all(_is_refused(address) for address in nobody)
     assert elsewhere(seen, network.interface) == {}
     assert seen[network.interface] > 0, "the sniffer sees what goes to the cluster"
 
 
-def test_what_was_meant_for_a_lost_node_stays_here(stage: Stage, network: Network) -> None:
+def test_what_was_meant_for_a_lost_node_stays_here(cluster_env: ClusterEnv, network: Network) -> None:
     """Last, because the node is gone for good."""
-    lost, pod = stage.cluster.nodes["node-b"], _address(stage, "web-node-b")
+    lost, pod = cluster_env.cluster.nodes["node-b"], _address(cluster_env, "web-node-b")
     lost.stop()
     with sniffing(network.ranges.all) as seen:
         assert _is_refused(pod)
         assert _is_refused(lost.address)
     assert elsewhere(seen, network.interface) == {}
-    until(lambda: _fetch(stage, "web-node-a", _address(stage, "web-node-a")) == "web-node-a")
+    until(lambda: _fetch(cluster_env, "web-node-a", _address(cluster_env, "web-node-a")) == "web-node-a")
 
 
 def _service(name: str, **spec: Any) -> dict[str, Any]:
@@ -174,23 +180,23 @@ def _service(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": ports, **spec}}
 
 
-def _create(stage: Stage, *objects: dict[str, Any], namespace: str = "default") -> None:
-    stage.kubectl(f"--namespace={namespace}", "create", "-f", "-", given="\n---\n".join(map(json.dumps, objects)))
+def _create(cluster_env: ClusterEnv, *objects: dict[str, Any], namespace: str = "default") -> None:
+    cluster_env.kubectl(f"--namespace={namespace}", "create", "-f", "-", given="\n---\n".join(map(json.dumps, objects)))
 
 
-def _fetch(stage: Stage, pod: str, address: str) -> str:
+def _fetch(cluster_env: ClusterEnv, pod: str, address: str) -> str:
     """What a server says to a pod; nothing while it does not answer."""
-    answer = stage.exec(pod, "sh", "-c", f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 {address} 80 || true")
+    answer = cluster_env.exec(pod, "sh", "-c", f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 {address} 80 || true")
     return answer.rpartition("\n\n")[2].strip()  # after the headers
 
 
-def _resolve(stage: Stage, pod: str, service: str) -> str:
+def _resolve(cluster_env: ClusterEnv, pod: str, service: str) -> str:
     """The address that a pod learns for a Service."""
     said: list[str] = []
 
     def known() -> bool:
         try:
-            said.append(stage.exec(pod, "nslookup", f"{service}.default.svc.cluster.local"))
+            said.append(cluster_env.exec(pod, "nslookup", f"{service}.default.svc.cluster.local"))
         except AssertionError:
             return False
         return True
@@ -199,8 +205,8 @@ def _resolve(stage: Stage, pod: str, service: str) -> str:
     return said[-1].strip().rpartition("Address:")[2].strip()
 
 
-def _address(stage: Stage, pod: str) -> str:
-    address: str = stage.pod(pod)["status"]["podIP"]
+def _address(cluster_env: ClusterEnv, pod: str) -> str:
+    address: str = cluster_env.pod(pod)["status"]["podIP"]
     return address
 
 
@@ -212,7 +218,7 @@ def _is_refused(address: str) -> bool:
     return False
 
 
-def _create_python_pod(stage: Stage, name: str, code: str) -> None:
+def _create_python_pod(cluster_env: ClusterEnv, name: str, code: str) -> None:
     """A pod in which this very interpreter runs, with this very code: all it needs of this machine is mounted."""
     ours = Path(gpu_control_plane.__file__).parents[1]
     needed = {
@@ -229,35 +235,35 @@ def _create_python_pod(stage: Stage, name: str, code: str) -> None:
         ],
     }
     volumes = [{"name": f"v{index}", "hostPath": {"path": str(folder)}} for index, folder in enumerate(folders)]
-    stage.create_pod(name, containers=[container], volumes=volumes, restartPolicy="Never", node="node-a")
+    cluster_env.create_pod(name, containers=[container], volumes=volumes, restartPolicy="Never", node="node-a")
 
 
-def _serving(stage: Stage, tls: Any, judge: Any) -> WebhookServer:
-    gateway = stage.cluster.plan.gateway
+def _serving(cluster_env: ClusterEnv, tls: Any, judge: Any) -> WebhookServer:
+    gateway = cluster_env.cluster.plan.gateway
     assert gateway is not None
     server = WebhookServer(tls, host=gateway, port=0)
     server.validating("/judge", ConfigMap, judge)
     return server
 
 
-def _install_webhook(stage: Stage, port: int) -> None:
+def _install_webhook(cluster_env: ClusterEnv, port: int) -> None:
     """A Service without a selector, whose endpoint is written by hand, and a webhook behind it."""
-    stage.kubectl("create", "namespace", "guarded")
+    cluster_env.kubectl("create", "namespace", "guarded")
     endpoints = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {"name": "webhook", "labels": {"kubernetes.io/service-name": "webhook"}},
         "addressType": "IPv4",
         "ports": [{"port": port}],
-        "endpoints": [{"addresses": [stage.cluster.plan.gateway]}],
+        "endpoints": [{"addresses": [cluster_env.cluster.plan.gateway]}],
     }
-    _create(stage, _service("webhook", ports=[{"port": 443}]), endpoints, namespace="guarded")
+    _create(cluster_env, _service("webhook", ports=[{"port": 443}]), endpoints, namespace="guarded")
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
     webhook = {
         "name": "judge.example.org",
         "clientConfig": {
             "service": {"namespace": "guarded", "name": "webhook", "path": "/judge"},
-            "caBundle": base64.b64encode(stage.cluster.authority.read_bytes()).decode(),
+            "caBundle": base64.b64encode(cluster_env.cluster.authority.read_bytes()).decode(),
         },
         "rules": [rule],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "guarded"}},
@@ -273,4 +279,4 @@ def _install_webhook(stage: Stage, port: int) -> None:
         "metadata": {"name": "judge"},
         "webhooks": [webhook],
     }
-    _create(stage, configuration)
+    _create(cluster_env, configuration)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from blocking_wait import until
-from e2e.agent.scene import PREFIX, AgentScene
-from e2e.stage import Stage
+from e2e.agent.agent_env import PREFIX, AgentEnv
+from e2e.cluster_env import ClusterEnv
 from gpu import image
 from gpu.record import Record
 from gpu.smi import SEARCH
@@ -22,14 +22,14 @@ POOL = "training"
 RESOURCE = f"{PREFIX}/{POOL}"
 
 
-class CardScene(AgentScene):
-    """A scene whose hardware is this machine's."""
+class CardEnv(AgentEnv):
+    """An environment whose hardware is this machine's."""
 
-    def __init__(self, stage: Stage, card: Hardware, record: Record) -> None:
-        super().__init__(stage)
+    def __init__(self, cluster_env: ClusterEnv, card: Hardware, record: Record) -> None:
+        super().__init__(cluster_env)
         self.hardware = card
         self.record = record
-        self.validations = stage.cluster.folder / "validations"
+        self.validations = cluster_env.cluster.folder / "validations"
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class CardScene(AgentScene):
 
     def published(self) -> dict[str, Any]:
         """The card's GPUDevice."""
-        return self.stage.read(GPUDevice.resource.path(name=self.name))
+        return self.cluster_env.read(GPUDevice.resource.path(name=self.name))
 
     def conditions(self) -> dict[str, str]:
         return {each["type"]: each["status"] for each in self.state().get("status", {}).get("conditions", [])}
@@ -63,7 +63,7 @@ class CardScene(AgentScene):
         """Make the image with Python known to the node."""
         driver = find_driver_library("libcuda.so.1", SEARCH.roots)
         assert driver is not None
-        archive = self.stage.cluster.folder / "python.tar"
+        archive = self.cluster_env.cluster.folder / "python.tar"
         write_archive([image.python_image(driver)], archive)
         self.node.import_image(archive)
 
@@ -76,25 +76,27 @@ class CardScene(AgentScene):
             "resources": {"limits": {resource: 1}},
         }
         # With no time to end in, a pod would be gone before its programs are.
-        self.stage.create_pod(name, containers=[container], restartPolicy="Never", terminationGracePeriodSeconds=10)
+        self.cluster_env.create_pod(
+            name, containers=[container], restartPolicy="Never", terminationGracePeriodSeconds=10
+        )
 
     def printed(self, pod: str) -> str:
         """What a pod has said so far; nothing before it runs."""
-        started = self.stage.pod(pod)["status"]["phase"] != "Pending"
-        return self.stage.kubectl("logs", pod) if started else ""
+        started = self.cluster_env.pod(pod)["status"]["phase"] != "Pending"
+        return self.cluster_env.kubectl("logs", pod) if started else ""
 
     def make_pool(self, name: str = POOL, **spec: Any) -> None:
         """A pool for cards of this product, none of which is approved yet."""
         spec = {"deviceSelector": {"include": {"products": [self.hardware.product]}}, **spec}
         pool = {"apiVersion": f"{PREFIX}/v1alpha1", "kind": "GPUPool", "metadata": {"name": name}, "spec": spec}
-        self.stage.kubectl("create", "-f", "-", given=json.dumps(pool))
+        self.cluster_env.kubectl("create", "-f", "-", given=json.dumps(pool))
 
     def approve(self, pool: str = POOL) -> None:
-        self.stage.kubectl("annotate", "gpudevice", self.name, f"{PREFIX}/assignment={pool}")
+        self.cluster_env.kubectl("annotate", "gpudevice", self.name, f"{PREFIX}/assignment={pool}")
 
     def take_back(self) -> None:
         """Withdraw the approval, and wait until the card is in no pool."""
-        self.stage.kubectl("annotate", "gpudevice", self.name, f"{PREFIX}/assignment-")
+        self.cluster_env.kubectl("annotate", "gpudevice", self.name, f"{PREFIX}/assignment-")
         until(lambda: self.published()["status"]["state"] == "Unassigned")
 
     @property
@@ -121,15 +123,15 @@ class CardScene(AgentScene):
 
 
 @contextlib.contextmanager
-def card_scene(stage: Stage, card: Hardware, record: Record) -> Iterator[CardScene]:
+def card_scene(cluster_env: ClusterEnv, card: Hardware, record: Record) -> Iterator[CardEnv]:
     """Everything started, and the node ready for pools."""
-    scene = CardScene(stage, card, record)
+    env = CardEnv(cluster_env, card, record)
     try:
-        scene.start_controller()
+        env.start_controller()
         with record.timed("agent started, node ReadyForPooling"):
-            scene.start_agent()
-            until(lambda: stage.find(GPUNodeState.resource.path(name=scene.node.name)) is not None)
-            until(lambda: scene.conditions().get("ReadyForPooling") == "True", within=60)
-        yield scene
+            env.start_agent()
+            until(lambda: cluster_env.find(GPUNodeState.resource.path(name=env.node.name)) is not None)
+            until(lambda: env.conditions().get("ReadyForPooling") == "True", within=60)
+        yield env
     finally:
-        scene.close()
+        env.close()

@@ -17,7 +17,7 @@ COMPONENTS = (Component.ETCD, Component.APISERVER, Component.CONTROLLER_MANAGER,
 FOREVER = ("sleep", "infinity")
 
 
-class Stage:
+class ClusterEnv:
     """One cluster, with `kubectl` as its administrator.
 
     What tests wait for is read from the API server itself: starting `kubectl` costs a tenth of a second of processor

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from blocking_wait import until
-from e2e.stage import Stage
+from e2e.cluster_env import ClusterEnv
 from gpu_control_plane.agent.simulated.machine import HARDWARE, Machine, card_uuid, new_machine, write_machine
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import Assignment, GPUNodeState
@@ -24,20 +24,22 @@ from gpu_control_plane.local.ports import free_port
 PREFIX = "gpu.deckhouse.io"
 
 
-class AgentScene:
-    """A stage with cards in its node, and the agent and controllers as processes."""
+class AgentEnv:
+    """A cluster with cards in its node, and the agent and controllers as processes."""
 
-    def __init__(self, stage: Stage, cards: int = 2) -> None:
-        self.stage = stage
-        self.node = stage.node
-        self.devices = stage.cluster.folder / "devices"
+    def __init__(self, cluster_env: ClusterEnv, cards: int = 2) -> None:
+        self.cluster_env = cluster_env
+        self.node = cluster_env.node
+        self.devices = cluster_env.cluster.folder / "devices"
         self.machine = new_machine("H200-141", cards)
         self.agent: subprocess.Popen[bytes] | None = None
         self._controller: subprocess.Popen[bytes] | None = None
         self._port = free_port()
         self._logs = self.node.logs
-        self._kubeconfig = stage.cluster.folder / "kubeconfig.json"  # as in a pod: without PyYAML
-        self._kubeconfig.write_bytes(msgspec.json.encode(msgspec.yaml.decode(stage.cluster.kubeconfig.read_bytes())))
+        self._kubeconfig = cluster_env.cluster.folder / "kubeconfig.json"  # as in a pod: without PyYAML
+        self._kubeconfig.write_bytes(
+            msgspec.json.encode(msgspec.yaml.decode(cluster_env.cluster.kubeconfig.read_bytes()))
+        )
 
     # Programs.
 
@@ -47,7 +49,12 @@ class AgentScene:
             "agent",
             *("-m", "gpu_control_plane.agent", "--node", self.node.name, "--hardware", "simulated"),
             *("--kubelet-folder", str(kubelet), "--cdi-folder", str(self.node.cdi)),
-            *("--device-folder", str(self.devices), "--validations", str(self.stage.cluster.folder / "validations")),
+            *(
+                "--device-folder",
+                str(self.devices),
+                "--validations",
+                str(self.cluster_env.cluster.folder / "validations"),
+            ),
             *("--status-port", str(self._port)),
             *options,
         )
@@ -88,14 +95,16 @@ class AgentScene:
     def install(self, machine: Machine) -> None:
         """Make the node's hardware be this."""
         self.machine = machine
-        self.stage.kubectl("annotate", "node", self.node.name, "--overwrite", f"{HARDWARE}={write_machine(machine)}")
+        self.cluster_env.kubectl(
+            "annotate", "node", self.node.name, "--overwrite", f"{HARDWARE}={write_machine(machine)}"
+        )
 
     # Orders.
 
     def order(self, *assignments: Assignment) -> None:
         """Give the node these orders and no others, as the pools would."""
         body = {"spec": {"assignments": [msgspec.to_builtins(order) for order in assignments]}}
-        self.stage.kubectl(
+        self.cluster_env.kubectl(
             "patch",
             "gpunodestate",
             self.node.name,
@@ -108,20 +117,20 @@ class AgentScene:
     # What can be seen.
 
     def state(self) -> dict[str, Any]:
-        return self.stage.read(GPUNodeState.resource.path(name=self.node.name))
+        return self.cluster_env.read(GPUNodeState.resource.path(name=self.node.name))
 
     def device(self, index: int) -> dict[str, Any]:
-        return self.stage.read(GPUDevice.resource.path(name=self.card(index)))
+        return self.cluster_env.read(GPUDevice.resource.path(name=self.card(index)))
 
     def allocatable(self, resource: str) -> int:
-        return int(self.stage.node_object()["status"]["allocatable"].get(resource, "0"))
+        return int(self.cluster_env.node_object()["status"]["allocatable"].get(resource, "0"))
 
     def users(self, index: int) -> list[str]:
         return [user["pod"] for user in self.device(index).get("status", {}).get("usedBy", [])]
 
     def cards_in(self, pod: str) -> list[str]:
         """The cards that a container really sees, by their device files."""
-        found = self.stage.exec(pod, "sh", "-c", "ls /dev | grep -E '^nvidia[0-9]+$' || true")
+        found = self.cluster_env.exec(pod, "sh", "-c", "ls /dev | grep -E '^nvidia[0-9]+$' || true")
         return found.split()
 
     def metrics(self) -> str:
@@ -173,26 +182,28 @@ class AgentScene:
 
 
 @contextlib.contextmanager
-def scene_on(stage: Stage, *, without: tuple[str, ...] = (), agent: tuple[str, ...] = ()) -> Iterator[AgentScene]:
-    """The agent and the controllers on a stage, ready for orders or pools."""
-    scene = AgentScene(stage)
+def agent_env_on(
+    cluster_env: ClusterEnv, *, without: tuple[str, ...] = (), agent: tuple[str, ...] = ()
+) -> Iterator[AgentEnv]:
+    """The agent and the controllers on a cluster, ready for orders or pools."""
+    env = AgentEnv(cluster_env)
     try:
-        scene.install(scene.machine)
-        scene.start_controller(*(f"--without={name}" for name in without))
-        scene.start_agent(*agent)
-        until(lambda: stage.find(GPUNodeState.resource.path(name=scene.node.name)) is not None)
-        until(lambda: _ready(scene), within=90)
-        yield scene
+        env.install(env.machine)
+        env.start_controller(*(f"--without={name}" for name in without))
+        env.start_agent(*agent)
+        until(lambda: cluster_env.find(GPUNodeState.resource.path(name=env.node.name)) is not None)
+        until(lambda: _ready(env), within=90)
+        yield env
     finally:
-        scene.close()
+        env.close()
 
 
 def _values(text: str, prefixes: tuple[str, ...]) -> list[float]:
     return [float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(prefixes)]
 
 
-def _ready(scene: AgentScene) -> bool:
-    conditions = scene.state().get("status", {}).get("conditions", [])
+def _ready(env: AgentEnv) -> bool:
+    conditions = env.state().get("status", {}).get("conditions", [])
     return any(each["type"] == "ReadyForPooling" and each["status"] == "True" for each in conditions)
 
 
