@@ -110,7 +110,7 @@ system-packages:
 	@tools/system-packages
 
 # The environment is made once and again only when the lock file changes.
-setup: .venv/.ready
+setup: .venv/.ready ## Make the Python environment that every other target uses
 
 .venv/.ready: uv.lock pyproject.toml $(UV)
 	@python=$$(tools/find-python); \

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+
+import click
 
 from examples.workloads import Deployment, Pod, deployment
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card
@@ -38,6 +41,14 @@ _POOLS: dict[str, dict[str, object]] = {
         "assignment": {"autoApproveSelector": {"matchLabels": {Label.PRODUCT.value: "NVIDIA-L40S"}}},
     },
 }
+
+
+_TO_TRY = (
+    "kubectl get gpudevices -o wide",
+    "kubectl get pods -o wide",
+    "kubectl describe gpupool training",
+    "kubectl gpu simulate list",
+)
 
 
 class DemoFailed(Exception):
@@ -288,7 +299,16 @@ async def _stages(screen: Screen) -> None:
         await Demo(client, screen).run()
 
 
-def main() -> int:
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Run the main job on a real control plane with simulated GPU machines. Safe to run again; `make down` removes it.
+
+    Cards are found, pooled and given to pods; one moves to another pool, one breaks, others are shared.
+    """
+    sys.exit(run())
+
+
+def run() -> int:
     screen = Screen(sys.stdout)
     try:
         screen.line(screen.style("1. A real control plane, with our controller and simulated agents", bold=True))
@@ -297,21 +317,16 @@ def main() -> int:
             start_sidecar(_NAME, sidecar)
             screen.mark(OK, f"Started {sidecar.name}")
         asyncio.run(_stages(screen))
-        show_summary(screen, cluster_status(_NAME))
-        for command in (
-            "kubectl get gpudevices -o wide",
-            "kubectl get pods -o wide",
-            "kubectl describe gpupool training",
-            "kubectl gpu simulate list",
-        ):
-            screen.line(f"  {screen.style(command, fg='cyan')}")
+        show_summary(screen, cluster_status(_NAME), _TO_TRY)
     except (LocalError, KubeError, DemoFailed) as error:
         Screen(sys.stderr).failure(str(error))
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader has ended, as in `make demo | head`; the cluster stays
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

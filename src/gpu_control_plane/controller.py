@@ -37,10 +37,10 @@ TIMING_GROUPS: Final = {
 be set in the chart."""
 _EXAMPLES = """\b
 Examples:
-  python -m gpu_control_plane.controller                       all controllers, in a pod or with $KUBECONFIG
+  python -m gpu_control_plane.controller                       all, in a pod or with $KUBECONFIG
   python -m gpu_control_plane.controller --without operator    all but one
-  python -m gpu_control_plane.controller --status-port 0       health and metrics on any free port
-  python -m gpu_control_plane.controller --webhooks gpu-hooks  webhooks, too, behind the Service gpu-hooks
+  python -m gpu_control_plane.controller --status-port 0       health and metrics on a free port
+  python -m gpu_control_plane.controller --webhooks gpu-hooks  webhooks, too, behind this Service
   python -m gpu_control_plane.controller --timing inventory.nodeGracePeriod=5m
 """
 

@@ -10,13 +10,13 @@ import click
 
 _EXAMPLES = """\b
 Examples:
-  python -m gpu_control_plane.agent                                   # on a GPU node
-  python -m gpu_control_plane.agent --unpooled nvidia.com/gpu         # cards in no pool, too
-  python -m gpu_control_plane.agent --burn-in                         # new cards are tested first
-  python -m gpu_control_plane.agent --configure-runtime               # containerd learns CDI, if it must
-  python -m gpu_control_plane.agent --hardware simulated              # a real node with pretended cards
-  python -m gpu_control_plane.agent --simulated --status-port 0       # every simulated node of a cluster
-  python -m gpu_control_plane.agent --discover                        # without NFD: says which nodes have cards
+  python -m gpu_control_plane.agent                              on a GPU node
+  python -m gpu_control_plane.agent --unpooled nvidia.com/gpu    cards in no pool, too
+  python -m gpu_control_plane.agent --burn-in                    new cards are tested first
+  python -m gpu_control_plane.agent --configure-runtime          containerd learns CDI, if it must
+  python -m gpu_control_plane.agent --hardware simulated         a real node with pretended cards
+  python -m gpu_control_plane.agent --simulated                  all simulated nodes of a cluster
+  python -m gpu_control_plane.agent --discover                   without NFD: finds GPU nodes
 """
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)

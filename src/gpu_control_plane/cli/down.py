@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from gpu_control_plane.cli.options import cluster_name
+from gpu_control_plane.cli.options import DEFAULT_NAME, cluster_name
 
 _EXAMPLES = """\b
 Examples:
@@ -29,6 +29,7 @@ def command(name: str, keep_data: bool) -> None:
     if not found:
         screen.mark(IDLE, f"There is no cluster {name}; nothing to stop.")
     elif keep_data:
-        screen.mark(OK, f"The cluster {name} is stopped and its data kept. `kubectl gpu up` brings it back.")
+        again = "kubectl gpu up" if name == DEFAULT_NAME else f"kubectl gpu up --name {name}"
+        screen.mark(OK, f"The cluster {name} is stopped and its data kept. `{again}` brings it back.")
     else:
         screen.mark(OK, f"The cluster {name} is gone.")

@@ -58,7 +58,7 @@ def values(file: IO[str]) -> None:
       helm get values -a gpu-operator -n gpu-operator | kubectl gpu migrate values -
 
     \b
-    Exit codes: 0 translated, also if some keys go nowhere; 1 the file holds no such values; 2 wrong usage.
+    Exit codes: 0 translated, also if some keys go nowhere; 1 no such values; 2 wrong usage.
     """
     import yaml  # noqa: PLC0415
 
@@ -135,7 +135,7 @@ def take_over(
       kubectl gpu migrate take-over --yes --namespace gpu-operator
 
     \b
-    Exit codes: 0 done; 1 refused or failed, and the message says how far it came; 2 wrong usage; 130 not confirmed.
+    Exit codes: 0 done; 1 refused or failed, with how far it came; 2 wrong usage; 130 not confirmed.
     """
     from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
     from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415

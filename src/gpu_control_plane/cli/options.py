@@ -4,8 +4,14 @@ from functools import partial
 
 import click
 
+DEFAULT_NAME = "gpu"
+
 cluster_name = click.option(
-    "--name", default="gpu", show_default=True, metavar="NAME", help="Which local cluster, when there are several."
+    "--name",
+    default=DEFAULT_NAME,
+    show_default=True,
+    metavar="NAME",
+    help="Which local cluster, when there are several.",
 )
 profile = partial(click.option, "--profile", default="H200-141", show_default=True)
 cards = partial(click.option, "--cards", type=int, default=8, show_default=True)

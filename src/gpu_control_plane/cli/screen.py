@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -31,6 +32,8 @@ class Screen:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        if isinstance(stream, TextIOWrapper):  # where it cannot show a symbol, it shows a question mark
+            stream.reconfigure(errors="replace")
         self._terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._colour = self._terminal and not os.environ.get("NO_COLOR")
 
@@ -102,6 +105,11 @@ class _Step:
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + REPEAT_AFTER_SECONDS
             self._screen.line(f"  {self._title}: {text} ({self.elapsed})")
+
+
+def plural(count: int, noun: str) -> str:
+    """A number with its noun: 1 node, 2 nodes."""
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -32,6 +32,9 @@ The nodes come to life while their agents run:
   python -m gpu_control_plane.agent --simulated
 """
 
+_MOST_NAMES = 5
+"""More names than these do not help."""
+
 _device = click.argument("device")
 _kubeconfig = click.option(
     "--kubeconfig",
@@ -66,13 +69,28 @@ def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) 
     """
     from gpu_control_plane.agent.fleet.machines import add_nodes  # noqa: PLC0415
     from gpu_control_plane.agent.simulated.machine import new_machine  # noqa: PLC0415
+    from gpu_control_plane.cli.screen import ATTENTION, Screen, plural  # noqa: PLC0415
 
     machine = new_machine(profile, cards)
     names = [f"{prefix}-{number}" for number in range(1, count + 1)]
-    made = _run(cluster, lambda client: add_nodes(client, names, machine))
-    added = f"{len(made)} nodes with {cards} x {profile} each were added" if made else "Nothing was added"
-    kept = f"; {count - len(made)} existed already" if len(made) < count else ""
-    _report(f"{added}{kept}.")
+    hardware = f"{cards} x {profile}"
+    screen = Screen(sys.stderr)
+    with screen.step(f"Adding {plural(count, 'node')} with {hardware}") as step:
+        added = _run(
+            cluster,
+            lambda client: add_nodes(
+                client, names, machine, progress=lambda done: step.detail(f"{done.count} of {count}")
+            ),
+        )
+    made = f"{plural(len(added.created), 'node')} with {hardware} added" if added.created else "Nothing was added"
+    equipped = f"; {plural(len(added.equipped), 'node')} that existed got {hardware}" if added.equipped else ""
+    kept = f"; {plural(len(added.kept), 'node')} existed already" if added.kept else ""
+    _report(f"{made}{equipped}{kept}.")
+    if added.different:
+        some = ", ".join(f"{name} ({held})" for name, held in list(added.different.items())[:_MOST_NAMES])
+        more = f" and {len(added.different) - _MOST_NAMES} more" if len(added.different) > _MOST_NAMES else ""
+        sentence = f"Other hardware was kept: {some}{more}. To replace a node, delete it: kubectl delete node NODE"
+        Screen(sys.stdout).mark(ATTENTION, sentence)
 
 
 @command.command("profiles")
@@ -196,8 +214,10 @@ def list_(*, cards: bool, **cluster: Any) -> None:
     from gpu_control_plane.agent.simulated.machine import card_ids  # noqa: PLC0415
     from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
 
-    found = _run(cluster, list_machines)
+    found, unreadable = _run(cluster, list_machines)
     screen = Screen(sys.stdout)
+    for error in unreadable:
+        screen.mark(ATTENTION, str(error))
     if not found:
         screen.note("There are no simulated GPU nodes. Add some: kubectl gpu simulate nodes --count 4")
         return
@@ -241,8 +261,10 @@ def _changes(node: "SimulatedNode") -> str:
 
 def _card_changes(card: "CardHistory") -> str:
     """What was done to a card, as people read it."""
+    from gpu_control_plane.cli.screen import plural  # noqa: PLC0415
+
     parts = [f"XID {code}" for code in card.xids]
-    parts += [f"{card.ecc} memory errors"] if card.ecc else []
+    parts += [plural(card.ecc, "memory error")] if card.ecc else []
     parts += ["lost from the bus"] if card.lost else []
     parts += ["taken out"] if card.pulled else []
     parts += [f"swapped {card.swapped}x"] if card.swapped else []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpu_control_plane.cli.options import DEFAULT_NAME
 from gpu_control_plane.cli.screen import ATTENTION, BAD, IDLE, OK, Screen, Symbol
 from gpu_control_plane.local.progress import duration
 from gpu_control_plane.local.simulated_nodes import NodeSummary
@@ -33,7 +34,8 @@ _SENTENCES = {
 _NODES_NAMED = 5
 
 
-def show_summary(screen: Screen, status: ClusterStatus) -> None:
+def show_summary(screen: Screen, status: ClusterStatus, further: Sequence[str] = ()) -> None:
+    """The cluster, its components, and commands to type next, with `further` ones before the last."""
     sentence = _SENTENCES[status.state].format(name=status.name, server=status.server)
     screen.mark(_SYMBOLS[status.state], screen.style(sentence, bold=True))
     if status.error:
@@ -50,7 +52,7 @@ def show_summary(screen: Screen, status: ClusterStatus) -> None:
     elif status.state is not ClusterState.ABSENT:
         screen.line(f"  Data         {status.folder}")
     screen.line()
-    for command in _next_commands(status):
+    for command in _next_commands(status, further):
         screen.line(f"  {screen.style(command, fg='cyan')}")
 
 
@@ -76,8 +78,8 @@ def _nodes(nodes: Sequence[NodeSummary] | None) -> str:
     return f"{ready} of {len(nodes)} ready: {names}{more}"
 
 
-def _next_commands(status: ClusterStatus) -> list[str]:
-    option = "" if status.name == "gpu" else f" --name {status.name}"
+def _next_commands(status: ClusterStatus, further: Sequence[str]) -> list[str]:
+    option = "" if status.name == DEFAULT_NAME else f" --name {status.name}"
     if not status.state.alive:
         return [f"kubectl gpu up{option}"]
     folders = _folders_to_add(status.kubectl)
@@ -88,6 +90,7 @@ def _next_commands(status: ClusterStatus) -> list[str]:
         *([] if known else [f"export KUBECONFIG={status.kubeconfig}"]),
         f"kubectl gpu simulate nodes --count 2 --profile H200-141{option}",
         "kubectl get gpu",
+        *further,
         f"kubectl gpu down{option}",
     ]
 

@@ -15,9 +15,9 @@ _EXAMPLES = """\b
 Examples:
   kubectl gpu up                          a control plane and three simulated nodes
   kubectl gpu up --nodes 50               more nodes; those that exist stay
-  kubectl gpu up --real-node --cards 2    a node that runs containers, with two simulated cards (Linux, root)
-  kubectl gpu up --bare                   Kubernetes and the API only, to run your own build of a controller
-  kubectl gpu up --name second --port 6443  another cluster, at a port of your choice
+  kubectl gpu up --real-node --cards 2    a node that runs containers, with two simulated cards
+  kubectl gpu up --bare                   Kubernetes and the API only, for your own controller
+  kubectl gpu up --name second            another cluster beside the first
 """
 
 
@@ -74,6 +74,12 @@ def command(
     from gpu_control_plane.local.lifecycle import UpOptions, bring_up, start_sidecar, stop_sidecar  # noqa: PLC0415
     from gpu_control_plane.local.status import cluster_status  # noqa: PLC0415
 
+    source = click.get_current_context().get_parameter_source
+    if not real_nodes and click.core.ParameterSource.COMMANDLINE in (source("profile"), source("cards")):
+        raise click.UsageError(
+            "--profile and --cards go with --real-node. For simulated nodes with cards, once the cluster is up:"
+            f" kubectl gpu simulate nodes --profile {profile} --cards {cards}"
+        )
     machine = new_machine(profile, cards)
     wanted = UpOptions(name=name, nodes=nodes, real_nodes=real_nodes, port=port, timeout=timeout)
     progress = Screen(sys.stderr)

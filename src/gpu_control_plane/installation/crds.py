@@ -37,8 +37,8 @@ _POLL_SECONDS: Final = 0.05
 _STAGES: Final = ("dev", "a", "b", "rc")
 _EXAMPLES: Final = """\b
 Examples:
-  python -m gpu_control_plane.installation.crds                 in a pod, or with $KUBECONFIG
-  python -m gpu_control_plane.installation.crds --take-over     also where another product installed them
+  python -m gpu_control_plane.installation.crds               in a pod, or with $KUBECONFIG
+  python -m gpu_control_plane.installation.crds --take-over   also those of another product
 """
 
 

@@ -25,7 +25,7 @@ _ATTEMPTS: Final = 5
 _EXAMPLES: Final = """\b
 Examples:
   python -m gpu_control_plane.installation.declare \\
-    '{"kind": "NVIDIADriver", "metadata": {"name": "default"}, "spec": {"default": true, "image": "driver"}}'
+    '{"kind": "NVIDIADriver", "metadata": {"name": "default"}, "spec": {"image": "driver"}}'
 """
 
 

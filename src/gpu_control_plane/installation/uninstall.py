@@ -38,9 +38,9 @@ _STACK: Final[Mapping[Resource, type[Object]]] = {
 _POLL_SECONDS: Final = 0.5
 _EXAMPLES: Final = """\b
 Examples:
-  python -m gpu_control_plane.installation.uninstall                    what controllers and agents have made
-  python -m gpu_control_plane.installation.uninstall --feature-labels   also the nvidia.com/ labels that agents wrote
-  python -m gpu_control_plane.installation.uninstall --crds             also every pool, card and approval
+  python -m gpu_control_plane.installation.uninstall                   what our programs have made
+  python -m gpu_control_plane.installation.uninstall --feature-labels  nvidia.com/ labels, too
+  python -m gpu_control_plane.installation.uninstall --crds            pools and approvals, too
 """
 
 

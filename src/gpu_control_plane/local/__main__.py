@@ -1,11 +1,8 @@
-"""`python -m gpu_control_plane.local [--node [--services]] [--chart] [--monitoring]`: have programs in the cache.
-
-Those of a local cluster, with `--node` also those of a real node, where one can run, with `--services` those by which
-its pods reach services, too, with `--chart` also those that the tests of the Helm chart run, with `--monitoring`
-those of the tests of dashboards. Progress goes to standard error.
-"""
+"""`python -m gpu_control_plane.local`: have the programs of a local cluster in the cache, before they are needed."""
 
 import sys
+
+import click
 
 from gpu_control_plane.local import Component, LocalError, ensure_binaries
 from gpu_control_plane.local.node.requirements import NodeImpossible, system_programs
@@ -13,26 +10,30 @@ from gpu_control_plane.local.progress import Lines
 from gpu_control_plane.local.versions import MONITORING_RELEASES, NODE_PROGRAMS, SERVICE_PROGRAMS, TEST_RELEASES
 
 
-def main(arguments: list[str]) -> int:
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--node", is_flag=True, help="Those of a real node, too, if one can run here.")
+@click.option("--services", is_flag=True, help="With --node: those by which its pods reach services, too.")
+@click.option("--chart", is_flag=True, help="Those that the tests of the Helm chart run, too.")
+@click.option("--monitoring", is_flag=True, help="Those of the tests of alerts and dashboards, too.")
+def command(*, node: bool, services: bool, chart: bool, monitoring: bool) -> None:
+    """Have the programs of a local cluster in the cache: found, downloaded, or built where no download host can be
+    reached. Progress goes to standard error."""
     programs, progress = [*Component, "kubectl"], Lines(sys.stderr)
-    if "--node" in arguments:
+    if node:
         try:
-            services = "--services" in arguments
             system_programs(services=services)
             programs += [*NODE_PROGRAMS, *(SERVICE_PROGRAMS if services else ())]
         except NodeImpossible as why:
             progress.note(f"Leaving out the programs of a real node. {why}")
-    if "--chart" in arguments:
+    if chart:
         programs += [program for release in TEST_RELEASES for program in release.programs]
-    if "--monitoring" in arguments:
+    if monitoring:
         programs += [program for release in MONITORING_RELEASES for program in release.programs]
     try:
         ensure_binaries(programs, progress)
     except LocalError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    return 0
+        raise click.ClickException(str(error)) from error
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command()

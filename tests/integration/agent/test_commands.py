@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_control_plane.agent.fleet.machines import edit_node
-from gpu_control_plane.agent.simulated.machine import card_uuid
+from gpu_control_plane.agent.simulated.machine import HARDWARE, card_uuid
 from gpu_control_plane.agent.simulated.state import CardState, InstanceRecord
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.cli.main import run
 from gpu_control_plane.kube import Client, load_config
 from gpu_control_plane.local import Cluster
@@ -20,9 +21,11 @@ def _use_the_cluster(simulated_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 
 def test_nodes_are_added_once_broken_and_mended(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "nodes", "--count", "2", "--profile", "A100-80", "--cards", "4", "--prefix", "cli"]) == 0
-    assert "2 nodes with 4 x A100-80 each were added." in capsys.readouterr().out
-    assert run(["simulate", "nodes", "--count", "2", "--prefix", "cli"]) == 0
-    assert "Nothing was added; 2 existed already." in capsys.readouterr().out
+    assert "2 nodes with 4 x A100-80 added." in capsys.readouterr().out
+    assert run(["simulate", "nodes", "--count", "2", "--profile", "A100-80", "--cards", "4", "--prefix", "cli"]) == 0
+    assert "Nothing was added; 2 nodes existed already." in capsys.readouterr().out
+    assert run(["simulate", "nodes", "--count", "1", "--profile", "L40S", "--prefix", "cli"]) == 0
+    assert "Other hardware was kept: cli-1 (4 x A100-80)." in capsys.readouterr().out
 
     for arguments in (
         ["xid", "cli-1-0000-18-00-0", "79"],
@@ -36,7 +39,7 @@ def test_nodes_are_added_once_broken_and_mended(capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     assert run(["simulate", "list"]) == 0
     shown = capsys.readouterr().out
-    faults = "0000:18:00.0: XID 79; 0000:2a:00.0: 1 memory errors; 0000:3a:00.0: lost from the bus"
+    faults = "0000:18:00.0: XID 79; 0000:2a:00.0: 1 memory error; 0000:3a:00.0: lost from the bus"
     assert faults in shown
     assert "0000:18:00.0: swapped 1x; slow by 30 s; reinstalled 1x" in shown
 
@@ -45,6 +48,26 @@ def test_nodes_are_added_once_broken_and_mended(capsys: pytest.CaptureFixture[st
     assert hint in capsys.readouterr().out
     assert run(["simulate", "list", "--cards"]) == 0
     assert "XID 79" not in capsys.readouterr().out
+
+
+def test_hardware_that_cannot_be_read_is_named_and_can_be_written_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "nodes", "--count", "2", "--prefix", "torn", "--cards", "1"]) == 0
+    asyncio.run(_annotate("torn-1", '{"profile": "H200-141", "cards": 1, "slowSeconds": null}'))
+    assert run(["simulate", "xid", "torn-2-0000-18-00-0", "79"]) == 0
+    capsys.readouterr()
+    assert run(["simulate", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert "of node torn-1 cannot be understood" in shown
+    assert "0000:18:00.0: XID 79" in shown
+    assert run(["simulate", "nodes", "--count", "2", "--prefix", "torn", "--cards", "1"]) == 0
+    assert "1 node that existed got 1 x H200-141; 1 node existed already." in capsys.readouterr().out
+    assert run(["simulate", "list"]) == 0
+    assert "cannot be understood" not in capsys.readouterr().out
+
+
+async def _annotate(node: str, document: str) -> None:
+    async with Client(load_config()) as client:
+        await client.patch(NodeView, node, {"metadata": {"annotations": {HARDWARE: document}}})
 
 
 def test_the_list_shows_mig_instances(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +94,7 @@ async def _partition(node: str, address: str) -> None:
         (["xid", "nobody-0000-18-00-0", "79"], "No simulated node has a card nobody-0000-18-00-0."),
         (["lose", "nobody/nonsense"], "'nonsense' is no PCI address"),
         (["slow", "nobody", "3"], "There is no node nobody."),
+        (["slow", "cli-1", "nan"], "A node reacts within 0 to 3600 seconds, not nan."),
         (["nodes", "--profile", "Voodoo2"], "There is no profile Voodoo2. Choose one of A100-80, "),
         (["nodes", "--cards", "99"], "A simulated node has 1 to 16 cards, not 99."),
     ],

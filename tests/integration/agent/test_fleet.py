@@ -209,3 +209,9 @@ async def test_a_fleet_at_rest_writes_nothing(env: FleetEnv, fleet: Fleet) -> No
     changed = {key for key, version in (await env.versions()).items() if versions.get(key) != version}
     card = (await env.all_users())["second"]
     assert changed == {("GPUDevice", card)}
+
+
+async def test_a_pod_that_asks_for_no_card_by_name_runs_at_once(env: FleetEnv) -> None:
+    await env.add_node(cards=1)
+    await env.start_pod("none", cards=0, bound=True)
+    await env.phase("none", "Running")

@@ -1,5 +1,6 @@
 """Simulated GPU nodes in a cluster: made, found, and changed by guarded writes of their hardware document."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -20,9 +21,11 @@ from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api.identity import canonical_pci_address
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, NotFound
+from gpu_control_plane.kube.gather_all import gather_all
 
-_CAPACITY: Final = {"cpu": "192", "memory": "2Ti", "pods": "250"}
+_CAPACITY: Final = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "7Ti", "pods": "250"}
 _ATTEMPTS: Final = 10
+_AT_ONCE: Final = 16
 _SEEN_BY_NFD: Final = "feature.node.kubernetes.io/pci-10de.present"
 
 type Edit = Callable[[Machine], Machine]
@@ -35,18 +38,62 @@ class SimulatedNode(msgspec.Struct, frozen=True):
     machine: Machine
 
 
+class AddedNodes(msgspec.Struct):
+    """What became of nodes that were to be added."""
+
+    created: list[str] = []
+    equipped: list[str] = []
+    """They existed without hardware that can be read, and have got theirs."""
+    kept: list[str] = []
+    """They existed with this hardware, whatever has happened to it."""
+    different: dict[str, str] = {}
+    """They existed with other hardware, and have kept it."""
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, (self.created, self.equipped, self.kept, self.different)))
+
+
 async def add_nodes(
-    client: Client, names: Iterable[str], machine: Machine, *, labels: Mapping[str, str] = {}
-) -> list[str]:
-    """Make sure that these nodes exist, with this hardware and these labels if they are new; returns the new ones."""
-    made = []
-    for name in names:
-        try:
-            await client.create(NodeView, node_manifest(name, machine, labels))
-        except AlreadyExists:
-            continue
-        made.append(name)
-    return made
+    client: Client,
+    names: Iterable[str],
+    machine: Machine,
+    *,
+    labels: Mapping[str, str] = {},
+    progress: Callable[[AddedNodes], None] = lambda _added: None,
+) -> AddedNodes:
+    """Make sure that these nodes exist, with this hardware and these labels if they are new."""
+    added = AddedNodes()
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def add(name: str) -> None:
+        async with limit:
+            try:
+                await client.create(NodeView, node_manifest(name, machine, labels))
+            except AlreadyExists:
+                await _equip(client, name, machine, added)
+            else:
+                added.created.append(name)
+            progress(added)
+
+    await gather_all(map(add, names))
+    return added
+
+
+async def _equip(client: Client, name: str, machine: Machine, added: AddedNodes) -> None:
+    """Give a node that exists its hardware, unless it has some."""
+    node = await client.get(NodeView, name)
+    try:
+        held = read_machine(name, node.metadata.annotations)
+    except SimulationError:
+        held = None
+    if held is None:
+        await client.patch(NodeView, name, {"metadata": {"annotations": {HARDWARE: write_machine(machine)}}})
+        added.equipped.append(name)
+    elif (held.profile, held.cards) == (machine.profile, machine.cards):
+        added.kept.append(name)
+    else:
+        added.different[name] = f"{held.cards} x {held.profile}"
 
 
 async def install_cards(client: Client, names: Iterable[str], machine: Machine) -> None:
@@ -91,11 +138,17 @@ def node_manifest(name: str, machine: Machine, labels: Mapping[str, str] = {}) -
     }
 
 
-async def list_machines(client: Client) -> list[SimulatedNode]:
-    """Every simulated node that has cards, by name."""
-    nodes = sorted(await client.list(NodeView), key=lambda node: node.name)
-    read = ((node.name, read_machine(node.name, node.metadata.annotations)) for node in nodes)
-    return [SimulatedNode(name, machine) for name, machine in read if machine is not None]
+async def list_machines(client: Client) -> tuple[list[SimulatedNode], list[SimulationError]]:
+    """Every simulated node that has cards, by name; and why the hardware of others cannot be read."""
+    found, unreadable = [], []
+    for node in sorted(await client.list(NodeView), key=lambda node: node.name):
+        try:
+            machine = read_machine(node.name, node.metadata.annotations)
+        except SimulationError as error:
+            unreadable.append(error)
+        else:
+            found += [SimulatedNode(node.name, machine)] if machine is not None else []
+    return found, unreadable
 
 
 async def edit_card(client: Client, device: str, edit: Callable[[Machine, str], Machine]) -> str:
@@ -134,7 +187,7 @@ async def edit_node(client: Client, name: str, edit: Edit) -> None:
 
 async def _find(client: Client, device: str) -> tuple[str, str]:
     """The node and address of a card."""
-    machines = await list_machines(client)
+    machines, _ = await list_machines(client)
     node, slash, place = device.partition("/")
     if slash:
         try:

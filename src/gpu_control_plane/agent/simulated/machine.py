@@ -96,7 +96,8 @@ def read_machine(node: str, annotations: dict[str, str]) -> Machine | None:
     except (msgspec.DecodeError, SimulationError) as error:
         raise SimulationError(
             f"The annotation {HARDWARE} of node {node} cannot be understood ({error})."
-            " Remove it, or write it anew with `kubectl gpu simulate nodes`."
+            " `kubectl gpu simulate nodes`, with the prefix and count that name the node, gives it new cards;"
+            f" `kubectl annotate node {node} {HARDWARE}-` takes them out."
         ) from error
     return machine
 
@@ -188,6 +189,8 @@ def swap(machine: Machine, address: str) -> Machine:
 
 def slow_down(machine: Machine, seconds: float) -> Machine:
     """The node takes this long to react to anything; 0 makes it quick again."""
+    if not 0 <= seconds <= _SLOWEST:  # nan is no number of seconds either
+        raise SimulationError(f"A node reacts within 0 to {_SLOWEST:g} seconds, not {seconds:g}.")
     return msgspec.structs.replace(machine, slow_seconds=seconds)
 
 
