@@ -8,7 +8,7 @@ UV_VERSION := 0.13.7
 UV := .tools/uv-$(UV_VERSION)/bin/uv
 RUN := $(UV) run --locked --no-sync
 PYTEST := $(RUN) pytest
-# More workers than cores: they wait a lot. Modules in their order, the slow folders first, so that small ones fill the end.
+# More workers than cores, since they often wait; tests/scheduling.py says which tests share one, and in which order.
 PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder
 export UV_PROJECT_ENVIRONMENT := .venv
 

@@ -5,6 +5,10 @@ import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+from scheduling import ClusterScheduling, rank
 
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,6 +31,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=None, help="replay one interleaving of the simulation")
     group.addoption("--interleavings", type=int, default=700, help="how many seeds each scenario tries")
     group.addoption("--histories", type=int, default=5000, help="how many random histories of a node are played")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    return ClusterScheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.fixture
