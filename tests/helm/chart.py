@@ -21,7 +21,13 @@ type Manifest = dict[str, Any]
 VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
     "default": {},
     "one-replica": {
-        "controller": {"replicas": 1, "without": ["pools"], "nfdNamespaces": ["hardware", "nfd"], "resources": {}},
+        "controller": {
+            "replicas": 1,
+            "without": ["pools"],
+            "nfdNamespaces": ["hardware", "nfd"],
+            "nvidiaNamespaces": ["infra", "monitoring"],
+            "resources": {},
+        },
         "webhook": {"enabled": False},
     },
     "simulated": {"agent": {"hardware": "simulated", "injection": "Kubelet", "unpooled": "nvidia.com/gpu"}},

@@ -172,6 +172,16 @@ def test_the_controller_gets_the_namespaces_of_node_feature_discovery(helm: Helm
     assert arguments(VALUE_SETS["one-replica"]) == ["--nfd-namespace=hardware", "--nfd-namespace=nfd"]
 
 
+def test_the_controller_and_the_clean_up_get_the_namespaces_of_nvidias_operator(helm: Helm) -> None:
+    def given(values: dict[str, Any]) -> list[list[str]]:
+        objects = helm.objects(values)
+        commands = container(objects.pod("controller"))["args"], container(objects.pod("cleanup"))["command"]
+        return [[each for each in command if each.startswith("--nvidia")] for command in commands]
+
+    assert given({}) == [[], []]
+    assert given(VALUE_SETS["one-replica"]) == [["--nvidia-namespace=infra", "--nvidia-namespace=monitoring"]] * 2
+
+
 def test_waiting_times_reach_the_controller_as_it_reads_them(helm: Helm) -> None:
     values = {"controller": {"timings": {"inventory": {"nodeGracePeriod": "30m"}}}}
     arguments = container(helm.objects(values).pod("controller"))["args"]

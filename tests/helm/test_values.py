@@ -36,6 +36,10 @@ def test_every_value_is_explained() -> None:
         ({"controller": {"replicas": "2"}}, r"at '/controller/replicas': got string, want integer"),
         ({"controller": {"without": ["scheduler"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
         ({"controller": {"without": ["operator"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
+        (
+            {"controller": {"nvidiaNamespaces": ["Infra"]}},
+            r"'/controller/nvidiaNamespaces/0': 'Infra' does not match",
+        ),
         ({"controller": {"nfdNamespaces": ["Hardware"]}}, r"'/controller/nfdNamespaces/0': 'Hardware' does not match"),
         (
             {"controller": {"timings": {"inventory": {"nodeGracePeriod": "10 minutes"}}}},
