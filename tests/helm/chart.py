@@ -30,7 +30,14 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
         },
         "webhook": {"enabled": False},
     },
-    "simulated": {"agent": {"hardware": "simulated", "injection": "Kubelet", "unpooled": "nvidia.com/gpu"}},
+    "simulated": {
+        "agent": {
+            "hardware": "simulated",
+            "injection": "Kubelet",
+            "unpooled": "nvidia.com/gpu",
+            "conflictingResources": ["nvidia.com/a100", "nvidia.com/team-"],
+        }
+    },
     "labels": {"agent": {"labels": True, "hostPID": True, "maxUnavailable": 1, "driverRoots": ["/opt/driver"]}},
     "without-nfd": {"discovery": {"enabled": True, "priorityClassName": "system-node-critical"}},
     "pinned": {

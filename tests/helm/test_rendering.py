@@ -163,6 +163,12 @@ def test_drivers_are_looked_for_on_the_host_and_where_the_policy_puts_containers
     assert [place for option, _, place in given if option == "--container-driver-root"] == containers
 
 
+def test_the_agent_gets_the_resources_of_other_plugins(helm: Helm) -> None:
+    arguments = container(helm.objects(VALUE_SETS["simulated"]).pod("agent"))["args"]
+    given = [each.partition("=")[2] for each in arguments if each.startswith("--conflicting-resource=")]
+    assert given == ["nvidia.com/a100", "nvidia.com/team-"]
+
+
 def test_the_controller_gets_the_namespaces_of_node_feature_discovery(helm: Helm) -> None:
     def arguments(values: dict[str, Any]) -> list[str]:
         arguments = container(helm.objects(values).pod("controller"))["args"]

@@ -62,6 +62,10 @@ def test_every_value_is_explained() -> None:
             r"clusterPolicy\.create and nvidiaDriver\.create need operator\.enabled",
         ),
         ({"agent": {"hardware": "fake"}}, r"at '/agent/hardware': value must be one of 'real', 'simulated'"),
+        (
+            {"agent": {"conflictingResources": ["gpu"]}},
+            r"at '/agent/conflictingResources/0': 'gpu' does not match pattern",
+        ),
         ({"agent": {"unpooled": "gpu"}}, r"at '/agent/unpooled': 'gpu' does not match pattern"),
         ({"agent": {"driverRoots": []}}, r"at '/agent/driverRoots': minItems: got 0, want 1"),
         (
