@@ -57,6 +57,12 @@ Examples:
     help="A namespace in which Node Feature Discovery is trusted, beside the usual ones.",
 )
 @click.option(
+    "--nvidia-namespace",
+    "nvidia_namespaces",
+    multiple=True,
+    help="A namespace in which NVIDIA's operator and its operands are trusted, beside the usual ones.",
+)
+@click.option(
     "--managed-label",
     default="gpu.deckhouse.io/enabled",
     show_default=True,
@@ -90,6 +96,7 @@ def command(
     namespace: str,
     operand_namespace: str | None,
     nfd_namespaces: tuple[str, ...],
+    nvidia_namespaces: tuple[str, ...],
     managed_label: str,
     managed_by_default: bool,
     timings: tuple[str, ...],
@@ -107,12 +114,16 @@ def command(
     """
     from gpu_control_plane.kube import main  # noqa: PLC0415 - `--help` answers without these
     from gpu_control_plane.rules.managed_nodes import ManagedNodes  # noqa: PLC0415
+    from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces  # noqa: PLC0415
     from gpu_control_plane.settings import UnknownTiming  # noqa: PLC0415
 
     managed = ManagedNodes(label=managed_label, by_default=managed_by_default)
+    operands = operand_namespace or namespace
+    trusted = TrustedNamespaces(frozenset({*nvidia_namespaces, operands}))
     others: dict[str, dict[str, Any]] = {
         "inventory": {"managed": managed, "nfd_namespaces": frozenset(nfd_namespaces)},
-        "bootstrap": {"managed": managed},
+        "bootstrap": {"managed": managed, "trusted": trusted},
+        _OPERATOR: {"namespace": operands, "trusted": trusted},
     }
     try:
         settings = _settings(others, timings)
@@ -124,7 +135,7 @@ def command(
             if name in without:
                 continue
             if name == _OPERATOR:
-                _build_operator(runtime, module, operand_namespace or namespace, settings[_UPGRADES])
+                _build_operator(runtime, module, others[_OPERATOR], settings[_UPGRADES])
             else:
                 importlib.import_module(module).build(runtime, settings[name])
         if webhooks is not None:
@@ -159,10 +170,10 @@ def _settings(others: Mapping[str, Mapping[str, Any]], timings: tuple[str, ...])
     return {group: with_timings(settings_type(group)(**others.get(group, {})), given[group]) for group in TIMING_GROUPS}
 
 
-def _build_operator(runtime: "Runtime", module: str, namespace: str, limits: "msgspec.Struct") -> None:
+def _build_operator(runtime: "Runtime", module: str, others: Mapping[str, Any], limits: "msgspec.Struct") -> None:
     operator = importlib.import_module(module)
     settings = operator.OperatorSettings(
-        namespace=namespace,
+        **others,
         images=operator.images_from(os.environ),
         upgrade_timing=operator.UpgradeTiming(limits=limits),
     )

@@ -21,10 +21,23 @@ type Manifest = dict[str, Any]
 VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
     "default": {},
     "one-replica": {
-        "controller": {"replicas": 1, "without": ["pools"], "nfdNamespaces": ["hardware", "nfd"], "resources": {}},
+        "controller": {
+            "replicas": 1,
+            "without": ["pools"],
+            "nfdNamespaces": ["hardware", "nfd"],
+            "nvidiaNamespaces": ["infra", "monitoring"],
+            "resources": {},
+        },
         "webhook": {"enabled": False},
     },
-    "simulated": {"agent": {"hardware": "simulated", "injection": "Kubelet", "unpooled": "nvidia.com/gpu"}},
+    "simulated": {
+        "agent": {
+            "hardware": "simulated",
+            "injection": "Kubelet",
+            "unpooled": "nvidia.com/gpu",
+            "conflictingResources": ["nvidia.com/a100", "nvidia.com/team-"],
+        }
+    },
     "labels": {"agent": {"labels": True, "hostPID": True, "maxUnavailable": 1, "driverRoots": ["/opt/driver"]}},
     "without-nfd": {"discovery": {"enabled": True, "priorityClassName": "system-node-critical"}},
     "pinned": {

@@ -163,6 +163,12 @@ def test_drivers_are_looked_for_on_the_host_and_where_the_policy_puts_containers
     assert [place for option, _, place in given if option == "--container-driver-root"] == containers
 
 
+def test_the_agent_gets_the_resources_of_other_plugins(helm: Helm) -> None:
+    arguments = container(helm.objects(VALUE_SETS["simulated"]).pod("agent"))["args"]
+    given = [each.partition("=")[2] for each in arguments if each.startswith("--conflicting-resource=")]
+    assert given == ["nvidia.com/a100", "nvidia.com/team-"]
+
+
 def test_the_controller_gets_the_namespaces_of_node_feature_discovery(helm: Helm) -> None:
     def arguments(values: dict[str, Any]) -> list[str]:
         arguments = container(helm.objects(values).pod("controller"))["args"]
@@ -170,6 +176,16 @@ def test_the_controller_gets_the_namespaces_of_node_feature_discovery(helm: Helm
 
     assert arguments({}) == []
     assert arguments(VALUE_SETS["one-replica"]) == ["--nfd-namespace=hardware", "--nfd-namespace=nfd"]
+
+
+def test_the_controller_and_the_clean_up_get_the_namespaces_of_nvidias_operator(helm: Helm) -> None:
+    def given(values: dict[str, Any]) -> list[list[str]]:
+        objects = helm.objects(values)
+        commands = container(objects.pod("controller"))["args"], container(objects.pod("cleanup"))["command"]
+        return [[each for each in command if each.startswith("--nvidia")] for command in commands]
+
+    assert given({}) == [[], []]
+    assert given(VALUE_SETS["one-replica"]) == [["--nvidia-namespace=infra", "--nvidia-namespace=monitoring"]] * 2
 
 
 def test_waiting_times_reach_the_controller_as_it_reads_them(helm: Helm) -> None:

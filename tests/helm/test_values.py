@@ -36,6 +36,10 @@ def test_every_value_is_explained() -> None:
         ({"controller": {"replicas": "2"}}, r"at '/controller/replicas': got string, want integer"),
         ({"controller": {"without": ["scheduler"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
         ({"controller": {"without": ["operator"]}}, r"'/controller/without/0': value must be one of 'inventory', "),
+        (
+            {"controller": {"nvidiaNamespaces": ["Infra"]}},
+            r"'/controller/nvidiaNamespaces/0': 'Infra' does not match",
+        ),
         ({"controller": {"nfdNamespaces": ["Hardware"]}}, r"'/controller/nfdNamespaces/0': 'Hardware' does not match"),
         (
             {"controller": {"timings": {"inventory": {"nodeGracePeriod": "10 minutes"}}}},
@@ -58,6 +62,10 @@ def test_every_value_is_explained() -> None:
             r"clusterPolicy\.create and nvidiaDriver\.create need operator\.enabled",
         ),
         ({"agent": {"hardware": "fake"}}, r"at '/agent/hardware': value must be one of 'real', 'simulated'"),
+        (
+            {"agent": {"conflictingResources": ["gpu"]}},
+            r"at '/agent/conflictingResources/0': 'gpu' does not match pattern",
+        ),
         ({"agent": {"unpooled": "gpu"}}, r"at '/agent/unpooled': 'gpu' does not match pattern"),
         ({"agent": {"driverRoots": []}}, r"at '/agent/driverRoots': minItems: got 0, want 1"),
         (

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from fault_proxy import plain_config
-from gpu_control_plane import bootstrap, controller, inventory
+from gpu_control_plane import NAMESPACE, bootstrap, controller, inventory
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import EVERYTHING, Cache, Object, Runtime, Selection
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
@@ -24,6 +24,21 @@ def test_namespaces_of_node_feature_discovery_reach_inventory(
 ) -> None:
     given, _ = _settings(monkeypatch, options)
     assert given.nfd_namespaces == believed
+
+
+@pytest.mark.parametrize(
+    ("options", "believed"),
+    [
+        ([], {NAMESPACE}),
+        (["--nvidia-namespace=infra", "--operand-namespace=drivers"], {"infra", "drivers"}),
+    ],
+    ids=["the usual", "another, and that of operands"],
+)
+def test_trusted_namespaces_reach_bootstrap(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], believed: set[str]
+) -> None:
+    _, given = _settings(monkeypatch, options)
+    assert given.trusted.more == believed
 
 
 @pytest.mark.parametrize(

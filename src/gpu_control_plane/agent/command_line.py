@@ -53,6 +53,12 @@ def _checked_timings(_context: click.Context, _option: click.Parameter, given: t
     help="How containers are given a card.",
 )
 @click.option("--unpooled", metavar="RESOURCE", help="Offer cards in no pool as this, such as nvidia.com/gpu.")
+@click.option(
+    "--conflicting-resource",
+    metavar="RESOURCE",
+    multiple=True,
+    help="A resource under which another plugin would offer the same cards, beside the usual; may be repeated.",
+)
 @click.option("--labels", is_flag=True, help="Give the Node the labels of NVIDIA's feature discovery.")
 @click.option("--exporter/--no-exporter", default=True, help="Serve what the cards measure, with the other metrics.")
 @click.option("--validator/--no-validator", default=True, help="Check driver, toolkit, cards and plugin.")

@@ -24,6 +24,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hardware: str
     injection: str
     unpooled: str | None
+    conflicting_resource: tuple[str, ...]
     labels: bool
     exporter: bool
     validator: bool
@@ -113,6 +114,7 @@ def _node(options: Options, name: str, process: _Process) -> int:
         hardware=Hardware(options.hardware),
         injection=Injection(options.injection),
         unpooled=options.unpooled,
+        conflicting_resources=options.conflicting_resource,
         labels=options.labels,
         exporter=options.exporter,
         validator=options.validator,

@@ -14,12 +14,13 @@ from gpu_control_plane.api.pod import BY_NODE, Pod, node_of
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import record_changes
 from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics
-from gpu_control_plane.bootstrap.operands import OURS, POD_SELECTIONS, Operand, operand_of
+from gpu_control_plane.bootstrap.operands import OURS, POD_SELECTIONS, Operand, is_trusted, operand_of
 from gpu_control_plane.bootstrap.snapshot import NO_TIMERS, Settings, Snapshot, Timers
 from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
 from gpu_control_plane.rules.node_readiness import is_report_observed
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 MANAGER: Final = "gpu-bootstrap"
 
@@ -48,7 +49,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     for pods in all_pods:
         pods.index(BY_NODE, node_of)
     ours = all_pods[0]
-    ours.index(_BY_OPERAND, _running_operand)
+    ours.index(_BY_OPERAND, lambda pod: _running_operand(pod, settings.trusted))
     metrics = BootstrapMetrics(runtime.metrics.registry)
     metrics.follow(states)
     applier = runtime.applier(MANAGER)
@@ -63,7 +64,12 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         return Snapshot(
             state=state,
             node=nodes.get(state.name),
-            pods=tuple(pod for pods in all_pods for pod in pods.by_index(BY_NODE, state.name)),
+            pods=tuple(
+                pod
+                for pods in all_pods
+                for pod in pods.by_index(BY_NODE, state.name)
+                if is_trusted(pod, settings.trusted)
+            ),
             expected=expected(),
             report_observed=is_report_observed(state.status, report, devices.get),
             timers=timers.get(state.name, NO_TIMERS),
@@ -90,7 +96,8 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     def gpu_node_of(pod: Pod) -> Iterable[Key]:
         """The node of an operand, if it is a GPU node."""
         node = pod.spec.node_name
-        return (Key(node),) if operand_of(pod) is not None and states.get(node) is not None else ()
+        counts = operand_of(pod) is not None and is_trusted(pod, settings.trusted)
+        return (Key(node),) if counts and states.get(node) is not None else ()
 
     controller = runtime.controller("bootstrap", reconcile)
     controller.watch(states, when=_state_changed)
@@ -147,9 +154,9 @@ def _labels(node: Node) -> dict[str, str]:
     return {name: value for name, value in node.metadata.labels.items() if name.startswith(_LABEL_PREFIX)}
 
 
-def _running_operand(pod: Pod) -> Iterable[str]:
+def _running_operand(pod: Pod, trusted: TrustedNamespaces) -> Iterable[str]:
     operand = operand_of(pod)
-    return (operand,) if operand is not None and pod.active else ()
+    return (operand,) if operand is not None and pod.active and is_trusted(pod, trusted) else ()
 
 
 def _pod_changed(old: Pod | None, new: Pod | None) -> bool:

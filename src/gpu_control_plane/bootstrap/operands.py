@@ -2,6 +2,9 @@
 
 Ours come from the chart, NVIDIA's from a ClusterPolicy or from NVIDIA's own operator. Which of them run is
 configuration. Two that provide the same make a node Degraded.
+
+Anybody who may edit a namespace may label Pods there as they like. So a Pod counts only in a namespace that no user
+has, and only if a DaemonSet has made it, as all operands are made.
 """
 
 import enum
@@ -10,6 +13,7 @@ from typing import Final
 from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.pod import NAME_LABEL, Pod
 from gpu_control_plane.kube import Selection
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 
 class Operand(enum.StrEnum):
@@ -55,6 +59,7 @@ HOST_ENGINES: Final = {Operand.EXPORTER: Operand.DCGM, Operand.NVIDIA_EXPORTER: 
 VALIDATORS: Final = (Operand.VALIDATOR, Operand.NVIDIA_VALIDATOR)
 
 _APP: Final = "app"
+_DAEMONSET: Final = "DaemonSet"
 _OTHER_NAMESPACES: Final = f"metadata.namespace!={NAMESPACE}"
 
 POD_SELECTIONS: Final = (
@@ -64,12 +69,19 @@ POD_SELECTIONS: Final = (
 )
 """Where operands are found: all Pods of our namespace, which inventory and the operator watch, too; Pods of NVIDIA's
 operator in any other namespace; Pods of charts of their own there. A label selector cannot say «or», so the last two
-are two watches. Each leaves our namespace out, so that no Pod is held twice."""
+are two watches. Each leaves our namespace out, so that no Pod is held twice. `is_trusted` says which of them count."""
+
+
+def is_trusted(pod: Pod, trusted: TrustedNamespaces) -> bool:
+    """Whether a Pod was made by those who run the cluster: whoever could write it there has no need to deceive us."""
+    made_by = pod.controller
+    return trusted.include(pod.metadata.namespace) and made_by is not None and made_by.kind == _DAEMONSET
 
 
 def operand_of(pod: Pod) -> Operand | None:
-    """The operand that a Pod belongs to; None for any other Pod. Our own labels count more than any other."""
+    """The operand that a Pod belongs to; None for any other Pod. Our own labels count more than any other, and only in
+    our own namespace."""
     labels = pod.metadata.labels
     if pod.component is not None:
-        return OURS.get(pod.component)
+        return OURS.get(pod.component) if pod.metadata.namespace == NAMESPACE else None
     return NVIDIA.get(labels.get(_APP, "")) or OTHERS.get(labels.get(NAME_LABEL, ""))

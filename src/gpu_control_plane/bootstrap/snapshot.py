@@ -14,6 +14,7 @@ from gpu_control_plane.bootstrap.operands import Operand
 from gpu_control_plane.kube import Condition
 from gpu_control_plane.kube.fields import about
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         about("How long a lost operand must be ready before the loss is withdrawn: one that crashes again stays lost."),
     ] = timedelta(seconds=30)
     managed: ManagedNodes = ManagedNodes()
+    trusted: TrustedNamespaces = TrustedNamespaces()
+    """Where operands are believed."""
 
 
 class Awaited(enum.Enum):

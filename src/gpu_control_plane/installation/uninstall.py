@@ -9,7 +9,7 @@ Run as `python -m gpu_control_plane.installation.uninstall`.
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from gpu_control_plane.kube.finalizers import remove_finalizer
 from gpu_control_plane.operator.node_cleanup import clean_nodes
 from gpu_control_plane.operator.stack.orphan_delete import finish_orphan_deletes
 from gpu_control_plane.pools.controller import FINALIZER
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 _OURS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL} in (controller,agent,discovery)"
 _STACK: Final[Mapping[Resource, type[Object]]] = {
@@ -50,6 +51,12 @@ Examples:
 @click.option(
     "--operand-namespace", default=NAMESPACE, show_default=True, help="Where the software stack runs; empty: nowhere."
 )
+@click.option(
+    "--nvidia-namespace",
+    "nvidia_namespaces",
+    multiple=True,
+    help="A namespace in which NVIDIA's operator is trusted, beside the usual ones.",
+)
 @click.option("--crds", is_flag=True, help="Delete the CRDs, and with them every pool and approval.")
 @click.option(
     "--timeout",
@@ -59,7 +66,13 @@ Examples:
     help="Seconds to wait until our programs have ended.",
 )
 def command(
-    *, kubeconfig: Path | None, feature_labels: bool, operand_namespace: str, crds: bool, timeout: float
+    *,
+    kubeconfig: Path | None,
+    feature_labels: bool,
+    operand_namespace: str,
+    nvidia_namespaces: tuple[str, ...],
+    crds: bool,
+    timeout: float,
 ) -> None:
     """Remove what the controllers and agents have left in a cluster. Stop them first: they would write it again."""
 
@@ -71,6 +84,7 @@ def command(
                 crds=crds,
                 timeout=timeout,
                 operand_namespace=operand_namespace,
+                nvidia_namespaces=nvidia_namespaces,
                 report=click.echo,
             )
 
@@ -88,6 +102,7 @@ async def clean_up(
     crds: bool,
     timeout: float,
     operand_namespace: str = NAMESPACE,
+    nvidia_namespaces: Iterable[str] = (),
     report: Callable[[str], None],
 ) -> None:
     """Remove everything; `report` gets a sentence about each step."""
@@ -99,7 +114,8 @@ async def clean_up(
         report(f"DaemonSets let go that were held for their pods: {released}.")
     report(f"Reports deleted: {await _delete_reports(client)}.")
     report(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
-    report(f"Nodes from which the software stack was taken off: {await clean_nodes(client)}.")
+    trusted = TrustedNamespaces(frozenset({*nvidia_namespaces, operand_namespace}))
+    report(f"Nodes from which the software stack was taken off: {await clean_nodes(client, trusted)}.")
     if crds:
         report(f"CRDs deleted: {await _delete_crds(client, report)}.")
 

@@ -23,8 +23,8 @@ import msgspec
 
 from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
-from gpu_control_plane.kube import Runtime
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.kube import Cache, Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.active_policy import ActivePolicy
 from gpu_control_plane.operator.driver_pods import DriverPods
@@ -43,6 +43,7 @@ from gpu_control_plane.operator.stack.platform import PlatformReader
 from gpu_control_plane.operator.stack.render_input import Platform
 from gpu_control_plane.operator.upgrade.controller import UpgradeController, UpgradeTiming
 from gpu_control_plane.operator.upgrade.groups import CLUSTER_POLICY
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 _IMAGE_SUFFIX: Final = "_IMAGE"
 
@@ -55,6 +56,8 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     images: Mapping[str, str] = {}
     """Environment variables that name images."""
     upgrade_timing: UpgradeTiming = UpgradeTiming()
+    trusted: TrustedNamespaces = TrustedNamespaces()
+    """Where the Lease of NVIDIA's operator is believed, beside `namespace`."""
 
 
 def images_from(environment: Mapping[str, str]) -> dict[str, str]:
@@ -68,7 +71,7 @@ def build(runtime: Runtime, settings: OperatorSettings | None = None, *, now: Ca
     namespace = settings.namespace
     stored_drivers = runtime.cache(StoredNVIDIADriver)
 
-    lease = NVIDIALeaseWatch(runtime, now=now)
+    lease = NVIDIALeaseWatch(runtime, _believed(settings, runtime.cache(StoredClusterPolicy)), now=now)
     openshift = OpenShiftWatch(runtime)
     readiness = DaemonSetReadiness(runtime, namespace)
     ownership = DriverOwnership(OwnershipIndex(stored_drivers, runtime.cache(Node)), readiness)
@@ -115,3 +118,14 @@ def build(runtime: Runtime, settings: OperatorSettings | None = None, *, now: Ca
         changed=changed,
         now=now,
     )
+
+
+def _believed(settings: OperatorSettings, policies: Cache[StoredClusterPolicy]) -> Callable[[str | None], bool]:
+    """Whether a Lease of NVIDIA's operator counts in a namespace: also in the one that a ClusterPolicy names, since no
+    user may write its status, and NVIDIA's operator writes there where it runs."""
+
+    def believed(namespace: str | None) -> bool:
+        known = namespace == settings.namespace or settings.trusted.include(namespace)
+        return known or any(policy.status.namespace == namespace for policy in policies)
+
+    return believed

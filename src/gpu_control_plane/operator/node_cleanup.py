@@ -14,9 +14,10 @@ from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import Conflict, Forbidden, NotFound
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.labelling.decide import labelled_by_us, removal_patch
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, TimedLease, active_holder
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, TimedLease, active_holder, observe
 from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.step import switch_off
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 _ATTEMPTS = 5
 
@@ -24,12 +25,12 @@ type MergePatch = dict[str, dict[str, object]]
 """A merge patch of a Node; empty when there is nothing to do."""
 
 
-async def clean_nodes(client: Client, now: Callable[[], datetime] = utc_now) -> int:
+async def clean_nodes(client: Client, trusted: TrustedNamespaces, now: Callable[[], datetime] = utc_now) -> int:
     """Remove everything of ours from all nodes; the number of nodes that were changed. Safe to repeat."""
     nodes = await client.list(Node)
     if not any(labelled_by_us(node) for node in nodes):
         return 0
-    patch_of = _only_our_label if await _nvidia_operator_active(client, now()) else _everything
+    patch_of = _only_our_label if await _nvidia_operator_active(client, trusted, now()) else _everything
     return sum([await _clean(client, node, patch_of) for node in nodes])
 
 
@@ -85,11 +86,12 @@ def _held(names: Iterable[str], held: Mapping[str, str]) -> set[str]:
     return {str(name) for name in names if name in held}
 
 
-async def _nvidia_operator_active(client: Client, now: datetime) -> bool:
+async def _nvidia_operator_active(client: Client, trusted: TrustedNamespaces, now: datetime) -> bool:
     """Whether NVIDIA's operator is active. A process that may not list Leases assumes so: if the labels were removed
     while it is, every node would lose its driver."""
     try:
         leases = await client.list(TimedLease, LEASE_SELECTION)
     except Forbidden:
         return True
-    return active_holder(leases, now) is not None
+    believed = (observe(lease, now) for lease in leases if trusted.include(lease.metadata.namespace))
+    return active_holder(believed, now) is not None

@@ -127,7 +127,7 @@ def test_every_order_is_answered_and_a_good_one_still_works_afterwards(env: Agen
 
 def test_a_resource_in_anothers_domain_that_we_no_longer_serve_is_no_rival(env: AgentEnv) -> None:
     """The Node shows it for a while after it was withdrawn, and other cards must not suffer from that."""
-    odd = "nvidia.com/odd"
+    odd = "nvidia.com/mig-odd"
     env.cluster_env.kubectl("delete", "pods", "--all", "--wait")
     env.order(exclusive(env.card(0), odd), exclusive(env.card(1), TRAINING))
     env.wait_offered(odd, 1)

@@ -25,11 +25,13 @@ async def allow_pods(client: Client, namespace: str = NAMESPACE) -> None:
 
 
 class Operands:
-    """The pods of one node."""
+    """The pods of one node, in a namespace; `kubelet` may write their status, where that is not `client`."""
 
-    def __init__(self, client: Client, node: str) -> None:
+    def __init__(self, client: Client, node: str, *, namespace: str = NAMESPACE, kubelet: Client | None = None) -> None:
         self._client = client
+        self._kubelet = kubelet or client
         self._node = node
+        self._namespace = namespace
         self._running: set[str] = set()
 
     def name(self, component: str) -> str:
@@ -47,8 +49,10 @@ class Operands:
         await self.create(component, app=app, chart=chart)
         await self.is_ready(component, True, since=since)
 
-    async def create(self, component: str, *, app: str | None = None, chart: str | None = None) -> None:
-        """The same, without a status."""
+    async def create(
+        self, component: str, *, app: str | None = None, chart: str | None = None, owner: str | None = "DaemonSet"
+    ) -> None:
+        """The same, without a status; `owner` is the kind that seems to have made it."""
         ours = {"app.kubernetes.io/name": OURS, "app.kubernetes.io/component": component}
         labels = {"app": app} if app else {"app.kubernetes.io/name": chart} if chart else ours
         spec = {
@@ -58,8 +62,10 @@ class Operands:
             "tolerations": [{"operator": "Exists"}],
             "containers": [{"name": "main", "image": "any"}],
         }
-        body = {"metadata": {"name": self.name(component), "labels": labels}, "spec": spec}
-        await self._client.create(Pod, body, NAMESPACE)
+        reference = {"apiVersion": "apps/v1", "kind": owner, "name": component, "uid": component, "controller": True}
+        owners = [reference] if owner is not None else []
+        metadata = {"name": self.name(component), "labels": labels, "ownerReferences": owners}
+        await self._client.create(Pod, {"metadata": metadata, "spec": spec}, self._namespace)
         self._running.add(component)
 
     async def is_ready(self, component: str, ready: bool, since: datetime | None = None) -> None:
@@ -69,11 +75,11 @@ class Operands:
             "conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": moment}],
         }
         name = self.name(component)
-        await self._client.patch(Pod, name, {"status": status}, namespace=NAMESPACE, subresource="status")
+        await self._kubelet.patch(Pod, name, {"status": status}, namespace=self._namespace, subresource="status")
 
     async def stop(self, component: str) -> None:
         self._running.discard(component)
-        await self._client.delete(Pod, self.name(component), NAMESPACE)
+        await self._client.delete(Pod, self.name(component), self._namespace)
 
     async def stop_all(self) -> None:
         """Leave nothing behind: an operand that runs on any node is expected on all."""

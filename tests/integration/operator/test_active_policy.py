@@ -17,6 +17,7 @@ from gpu_control_plane.operator.labelling.decide import DriverOwner
 from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
 from gpu_control_plane.operator.openshift import OpenShiftWatch
 from gpu_control_plane.operator.upgrade.groups import CLUSTER_POLICY, UpgradeGroup
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 from integration.running import running
 from unit.api.nvidia.stock import stock_policy
 from waiting import until
@@ -55,7 +56,8 @@ class Fleet:
 
     def __init__(self, runtime: Runtime, names: Mapping[str, str]) -> None:
         owners = FakeOwners(frozenset(names.values()))
-        self.active_policy = ActivePolicy(runtime, NVIDIALeaseWatch(runtime), owners, OpenShiftWatch(runtime))
+        lease = NVIDIALeaseWatch(runtime, TrustedNamespaces().include)
+        self.active_policy = ActivePolicy(runtime, lease, owners, OpenShiftWatch(runtime))
         self._names = {name: short for short, name in names.items()}
 
     def in_group(self, group: str) -> set[str]:

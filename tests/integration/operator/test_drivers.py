@@ -34,6 +34,7 @@ from gpu_control_plane.operator.stack.live_caches import LiveCaches
 from gpu_control_plane.operator.stack.platform import PlatformReader
 from gpu_control_plane.operator.stack.render_input import Platform
 from gpu_control_plane.operator.views import DaemonSet
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 from integration.running import running
 from unit.api.nvidia.stock import stock_driver, stock_policy
 from unit.operator.drivers.builders import node
@@ -53,7 +54,8 @@ class Process:
         stored = runtime.cache(StoredNVIDIADriver)
         readiness, openshift = DaemonSetReadiness(runtime, NAMESPACE), OpenShiftWatch(runtime)
         self.ownership = DriverOwnership(OwnershipIndex(stored, runtime.cache(Node)), readiness)
-        active_policy = ActivePolicy(runtime, NVIDIALeaseWatch(runtime), self.ownership, openshift)
+        lease = NVIDIALeaseWatch(runtime, TrustedNamespaces().include)
+        active_policy = ActivePolicy(runtime, lease, self.ownership, openshift)
         self.policy_changed = active_policy.changed
         live = LiveCaches(runtime, NAMESPACE)
         writer = ObjectWriter(runtime.client, live)

@@ -108,9 +108,14 @@ async def held(client: Client, name: str, namespace: str, holder: str, *, second
 async def nvidias(client: Client, namespace: str) -> AsyncIterator[NvidiasOperator]:
     """Gone after the test, since Leases and Deployments are looked for in the whole cluster."""
     yield NvidiasOperator(client, namespace)
-    for kind, name in ((TimedLease, LEASE), (TimedLease, OUR_LEASE), (Deployment, "gpu-operator")):
+    left = (
+        (TimedLease, LEASE, namespace),
+        (TimedLease, OUR_LEASE, NAMESPACE),
+        (Deployment, "gpu-operator", namespace),
+    )
+    for kind, name, place in left:
         try:
-            await client.delete(kind, name, namespace)
+            await client.delete(kind, name, place)
         except NotFound:
             continue
 
@@ -146,7 +151,7 @@ async def test_our_operator_may_write_as_soon_as_the_take_over_is_done(
     """Not ten minutes later, as after a crash."""
     await nvidias.start()
     runtime = Runtime("test-handover", config=client.config, elect=False, status_port=None)
-    watch = NVIDIALeaseWatch(runtime)
+    watch = NVIDIALeaseWatch(runtime, lambda namespace: namespace == nvidias.namespace)
     async with running(runtime) as process:
         await until(lambda: watch.active() or process.done())
         taking = asyncio.create_task(take_over(client, await find_operator(client, None)))
@@ -217,7 +222,7 @@ async def test_the_command_refuses_while_our_operator_does_not_run(
 ) -> None:
     await nvidias.start()
     if crashed:
-        await held(client, OUR_LEASE, nvidias.namespace, "controller-1", seconds_ago=70)
+        await held(client, OUR_LEASE, NAMESPACE, "controller-1", seconds_ago=70)
     assert await command(api_server, "take-over", "--yes") == 1
     assert "This operator does not run here" in capfd.readouterr().err
     assert (await nvidias.deployment()).replicas == 1
@@ -246,7 +251,7 @@ async def test_the_command_refuses_what_would_do_harm(
 ) -> None:
     """Operands of ours beside those that run would give each node a second driver."""
     await nvidias.start()
-    await held(client, OUR_LEASE, nvidias.namespace, "controller-1")
+    await held(client, OUR_LEASE, NAMESPACE, "controller-1")
     name = f"policy-{secrets.token_hex(3)}"
     spec = translate({}).values["clusterPolicy"]["spec"]
     try:
@@ -265,7 +270,7 @@ async def test_the_command_refuses_what_would_do_harm(
         assert await command(api_server, "take-over", "--yes") == 1
         assert f"Set operator.namespace={nvidias.namespace}" in capfd.readouterr().err
         assert (await nvidias.deployment()).replicas == 1
-        await client.delete(TimedLease, OUR_LEASE, nvidias.namespace)
+        await client.delete(TimedLease, OUR_LEASE, NAMESPACE)
         taking = asyncio.create_task(command(api_server, "take-over", "--yes", "--force"))
         await nvidias.end_pods()
         assert await taking == 0
@@ -289,7 +294,7 @@ async def test_the_command_says_what_it_did_and_the_way_back(
     client: Client, api_server: Cluster, nvidias: NvidiasOperator, capfd: pytest.CaptureFixture[str]
 ) -> None:
     await nvidias.start()
-    await held(client, OUR_LEASE, nvidias.namespace, "controller-1")
+    await held(client, OUR_LEASE, NAMESPACE, "controller-1")
     taking = asyncio.create_task(command(api_server, "take-over", "--yes"))
     await nvidias.end_pods()
     assert await taking == 0

@@ -16,6 +16,7 @@ from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.operator.node_cleanup import clean_nodes
 from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.operator.upgrade.actions import PAUSED
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 CARD = {PCI_LABELS[0]: TRUE, NodeLabel.MIG_CONFIG.value: "all-1g.10gb", "zone": "a"}
 STACK = {
@@ -28,6 +29,7 @@ STACK = {
 }
 OURS = {NodeLabel.RUNTIME.value: "containerd"}
 LOST = {NodeLabel.PRESENT.value: "false", "zone": "a"}
+USUAL = TrustedNamespaces()
 INITIAL = NodeAnnotation.INITIALLY_UNSCHEDULABLE.value
 UPGRADES = {NodeAnnotation.UPGRADE_ENABLED.value: TRUE, "note": "mine"}
 
@@ -37,7 +39,7 @@ async def machine(client: Client) -> AsyncIterator[str]:
     """The name of a node that our controllers have labelled, and no other: nodes that other tests have left behind are
     cleaned first."""
     await install(client)
-    await clean_nodes(client)
+    await clean_nodes(client, USUAL)
     name = f"machine-{secrets.token_hex(3)}"
     meta = {"name": name, "labels": CARD | STACK | OURS, "annotations": UPGRADES}
     await client.create(Node, {"metadata": meta})
@@ -46,11 +48,11 @@ async def machine(client: Client) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def nvidia_operator(client: Client, namespace: str) -> AsyncIterator[None]:
+async def nvidia_operator(client: Client, namespace: str) -> AsyncIterator[str]:
     """NVIDIA's operator is active. Its Lease is deleted after the test, since it would stop other tests' operators."""
     spec = {"holderIdentity": "theirs", "leaseDurationSeconds": 15, "renewTime": micro_time(utc_now())}
     await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
-    yield
+    yield namespace
     await client.delete(TimedLease, LEASE, namespace)
 
 
@@ -78,7 +80,7 @@ async def test_an_upgrade_that_was_under_way_leaves_no_trace(
     }
     await client.patch(Node, machine, {"metadata": marks, "spec": {"unschedulable": True}})
     async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as counted:
-        await clean_nodes(counted)
+        await clean_nodes(counted, USUAL)
         assert len(proxy.writes) == 1
     found = await client.get(Node, machine)
     assert found.metadata.labels == CARD
@@ -86,25 +88,30 @@ async def test_an_upgrade_that_was_under_way_leaves_no_trace(
     assert found.spec.unschedulable is cordoned
 
 
-@pytest.mark.usefixtures("nvidia_operator")
-async def test_labels_stay_while_nvidias_operator_is_active(client: Client, machine: str) -> None:
-    await clean_nodes(client)
+async def test_labels_stay_while_nvidias_operator_is_active(client: Client, machine: str, nvidia_operator: str) -> None:
+    await clean_nodes(client, TrustedNamespaces(frozenset({nvidia_operator})))
     found = await client.get(Node, machine)
     assert found.metadata.labels == CARD | STACK
     assert found.metadata.annotations == UPGRADES
 
 
+@pytest.mark.usefixtures("nvidia_operator")
+async def test_a_lease_of_a_namespace_that_is_not_trusted_keeps_nothing(client: Client, machine: str) -> None:
+    await clean_nodes(client, USUAL)
+    assert (await client.get(Node, machine)).metadata.labels == CARD
+
+
 async def test_labels_stay_if_leases_may_not_be_read(client: Client, machine: str) -> None:
     async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as restricted:
         proxy.plant(Fault(when=lambda r: r.path.endswith("/leases"), status=403, reason="Forbidden"))
-        await clean_nodes(restricted)
+        await clean_nodes(restricted, USUAL)
     assert (await client.get(Node, machine)).metadata.labels == CARD | STACK
 
 
 async def test_labels_of_a_cluster_that_we_never_labelled_stay(client: Client, machine: str) -> None:
     await client.patch(Node, machine, {"metadata": {"labels": dict.fromkeys(OURS)}})
     async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as counted:
-        assert await clean_nodes(counted) == 0
+        assert await clean_nodes(counted, USUAL) == 0
         assert proxy.writes == []
     assert (await client.get(Node, machine)).metadata.labels == CARD | STACK
 
@@ -121,7 +128,7 @@ async def test_a_node_that_changes_meanwhile_is_retried(client: Client, machine:
                 await client.patch(Node, machine, {"metadata": {"annotations": {"note": "newer"}}})
 
         proxy.on_request = touch
-        await clean_nodes(late)
+        await clean_nodes(late, USUAL)
     found = await client.get(Node, machine)
     assert found.metadata.labels == CARD
     assert found.metadata.annotations == {"note": "newer"}
@@ -140,5 +147,5 @@ async def test_a_node_that_is_gone_meanwhile_needs_nothing(client: Client, machi
                     return
 
         proxy.on_request = remove
-        await clean_nodes(late)
+        await clean_nodes(late, USUAL)
     assert (await client.get(Node, machine)).metadata.labels == CARD

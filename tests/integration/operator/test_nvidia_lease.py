@@ -22,9 +22,9 @@ LASTS = 15
 class Watching:
     """A watch in a process of its own, and the holder each time that it fired its signal."""
 
-    def __init__(self, proxy: FaultProxy) -> None:
+    def __init__(self, proxy: FaultProxy, theirs: str) -> None:
         self.runtime = Runtime("test-nvidia-lease", config=proxy.config, elect=False, status_port=None)
-        self.watch = NVIDIALeaseWatch(self.runtime)
+        self.watch = NVIDIALeaseWatch(self.runtime, lambda namespace: namespace == theirs)
         self.holders: list[str] = []
         self.watch.changed.on_change(self._record)
 
@@ -34,8 +34,8 @@ class Watching:
 
 
 @asynccontextmanager
-async def watching(proxy: FaultProxy) -> AsyncIterator[Watching]:
-    made = Watching(proxy)
+async def watching(proxy: FaultProxy, theirs: str) -> AsyncIterator[Watching]:
+    made = Watching(proxy, theirs)
     async with running(made.runtime) as task:
         await until(lambda: made.watch._leases.is_synced or task.done())
         yield made
@@ -60,7 +60,7 @@ async def held(client: Client, namespace: str, holder: str, at: datetime | None 
 
 
 async def test_each_change_of_the_holder_is_signalled_once_and_renewals_are_not(client: Client, theirs: str) -> None:
-    async with FaultProxy.before(client.config) as proxy, watching(proxy) as seen:
+    async with FaultProxy.before(client.config) as proxy, watching(proxy, theirs) as seen:
         assert seen.watch.active() is None
         await held(client, theirs, "first")
         await until(lambda: seen.holders == ["first"])
@@ -80,7 +80,7 @@ async def test_each_change_of_the_holder_is_signalled_once_and_renewals_are_not(
 
 async def test_a_lease_that_is_not_renewed_ends_without_a_request(client: Client, theirs: str) -> None:
     """A few seconds before the end: nothing happens in the cluster any more, and yet the end is noticed."""
-    async with FaultProxy.before(client.config) as proxy, watching(proxy) as seen:
+    async with FaultProxy.before(client.config) as proxy, watching(proxy, theirs) as seen:
         await held(client, theirs, "crashed", utc_now() - GRACE_PERIOD - timedelta(seconds=LASTS - 4))
         await until(lambda: seen.holders == ["crashed"])
         before = len(proxy.requests)
@@ -92,7 +92,7 @@ async def test_other_leases_do_not_matter(client: Client, theirs: str) -> None:
     now = micro_time(utc_now())
     spec = {"holderIdentity": "x", "leaseDurationSeconds": LASTS, "renewTime": now}
     await client.create(TimedLease, {"metadata": {"name": "another"}, "spec": spec}, theirs)
-    async with FaultProxy.before(client.config) as proxy, watching(proxy) as seen:
+    async with FaultProxy.before(client.config) as proxy, watching(proxy, theirs) as seen:
         assert seen.watch.active() is None
         await held(client, theirs, "first")
         await until(lambda: seen.holders == ["first"])
@@ -103,6 +103,6 @@ async def test_the_holder_is_known_after_a_restart(client: Client, theirs: str) 
     await held(client, theirs, "first")
     async with FaultProxy.before(client.config) as proxy:
         for _ in range(2):
-            async with watching(proxy) as seen:
+            async with watching(proxy, theirs) as seen:
                 assert isinstance(seen.watch.active(), LeaseHolder)
                 await until(lambda: seen.holders == ["first"])

@@ -57,7 +57,7 @@ async def test_nothing_is_written_while_nvidias_operator_is_active(env: Operator
             "renewTime": micro_time(utc_now()),
         },
     }
-    await env.client.create(TimedLease, lease, "default")
+    await env.client.create(TimedLease, lease, NAMESPACE)
     await env.nodes(gpu_node("nvidia-0"))
     policy = await env.policy(stock())
     held = await env.condition(StackCondition.OTHER_OPERATOR_ACTIVE, "LeaseHeld")
@@ -70,7 +70,7 @@ async def test_nothing_is_written_while_nvidias_operator_is_active(env: Operator
     assert await env.empty()
     assert not any(label.startswith(DEPLOY) for label in (await env.node("nvidia-0")).metadata.labels)
 
-    await env.client.delete(TimedLease, LEASE, "default")
+    await env.client.delete(TimedLease, LEASE, NAMESPACE)
     policy = await env.state("ready")
     assert StackCondition.OTHER_OPERATOR_ACTIVE not in {held.type for held in policy.status.conditions}
     await env.event(StackEvent.TAKEN_OVER)

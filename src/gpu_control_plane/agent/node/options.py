@@ -29,6 +29,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     injection: Injection = Injection.CDI
     unpooled: ResourceName | None = None
     """The resource under which cards in no pool are offered; None keeps them to ourselves."""
+    conflicting_resources: tuple[str, ...] = ()
+    """Resources under which another plugin would offer the same cards, beside those that their vendor knows."""
     labels: bool = False
     """Whether the Node gets the labels of NVIDIA's feature discovery."""
     exporter: bool = True

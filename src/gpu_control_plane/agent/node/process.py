@@ -89,7 +89,9 @@ def build(runtime: Runtime, options: Options) -> None:
     components = _components(runtime, options, views, wakeup=wakeup, metrics=metrics, simulation=simulation)
     clients = Clients(client=runtime.client, applier=runtime.applier(MANAGER), events=runtime.events)
     recovery = RecoveryPolicy(seconds=options.health.recovery_period.total_seconds())
-    settings = StepSettings(unpooled=options.unpooled, recovery=recovery)
+    settings = StepSettings(
+        unpooled=options.unpooled, conflicting_resources=options.conflicting_resources, recovery=recovery
+    )
     agent = NodeAgent(options.node, views, components, clients, metrics, settings=settings, now=utc_now)
     card_metrics = CardMetrics(options.node, components.watch, lambda: agent.users)
     labeller = Labeller(runtime.client, machine_model(options.host)) if options.labels else None

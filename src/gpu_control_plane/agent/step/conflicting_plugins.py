@@ -24,15 +24,19 @@ def own_resources(known: OwnResources, advertised: Iterable[ResourceName], now: 
 
 
 def conflicting_resources(
-    allocatable: Mapping[str, str], ours: Collection[ResourceName], vendors: Iterable[VendorSupport]
+    allocatable: Mapping[str, str],
+    ours: Collection[ResourceName],
+    vendors: Iterable[VendorSupport],
+    more: Iterable[str] = (),
 ) -> tuple[ResourceName, ...]:
-    """The resources of these vendors' cards that another plugin advertises on this Node."""
-    names = {name for vendor in vendors for name in vendor.plugin_resources}
-    domains = tuple(name for name in names if name.endswith("/"))
+    """The resources of these vendors' cards that another plugin advertises on this Node. `more` names some beside those
+    that the vendors know."""
+    names = {*more, *(name for vendor in vendors for name in vendor.plugin_resources)}
+    beginnings = tuple(name for name in names if name.endswith(("/", "-")))
     return tuple(
         sorted(
             name
             for name, amount in allocatable.items()
-            if amount != "0" and name not in ours and (name.startswith(domains) or name in names)
+            if amount != "0" and name not in ours and (name.startswith(beginnings) or name in names)
         )
     )

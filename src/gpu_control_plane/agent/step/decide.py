@@ -200,6 +200,7 @@ class _Step:
             snapshot.node.status.allocatable,
             own.keys() | ({unpooled} if unpooled else set()),
             supports_of(self._hardware.cards()),
+            snapshot.settings.conflicting_resources,
         )
         healthy = {card for card in self._cards if self._is_healthy(card)}
         units = set() if paused or conflicts else allocatable_units(desired, advertised, healthy)

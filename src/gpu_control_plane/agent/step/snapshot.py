@@ -54,6 +54,8 @@ class StepSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     unpooled: ResourceName | None = None
     """The resource in which cards in no pool are advertised; None advertises them in none."""
+    conflicting_resources: tuple[str, ...] = ()
+    """Resources under which another plugin would offer the same cards, beside those that their vendor knows."""
     confirm_seconds: float = 30.0
     """For how long a kubelet that does not list what it was told of is asked again and again."""
     recovery: RecoveryPolicy = RECOVERY

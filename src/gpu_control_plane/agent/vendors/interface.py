@@ -103,7 +103,8 @@ class VendorSupport(Protocol):
     container_driver_roots: tuple[Path, ...] = ()
     """Where this vendor's driver containers put their file system, unless they are told otherwise."""
     plugin_resources: tuple[str, ...] = ()
-    """Resources under which other device plugins offer these cards; a name that ends in `/` stands for all below it."""
+    """Resources under which other device plugins offer these cards; a name that ends in `/` or `-` stands for all that
+    begin so. Not every resource of a vendor is a card: NVIDIA's network cards have some, too."""
     pause_labels: tuple[str, ...] = ()
     """Prefixes of Node labels by which a driver manager asks the programs around the driver to release it."""
     kernel_step: str | None = None

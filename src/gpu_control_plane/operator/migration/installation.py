@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -17,12 +18,14 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.cluster_policy import oldest_policy
 from gpu_control_plane.operator.driver_pods import DRIVER_SELECTORS
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder, observe
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.views import controller_of
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 OUR_LEASE: Final = "gpu-control-plane"
 """Name of the Lease that our controllers hold."""
+OUR_LEASE_SELECTION: Final = Selection(NAMESPACE, fields=f"metadata.name={OUR_LEASE}")
 REPLICAS_BEFORE: Final = "gpu.deckhouse.io/replicas-before-take-over"
 """Annotation of the Deployment of NVIDIA's operator: how many replicas it had."""
 _CONTROLLER: Final = "gpu-control-plane-controller"
@@ -94,6 +97,12 @@ class ReleaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The namespace of operands."""
     images: dict[str, str] = {}
     """Variables of their environment that name images."""
+    nvidia_namespaces: tuple[str, ...] = ()
+    """Namespaces in which they trust NVIDIA's operator, beside the usual ones."""
+
+    @property
+    def trusted(self) -> TrustedNamespaces:
+        return TrustedNamespaces(frozenset({*self.nvidia_namespaces, self.namespace}))
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,16 +147,18 @@ async def read_installation(
     )
     leases, own, release = await asyncio.gather(
         client.list(TimedLease, LEASE_SELECTION),
-        client.list(TimedLease, Selection(fields=f"metadata.name={OUR_LEASE}")),
+        client.list(TimedLease, OUR_LEASE_SELECTION),
         _release(client),
     )
+    named = {namespace or "", *(policy.status.namespace for policy in policies)}
+    theirs = believed(leases, release.trusted if release is not None else TrustedNamespaces(), named)
     found = Installation(
         policies=tuple(policies),
         drivers=tuple(drivers),
         nodes=tuple(nodes),
         states=tuple(states),
-        deployments=tuple(await operator_deployments(client, namespace, leases)),
-        nvidia_holder=active_holder(leases, moment),
+        deployments=tuple(await operator_deployments(client, namespace, theirs)),
+        nvidia_holder=active_holder((observe(lease, moment) for lease in theirs), moment),
         our_holder=current_holder(own, moment),
         release=release,
     )
@@ -181,15 +192,24 @@ async def _release(client: Client) -> ReleaseSettings | None:
         operator="operator" not in held.argument("without"),
         namespace=next(iter(held.argument("operand-namespace")), NAMESPACE),
         images=held.images,
+        nvidia_namespaces=held.argument("nvidia-namespace"),
     )
+
+
+def believed(leases: list[TimedLease], trusted: TrustedNamespaces, named: Collection[str] = ()) -> list[TimedLease]:
+    """The Leases of NVIDIA's operator: those of trusted namespaces and of those that were named. If there is none, any:
+    it may run where our operator was not told to look, and a person reads who holds it before anything is changed."""
+    known = [one for one in leases if trusted.include(one.metadata.namespace) or one.metadata.namespace in named]
+    return known or leases
 
 
 def current_holder(leases: list[TimedLease], now: datetime) -> LeaseHolder | None:
     """The holder of one of these Leases at this moment; unlike `active_holder` without a grace period."""
+    seen = [observe(lease, now) for lease in leases if lease.holder]
     held = [
-        LeaseHolder(lease.metadata.namespace or "", lease.holder, lease.ends)
-        for lease in leases
-        if lease.holder and lease.ends is not None and lease.ends > now
+        LeaseHolder(one.lease.metadata.namespace or "", one.lease.holder, one.ends)
+        for one in seen
+        if one.ends is not None and one.ends > now
     ]
     return max(held, key=lambda one: one.until, default=None)
 
@@ -198,18 +218,20 @@ async def operator_deployments(
     client: Client, namespace: str | None = None, leases: list[TimedLease] | None = None
 ) -> list[Deployment]:
     """The Deployments of NVIDIA's operator: found by the holder of its Lease, else by the labels of its chart, else by
-    the annotation that a take-over has written."""
-    held = leases if leases is not None else await client.list(TimedLease, LEASE_SELECTION)
-    for lease in held:
-        wanted = namespace in (None, lease.metadata.namespace)
-        if wanted and (found := await _deployment_of(client, lease)) is not None:
-            return [found]
-    labelled = [await client.list(Deployment, Selection(namespace, labels=label)) for label in _OPERATOR_LABELS]
-    by_key = {one.key: one for found in labelled for one in found}
-    if not by_key:
+    the annotation that a take-over has written. Anybody may label a Deployment of their own so: where there is one in a
+    trusted namespace, no other counts."""
+    trusted = TrustedNamespaces(frozenset({namespace or ""}))
+    held = leases if leases is not None else believed(await client.list(TimedLease, LEASE_SELECTION), trusted)
+    wanted = (lease for lease in held if namespace in (None, lease.metadata.namespace))
+    found = [one for lease in wanted if (one := await _deployment_of(client, lease)) is not None]
+    for label in _OPERATOR_LABELS if not found else ():
+        found += await client.list(Deployment, Selection(namespace, labels=label))
+    if not found:
         everything = await client.list(Deployment, Selection(namespace))
-        by_key = {one.key: one for one in everything if REPLICAS_BEFORE in one.metadata.annotations}
-    return [by_key[key] for key in sorted(by_key)]
+        found = [one for one in everything if REPLICAS_BEFORE in one.metadata.annotations]
+    by_key = {one.key: one for one in found}
+    keys = [key for key in by_key if trusted.include(key.namespace)] or by_key
+    return [by_key[key] for key in sorted(keys)]
 
 
 async def holder_pod(client: Client, lease: TimedLease) -> Pod | None:

@@ -16,14 +16,16 @@ from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import ApiSource
 from gpu_control_plane.operator.migration.installation import (
-    OUR_LEASE,
+    OUR_LEASE_SELECTION,
     REPLICAS_BEFORE,
     Deployment,
+    believed,
     current_holder,
     holder_pod,
     operator_deployments,
 )
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder, observe
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 
 class SwitchError(KubeError):
@@ -62,8 +64,7 @@ async def find_operator(client: Client, namespace: str | None) -> Deployment:
 
 async def our_controller_runs(client: Client) -> bool:
     """Whether one of our controllers leads at this moment, and would start to work."""
-    leases = await client.list(TimedLease, Selection(fields=f"metadata.name={OUR_LEASE}"))
-    return current_holder(leases, utc_now()) is not None
+    return current_holder(await client.list(TimedLease, OUR_LEASE_SELECTION), utc_now()) is not None
 
 
 async def take_over(
@@ -86,7 +87,8 @@ async def take_over(
         )
     await _wait_until_gone(client, Selection(place, labels=operator.selector), progress, timeout)
     deleted = await _delete_lease(client, place)
-    other = active_holder(await client.list(TimedLease, LEASE_SELECTION), utc_now())
+    now, left = utc_now(), believed(await client.list(TimedLease, LEASE_SELECTION), TrustedNamespaces())
+    other = active_holder((observe(lease, now) for lease in left), now)
     return SwitchResult(place, operator.name, replicas, lease_deleted=deleted, other_holder=other)
 
 

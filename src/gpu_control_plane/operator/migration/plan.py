@@ -98,11 +98,26 @@ def _problems(found: Installation, wanted: DesiredStack | None) -> Iterable[str]
         yield from wanted.problems
     if release is not None and not release.operator:
         yield "This operator is installed with operator.enabled=false: nothing would manage the stack."
-    elif release is not None and release.namespace != found.namespace and _has_operands(found):
+        return
+    for place in sorted(_untrusted(found)):
+        yield (
+            f"NVIDIA's operator is in {place}, where this operator does not believe its Lease: both would write. Set "
+            f"controller.nvidiaNamespaces={{{place}}} (helm upgrade)."
+        )
+    if release is not None and release.namespace != found.namespace and _has_operands(found):
         yield (
             f"This operator would have operands in {release.namespace}, and they are in {found.namespace}: each node "
             f"would get a second driver. Set operator.namespace={found.namespace} (helm upgrade)."
         )
+
+
+def _untrusted(found: Installation) -> set[str]:
+    """Namespaces of NVIDIA's operator in which our controllers, as they are installed, do not look for it."""
+    if found.release is None:
+        return set()
+    holder = {found.nvidia_holder.namespace} if found.nvidia_holder is not None else set()
+    places = holder | {one.metadata.namespace or "" for one in found.deployments}
+    return {place for place in places if not found.release.trusted.include(place)}
 
 
 def _losses(found: Installation, wanted: DesiredStack | None, changes: Iterable[DaemonSetChange]) -> Iterable[str]:

@@ -173,6 +173,23 @@ def test_a_policy_that_contradicts_itself_is_a_problem() -> None:
 
 
 @pytest.mark.parametrize(
+    ("release", "in_the_way"),
+    [
+        (None, False),
+        (ReleaseSettings(), True),
+        (ReleaseSettings(nvidia_namespaces=("infra",)), False),
+        (ReleaseSettings(namespace="infra"), False),
+    ],
+)
+def test_an_operator_whose_lease_would_not_be_believed_is_a_problem(
+    release: ReleaseSettings | None, in_the_way: bool
+) -> None:
+    holder = msgspec.structs.replace(NVIDIA, namespace="infra")
+    problems = planned([], nvidia_holder=holder, release=release, namespace="d8-gpu-operator").problems
+    assert any("controller.nvidiaNamespaces={infra}" in problem for problem in problems) is in_the_way
+
+
+@pytest.mark.parametrize(
     ("found", "begins"),
     [
         ({"our_holder": None}, "Install this operator"),

@@ -28,7 +28,14 @@ class NVIDIA(VendorSupport):
     pci = PCI_VENDOR
     health = RULES
     container_driver_roots = (Path("/run/nvidia/driver"),)
-    plugin_resources = ("nvidia.com/", "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "4paradigm.com/vgpu")
+    plugin_resources = (
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-",
+        "volcano.sh/vgpu-number",
+        "volcano.sh/vgpu-memory",
+        "4paradigm.com/vgpu",
+    )
     pause_labels = ("nvidia.com/gpu.deploy.",)
     kernel_step = CUDA
     visible_devices = VISIBLE_DEVICES
