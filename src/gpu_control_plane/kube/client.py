@@ -6,7 +6,7 @@ An object that is wholly ours may be replaced, at the resourceVersion it was rea
 """
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Protocol, Self, cast
 
@@ -16,11 +16,9 @@ from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.errors import Conflict, NotFound, StaleWrite
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import FieldManager, Key, Object, ObjectMeta, Resource
-from gpu_control_plane.kube.transport import Call, Transport
+from gpu_control_plane.kube.transport import Call, Fence, Transport
 
 PAGE = 500
-
-Fence = Callable[[], None]
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -86,8 +84,8 @@ class Client:
         await self.transport.__aexit__(kind, error, trace)
 
     def fenced(self, fence: Fence | None, observer: WriteObserver | None = None) -> "Client":
-        """This client with `fence` called before every write, which raises when writing is no longer allowed, and
-        `observer` called with every answer."""
+        """This client with `fence` called before every attempt to write, which raises when writing is no longer
+        allowed, and `observer` called with every answer."""
         copy = object.__new__(Client)
         copy.config, copy.metrics, copy.transport = self.config, self.metrics, self.transport
         copy._fence, copy._observer = fence, observer
@@ -262,8 +260,6 @@ class Client:
         version: str | None = None,
     ) -> bytes:
         """Send a write; a conflict says which `version` came too late, if the write was bound to one."""
-        if self._fence is not None:
-            self._fence()
         call = Call(
             method=method,
             path=kind.resource.path(namespace, name, subresource),
@@ -274,7 +270,7 @@ class Client:
             content_type=content_type,
         )
         try:
-            return await self.transport.send(call)
+            return await self.transport.send(call, self._fence)
         except Conflict as error:
             if version is not None and name is not None:
                 error.stale_write = StaleWrite(kind, Key(name, namespace), version)
