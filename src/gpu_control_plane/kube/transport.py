@@ -36,7 +36,7 @@ from gpu_control_plane.kube.metrics import Metrics
 
 _USER_AGENT = "gpu-control-plane"
 _RETRY_LIMIT = 6
-_RETRY_PAUSE = Backoff(first=0.1, most=10.0)
+_RETRY_PAUSE = Backoff(first=0.1, most=10.0, jitter=1.0)
 
 Fence = Callable[[], None]
 """Raises when writing is no longer allowed."""
@@ -122,7 +122,8 @@ class Transport:
                 if error.retry_after is None or attempt >= _RETRY_LIMIT:
                     raise
                 self._metrics.api_retries.labels("throttled").inc()
-                await asyncio.sleep(max(error.retry_after, _RETRY_PAUSE.delay(attempt, self._rng)))
+                # On top of what was asked for: all who were refused in the same moment were told the same.
+                await asyncio.sleep(error.retry_after + _RETRY_PAUSE.delay(attempt, self._rng))
 
     @asynccontextmanager
     async def stream(self, call: Call, *, silence: float) -> AsyncIterator[aiohttp.StreamReader]:
