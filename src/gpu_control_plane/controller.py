@@ -5,7 +5,6 @@ Run as `python -m gpu_control_plane.controller`.
 
 import importlib
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -106,7 +105,7 @@ def command(
     webhooks: str | None,
     webhook_port: int,
     log_level: str,
-) -> int:
+) -> None:
     """Run the controllers of the GPU control plane until SIGTERM or SIGINT.
 
     Environment variables that end in _IMAGE, such as DRIVER_IMAGE, name images of operands that a ClusterPolicy does
@@ -143,7 +142,7 @@ def command(
 
             admission.build(runtime, admission.Settings(service=webhooks, namespace=namespace, port=webhook_port))
 
-    return main(
+    exit_code = main(
         "gpu-control-plane",
         build,
         log_level=log_level,
@@ -153,6 +152,8 @@ def command(
         status_host=status_host,
         status_port=status_port,
     )
+    # click ignores what a command returns: a process that could not run would end as if all were well.
+    click.get_current_context().exit(exit_code)
 
 
 def settings_type(group: str) -> "type[msgspec.Struct]":
@@ -181,4 +182,4 @@ def _build_operator(runtime: "Runtime", module: str, others: Mapping[str, Any], 
 
 
 if __name__ == "__main__":
-    sys.exit(command(standalone_mode=True) or 0)
+    command()

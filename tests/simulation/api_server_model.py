@@ -1,6 +1,7 @@
 """A small model of an API server that misbehaves in every way a real one does, driven by a seeded loop.
 
-It keeps a history of changes, forgets the old part of it (410), cuts watches, refuses for a while, and delivers late.
+It keeps a history of changes, forgets the old part of it (410), cuts watches, refuses for a while, delivers late, and
+may be restored from a backup.
 """
 
 import asyncio
@@ -58,6 +59,7 @@ class ApiServerModel:
         self._history: list[_Change] = []
         self._oldest = 0
         self._changed = asyncio.Event()
+        self._away = False
 
     async def change_at_random(self, changes: int) -> None:
         """Create, change and delete things at random moments, then stop."""
@@ -71,6 +73,19 @@ class ApiServerModel:
             if self.rng.random() < 0.05:
                 self._oldest = self._version
         self.quiet = True
+
+    async def restore(self, things: dict[Key, Thing], version: int) -> None:
+        """Be away for a while, and come back as a backup has it: versions go back, and other changes will have them."""
+        self._away = True
+        self._wake()
+        await asyncio.sleep(self.rng.uniform(5.0, 60.0))
+        self.things, self._version, self._oldest = dict(things), version, version
+        self._history.clear()
+        self._away = False
+
+    @property
+    def version(self) -> int:
+        return self._version
 
     def write(self, key: Key, value: int) -> Thing:
         """Change a thing, or create it; the answer is what the server made of it."""
@@ -93,6 +108,9 @@ class ApiServerModel:
     def _record(self, thing: Thing, before: Thing | None) -> None:
         self._version += 1
         self._history.append(_Change(self._version, thing, before, deleted=thing.key not in self.things))
+        self._wake()
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -114,6 +132,8 @@ class ApiServerModel:
 
     async def _follow(self, at: int, owner: str) -> AsyncGenerator[Batch[Thing]]:
         while True:
+            if self._away:
+                raise Unreachable("connection reset")
             if at < self._oldest:
                 raise Gone(410, "Expired", "too old resource version")
             later = [change for change in self._history if change.version > at][: self.rng.randint(1, 4)]
@@ -128,6 +148,8 @@ class ApiServerModel:
 
     async def _fail_at_times(self) -> None:
         await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.01, 1.0)))
+        if self._away:
+            raise Unreachable("connection refused")
         if self.quiet:
             return
         match self.rng.randrange(25):

@@ -166,6 +166,29 @@ async def _stop_and_start(loop: SimulatedLoop) -> None:
         watching.cancel()
 
 
+async def _restored(loop: SimulatedLoop) -> None:
+    """The server is restored from a backup, and has other changes since: caches and controllers end with its state."""
+    server = ApiServerModel(loop)
+    cache = _cache(server)
+    selected = Cache(Thing, Selected(server, "a"), metrics=METRICS, rng=server.rng)
+    mirror = Mirror(server, cache, selected)
+    controller = Controller("mirror", mirror.reconcile, workers=3, metrics=METRICS, rng=loop.rng).watch(cache)
+    async with asyncio.TaskGroup() as group:
+        watching = [group.create_task(run()) for run in (cache.run, selected.run)]
+        await server.change_at_random(changes=loop.rng.randint(0, 20))
+        backup, version = dict(server.things), server.version
+        await server.change_at_random(changes=loop.rng.randint(0, 20))
+        await server.restore(backup, version)
+        await server.change_at_random(changes=loop.rng.randint(0, 20))
+        await asyncio.sleep(300.0)
+        assert {thing.key: thing for thing in cache} == server.things
+        assert {thing.key for thing in selected} == {key for key, held in server.things.items() if held.owner == "a"}
+        working = group.create_task(controller.run())
+        await _settled(server, cache, mirror)
+        for task in (*watching, working):
+            task.cancel()
+
+
 async def _signalled(loop: SimulatedLoop) -> None:
     """A controller that is woken by a signal alone, and stopped and started: what is fired while it runs is worked on
     after it was fired."""
@@ -247,6 +270,10 @@ def test_every_interleaving_converges(seeds: range) -> None:
 
 def test_leadership_may_come_and_go_at_any_moment(seeds: range) -> None:
     explore(_stop_and_start, seeds)
+
+
+def test_a_restored_server_is_believed(seeds: range) -> None:
+    explore(_restored, seeds)
 
 
 def test_what_a_signal_fires_is_worked_on(seeds: range) -> None:

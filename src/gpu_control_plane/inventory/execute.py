@@ -88,7 +88,7 @@ class PlanExecutor:
         for action in work.actions:
             async with self._slots:
                 if isinstance(action, DeleteDevice):
-                    await self._delete(action.device)
+                    await self._delete(_newer(action.device, latest))
                     self._record(action.about, action)
                     continue
                 chained = work.observed is not None or isinstance(action, CarryOver)
@@ -137,10 +137,14 @@ class PlanExecutor:
                 await self._delete(feature)
 
     async def _delete(self, doomed: GPUDevice | GPUNodeState | NodeFeature) -> None:
-        """Delete exactly the object that was read; one that is already gone is no error."""
+        """Delete exactly what was decided on: an object that has changed since may be a card that was given to a pool,
+        or a node that reports again. One that is already gone is no error."""
         kind: type[Object] = type(doomed)
+        meta = doomed.metadata
         try:
-            await self._client.delete(kind, doomed.name, doomed.metadata.namespace, uid=doomed.metadata.uid)
+            await self._client.delete(
+                kind, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+            )
         except NotFound:
             return
 
@@ -148,6 +152,11 @@ class PlanExecutor:
         record(self._recorder, about, action.event)
         if action.event is not None:
             self._metrics.changes.labels(action.event.reason).inc()
+
+
+def _newer(device: GPUDevice, written: GPUDevice | None) -> GPUDevice:
+    """The device as it is after our own writes, if there were any."""
+    return written if written is not None and written.metadata.uid == device.metadata.uid else device
 
 
 def _urgency(error: KubeError) -> tuple[bool, str]:

@@ -1,8 +1,9 @@
 """A local copy of the objects of a kind, kept up to date by a watch and shared by any number of controllers.
 
-The copy survives everything the network does: a broken watch resumes where it stopped, an expired one is listed again
-and compared, and what vanished meanwhile is reported as deleted. While the API server is away the last known state
-stays readable.
+The copy survives everything the network does: a broken watch resumes where it stopped; an expired one, or one whose
+API server was away, is listed again and compared, and what vanished meanwhile is reported as deleted. While the API
+server is away the last known state stays readable. A server that comes back may have been restored from a backup: the
+list replaces everything, also by older versions.
 """
 
 import asyncio
@@ -12,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 
 import structlog
+from msgspec.structs import replace
 
-from gpu_control_plane.kube.backoff import Backoff
 from gpu_control_plane.kube.errors import (
     CannotWatch,
     CredentialsError,
@@ -21,13 +22,17 @@ from gpu_control_plane.kube.errors import (
     Gone,
     KubeError,
     NotFound,
+    ServerError,
     TooManyRequests,
     Unauthorized,
+    Unreachable,
+    WatchBroken,
 )
-from gpu_control_plane.kube.expectations import Expectations, version_number
+from gpu_control_plane.kube.expectations import Expectations
 from gpu_control_plane.kube.gc_pause import gc_paused
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.recovery import Recovery
 from gpu_control_plane.kube.store import Store
 from gpu_control_plane.kube.watch import SLICE, Batch, Source
 
@@ -44,15 +49,15 @@ class Cache[T: Object]:
         *,
         selects: Callable[[T], bool] = lambda _new: False,
         metrics: Metrics | None = None,
-        backoff: Backoff | None = None,
+        recovery: Recovery | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.kind = kind
         self._source = source
         self._metrics = metrics or Metrics()
-        # A fresh CRD answers 429 for about a second: the first pauses are short, and none is long.
-        self._backoff = backoff or Backoff(first=0.1, most=5.0)
         self._rng = rng or random.Random()
+        self._recovery = recovery or Recovery(rng=self._rng)
+        self._seat = self._recovery.seat()
         self._store: Store[T] = Store()
         self._handlers: list[Callable[[T | None, T | None], None]] = []
         self._synced = asyncio.Event()
@@ -61,6 +66,7 @@ class Cache[T: Object]:
         self._expectations: Expectations[T] = Expectations(selects)
         self._watch_error: KubeError | None = None
         self._received = False
+        self._followed = False
 
     def __len__(self) -> int:
         return len(self._store)
@@ -143,20 +149,31 @@ class Cache[T: Object]:
         once for what waiting cannot cure (no such kind, no permission). After the first sync, every failure is waited
         out.
         """
-        failures = 0
         deadline = asyncio.get_running_loop().time() + sync_timeout
+        with self._seat:
+            await self._keep_following(deadline)
+
+    async def _keep_following(self, deadline: float) -> None:
+        failures = expired = 0
         why = "initial"
         while True:
             self._metrics.watch_starts.labels(self._resource, why).inc()
+            self._received = self._followed = False
             try:
                 await self._follow()
                 failures, why = (0 if self._received else failures + 1), "resume"
                 if failures:
                     # Closed without a single event: not an error, but no reason to reconnect at once either.
-                    await asyncio.sleep(self._backoff.delay(failures, self._rng))
-            except Gone:
-                # Too old to resume: everything is listed again and compared with what we hold.
+                    await asyncio.sleep(self._recovery.backoff.delay(failures, self._rng))
+            except Gone as error:
+                # Too old to resume: everything is listed again and compared with what we hold, at once, unless the
+                # server has said so before and there was nothing to follow in between.
                 self._since, why = None, "expired"
+                expired = 1 if self._followed else expired + 1
+                self._seat.answered()
+                if expired > 1:
+                    self._log_failure(error, expired)
+                    await asyncio.sleep(self._recovery.backoff.delay(expired - 1, self._rng))
             except KubeError as error:
                 failures, why = (1 if self._received else failures + 1), "error"
                 self._watch_error = error
@@ -165,10 +182,9 @@ class Cache[T: Object]:
                 if not self.is_synced and _gives_up(error, deadline):
                     raise CannotWatch(f"cannot watch {self._resource}: {error}; {_advice(error)}") from error
                 self._log_failure(error, failures)
-                await asyncio.sleep(self._pause(error, failures))
+                await self._pause(error, failures)
 
     async def _follow(self) -> None:
-        self._received = False
         if self._since is not None:
             await self._take_all()
             return
@@ -185,7 +201,9 @@ class Cache[T: Object]:
                     on_synced()
 
     def _take(self, batch: Batch[T]) -> None:
-        self._received = True
+        if not self._received:
+            self._received = True
+            self._seat.answered()
         self._watch_error = None
         for item, deleted in batch.upserts_and_deletes:
             if deleted:
@@ -193,7 +211,10 @@ class Cache[T: Object]:
                     self._forget(item.key)
             elif not self._expectations.overtakes(item, self._store.get(item.key)):
                 self._hold(item)
+        for key in batch.unreadable:
+            self._expectations.exists(key)
         if not self._expectations.listing and batch.resource_version:
+            self._followed = True
             self._since = batch.resource_version
             self._expectations.watched_to(batch.resource_version)
         self._metrics.cache_objects.labels(self._resource).set(len(self._store))
@@ -215,17 +236,11 @@ class Cache[T: Object]:
 
     def _hold(self, item: T) -> None:
         held = self._store.get(item.key)
-        if held is not None and not self._is_newer(held, item):
+        if held is not None and not self._expectations.replaces(held, item):
             return
         self._store.put(item)
         for handler in self._handlers:
             handler(held, item)
-
-    @staticmethod
-    def _is_newer(held: T, item: T) -> bool:
-        """Whether `item` is another version than the held one, and not an older one of the same object."""
-        old, new = held.metadata.resource_version, item.metadata.resource_version
-        return old != new and (version_number(item) >= version_number(held) or held.metadata.uid != item.metadata.uid)
 
     def _forget(self, key: Key) -> None:
         old = self._store.remove(key)
@@ -237,11 +252,23 @@ class Cache[T: Object]:
     def _resource(self) -> str:
         return self.kind.resource.qualified_name
 
-    def _pause(self, error: KubeError, failures: int) -> float:
-        pause = self._backoff.delay(failures, self._rng)
-        if isinstance(error, TooManyRequests) and error.retry_after is not None:
-            return max(pause, error.retry_after)
-        return pause
+    async def _pause(self, error: KubeError, failures: int) -> None:
+        """Wait until this watch is to try again."""
+        if not _is_away(error):
+            # The server is there. On top of what it asks for: all whom it refused were told the same.
+            self._seat.answered()
+            asked = error.retry_after if isinstance(error, TooManyRequests) else None
+            backoff = self._recovery.backoff
+            # What waiting does not cure is asked for rarely.
+            patient = replace(backoff, jitter=0.5) if _is_permanent(error) else backoff
+            await asyncio.sleep((asked or 0.0) + patient.delay(failures, self._rng))
+        elif self._received:
+            await asyncio.sleep(self._recovery.backoff.delay(1, self._rng))
+        else:
+            # It did not come back at once. A server that was away has forgotten which changes led to its state, and
+            # one that was restored from a backup has had others: there is nothing to resume from.
+            self._since = None
+            await self._seat.turn()
 
     def _log_failure(self, error: KubeError, failures: int) -> None:
         """Once when it starts, then at every doubling: an hour without an API server must not fill the log."""
@@ -253,6 +280,11 @@ class Cache[T: Object]:
 def _gives_up(error: KubeError, deadline: float) -> bool:
     """Whether a process that has not started yet should give up, which it does at `deadline` at the latest."""
     return deadline < math.inf and (_is_permanent(error) or asyncio.get_running_loop().time() >= deadline)
+
+
+def _is_away(error: KubeError) -> bool:
+    """Whether there was no answer, or only that the server cannot give one."""
+    return isinstance(error, Unreachable | WatchBroken | ServerError)
 
 
 def _is_permanent(error: KubeError) -> bool:

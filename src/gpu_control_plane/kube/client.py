@@ -6,21 +6,23 @@ An object that is wholly ours may be replaced, at the resourceVersion it was rea
 """
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Protocol, Self, cast
 
 import msgspec
+import structlog
 
 from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.errors import Conflict, NotFound, StaleWrite
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import FieldManager, Key, Object, ObjectMeta, Resource
-from gpu_control_plane.kube.transport import Call, Transport
+from gpu_control_plane.kube.recovery import Recovery
+from gpu_control_plane.kube.transport import Call, Fence, Transport
 
 PAGE = 500
 
-Fence = Callable[[], None]
+_log = structlog.get_logger(component="kube.client")
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -33,6 +35,8 @@ class Page[T: Object](msgspec.Struct, frozen=True):
 
     items: list[T]
     metadata: ListMeta = ListMeta()
+    unreadable: list[Key] = []
+    """Objects that exist and do not fit their type; they are not among the items."""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -69,8 +73,17 @@ class WriteObserver(Protocol):
 class Client:
     """Typed access to one API server. Use inside `async with`; copies made by `fenced` share its connections."""
 
-    def __init__(self, config: Config, *, metrics: Metrics | None = None, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        metrics: Metrics | None = None,
+        timeout: float = 30.0,
+        recovery: Recovery | None = None,
+    ) -> None:
         self.config = config
+        self.recovery = recovery or Recovery()
+        """By which the watches of this client come back after an outage."""
         self.metrics = metrics or Metrics()
         self.transport = Transport(config, self.metrics, timeout=timeout)
         self._fence: Fence | None = None
@@ -86,10 +99,11 @@ class Client:
         await self.transport.__aexit__(kind, error, trace)
 
     def fenced(self, fence: Fence | None, observer: WriteObserver | None = None) -> "Client":
-        """This client with `fence` called before every write, which raises when writing is no longer allowed, and
-        `observer` called with every answer."""
+        """This client with `fence` called before every attempt to write, which raises when writing is no longer
+        allowed, and `observer` called with every answer."""
         copy = object.__new__(Client)
         copy.config, copy.metrics, copy.transport = self.config, self.metrics, self.transport
+        copy.recovery = self.recovery
         copy._fence, copy._observer = fence, observer
         return copy
 
@@ -101,10 +115,10 @@ class Client:
     async def pages[T: Object](
         self, kind: type[T], selection: Selection = EVERYTHING, *, limit: int = PAGE
     ) -> AsyncGenerator[Page[T]]:
-        """List in pages; the API server keeps them consistent with each other."""
+        """List in pages; the API server keeps them consistent with each other. An object that does not fit its type is
+        passed over, counted and named in the log."""
         resource = kind.resource
         params = selection.params() | {"limit": str(limit)}
-        decoder = _page_decoder(kind)
         while True:
             call = Call(
                 method="GET",
@@ -114,11 +128,33 @@ class Client:
                 params=params,
                 compressed=True,
             )
-            page = decoder.decode(await self.transport.send(call))
+            page = self._page(kind, await self.transport.send(call))
             yield page
             if not page.metadata.continue_:
                 return
             params = params | {"continue": page.metadata.continue_}
+
+    def pass_over(self, kind: type[Object], raw: msgspec.Raw, error: msgspec.ValidationError) -> Object:
+        """Count and name an object that does not fit its type, which must not hide the others; what can be read of
+        it."""
+        resource = kind.resource.qualified_name
+        self.metrics.watch_undecodable.labels(resource).inc()
+        found = decoder(Object).decode(raw)
+        _log.error("object skipped, it does not fit its type", resource=resource, name=str(found.key), why=str(error))
+        return found
+
+    def _page[T: Object](self, kind: type[T], answer: bytes) -> Page[T]:
+        try:
+            return _page_decoder(kind).decode(answer)
+        except msgspec.ValidationError:
+            raw = _RAW_PAGE.decode(answer)
+        page = Page[T]([], raw.metadata, [])
+        for item in raw.items:
+            try:
+                page.items.append(decoder(kind).decode(item))
+            except msgspec.ValidationError as error:
+                page.unreadable.append(self.pass_over(kind, item, error).key)
+        return page
 
     async def list[T: Object](self, kind: type[T], selection: Selection = EVERYTHING) -> list[T]:
         """Everything that matches, at once: for commands and tests. Controllers read from a cache."""
@@ -262,8 +298,6 @@ class Client:
         version: str | None = None,
     ) -> bytes:
         """Send a write; a conflict says which `version` came too late, if the write was bound to one."""
-        if self._fence is not None:
-            self._fence()
         call = Call(
             method=method,
             path=kind.resource.path(namespace, name, subresource),
@@ -274,7 +308,7 @@ class Client:
             content_type=content_type,
         )
         try:
-            return await self.transport.send(call)
+            return await self.transport.send(call, self._fence)
         except Conflict as error:
             if version is not None and name is not None:
                 error.stale_write = StaleWrite(kind, Key(name, namespace), version)
@@ -310,6 +344,16 @@ def decoder[T: Object](kind: type[T]) -> msgspec.json.Decoder[T]:
 
 def _page_decoder[T: Object](kind: type[T]) -> msgspec.json.Decoder[Page[T]]:
     return cast("msgspec.json.Decoder[Page[T]]", _made_decoder(Page[kind]))  # type: ignore[valid-type]
+
+
+class _RawPage(msgspec.Struct, frozen=True):
+    """A page before its objects are read one by one."""
+
+    items: list[msgspec.Raw]
+    metadata: ListMeta = ListMeta()
+
+
+_RAW_PAGE = msgspec.json.Decoder(_RawPage)
 
 
 class _StatusDetails(msgspec.Struct, frozen=True):

@@ -34,7 +34,9 @@ class DynamicCaches[T: Object]:
         held = self._caches.get(name)
         if held is None:
             source = ApiSource(self._client, self._kind, selection)
-            held = self._caches[name] = Cache(self._kind, source, metrics=self._client.metrics)
+            held = self._caches[name] = Cache(
+                self._kind, source, metrics=self._client.metrics, recovery=self._client.recovery
+            )
             if on_change is not None:
                 held.on_change(on_change)
             if self._group is not None:

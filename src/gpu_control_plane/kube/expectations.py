@@ -47,6 +47,8 @@ class Expectations[T: Object]:
         if held is not None and version_number(held) >= version:
             return False
         if held is not None and held.metadata.uid == answer.metadata.uid:
+            if self._list is not None:
+                self._list.answered.add(answer.key)
             return True
         if not self._selects(answer):
             return False
@@ -56,6 +58,7 @@ class Expectations[T: Object]:
         if self._list is not None:
             self._list.missing.add(answer.key)
             self._list.created.add(answer.key)
+            self._list.answered.add(answer.key)
         return True
 
     def accept_deletion(self, held: T) -> None:
@@ -89,7 +92,25 @@ class Expectations[T: Object]:
 
     def begin_list(self, held: Iterable[Key]) -> None:
         """Everything is listed anew. The list is a consistent read: it shows all that was answered before it began."""
+        self._deleted.clear()
         self._list = _List(held)
+
+    def exists(self, key: Key) -> None:
+        """The list has this object, though not in a form that can be read."""
+        if self._list is not None:
+            self._list.show(key)
+
+    def replaces(self, held: T, item: T) -> bool:
+        """Whether `item`, which the watch or a list brings, takes the place of what is held.
+
+        A list is believed whatever its versions say: after etcd was restored from a backup they are lower than those
+        that are held, or the same for something else. Only what was answered since the list began may be newer.
+        """
+        if self._list is not None and held.key not in self._list.answered:
+            return held != item
+        if held.metadata.resource_version == item.metadata.resource_version:
+            return False
+        return held.metadata.uid != item.metadata.uid or version_number(item) >= version_number(held)
 
     def complete_list(self, version: str | None) -> list[Key]:
         """The list has shown the state at `version`. Returns what is held and was not in it; each is to be forgotten
@@ -125,6 +146,8 @@ class _List:
         """What is held and has not been listed."""
         self.created: set[Key] = set()
         """Of the missing, those that were created since the list began."""
+        self.answered: set[Key] = set()
+        """What is held as it was answered since the list began."""
         self.deleted: set[str] = set()
         """Uids of objects that were listed although they are deleted: their deletion is still to be reported."""
 

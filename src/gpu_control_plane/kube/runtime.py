@@ -24,6 +24,7 @@ from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.leader import Leadership, Timing
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object, Resource
+from gpu_control_plane.kube.recovery import ONE_OF_FEW, ONE_OF_MANY, Recovery
 from gpu_control_plane.kube.status_server import StatusServer
 from gpu_control_plane.kube.watch import ApiSource
 
@@ -56,7 +57,9 @@ class Runtime:
         self.metrics = metrics or Metrics()
         self.identity = identity or f"{socket.gethostname()}-{os.getpid()}"
         self._sync_timeout = sync_timeout
-        self.unfenced_client = Client(config, metrics=self.metrics)
+        # What takes no part in an election runs once on every node, and there may be thousands.
+        recovery = Recovery(ONE_OF_FEW if elect else ONE_OF_MANY)
+        self.unfenced_client = Client(config, metrics=self.metrics, recovery=recovery)
         self._leadership = (
             Leadership(
                 self.unfenced_client,
@@ -85,7 +88,13 @@ class Runtime:
         held = self._caches.get((kind, selection))
         if held is None:
             source = ApiSource(self.unfenced_client, kind, selection)
-            held = Cache(kind, source, selects=selection.surely_selects, metrics=self.metrics)
+            held = Cache(
+                kind,
+                source,
+                selects=selection.surely_selects,
+                metrics=self.metrics,
+                recovery=self.unfenced_client.recovery,
+            )
             self._caches[kind, selection] = held
             self.status.ready(f"cache {kind.resource.qualified_name}", _sync_check(held))
         return held

@@ -8,14 +8,17 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 import msgspec
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 from multidict import CIMultiDict
 
 from gpu_control_plane.kube.backoff import Backoff
@@ -33,7 +36,13 @@ from gpu_control_plane.kube.metrics import Metrics
 
 _USER_AGENT = "gpu-control-plane"
 _RETRY_LIMIT = 6
-_RETRY_PAUSE = Backoff(first=0.1, most=10.0)
+_RETRY_PAUSE = Backoff(first=0.1, most=10.0, jitter=1.0)
+
+Fence = Callable[[], None]
+"""Raises when writing is no longer allowed."""
+
+_fence: ContextVar[Fence | None] = ContextVar("fence", default=None)
+"""The fence of the request that this task sends."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +85,7 @@ class Transport:
 
     async def __aenter__(self) -> Self:
         # Watches hold a connection each, so the pool has no limit; `in_flight` bounds the rest.
-        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=30, socket_factory=_keepalive_socket)
+        connector = _FencedConnector(limit=0, ttl_dns_cache=30, socket_factory=_keepalive_socket)
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers={"User-Agent": _USER_AGENT, "Accept": "application/json"},
@@ -92,13 +101,17 @@ class Transport:
             await self._session.close()
             self._session = None
 
-    async def send(self, call: Call) -> bytes:
-        """Carry out a call. Waits and sends again where the server says that it did not act on the request."""
+    async def send(self, call: Call, fence: Fence | None = None) -> bytes:
+        """Carry out a call. Waits and sends again where the server says that it did not act on the request.
+
+        `fence` is asked before every attempt, when there is a connection to send it on: what was waited for (a free
+        slot, credentials, the network, Retry-After) may have taken longer than the right to write lasted.
+        """
         attempt = 0
         renewed = False
         while True:
             try:
-                return await self._exchange(call)
+                return await self._exchange(call, fence)
             except Unauthorized:
                 if renewed:
                     raise
@@ -109,7 +122,8 @@ class Transport:
                 if error.retry_after is None or attempt >= _RETRY_LIMIT:
                     raise
                 self._metrics.api_retries.labels("throttled").inc()
-                await asyncio.sleep(max(error.retry_after, _RETRY_PAUSE.delay(attempt, self._rng)))
+                # On top of what was asked for: all who were refused in the same moment were told the same.
+                await asyncio.sleep(error.retry_after + _RETRY_PAUSE.delay(attempt, self._rng))
 
     @asynccontextmanager
     async def stream(self, call: Call, *, silence: float) -> AsyncIterator[aiohttp.StreamReader]:
@@ -122,12 +136,18 @@ class Transport:
             self._metrics.api_retries.labels("credentials").inc()
             raise
 
-    async def _exchange(self, call: Call) -> bytes:
+    async def _exchange(self, call: Call, fence: Fence | None) -> bytes:
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         async with self._slots:
             start = time.perf_counter()
-            async with self._open(call, timeout) as response:
-                body = await response.read()
+            if fence is not None:
+                fence()
+            token = _fence.set(fence)
+            try:
+                async with self._open(call, timeout) as response:
+                    body = await response.read()
+            finally:
+                _fence.reset(token)
             self._metrics.api_seconds.labels(call.verb, call.resource).observe(time.perf_counter() - start)
             return body
 
@@ -185,6 +205,23 @@ class Transport:
                 "check that it is running and that the kubeconfig names the right address"
             )
         return f"the connection to the API server at {server} broke ({str(error) or type(error).__name__})"
+
+
+class _FencedConnector(aiohttp.TCPConnector):
+    """Asks the fence when a request has its connection: to dial may take as long as a whole lease."""
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        fence = _fence.get()
+        if fence is not None:
+            try:
+                fence()
+            except BaseException:
+                connection.release()
+                raise
+        return connection
 
 
 def _headers(call: Call, access: Access) -> CIMultiDict[str]:

@@ -8,22 +8,19 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Protocol
+from typing import Protocol, cast
 
 import aiohttp
 import msgspec
-import structlog
 
 from gpu_control_plane.kube.client import EVERYTHING, PAGE, Client, Selection, decoder
 from gpu_control_plane.kube.errors import BadRequest, Invalid, WatchBroken, from_status
-from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.transport import Call
 
 # How many events are handled before other tasks run: a stall of the event loop of at most about 10 ms.
 SLICE = 64
 _INITIAL_END = "k8s.io/initial-events-end"
-
-_log = structlog.get_logger(component="kube.watch")
 
 
 class Batch[T: Object](msgspec.Struct):
@@ -34,6 +31,8 @@ class Batch[T: Object](msgspec.Struct):
     resource_version: str | None = None
     synced: bool = False
     """True on the one batch that completes what existed at the start."""
+    unreadable: tuple[Key, ...] = ()
+    """Objects that exist and do not fit their type: what is known of them from before still counts."""
 
 
 class Source[T: Object](Protocol):
@@ -91,6 +90,8 @@ class ApiSource[T: Object]:
     async def _list(self) -> AsyncGenerator[Batch[T]]:
         async with aclosing(self._client.pages(self._kind, self._selection, limit=self._page_size)) as pages:
             async for page in pages:
+                if page.unreadable:
+                    yield Batch([], unreadable=tuple(page.unreadable))
                 for start in range(0, len(page.items), SLICE):
                     yield Batch([(item, False) for item in page.items[start : start + SLICE]])
                     await asyncio.sleep(0)
@@ -133,12 +134,16 @@ class ApiSource[T: Object]:
             event = decode_event(line)
             match event.type:
                 case "ADDED" | "MODIFIED" | "DELETED":
+                    deleted = event.type == "DELETED"
                     try:
                         found = decode_object(event.object)
                     except msgspec.ValidationError as error:
-                        self._skip(event.object, error)
-                        continue
-                    changes.append((found, event.type == "DELETED"))
+                        # Its metadata can be read, and of a deletion nothing else matters.
+                        found = cast("T", self._client.pass_over(self._kind, event.object, error))
+                        if not deleted:
+                            batch.unreadable += (found.key,)
+                            continue
+                    changes.append((found, deleted))
                     batch.resource_version = found.metadata.resource_version
                 case "BOOKMARK":
                     bookmark = _BOOKMARK.decode(event.object)
@@ -148,13 +153,6 @@ class ApiSource[T: Object]:
                     status = _STATUS.decode(event.object)
                     raise from_status(status.code, status.reason, status.message)
         return batch
-
-    def _skip(self, raw: msgspec.Raw, error: msgspec.ValidationError) -> None:
-        """One object that does not fit its type must not stop the watch of the others."""
-        resource = self._kind.resource.qualified_name
-        self._client.metrics.watch_undecodable.labels(resource).inc()
-        name = str(_BOOKMARK.decode(raw).key)
-        _log.error("object skipped, it does not fit its type", resource=resource, name=name, why=str(error))
 
 
 async def _line_slices(content: aiohttp.StreamReader) -> AsyncGenerator[list[bytes]]:

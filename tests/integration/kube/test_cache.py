@@ -1,17 +1,23 @@
 """A cache shows what a real API server holds, whatever happens to the watch."""
 
 import asyncio
+import math
+import shutil
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import structlog
 
 from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.kube import Cache, Client, Key, Metrics, Object, Resource, Selection, load_config
 from gpu_control_plane.kube.backoff import Backoff
 from gpu_control_plane.kube.errors import CannotWatch, Gone, Unreachable
+from gpu_control_plane.kube.recovery import Recovery
 from gpu_control_plane.kube.watch import ApiSource
 from gpu_control_plane.local import Cluster
 from integration.kinds import ConfigMap, Missing, configmap
@@ -167,8 +173,8 @@ async def test_the_api_server_may_be_gone_for_longer_than_any_pause(own_api_serv
     async with Client(load_config(cluster.kubeconfig)) as client:
         await client.create(ConfigMap, configmap("before"), "default")
         source = ApiSource(client, ConfigMap, Selection("default"))
-        backoff = Backoff(first=0.1, most=longest_pause)
-        cache = Cache(ConfigMap, source, metrics=client.metrics, backoff=backoff)
+        recovery = Recovery(Backoff(first=0.1, most=longest_pause))
+        cache = Cache(ConfigMap, source, metrics=client.metrics, recovery=recovery)
         async with running(cache):
             await asyncio.to_thread(cluster.stop_component, "kube-apiserver", signal.SIGKILL)
             await until(lambda: isinstance(cache.watch_error, Unreachable))
@@ -185,22 +191,93 @@ async def test_the_api_server_may_be_gone_for_longer_than_any_pause(own_api_serv
                 await anext(ApiSource(client, ConfigMap, Selection("default")).changes("1"))
 
 
-async def test_an_object_that_does_not_fit_its_type_hides_no_other(client: Client, namespace: str) -> None:
+async def test_after_etcd_was_restored_a_cache_equals_the_server(own_api_server: Callable[..., Cluster]) -> None:
+    cluster = await asyncio.to_thread(own_api_server)
+    data, backup = cluster.folder / "etcd", cluster.folder / "backup"
+
+    async with Client(load_config(cluster.kubeconfig)) as client:
+        for name in ("unchanged", "changed", "deleted"):
+            await client.create(ConfigMap, configmap(name, value="backed up"), "default")
+        await asyncio.to_thread(_with_etcd_stopped, cluster, lambda: shutil.copytree(data, backup))
+        cache = watching(client, "default")
+        async with running(cache):
+            # What happens after the backup, and is lost with it; the last of it leaves a version far ahead.
+            await client.create(ConfigMap, configmap("created"), "default")
+            await client.delete(ConfigMap, "deleted", "default")
+            for number in range(50):
+                await client.patch(ConfigMap, "changed", {"data": {"value": str(number)}}, namespace="default")
+            latest = await client.get(ConfigMap, "changed", "default")
+            await until(lambda: cache.get("changed", "default") == latest)
+
+            await asyncio.to_thread(_with_etcd_stopped, cluster, lambda: _replace(data, backup))
+            await client.create(ConfigMap, configmap("created", value="in another life"), "default")
+            held = {item.name: item for item in await client.list(ConfigMap, Selection("default"))}
+            assert int(held["changed"].metadata.resource_version) < int(latest.metadata.resource_version)
+            await until(lambda: {item.name: item for item in cache} == held, within=30)
+            # And it follows from there, though the versions are lower than those it has seen.
+            await client.delete(ConfigMap, "unchanged", "default")
+            await until(lambda: names(cache) == {"changed", "created", "deleted"})
+
+
+def _with_etcd_stopped(cluster: Cluster, work: Callable[[], object]) -> None:
+    """As the documentation of etcd has it: API servers are stopped for a restore, and started after it."""
+    for component in ("kube-apiserver", "etcd"):
+        cluster.stop_component(component)
+    work()
+    for component in ("etcd", "kube-apiserver"):
+        cluster.start_component(component)
+
+
+def _replace(folder: Path, by: Path) -> None:
+    shutil.rmtree(folder)
+    by.rename(folder)
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "paged"])
+async def test_an_object_that_does_not_fit_its_type_hides_no_other(
+    client: Client, namespace: str, *, streamed: bool
+) -> None:
     class Numbers(Object, frozen=True):
         resource: ClassVar[Resource] = ConfigMap.resource
 
         data: dict[str, int] = {}
 
     await client.create(ConfigMap, configmap("broken", value="seven"), namespace)
-    await client.create(ConfigMap, configmap("sound"), namespace)
-    source = ApiSource(client, Numbers, Selection(namespace, fields="metadata.name!=kube-root-ca.crt"))
-    cache = Cache(Numbers, source, metrics=client.metrics)
-    task = asyncio.create_task(cache.run())
-    await asyncio.wait_for(cache.synced(), 60)
-    assert [item.name for item in cache] == ["sound"]
-    counted = client.metrics.registry.get_sample_value("kube_watch_undecodable_total", {"resource": "configmaps"})
-    assert counted == 1
-    task.cancel()
+    for name in ("sound", "late"):
+        await client.create(ConfigMap, configmap(name), namespace)
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as faulty:
+        if not streamed:
+            refusal = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+            proxy.plant(Fault(when=is_watch, status=422, reason="Invalid", message=refusal))
+        source = ApiSource(faulty, Numbers, Selection(namespace, fields="metadata.name!=kube-root-ca.crt"))
+        cache = Cache(Numbers, source, metrics=faulty.metrics)
+        task = asyncio.create_task(cache.run())
+        with structlog.testing.capture_logs() as logs:
+            await asyncio.wait_for(cache.synced(), 60)
+        assert {item.name for item in cache} == {"sound", "late"}
+        labels = {"resource": "configmaps"}
+        assert faulty.metrics.registry.get_sample_value("kube_watch_undecodable_total", labels) == 1
+        assert [log["name"] for log in logs if log["event"].startswith("object skipped")] == [f"{namespace}/broken"]
+        # A change that cannot be read leaves what was there before; its deletion is noticed all the same.
+        await client.patch(ConfigMap, "late", {"data": {"value": "eight"}}, namespace=namespace)
+        await until(lambda: faulty.metrics.registry.get_sample_value("kube_watch_undecodable_total", labels) == 2)
+        assert cache.get("late", namespace) is not None
+        await client.delete(ConfigMap, "late", namespace)
+        await until(lambda: cache.get("late", namespace) is None)
+        task.cancel()
+
+
+async def test_a_server_that_expires_every_version_is_not_asked_without_end(client: Client, namespace: str) -> None:
+    backoff = Backoff(first=0.2, most=60.0)
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as faulty:
+        proxy.plant(Fault(when=is_watch, status=410, reason="Expired", times=math.inf))
+        source = ApiSource(faulty, ConfigMap, Selection(namespace))
+        cache = Cache(ConfigMap, source, metrics=faulty.metrics, recovery=Recovery(backoff))
+        began = time.monotonic()
+        async with running(cache, synced=False):
+            await until(lambda: len(proxy.watches) >= 5)
+        # The second follows at once, and then there are three pauses, each at least half of its ceiling.
+        assert time.monotonic() - began >= (0.2 + 0.4 + 0.8) / 2
 
 
 async def test_a_kind_that_is_not_served_ends_a_cache_with_a_sync_timeout_at_once(client: Client) -> None:

@@ -1,6 +1,7 @@
 """Two replicas as real processes: exactly one writes, whether one dies, hands over or wakes up late."""
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fault_proxy import FaultProxy, plain_kubeconfig
+from fault_proxy import Fault, FaultProxy, plain_kubeconfig
 from gpu_control_plane.kube import Cache, Client, Leadership, Selection, Timing
 from gpu_control_plane.kube.errors import LeadershipLost
 from gpu_control_plane.kube.leader import Lease
@@ -185,6 +186,34 @@ async def test_the_fence_closes_before_others_may_take_over(client: Client, name
     assert Timing().deadline < Timing().duration
     end.set()
     await asyncio.wait_for(task, 60)
+
+
+async def test_nothing_is_sent_after_leadership_ended_while_the_server_asks_to_wait(
+    client: Client, namespace: str
+) -> None:
+    timing = Timing(duration=3.0, deadline=2.0, renewal=0.3, retry=0.1)
+    leadership = Leadership(client, name="refused", namespace=namespace, identity="me", timing=timing)
+    leading = asyncio.Event()
+
+    async def lead() -> None:
+        leading.set()
+        await asyncio.Event().wait()
+
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as refused:
+        proxy.plant(Fault(times=math.inf, status=429, retry_after=1, reason="TooManyRequests"))
+        campaign = asyncio.create_task(leadership.run(lead))
+        await asyncio.wait_for(leading.wait(), 60)
+        fenced = refused.fenced(leadership.check)
+        writes = [asyncio.create_task(fenced.create(ConfigMap, configmap(f"{n}"), namespace)) for n in range(50)]
+        await until(lambda: len(proxy.writes) >= len(writes), saying="every write was refused once")
+        usurper = {"spec": {"holderIdentity": "c", "leaseDurationSeconds": 3600}}
+        await client.patch(Lease, "refused", usurper, namespace=namespace)
+        await until(lambda: not leadership.leading, saying="leadership ended")
+        sent = len(proxy.writes)
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        campaign.cancel()
+        assert {type(outcome) for outcome in outcomes} == {LeadershipLost}
+        assert len(proxy.writes) == sent
 
 
 async def test_a_process_stopped_in_the_moment_of_winning_releases_the_lease(client: Client, namespace: str) -> None:

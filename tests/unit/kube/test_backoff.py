@@ -18,3 +18,10 @@ def test_delays_stay_between_half_and_the_whole_of_their_ceiling(failures: int, 
 def test_a_crowd_spreads_out() -> None:
     rng = random.Random(1)
     assert len({Backoff().delay(5, rng) for _ in range(100)}) == 100
+
+
+def test_full_jitter_uses_the_whole_range() -> None:
+    rng = random.Random(1)
+    delays = [Backoff(first=10.0, jitter=1.0).delay(1, rng) for _ in range(1000)]
+    assert min(delays) < 0.5
+    assert max(delays) > 9.5

@@ -53,6 +53,9 @@ class ScriptedWatch:
         """A part of a list."""
         await self._send(Batch([(each, False) for each in items]))
 
+    async def list_unreadable(self, *keys: Key) -> None:
+        await self._send(Batch([], unreadable=keys))
+
     async def complete_list(self, version: int) -> None:
         await self._send(Batch([], str(version), synced=True))
 
@@ -142,6 +145,35 @@ async def test_a_list_is_believed_even_where_versions_have_gone_back(watched: Wa
     await watch.list(item(3, "restored from a backup", uid="v"))
     await watch.complete_list(4)
     assert value(cache) == "restored from a backup"
+
+
+async def test_a_list_brings_back_an_older_version_of_the_same_object(watched: Watched) -> None:
+    cache, watch = watched
+    await watch.bring(item(9, "written after the backup"))
+    cache.learn(item(11, "ours, after the backup"))
+    await watch.expire()
+    await watch.list(item(3, "as in the backup"))
+    await watch.complete_list(4)
+    assert value(cache) == "as in the backup"
+    await watch.bring(item(6, "written since"))
+    assert value(cache) == "written since"
+
+
+async def test_a_list_brings_back_what_was_deleted_after_the_backup(watched: Watched) -> None:
+    cache, watch = watched
+    cache.learn_deletion(ONE, "u")
+    await watch.expire()
+    await watch.list(item(3, "as in the backup"))
+    await watch.complete_list(4)
+    assert (value(cache), cache.expected_deletions) == ("as in the backup", 0)
+
+
+async def test_what_exists_and_cannot_be_read_is_shown_as_it_was_before(watched: Watched) -> None:
+    cache, watch = watched
+    await watch.expire()
+    await watch.list_unreadable(ONE, Key("two"))
+    await watch.complete_list(9)
+    assert (value(cache), value(cache, "two")) == ("first", None)
 
 
 async def test_a_creation_is_shown_at_once(watched: Watched) -> None:
