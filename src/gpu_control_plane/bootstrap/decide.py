@@ -48,7 +48,8 @@ def decide(snapshot: Snapshot, settings: Settings = _DEFAULTS) -> Decision:
     if awaited is not None:
         left = snapshot.awaited_since(awaited) + settings.loss_after - snapshot.now
         if left > timedelta():
-            return Decision(again_in=left, timers=_also_awaiting(snapshot, awaited))
+            waiting = _returning(snapshot) if awaited is Awaited.AGENT_POD else Decision()
+            return msgspec.structs.replace(waiting, again_in=left, timers=_also_awaiting(snapshot, awaited))
     return _decide_now(snapshot, complete, awaited, settings)
 
 
@@ -91,11 +92,16 @@ def _also_awaiting(snapshot: Snapshot, awaited: Awaited) -> Timers:
 
 
 def _unmanaged(snapshot: Snapshot, why: str) -> Decision:
-    """A label has taken the node out. Its last report may be long past, so nothing is concluded from it, and no alert
-    is raised."""
+    """The node is not managed, or not managed again yet. Its last report may be long past, so nothing is concluded from
+    it, and no alert is raised."""
     statuses = {NodeCondition.DEGRADED: False, NodeCondition.READY_FOR_POOLING: False}
     desired = (DesiredCondition(kind, statuses.get(kind), Reason.NOT_MANAGED, why) for kind in GOOD_STATUS)
     return Decision(conditions=tuple(_condition(snapshot, one) for one in desired))
+
+
+def _returning(snapshot: Snapshot) -> Decision:
+    """The label that took the node out is gone, and must not be named any more."""
+    return _unmanaged(snapshot, "The node is managed again. No pod gets a card before its agent is back.")
 
 
 def _awaited(snapshot: Snapshot, complete: Condition) -> Awaited | None:

@@ -65,8 +65,14 @@ def values(file: IO[str]) -> None:
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
     from gpu_control_plane.operator.migration.values import BadValues, translate  # noqa: PLC0415
 
+    text = file.read()
+    if not text.strip():
+        raise click.ClickException(
+            f"{file.name} is empty. Where it comes from a command, look at what that said: `helm get values -a` of a "
+            "release that does not exist prints nothing. For the defaults of NVIDIA's chart write {}."
+        )
     try:
-        given = yaml.safe_load(file)
+        given = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise click.ClickException(f"{file.name} is no YAML: {error}") from error
     if not isinstance(given, dict | None) or not all(isinstance(key, str) for key in given or {}):
@@ -96,7 +102,8 @@ def plan(*, kubeconfig: Path | None, context: str | None, namespace: str | None,
       kubectl gpu migrate plan -o json | jq '.daemonsets[] | select(.restart != "none")'
 
     \b
-    Exit codes: 0 there is a plan, whatever it says; 1 the cluster could not be read; 2 wrong usage.
+    Exit codes: 0 there is a plan, whatever it says; 1 the cluster could not be read, or the namespace has nothing of
+    NVIDIA's operator; 2 wrong usage.
     """
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
@@ -247,6 +254,11 @@ async def _planned(client: "Client", namespace: str | None) -> "MigrationPlan":
     from gpu_control_plane.operator.migration.plan import plan_migration  # noqa: PLC0415
 
     found = await read_installation(client, namespace)
+    if namespace is not None and not found.has_nvidia_objects:
+        raise click.ClickException(
+            f"Namespace {namespace} has nothing of NVIDIA's operator: no Deployment, no Lease, no operands. Leave "
+            "--namespace out to look everywhere."
+        )
     return plan_migration(found, desired_stack(found))
 
 

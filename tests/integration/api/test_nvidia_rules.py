@@ -92,6 +92,7 @@ def driver(change: dict[str, object]) -> dict[str, Any]:
         ({"driver.upgradePolicy.podDeletion.timeoutSeconds": -1}, f"{BELOW} 0"),
         ({"driver.upgradePolicy.waitForCompletion.timeoutSeconds": -1}, f"{BELOW} 0"),
         *(({"driver.upgradePolicy.maxUnavailable": good}, None) for good in (0, 7, "100%", "1%")),
+        ({"driver.upgradePolicy.maxUnavailable": -3}, "maxUnavailable in body should be greater than or equal to 0"),
         ({"driver.upgradePolicy.maxUnavailable": "some"}, "maxUnavailable in body should match"),
         ({"driver.upgradePolicy.maxUnavailable": 0.5}, "maxUnavailable in body must be of type integer,string"),
         ({"daemonsets.updateStrategy": "Recreate"}, UNSUPPORTED),

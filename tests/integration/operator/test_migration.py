@@ -18,7 +18,7 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.cli.main import run
 from gpu_control_plane.installation.crds import install
-from gpu_control_plane.kube import Client, Runtime
+from gpu_control_plane.kube import Client, Runtime, Selection
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import micro_time, utc_now
@@ -107,6 +107,7 @@ async def held(client: Client, name: str, namespace: str, holder: str, *, second
 @pytest.fixture
 async def nvidias(client: Client, namespace: str) -> AsyncIterator[NvidiasOperator]:
     """Gone after the test, since Leases and Deployments are looked for in the whole cluster."""
+    await install(client)
     yield NvidiasOperator(client, namespace)
     left = (
         (TimedLease, LEASE, namespace),
@@ -277,6 +278,52 @@ async def test_the_command_refuses_what_would_do_harm(
         assert "nothing manages the stack" in capfd.readouterr().out
     finally:
         await client.delete(StoredClusterPolicy, name)
+
+
+async def test_a_take_over_beside_a_second_set_of_operands_is_refused(
+    client: Client,
+    api_server: Cluster,
+    nvidias: NvidiasOperator,
+    other_namespace: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Of an operator that runs outside Helm, and holds no Lease."""
+    await install(client)
+    await nvidias.start()
+    await held(client, OUR_LEASE, NAMESPACE, "controller-1")
+    for name in ("nvidia-driver-daemonset", "nvidia-device-plugin-daemonset"):
+        labels = {"app": name}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        await client.create(FullDaemonSet, {"metadata": {"name": name}, "spec": spec}, other_namespace)
+        numbers = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
+        status = {"status": dict.fromkeys(numbers, 0) | {"desiredNumberScheduled": 2}}
+        await client.patch(FullDaemonSet, name, status, namespace=other_namespace, subresource="status")
+    try:
+        assert await command(api_server, "take-over", "--yes") == 1
+        said = capfd.readouterr().err
+        assert f"more operands in {other_namespace}: nvidia-device-plugin-daemonset, nvidia-driver-daemonset" in said
+        assert (await nvidias.deployment()).replicas == 1
+    finally:
+        for one in await client.list(FullDaemonSet, Selection(other_namespace)):
+            await client.delete(FullDaemonSet, one.name, other_namespace)
+
+
+async def test_a_plan_for_a_namespace_without_nvidias_operator_is_refused(
+    client: Client,
+    api_server: Cluster,
+    nvidias: NvidiasOperator,
+    other_namespace: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    await install(client)
+    await nvidias.start()
+    for namespace in (other_namespace, "no-such-namespace"):
+        assert await command(api_server, "plan", "--namespace", namespace) == 1
+        out, err = capfd.readouterr()
+        assert f"Namespace {namespace} has nothing of NVIDIA's operator" in err
+        assert out == ""
+    assert await command(api_server, "plan", "--namespace", nvidias.namespace) == 0
 
 
 async def test_the_command_says_that_the_cluster_may_not_be_read(

@@ -103,7 +103,10 @@ def test_a_node_that_is_gone_is_not_one_that_was_taken_out() -> None:
 def test_a_node_that_is_managed_again_waits_for_its_agent(expected: frozenset[Operand]) -> None:
     """Its last report is old, and the controller may have been restarted since it was taken out."""
     back = _after(decide(observed(node=OUT)), pods=(), expected=expected)
-    assert (decide(back).conditions, decide(back).again_in) == ((), PATIENCE.loss_after)
+    waiting = decide(back)
+    assert {held.reason for held in waiting.conditions} == {Reason.NOT_MANAGED}
+    assert _written(waiting, READY)[1] == "The node is managed again. No pod gets a card before its agent is back."
+    assert waiting.again_in == PATIENCE.loss_after
     starting = msgspec.structs.replace(back, pods=(pod(Operand.AGENT, ready=False, since=back.now),))
     assert _written(decide(starting), READY)[0] == Reason.CHECKS_PENDING
     assert _written(decide(starting), DEGRADED)[0] == Reason.UNDISTURBED

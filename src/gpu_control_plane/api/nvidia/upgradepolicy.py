@@ -15,6 +15,7 @@ _Share = Annotated[
         "Nodes that may be out of service at a time: a number, or a part of all such as 25%.",
         default=True,
         pattern="^[0-9]+%?$",
+        minimum=0,
     ),
 ]
 
@@ -47,7 +48,9 @@ class Drain(Section, frozen=True, kw_only=True):
 class Canary(Section, frozen=True, kw_only=True):
     """Nodes that go first. The others follow when all of these are done; a failure among them stops the rollout."""
 
-    node_selector: Annotated[Labels, about("Labels of the nodes that go first.")] = {}
+    node_selector: Annotated[
+        Labels, about("Labels of the nodes that go first. If no node has them, none is upgraded.")
+    ] = {}
     nodes: Annotated[int, about("Without a selector: so many nodes, in the order of their names.", minimum=0)] = 0
 
 

@@ -17,7 +17,7 @@ from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.cluster_policy import oldest_policy
-from gpu_control_plane.operator.driver_pods import DRIVER_SELECTORS
+from gpu_control_plane.operator.driver_pods import DRIVER_SELECTORS, has_driver_labels
 from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder, observe
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.views import controller_of
@@ -29,6 +29,9 @@ OUR_LEASE_SELECTION: Final = Selection(NAMESPACE, fields=f"metadata.name={OUR_LE
 REPLICAS_BEFORE: Final = "gpu.deckhouse.io/replicas-before-take-over"
 """Annotation of the Deployment of NVIDIA's operator: how many replicas it had."""
 _CONTROLLER: Final = "gpu-control-plane-controller"
+OWNERS: Final = (StoredClusterPolicy.resource.kind, StoredNVIDIADriver.resource.kind)
+"""Kinds that own operands."""
+_PLUGIN_APP: Final = "nvidia-device-plugin-daemonset"
 _OPERATOR_LABELS: Final = ("app=gpu-operator", "app.kubernetes.io/component=gpu-operator")
 _DEFAULT_NAMESPACE: Final = "gpu-operator"
 _POD_NAME: Final = re.compile("[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
@@ -81,6 +84,12 @@ class FullDaemonSet(LiveDaemonSet, frozen=True, kw_only=True):
         """How many nodes should have a pod of it."""
         return int(self.status.get("desiredNumberScheduled", 0))
 
+    @property
+    def serves_cards(self) -> bool:
+        """Whether nodes have a driver or a device plugin of NVIDIA's from it, of which a node can have but one."""
+        labels = (self.spec or {}).get("template", {}).get("metadata", {}).get("labels", {})
+        return self.pods > 0 and (has_driver_labels(labels) or labels.get("app") == _PLUGIN_APP)
+
 
 class ConfigMap(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
@@ -127,6 +136,20 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     driver_pods: tuple[Pod, ...] = ()
     namespace: str = _DEFAULT_NAMESPACE
     """Namespace of the operands."""
+    elsewhere: tuple[FullDaemonSet, ...] = ()
+    """DaemonSets of drivers and device plugins in other namespaces that have nodes."""
+
+    @property
+    def has_nvidia_objects(self) -> bool:
+        """Whether NVIDIA's operator, or operands, were found where they were looked for."""
+        active = self.nvidia_holder is not None and self.nvidia_holder.namespace == self.namespace
+        return bool(active or self.deployments or self.operands or self.driver_pods)
+
+    @property
+    def operands(self) -> tuple[FullDaemonSet, ...]:
+        """The DaemonSets that belong to a ClusterPolicy or an NVIDIADriver."""
+        owned = ((one, controller_of(one)) for one in self.daemonsets)
+        return tuple(one for one, owner in owned if owner is not None and owner.kind in OWNERS)
 
     @property
     def policy(self) -> StoredClusterPolicy | None:
@@ -164,14 +187,15 @@ async def read_installation(
     )
     operands = namespace or _operand_namespace(found)
     daemonsets, config_maps, pods = await asyncio.gather(
-        client.list(FullDaemonSet, Selection(operands)),
+        client.list(FullDaemonSet),
         client.list(ConfigMap, Selection(operands)),
         _driver_pods(client, operands),
     )
     return msgspec.structs.replace(
         found,
         namespace=operands,
-        daemonsets=tuple(daemonsets),
+        daemonsets=tuple(one for one in daemonsets if one.metadata.namespace == operands),
+        elsewhere=tuple(one for one in daemonsets if one.metadata.namespace != operands and one.serves_cards),
         config_maps=tuple(config_maps),
         driver_pods=tuple(pods),
     )

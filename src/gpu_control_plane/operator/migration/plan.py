@@ -15,11 +15,9 @@ from gpu_control_plane.operator.migration.desired import DesiredStack
 from gpu_control_plane.operator.migration.installation import Installation
 from gpu_control_plane.operator.migration.label_changes import KeyChange, key_changes
 from gpu_control_plane.operator.stack.manifest import on_delete
-from gpu_control_plane.operator.views import controller_of
 
 _AT_REST: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.FAILED})
 _OPENSHIFT: Final = "node.openshift.io/"
-_OWNERS: Final = (StoredClusterPolicy.resource.kind, StoredNVIDIADriver.resource.kind)
 
 
 class FieldNote(msgspec.Struct, frozen=True, rename="camel"):
@@ -99,15 +97,27 @@ def _problems(found: Installation, wanted: DesiredStack | None) -> Iterable[str]
     if release is not None and not release.operator:
         yield "This operator is installed with operator.enabled=false: nothing would manage the stack."
         return
+    yield from _second_sets(found)
     for place in sorted(_untrusted(found)):
         yield (
             f"NVIDIA's operator is in {place}, where this operator does not believe its Lease: both would write. Set "
             f"controller.nvidiaNamespaces={{{place}}} (helm upgrade)."
         )
-    if release is not None and release.namespace != found.namespace and _has_operands(found):
+    if release is not None and release.namespace != found.namespace and found.operands:
         yield (
             f"This operator would have operands in {release.namespace}, and they are in {found.namespace}: each node "
             f"would get a second driver. Set operator.namespace={found.namespace} (helm upgrade)."
+        )
+
+
+def _second_sets(found: Installation) -> Iterable[str]:
+    """Operands beside those that would be taken over: another operator keeps them, or has left them."""
+    for place in sorted({one.metadata.namespace or "" for one in found.elsewhere}):
+        names = sorted(one.name for one in found.elsewhere if one.metadata.namespace == place)
+        yield (
+            f"There are more operands in {place}: {_named(names)}. Each node would have two drivers or two device "
+            "plugins. Stop what keeps them, and remove them when their nodes are free, or take over there: "
+            f"--namespace {place}."
         )
 
 
@@ -172,7 +182,7 @@ def _todo(found: Installation, changes: Iterable[DaemonSetChange]) -> Iterable[s
 
 def _our_release(found: Installation) -> Iterable[str]:
     """What has to be done about our own release. Settings of controllers that Helm has not installed are not known."""
-    release, elsewhere = found.release, found.namespace != NAMESPACE and _has_operands(found)
+    release, elsewhere = found.release, found.namespace != NAMESPACE and found.operands
     if release is None and found.our_holder is None:
         yield "Install this operator: helm install with operator.enabled=true. It waits while NVIDIA's is active."
     elif found.our_holder is None:
@@ -183,12 +193,6 @@ def _our_release(found: Installation) -> Iterable[str]:
     missing = sorted(theirs - (release.images.keys() if release is not None else set()))
     if missing:
         yield f"Set operator.images, since NVIDIA's operator names these itself: {', '.join(missing)}."
-
-
-def _has_operands(found: Installation) -> bool:
-    """Whether the namespace has DaemonSets of a ClusterPolicy or an NVIDIADriver."""
-    owners = (controller_of(one) for one in found.daemonsets)
-    return any(owner is not None and owner.kind in _OWNERS for owner in owners)
 
 
 def _named(names: list[str], most: int = 5) -> str:

@@ -4,6 +4,7 @@ Decided in one place from one view of all nodes, so that no slot is given twice.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -19,6 +20,7 @@ from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.step import step
 
 _MOST_NAMED: Final = 5
+_SHARE: Final = re.compile("[0-9]+%?", re.ASCII)
 
 
 class RolloutPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +54,7 @@ def rollout(policy: UpgradePolicy, views: Sequence[NodeView], now: float) -> Rol
     )
     if not candidates:
         return RolloutPlan(slots=free, message=_no_candidate_reason(waiting))
-    if stopped := _stopped_reason(policy):
+    if stopped := _stopped_reason(policy, views):
         return RolloutPlan(slots=free, message=stopped)
     allowed, message = _canaries_first(policy.canary, views, now, policy)
     parallel = free_parallel_slots(
@@ -100,11 +102,11 @@ def free_parallel_slots(*, required: int, in_progress: int, parallel: int) -> in
 
 
 def scaled_value(total: int, value: int | str) -> int:
-    """`25%` of so many nodes, rounded up, or simply a number."""
+    """`25%` of so many nodes, rounded up, or simply a number; 0 for what is neither."""
     text = str(value).strip()
-    if text.endswith("%"):
-        return math.ceil(total * int(text[:-1]) / 100)
-    return int(text)
+    if _SHARE.fullmatch(text) is None:
+        return 0
+    return math.ceil(total * int(text[:-1]) / 100) if text.endswith("%") else int(text)
 
 
 def _canaries_first(
@@ -136,8 +138,23 @@ def _first_action(view: NodeView, policy: UpgradePolicy, now: float) -> NodePatc
     return found if isinstance(found, NodePatch) and found.state in starts else None
 
 
-def _stopped_reason(policy: UpgradePolicy) -> str:
-    return "paused: no further node begins" if policy.paused else policy_problem(policy) or ""
+def _stopped_reason(policy: UpgradePolicy, views: Sequence[NodeView]) -> str:
+    """Why no node may start, whichever it is."""
+    if policy.paused:
+        return "paused: no further node begins"
+    if _SHARE.fullmatch(str(policy.max_unavailable).strip()) is None:
+        return (
+            f"stopped: maxUnavailable of the upgrade policy is {policy.max_unavailable}; write a number of nodes, "
+            "or a part of all such as 25%"
+        )
+    wanted = policy.canary
+    if wanted is not None and wanted.node_selector and not canaries(wanted, views):
+        labels = ",".join(f"{name}={value}" for name, value in sorted(wanted.node_selector.items()))
+        return (
+            f"stopped: canary.nodeSelector of the upgrade policy, {labels}, selects none of the nodes that may be "
+            "upgraded; label those that go first, or remove the canary"
+        )
+    return policy_problem(policy) or ""
 
 
 def _no_candidate_reason(waiting: Sequence[NodeView]) -> str:

@@ -172,6 +172,19 @@ def test_a_policy_that_contradicts_itself_is_a_problem() -> None:
     )
 
 
+def test_a_second_set_of_operands_is_a_problem_whoever_keeps_it() -> None:
+    def second(name: str, owner: str) -> FullDaemonSet:
+        made = daemonset(name, owner=owner)
+        return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, namespace="other"))
+
+    others = (second("nvidia-driver-daemonset", "ClusterPolicy"), second("nvidia-device-plugin-daemonset", ""))
+    problems = planned([], elsewhere=others).problems
+    assert len(problems) == 1
+    assert problems[0].startswith(
+        "There are more operands in other: nvidia-device-plugin-daemonset, nvidia-driver-daemonset. Each node would"
+    )
+
+
 @pytest.mark.parametrize(
     ("release", "in_the_way"),
     [

@@ -93,6 +93,10 @@ class Histories(RuleBasedStateMachine):
     def a_person_skips(self, name: str, value: str | None) -> None:
         self.cluster.label(name, NodeLabel.UPGRADE_SKIP, value)
 
+    @rule(name=_nodes, value=st.sampled_from(["first", None]))
+    def a_person_says_who_goes_first(self, name: str, value: str | None) -> None:
+        self.cluster.label(name, "tier", value)
+
     @rule(name=_nodes)
     def a_person_asks_for_an_upgrade(self, name: str) -> None:
         self.cluster.annotate(name, NodeAnnotation.UPGRADE_REQUESTED, "true")
@@ -137,6 +141,7 @@ class Histories(RuleBasedStateMachine):
         it."""
         cluster = self.cluster
         cluster.policy = replace(cluster.policy, paused=False, max_parallel_upgrades=2, max_unavailable="100%")
+        cluster.label("node-1", "tier", "first")
         for name in cluster.nodes:
             cluster.label(name, NodeLabel.UPGRADE_SKIP, None)
             cluster.come_back(name, GOOD)

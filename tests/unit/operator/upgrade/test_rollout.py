@@ -88,7 +88,19 @@ def test_no_node_starts_under_a_policy_with_an_invalid_selector() -> None:
     assert found.message.startswith("drain.podSelector of the upgrade policy")
 
 
+@pytest.mark.parametrize("most", [-3, "-3", "many", "", "25 %", "٣"])
+def test_no_node_starts_under_a_policy_whose_limit_is_no_number(most: int | str) -> None:
+    """Our schema refuses it; NVIDIA's, where it is installed, does not."""
+    found = rollout(policy(5, most), nodes(a=S.REQUIRED), NOW)
+    assert (list(found.start), found.slots) == ([], 0)
+    assert found.message.startswith(f"stopped: maxUnavailable of the upgrade policy is {most};")
+
+
 FIRST = {"tier": "first"}
+NO_CANARY = (
+    "stopped: canary.nodeSelector of the upgrade policy, {}, selects none of the nodes that may be upgraded; "
+    "label those that go first, or remove the canary"
+)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +121,13 @@ FIRST = {"tier": "first"}
         (Canary(nodes=1), [node("a", ready=False), node("b")], [], "a goes first, but a is not ready"),
         (Canary(node_selector=FIRST), [node("a"), node("b", labels=FIRST)], ["b"], "b goes first"),
         (Canary(node_selector=FIRST), [node("a"), node("b", S.DONE, labels=FIRST)], ["a"], ""),
-        (Canary(node_selector={"tier": "none"}), nodes(a=S.REQUIRED), ["a"], ""),
+        (Canary(node_selector={"tier": "none", "a": "b"}), nodes(a=S.REQUIRED), [], NO_CANARY.format("a=b,tier=none")),
+        (
+            Canary(node_selector=FIRST),
+            [node("a"), node("b", labels={**FIRST, NodeLabel.UPGRADE_SKIP: "true"})],
+            [],
+            NO_CANARY.format("tier=first"),
+        ),
     ],
     ids=[
         "the first by name",
@@ -123,6 +141,7 @@ FIRST = {"tier": "first"}
         "by selector",
         "by selector, done",
         "no node is selected",
+        "the only one is skipped",
     ],
 )
 def test_canaries_are_upgraded_first(canary: Canary, views: list[NodeView], expected: list[str], message: str) -> None:
