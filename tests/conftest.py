@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=None, help="replay one interleaving of the simulation")
     group.addoption("--interleavings", type=int, default=700, help="how many seeds each scenario tries")
     group.addoption("--histories", type=int, default=5000, help="how many random histories of a node are played")
+    group.addoption("--sandbox-losses", type=int, default=3, help="how often init containers are made to run again")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

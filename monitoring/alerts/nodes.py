@@ -80,6 +80,7 @@ NODES: Final = Group(
             events=(
                 EventReason.CONFLICTING_DEVICE_PLUGIN,
                 Reason.AGENT_NOT_READY,
+                Reason.DRIVER_HUNG,
                 Reason.DRIVER_RELEASED,
                 Reason.DUPLICATE_SOURCE,
             ),

@@ -37,6 +37,23 @@ class ContainerDevices(msgspec.Struct, frozen=True, order=True):
     ids: tuple[str, ...]
 
 
+class PodDevices(msgspec.Struct, frozen=True):
+    """Devices of one resource that the kubelet's checkpoint records for one container of a pod."""
+
+    pod_uid: str
+    resource: ResourceName
+    ids: tuple[str, ...]
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """A pod may use a unit. It holds the unit until its processes have ended, whatever the kubelet remembers."""
+
+    unit: Unit
+    pod_uid: str
+    pod: str
+    """Its namespace and name, for people."""
+
+
 def clash(one: Unit, other: Unit) -> bool:
     """Whether allocating one unit rules out the other."""
     if one.card != other.card:

@@ -222,6 +222,10 @@ class Plugin(Part, frozen=True, kw_only=True):
         tuple[Annotated[str, about(maxLength=256)], ...],
         about("Other device plugins that serve cards of this node; nothing is issued meanwhile.", maxItems=16),
     ] = ()
+    driver_hung: Annotated[
+        bool | None,
+        about("True while a call into the driver does not return; nothing is issued meanwhile."),
+    ] = None
 
 
 class Quiesced(Part, frozen=True, kw_only=True):

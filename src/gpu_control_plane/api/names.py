@@ -132,6 +132,7 @@ class Reason(OpenEnum):
         "DriverReleased",
         "Degraded, ReadyForPooling: the agent has let go of the driver, for an upgrade say.",
     )
+    DRIVER_HUNG = "DriverHung", "Degraded, ReadyForPooling: a call into the driver does not return."
     DUPLICATE_SOURCE = "DuplicateSource", "Degraded: two programs do the same for the node."
     UNDISTURBED = "Undisturbed", "Degraded: nothing is wrong."
     NAME_COLLISION = "NameCollision", "Configured: an older pool has the same resource name."

@@ -135,7 +135,7 @@ def _state_changed(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:
 
 def _fields_read(state: GPUNodeState) -> tuple[object, ...]:
     status = state.status
-    plugin = (status.plugin.conflicts, True) if status.plugin is not None else ((), False)
+    plugin = (status.plugin.conflicts, status.plugin.driver_hung) if status.plugin is not None else None
     software = status.driver, status.toolkit, status.monitoring, status.agent, status.validation
     return status.observed_report, status.devices, *software, status.conditions, status.quiesced, plugin
 

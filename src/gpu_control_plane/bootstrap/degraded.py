@@ -26,6 +26,7 @@ def degradations(snapshot: Snapshot, operands: OperandStatuses) -> list[Degradat
         _agent_lost(snapshot, operands),
         _second_agent(operands),
         _other_plugin(snapshot, operands),
+        _driver_hung(snapshot),
         _driver_released(snapshot),
         *_duplicate_sources(snapshot, operands),
     )
@@ -82,6 +83,18 @@ def _other_plugin(snapshot: Snapshot, operands: OperandStatuses) -> Degradation 
         f"`kubectl label node {snapshot.name} nvidia.com/gpu.deploy.device-plugin=false --overwrite` removes NVIDIA's."
     )
     return Degradation(reason, message, blocks=True)
+
+
+def _driver_hung(snapshot: Snapshot) -> Degradation | None:
+    plugin = snapshot.state.status.plugin
+    if plugin is None or not plugin.driver_hung:
+        return None
+    message = (
+        "A call into the driver does not return, so nothing is handed out; pods keep their cards. On the node, "
+        "`dmesg | grep -i -e NVRM -e 'blocked for more than'` shows why. If it does not pass, drain the node, "
+        f"`kubectl drain {snapshot.name} --ignore-daemonsets`, and restart it."
+    )
+    return Degradation(Reason.DRIVER_HUNG, message, blocks=True)
 
 
 def _driver_released(snapshot: Snapshot) -> Degradation | None:

@@ -51,7 +51,7 @@ def contradicts_readiness(status: NodeStateStatus) -> bool:
         or status.toolkit is None
         or any(failed_check(status, name) for name in REQUIRED_CHECKS)
         or status.quiesced is not None
-        or (status.plugin is not None and bool(status.plugin.conflicts))
+        or (status.plugin is not None and bool(status.plugin.conflicts or status.plugin.driver_hung))
     )
 
 

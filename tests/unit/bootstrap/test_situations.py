@@ -206,6 +206,10 @@ SITUATIONS: Final = {
         observed(state=state(quiesced=Quiesced(since=NOON, reason="paused-for-driver-upgrade"))),
         {X: Reason.DRIVER_RELEASED, R: Reason.DRIVER_RELEASED},
     ),
+    "driver hangs": (
+        observed(state=state(plugin=Plugin(observed_generation=1, driver_hung=True))),
+        {X: Reason.DRIVER_HUNG, R: Reason.DRIVER_HUNG},
+    ),
     # Metrics.
     "no exporter": (observed(state=NO_EXPORTER), {M: Reason.MONITORING_NOT_FOUND}),
     "exporter pod instead of the agent": (dcgm(pod(OP.EXPORTER)), {}),

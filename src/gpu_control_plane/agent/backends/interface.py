@@ -22,6 +22,10 @@ class DriverUnavailable(BackendError):
     """There is no usable driver: not installed, not loaded, or of another version than its library."""
 
 
+class DriverHung(BackendError):
+    """A call into the driver does not return."""
+
+
 class CardLost(BackendError):
     """The card no longer answers."""
 

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 CONTAINER_LOGS: Final = Path("/var/log/containers")
 """The kubelet's links to the logs of containers: `<pod>_<namespace>_<container>-<id>.log`."""
 
-_POD: Final = re.compile(
+POD_GROUP: Final = re.compile(
     r"pod(?P<uid>[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?=\.slice|[/:]|$)"
 )
+"""The control group of a pod, with its UID."""
 _CONTAINER: Final = re.compile(r"[/:-](?P<id>[0-9a-f]{64})(?=\.scope|/|$)")
 _LOG: Final = re.compile(r"(?P<pod>[^_]+)_(?P<namespace>[^_]+)_(?P<container>.+)-(?P<id>[0-9a-f]{64})\.log")
 
@@ -43,7 +44,7 @@ def parse_cgroup(text: str) -> PodCgroup | None:
     """The pod and container in `/proc/<pid>/cgroup`, of cgroup version 1 or 2, with the cgroupfs or systemd driver."""
     for line in text.splitlines():
         path = line.split(":", 2)[-1]
-        pod = _POD.search(path)
+        pod = POD_GROUP.search(path)
         if pod is not None:
             container = _CONTAINER.search(path, pod.end())
             return PodCgroup(pod["uid"].replace("_", "-"), container["id"] if container else None)
@@ -58,6 +59,15 @@ def containers_by_id(folder: Path = CONTAINER_LOGS) -> dict[str, ContainerName]:
         return {}
     found = (_LOG.fullmatch(name) for name in names)
     return {log["id"]: ContainerName(log["namespace"], log["pod"], log["container"]) for log in found if log}
+
+
+def pod_of(pid: int, proc: Path = Path("/proc")) -> str | None:
+    """The UID of the pod that a process belongs to; None for a process of the host, or one that has ended."""
+    try:
+        cgroup = parse_cgroup((proc / str(pid) / "cgroup").read_text())
+    except OSError:
+        return None
+    return cgroup.pod_uid if cgroup else None
 
 
 def owner_in(containers: Mapping[str, ContainerName], proc: Path = Path("/proc")) -> Owner:

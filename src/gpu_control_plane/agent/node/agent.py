@@ -1,5 +1,6 @@
 """The agent of one node: a snapshot is gathered, `decide` makes a plan of it, and the plan is carried out."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -16,7 +17,7 @@ from gpu_control_plane.agent.node.metrics import NodeMetrics, OrderClock
 from gpu_control_plane.agent.node.validation_runner import CheckSubject
 from gpu_control_plane.agent.status_writer import StatusWriter, remove_clear_fault
 from gpu_control_plane.agent.step import NodeMemory, NodePlan, NodeSnapshot, Stage, StepSettings, decide
-from gpu_control_plane.agent.units import ResourceName, Unit
+from gpu_control_plane.agent.units import Hold, ResourceName, Unit
 from gpu_control_plane.agent.views import DeviceView, NodeView
 from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.api.names import Annotation
@@ -48,7 +49,7 @@ class NodeAgent:
         self._metrics = metrics
         self._gatherer = Gatherer(views, components, settings, now=now, monotonic=monotonic)
         self._status = StatusWriter(clients.applier, clients.events, metrics, now)
-        self._memory = NodeMemory()
+        self._memory = NodeMemory(holds=components.hold_file.load())
         self.orders = OrderClock(metrics.order_seconds, monotonic)
         self.users: dict[str, tuple[User, ...]] = {}
         """The containers on each card, by the address of the card or the UUID of a MIG instance."""
@@ -98,12 +99,17 @@ class NodeAgent:
             plan = decide(snapshot, self._memory)
             self._log_changes(plan.memory)
             self._memory = plan.memory
+            await self._save_holds(plan.memory.holds)
             await self._components.watch.clear_errors(plan.clear_errors)
             if plan.next_probe is not None:
                 self._components.watch.probe_by(plan.next_probe)
             if plan.stage is not Stage.PARTITION:
                 return plan, snapshot
             partitioned = await self._partition(plan.partition)
+
+    async def _save_holds(self, holds: frozenset[Hold]) -> None:
+        if not self._components.hold_file.is_current(holds):
+            await asyncio.to_thread(self._components.hold_file.save, holds)
 
     async def _partition(self, tasks: Iterable[PartitionTask]) -> tuple[tuple[PartitionTask, Outcome], ...]:
         done: list[tuple[PartitionTask, Outcome]] = []
@@ -175,8 +181,8 @@ class NodeAgent:
             await self._status.write_node_state(state, plan, self._components.validation.status)
 
     def _consider_tests(self, plan: NodePlan, snapshot: NodeSnapshot, hardware: HardwareSnapshot) -> None:
-        """Burn-in and the checks of the node's software; neither touches a driver that is released."""
-        if plan.paused is not None:
+        """Burn-in and the checks of the node's software; neither touches a driver that is released, or hangs."""
+        if plan.paused is not None or snapshot.driver_hung:
             return
         for card, message in plan.burn_in_starts.items():
             self._components.burn_in.start(hardware.observed[card], message)
@@ -190,13 +196,17 @@ class NodeAgent:
         )
 
     def _log_changes(self, after: NodeMemory) -> None:
-        """Log verdicts and partitions that differ from before."""
+        """Log verdicts, holds and partitions that differ from before."""
         before = self._memory
         for card, verdict in after.verdicts.items():
             known = before.verdicts.get(card)
             if known is None or known.healthy != verdict.healthy:
                 level = _log.info if verdict.healthy else _log.warning
                 level("card health", card=card, healthy=verdict.healthy, reason=verdict.reason, message=verdict.message)
+        for hold in after.forgotten_since.keys() - before.forgotten_since.keys():
+            _log.warning("the kubelet has forgotten a pod that still runs", unit=hold.unit.id, pod=hold.pod)
+        for hold in before.forgotten_since.keys() - after.forgotten_since.keys():
+            _log.info("a pod that the kubelet had forgotten has ended", unit=hold.unit.id, pod=hold.pod)
         for card, attempt in after.attempts.items():
             last = before.attempts.get(card)
             outcome = attempt.outcome

@@ -1,13 +1,14 @@
 """Answers the kubelet's Allocate: the last check before a container gets a device, and what was allocated just now."""
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.backends.interface import Backend, BackendError
+from gpu_control_plane.agent.backends.interface import Backend, BackendError, Process
 from gpu_control_plane.agent.cdi.container_allocation import (
     cdi_allocation,
     device_name,
@@ -19,11 +20,17 @@ from gpu_control_plane.agent.cdi.injectable import InjectableDevice, InjectableD
 from gpu_control_plane.agent.hardware_snapshot import ObservedCard
 from gpu_control_plane.agent.kubelet.interface import AllocationRefused, ContainerAllocation
 from gpu_control_plane.agent.kubelet.preferred_units import preferred_units
+from gpu_control_plane.agent.mig.layout import Slot
+from gpu_control_plane.agent.mig.units import slot_of
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
-from gpu_control_plane.agent.step import Allocatable
-from gpu_control_plane.agent.units import CardID, ContainerDevices, ResourceName, Unit
+from gpu_control_plane.agent.step import Allocatable, blocking_hold, recorded_holds
+from gpu_control_plane.agent.units import CardID, ContainerDevices, PodDevices, ResourceName, Unit, clash
+from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpunodestate import Injection
 
+_HOLDER_SECONDS: Final = 5.0
+"""For how long Allocate waits for the processes of the last holder to end before it refuses."""
+_HOLDER_CHECK_SECONDS: Final = 0.1
 _UNLISTED_SECONDS: Final = 10.0
 """After this time a unit that was allocated and is not in the kubelet's list counts as unused: its pod has failed."""
 
@@ -43,7 +50,8 @@ class Allocator:
 
     The kubelet lists a unit as allocated only when `allocate` has returned. Until then, and until the unit was seen in
     that list, it counts as held: otherwise a slow call could end after its card had moved to another resource.
-    `runtime_variable` is the variable that tells the vendor's own container runtime what to inject.
+    A unit that a pod still uses is given to no other: `living` tells which pods, by UID, have processes, `pod_of` to
+    which other pod a process belongs. `runtime_variable` tells the vendor's own container runtime what to inject.
     """
 
     def __init__(
@@ -53,12 +61,23 @@ class Allocator:
         *,
         runtime_variable: Callable[[], str | None] = lambda: None,
         on_allocated: Callable[[], None] = lambda: None,
+        living: Callable[[Collection[str]], Set[str]] = lambda _uids: frozenset(),
+        pod_of: Callable[[int], str | None] = lambda _pid: None,
+        checkpoint: Callable[[], tuple[PodDevices, ...] | None] = lambda: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watch = watch
         self._injection = injection
         self._runtime_variable = runtime_variable
         self._on_allocated = on_allocated
+        self._living = living
+        self._pod_of = pod_of
+        self._checkpoint = checkpoint
+        self._recorded: frozenset[PodDevices] = frozenset()
+        self._planned: frozenset[PodDevices] = frozenset()
+        """Those of the recorded ones that the next plan takes into account."""
+        self._sleep = sleep
         self._monotonic = monotonic
         self._calls: Counter[Unit] = Counter()
         self._unlisted: dict[Unit, float] = {}
@@ -68,6 +87,7 @@ class Allocator:
         self, allocatable: Allocatable, cards: Mapping[CardID, ObservedCard], described: InjectableDevices | None
     ) -> None:
         """Allocate from these units from now on. Without a description the injection stays what it was."""
+        self._recorded -= self._planned
         self._set = AllocatableSet(
             allocatable=allocatable,
             cards=cards,
@@ -84,12 +104,19 @@ class Allocator:
         }
         return frozenset(self._calls.keys() | self._unlisted.keys())
 
+    def recorded(self) -> frozenset[PodDevices]:
+        """What the kubelet's checkpoint recorded at the calls since the last plan: pods that the kubelet has forgotten
+        leave the checkpoint with the next allocation."""
+        self._planned = self._recorded
+        return self._recorded
+
     async def allocate(self, resource: ResourceName, ids: tuple[str, ...]) -> ContainerAllocation:
         units = [self._allocatable(resource, unit_id) for unit_id in ids]
         self._calls.update(units)
         try:
             for address in dict.fromkeys(self._set.cards[unit.card].address for unit in units):
                 await self._check(address)
+            await self._wait_until_unused(units)
             grant = self._grant(units)
         finally:
             self._calls.subtract(units)
@@ -121,6 +148,41 @@ class Allocator:
         except (BackendError, DriverReleased) as error:
             raise AllocationRefused(f"The card at {address} cannot be handed out: {error}") from error
 
+    async def _wait_until_unused(self, units: Sequence[Unit]) -> None:
+        """Wait for pods that the kubelet has forgotten and that still run: most end at once. The others keep theirs."""
+        deadline = self._monotonic() + _HOLDER_SECONDS
+        while (obstacle := await self._obstacle(units)) is not None:
+            if self._monotonic() >= deadline:
+                raise AllocationRefused(obstacle)
+            await self._sleep(_HOLDER_CHECK_SECONDS)
+
+    async def _obstacle(self, units: Sequence[Unit]) -> str | None:
+        """Who still uses one of these units, as a sentence."""
+        recorded = await asyncio.to_thread(self._checkpoint)
+        self._recorded |= frozenset(recorded or ())
+        known = self._set.allocatable.holds | recorded_holds(self._recorded, self._set.cards.values())
+        holds = [hold for hold in known if any(clash(hold.unit, unit) for unit in units)]
+        if holds:
+            living = await asyncio.to_thread(self._living, frozenset(hold.pod_uid for hold in holds))
+            for unit in units:
+                if hold := blocking_hold(unit, holds, living):
+                    return f"{unit.id} is still used by {hold.pod}, of which processes run on after its deletion."
+        for unit in units:
+            if unit.mode is not Mode.TIME_SLICE and (pid := await self._foreign_process(unit)) is not None:
+                return f"{unit.id} is still used by process {pid}, which belongs to another pod."
+        return None
+
+    async def _foreign_process(self, unit: Unit) -> int | None:
+        """A process of a pod on a card or instance that is to be given to another. Tools of the host do no harm."""
+        card, slot = self._set.cards[unit.card], slot_of(unit)
+        instance = next((each.uuid for each in card.instances if Slot.of(each) == slot), None) if slot else None
+        try:
+            processes = await self._watch.call(_processes, card.address)
+        except (BackendError, DriverReleased) as error:
+            raise AllocationRefused(f"The card at {card.address} cannot be handed out: {error}") from error
+        on_unit = (each.pid for each in processes if slot is None or each.instance == instance)
+        return next((pid for pid in on_unit if self._pod_of(pid) is not None), None)
+
     def _grant(self, units: Sequence[Unit]) -> ContainerAllocation:
         names = [device_name(unit.id) for unit in units]
         injectable = self._set.injectable
@@ -138,6 +200,10 @@ class Allocator:
                 return runtime_allocation(chosen, variable)
             case _:
                 return kubelet_allocation(chosen, self._set.common)
+
+
+def _processes(backend: Backend, address: str) -> tuple[Process, ...]:
+    return backend.processes(address)
 
 
 def _device_files(backend: Backend, address: str) -> None:

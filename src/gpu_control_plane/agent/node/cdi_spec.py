@@ -1,5 +1,6 @@
 """Keeps the node's CDI spec, and the description of what can be injected into containers, up to date."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,7 +67,7 @@ class CDISpecWriter:
         if self._written is not None and self._written[0] is self.description and self._written[1] == held:
             return
         description = self.description
-        self._log(await self._watch.call(self._write, description, held))
+        self._log(await asyncio.to_thread(self._file.update, description.devices, description.common, held))
         self._written = description, held
 
     def _describe(self, backend: Backend, version: str | None) -> InjectableDevices:
@@ -76,9 +77,6 @@ class CDISpecWriter:
         for problem in description.problems:
             _log.warning("device cannot be injected", why=problem)
         return description
-
-    def _write(self, _backend: Backend, description: InjectableDevices, held: frozenset[str]) -> SpecChange:
-        return self._file.update(description.devices, description.common, held)
 
     def _log(self, change: SpecChange) -> None:
         if change.written:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from gpu_control_plane.agent.backends.interface import DriverHung
 from gpu_control_plane.agent.exporter.scrape import Exporter, Users
 from gpu_control_plane.agent.exporter.series import labelled_card
 from gpu_control_plane.agent.exporter.xids import XidLog
@@ -29,8 +30,8 @@ class CardMetrics:
         )
 
     async def exposition(self) -> bytes:
-        """What the cards measure; nothing while the driver is released."""
+        """What the cards measure; nothing while the driver is released, or hangs."""
         try:
             return await self._exporter.exposition()
-        except DriverReleased:
+        except (DriverHung, DriverReleased):
             return b""

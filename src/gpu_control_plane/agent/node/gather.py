@@ -1,5 +1,6 @@
 """Gathers what one step decides on: the hardware, the kubelet's lists, and the objects about the node."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime
 
@@ -51,7 +52,7 @@ class Gatherer:
         hardware = watch.snapshot
         injectable: frozenset[str] = frozenset()
         burn_in = BurnInSnapshot()
-        kubelet = await self._kubelet() if hardware is not None else None
+        kubelet = await self._kubelet(memory) if hardware is not None else None
         if hardware is not None and not watch.released:
             described = await self._components.cdi_spec.describe(hardware)
             injectable = frozenset(device.name for device in described.devices)
@@ -64,6 +65,7 @@ class Gatherer:
             state=self._views.states.get(node.name),
             devices=tuple(self._views.devices),
             hardware=hardware,
+            driver_hung=watch.hung,
             kubelet=kubelet,
             injectable=injectable,
             partitioned=partitioned,
@@ -71,7 +73,7 @@ class Gatherer:
             settings=self._settings,
         )
 
-    async def _kubelet(self) -> KubeletSnapshot | None:
+    async def _kubelet(self, memory: NodeMemory) -> KubeletSnapshot | None:
         """None while the kubelet does not answer. The order matters: what is in flight was not listed before."""
         pod_resources = self._components.pod_resources
         try:
@@ -80,9 +82,16 @@ class Gatherer:
         except KubeletUnavailable as error:
             _log.info("kubelet does not answer", why=str(error))
             return None
+        allocator = self._components.allocator
+        checkpoint = await asyncio.to_thread(self._components.checkpoint)
+        if recorded := allocator.recorded():
+            checkpoint = (*(checkpoint or ()), *recorded)
+        uids = {hold.pod_uid for hold in memory.holds} | {entry.pod_uid for entry in checkpoint or ()}
         return KubeletSnapshot(
             allocations=allocations,
             allocatable=allocatable,
-            in_flight=self._components.allocator.in_flight(allocations),
+            in_flight=allocator.in_flight(allocations),
             pods=tuple(self._views.pods),
+            checkpoint=checkpoint,
+            living=await asyncio.to_thread(self._components.pod_cgroups.living, uids),
         )

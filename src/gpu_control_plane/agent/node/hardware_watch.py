@@ -1,18 +1,19 @@
 """Watches the hardware: a probe at regular intervals, at once when the driver reports something, none while the driver
 is released for maintenance.
 
-Every call into the driver is made here, in threads of their own, so that the event loop never waits for hardware.
+Every call into the driver is made here, in threads of their own, so that the event loop never waits for hardware. Calls
+have a deadline: nothing can end a thread inside a driver that hangs, but everybody else can know of it and go on.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from gpu_control_plane.agent.backends.interface import Backend, BackendError, DriverUnavailable
+from gpu_control_plane.agent.backends.interface import Backend, BackendError, DriverHung, DriverUnavailable
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, probe_hardware
 from gpu_control_plane.agent.timings import HealthTimings
 from gpu_control_plane.agent.units import CardID
@@ -22,7 +23,14 @@ PROBE_SECONDS: Final = HealthTimings().probe_interval.total_seconds()
 _WAIT_SECONDS: Final = 1.0
 """How long a wait for the driver's events may take: releasing the driver has to wait for it."""
 
+HUNG_AFTER_PROBES: Final = 3
+"""So many probes in a row have to be missing until the driver counts as hung."""
+DEAD_AFTER_PROBES: Final = 10
+"""And so many until the agent no longer counts as alive: a new process may fare better."""
+
 _RELEASED: Final = "The driver has been released for maintenance."
+
+_HUNG: Final = "A call into the driver does not return."
 
 _log = structlog.get_logger(component="agent.hardware_watch")
 
@@ -46,12 +54,17 @@ class HardwareWatch:
         *,
         interval: float = PROBE_SECONDS,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
         self._open = open_backend
         self._on_probe = on_probe
         self._interval = interval
         self._clock = clock
+        self._monotonic = monotonic
+        self._stuck: asyncio.Future[Any] | None = None
+        """The call that does not return."""
+        self._stuck_since = 0.0
         self._backend: Backend | None = None
         self._probes = 0
         self._due = 0.0
@@ -69,18 +82,30 @@ class HardwareWatch:
         """Whether nothing of the driver is open, and nothing may be."""
         return self._backend is None and not self._wanted.is_set()
 
+    @property
+    def hung(self) -> bool:
+        """Whether a call into the driver has not returned for several probe intervals."""
+        return self._stuck is not None
+
+    def alive(self) -> str | None:
+        """What is wrong if the driver has been hung for so long that the agent had better be started anew."""
+        hung_for = self._monotonic() - self._stuck_since
+        if not self.hung or hung_for < self.deadline(DEAD_AFTER_PROBES):
+            return None
+        return f"a call into the driver has not returned for {hung_for:.0f} s"
+
     async def call[*A, R](self, function: Callable[[Backend, *A], R], *arguments: *A) -> R:
         """Do something with the hardware; raises DriverReleased, or what the backend raises."""
         if self._backend is None:
             raise DriverReleased(_RELEASED)
-        return await asyncio.get_running_loop().run_in_executor(self._calls, function, self._backend, *arguments)
+        return await self._in_thread(self._calls, function, self._backend, *arguments)
 
     async def read[*A, R](self, function: Callable[[Backend, *A], R], *arguments: *A) -> R:
         """As `call`, for what takes long and is not urgent: Allocate does not have to wait for it."""
         async with self._reading:
             if self._backend is None:
                 raise DriverReleased(_RELEASED)
-            return await asyncio.get_running_loop().run_in_executor(self._reads, function, self._backend, *arguments)
+            return await self._in_thread(self._reads, function, self._backend, *arguments)
 
     async def run(self) -> None:
         """Probe until cancelled; closes the driver at the end."""
@@ -88,7 +113,10 @@ class HardwareWatch:
             while True:
                 await self._wanted.wait()
                 await self.probe()
-                await self._until_due()
+                if self._stuck is not None:
+                    await asyncio.wait((self._stuck,))
+                else:
+                    await self._until_due()
         finally:
             await self._close()
 
@@ -120,6 +148,8 @@ class HardwareWatch:
             self._due = self._clock() + self._interval
             try:
                 snapshot = await self._probe(cleared)
+            except DriverHung:
+                return  # Who has to know of it was told when that was found out.
             except BackendError as error:
                 _log.warning("hardware probe failed", why=str(error))
                 await self._close()
@@ -143,7 +173,7 @@ class HardwareWatch:
 
     async def _reopen(self) -> None:
         await self._close()
-        self._backend = await asyncio.get_running_loop().run_in_executor(self._calls, self._opened)
+        self._backend = await self._in_thread(self._calls, self._opened)
 
     def _opened(self) -> Backend:
         backend = self._open()
@@ -157,9 +187,8 @@ class HardwareWatch:
                 backend = self._backend
                 if backend is None:
                     break
-                wait = asyncio.get_running_loop().run_in_executor(self._waits, backend.wait, min(left, _WAIT_SECONDS))
                 try:
-                    if await wait:
+                    if await self._in_thread(self._waits, backend.wait, min(left, _WAIT_SECONDS)):
                         return
                 except BackendError as error:
                     _log.warning("driver events cannot be read; probing again", why=str(error))
@@ -170,7 +199,33 @@ class HardwareWatch:
     async def _close(self) -> None:
         backend, self._backend = self._backend, None
         if backend is not None:
-            await asyncio.get_running_loop().run_in_executor(self._calls, backend.close)
+            await self._in_thread(self._calls, backend.close)
+
+    async def _in_thread[*A, R](self, threads: ThreadPoolExecutor, function: Callable[[*A], R], *arguments: *A) -> R:
+        """Call a function of the driver; raises DriverHung when it does not return, and while another does not."""
+        if self._stuck is not None:
+            raise DriverHung(_HUNG)
+        began = self._monotonic()
+        call = asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+        done, _ = await asyncio.wait((call,), timeout=self.deadline(HUNG_AFTER_PROBES))
+        if done:
+            return call.result()
+        if self._stuck is None:
+            _log.error("a call into the driver does not return", call=getattr(function, "__name__", "call"))
+            self._stuck, self._stuck_since = call, began
+            call.add_done_callback(self._returned)
+            self._on_probe()
+        raise DriverHung(_HUNG)
+
+    def _returned(self, call: "asyncio.Future[Any]") -> None:
+        error = None if call.cancelled() else call.exception()
+        _log.warning("the call into the driver has returned", after=self._monotonic() - self._stuck_since, error=error)
+        self._stuck = None
+        self._on_probe()
+
+    def deadline(self, probes: int) -> float:
+        """Seconds after which so many probes are missing, of which the first is the one under way."""
+        return (probes - 0.5) * self._interval
 
 
 def _probe(backend: Backend, node: str, probe: int, cleared: frozenset[CardID]) -> HardwareSnapshot:

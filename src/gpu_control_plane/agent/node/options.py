@@ -66,5 +66,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return self.kubelet / "device-plugins"
 
     @property
+    def state(self) -> Path:
+        """What the agent keeps on the node; the kubelet leaves folders beside its sockets alone."""
+        return self.device_plugins / "gpu-control-plane"
+
+    @property
     def pod_resources(self) -> str:
         return f"unix://{self.kubelet / 'pod-resources' / 'kubelet.sock'}"

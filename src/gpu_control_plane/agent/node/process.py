@@ -1,7 +1,9 @@
 """The agent of one node as a process: what it watches, what it serves, and how the parts are joined."""
 
+import os
 from collections.abc import Callable, Iterable, Set
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gpu_control_plane.agent.backends.interface import Backend
@@ -9,6 +11,8 @@ from gpu_control_plane.agent.backends.sysfs import Sysfs, machine_model
 from gpu_control_plane.agent.burnin.program import VendorBurnIn, simulated_burn_in
 from gpu_control_plane.agent.cdi.edits import Edits
 from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.exporter.processes import pod_of
+from gpu_control_plane.agent.kubelet.checkpoint import read_checkpoint
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.kubelet.plugins import DevicePlugins
 from gpu_control_plane.agent.kubelet.podresources import PodResources
@@ -20,9 +24,11 @@ from gpu_control_plane.agent.node.components import Clients, Components
 from gpu_control_plane.agent.node.exporting import CardMetrics
 from gpu_control_plane.agent.node.gather import Views
 from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
+from gpu_control_plane.agent.node.hold_file import HoldFile
 from gpu_control_plane.agent.node.labelling import Labeller
 from gpu_control_plane.agent.node.metrics import NodeMetrics
 from gpu_control_plane.agent.node.options import Hardware, Options
+from gpu_control_plane.agent.node.pod_cgroups import PodCgroups
 from gpu_control_plane.agent.node.publication import NodePublisher
 from gpu_control_plane.agent.node.validation_runner import ValidationRunner
 from gpu_control_plane.agent.publish import Publisher
@@ -122,6 +128,7 @@ def build(runtime: Runtime, options: Options) -> None:
     views.states.on_change(agent.orders.heard)
     views.pods.on_change(_count_refusals(metrics, lambda: agent.served_resources))
 
+    runtime.status.alive("driver", components.watch.alive)
     for service in (components.watch.run, components.plugins.run):
         runtime.service(service)
     if options.validator:
@@ -160,11 +167,21 @@ def _components(
     )
     vendor = simulation.vendor if simulation is not None else _vendor(watch)
     search = options.driver_search
+    checkpoint = partial(read_checkpoint, options.device_plugins)
+
+    def allocated() -> None:
+        metrics.allocations.inc()
+        wakeup()  # Who holds the unit is learnt before anything can happen to the pod.
+
+    pod_cgroups = PodCgroups(options.host / "sys/fs/cgroup")
     allocator = Allocator(
         watch,
         options.injection,
         runtime_variable=lambda: vendor().visible_devices,
-        on_allocated=metrics.allocations.inc,
+        on_allocated=allocated,
+        living=pod_cgroups.living,
+        checkpoint=checkpoint,
+        pod_of=_other_pod_of() if simulation is None else lambda _pid: None,
     )
     plugin_metrics = PluginMetrics(runtime.metrics.registry)
     return Components(
@@ -172,6 +189,9 @@ def _components(
         plugins=DevicePlugins(allocator, options.device_plugins, on_change=wakeup, metrics=plugin_metrics),
         pod_resources=PodResources(options.pod_resources),
         allocator=allocator,
+        checkpoint=checkpoint,
+        pod_cgroups=pod_cgroups,
+        hold_file=HoldFile(options.state),
         cdi_spec=CDISpecWriter(watch, options.cdi, options.injection, _container_edits(options, vendor), host=host),
         validation=ValidationRunner(
             options,
@@ -192,6 +212,17 @@ def _components(
             now=utc_now,
         ),
     )
+
+
+def _other_pod_of() -> Callable[[int], str | None]:
+    """The pod of a process, unless it is our own: tests of cards are processes of this pod."""
+    own = pod_of(os.getpid())
+
+    def other(pid: int) -> str | None:
+        found = pod_of(pid)
+        return found if found != own else None
+
+    return other
 
 
 def _backend(options: Options, simulation: "Simulation | None") -> Callable[[], Backend]:

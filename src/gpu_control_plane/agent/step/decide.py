@@ -28,6 +28,7 @@ from gpu_control_plane.agent.step.card_health import judge_cards
 from gpu_control_plane.agent.step.conflicting_plugins import OwnResources, conflicting_resources, own_resources
 from gpu_control_plane.agent.step.desired_units import desired_units, mig_targets, order_problems, usable_cards
 from gpu_control_plane.agent.step.device_reports import device_reports
+from gpu_control_plane.agent.step.holds import forgotten_since, hold_problems, pod_holds, withheld_units
 from gpu_control_plane.agent.step.pausing import pause_reason
 from gpu_control_plane.agent.step.plan import Allocatable, DeviceReport, NodePlan, Stage
 from gpu_control_plane.agent.step.pod_allocations import (
@@ -102,16 +103,20 @@ class _Step:
         self._kubelet = kubelet
         self._plan = plan
         self._memory = plan.memory
-        self._allocations = pod_allocations(kubelet.allocations, card_refs(snapshot.devices, hardware))
+        refs = card_refs(snapshot.devices, hardware)
+        self._allocations = pod_allocations(kubelet.allocations, refs)
+        self._pod_holds = pod_holds(kubelet, self._allocations, refs, self._memory.holds)
         self._cards = usable_cards(hardware, snapshot.devices)
         self._advertised: Advertised = self._memory.advertised or {}
         self._held = self._held_units()
 
     def decide(self) -> NodePlan:
-        self._remember(users=self._allocations.users)
+        now = self._snapshot.monotonic
+        since = forgotten_since(self._pod_holds, self._memory.forgotten_since, now)
+        self._remember(users=self._allocations.users, holds=self._pod_holds.holds, forgotten_since=since)
         if self._plan.paused is not None:
             return self._advertise(set(self._advertised))
-        tasks = self._partition()
+        tasks = self._partition() if not self._snapshot.driver_hung else ()
         if tasks:
             return msgspec.structs.replace(
                 self._plan, stage=Stage.PARTITION, memory=self._memory, partition=tasks, look_again=0.0
@@ -121,10 +126,14 @@ class _Step:
 
     def _held_units(self) -> dict[Unit, str]:
         """What must not be given to another pod, and who has it. The kubelet lists an allocation only after Allocate
-        has returned, and no init containers: what those may hold counts as held."""
+        has returned, and no init containers: where its checkpoint does not tell, what those may hold counts as held."""
         held = self._allocations.held
+        for hold in self._pod_holds.in_order:
+            held.setdefault(hold.unit, hold.pod)
         for unit in self._kubelet.in_flight:
             held.setdefault(unit, "a pod that is starting")
+        if self._kubelet.checkpoint is not None:
+            return held
         initializing = init_container_resources(self._kubelet.pods)
         for unit in self._advertised:
             if unit.resource in initializing:
@@ -203,20 +212,23 @@ class _Step:
             snapshot.settings.conflicting_resources,
         )
         healthy = {card for card in self._cards if self._is_healthy(card)}
-        units = set() if paused or conflicts else allocatable_units(desired, advertised, healthy)
+        withheld = withheld_units(self._memory.forgotten_since, snapshot.monotonic)
+        nothing = paused or conflicts or snapshot.driver_hung
+        units = set() if nothing else allocatable_units(desired, advertised, healthy) - withheld
         self._remember(advertised=advertised, own_resources=own, unconfirmed_since=self._unconfirmed_since(units))
         return msgspec.structs.replace(
             self._plan,
             stage=Stage.COMPLETE,
             memory=self._memory,
             cdi_held=frozenset(device_name(unit.id) for unit in self._held),
-            allocatable=Allocatable(units=frozenset(units), held=frozenset(self._held)),
+            allocatable=Allocatable(units=frozenset(units), held=frozenset(self._held), holds=self._pod_holds.holds),
             kubelet_first=advertising.removed or paused,
             device_lists=self._device_lists(units),
             plugin=msgspec.structs.replace(
                 plugin_status(advertised, units, snapshot.generation, unpooled=unpooled),
                 problems=self._problems(),
                 conflicts=conflicts,
+                driver_hung=snapshot.driver_hung or None,
             ),
             carried_out=None if advertising.removed else snapshot.generation,
             removed=advertising.removed,
@@ -249,7 +261,8 @@ class _Step:
         """Orders that are not carried out as they stand, one problem a card."""
         of_mig = partitioning.partition_problems(self._memory.attempts) if self._plan.paused is None else ()
         of_orders = order_problems(self._snapshot.orders, self._cards)
-        problems = {problem.inventory_id: problem for problem in (*of_mig, *of_orders)}
+        of_holds = hold_problems(self._memory.forgotten_since)
+        problems = {problem.inventory_id: problem for problem in (*of_holds, *of_mig, *of_orders)}
         return tuple(problems[card] for card in sorted(problems))
 
     def _unconfirmed_since(self, allocatable: Set[Unit]) -> float | None:
@@ -265,7 +278,8 @@ class _Step:
         unsettled = is_unsettled(self._kubelet.pods, self._allocations, resources)
         since = self._memory.unconfirmed_since
         unconfirmed = since is not None and self._snapshot.monotonic < since + self._snapshot.settings.confirm_seconds
-        waits = (advertising, retry, _SETTLE_SECONDS if unsettled or unconfirmed else None)
+        settling = unsettled or unconfirmed or bool(self._pod_holds.forgotten)
+        waits = (advertising, retry, _SETTLE_SECONDS if settling else None)
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _is_allocatable(self, unit: Unit) -> bool:

@@ -9,7 +9,7 @@ from gpu_control_plane.agent.burnin.status import BurnInStatus
 from gpu_control_plane.agent.kubelet.interface import Device
 from gpu_control_plane.agent.mig.apply import PartitionTask
 from gpu_control_plane.agent.step.snapshot import NodeMemory
-from gpu_control_plane.agent.units import CardID, ResourceName, Unit
+from gpu_control_plane.agent.units import CardID, Hold, ResourceName, Unit
 from gpu_control_plane.agent.views import DeviceApplyConfiguration, DeviceView
 from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.api.gpunodestate import Plugin
@@ -41,6 +41,8 @@ class Allocatable(msgspec.Struct, frozen=True, kw_only=True):
 
     units: frozenset[Unit] = frozenset()
     held: frozenset[Unit] = frozenset()
+    holds: frozenset[Hold] = frozenset()
+    """Pods that may still have processes on a unit, whatever the kubelet says."""
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):

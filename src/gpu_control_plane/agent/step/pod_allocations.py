@@ -13,7 +13,8 @@ from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpudevice import Hardware, User
 
 _SIDECAR = "Always"
-_ENDED = frozenset({"Succeeded", "Failed"})
+ENDED = frozenset({"Succeeded", "Failed"})
+"""The phases of pods that have ended."""
 _UNKNOWN_SIZE = 8
 
 
@@ -23,6 +24,10 @@ class CardRef(msgspec.Struct, frozen=True):
     card: CardID
     hardware: Hardware | None
     """None when the card has left the machine: what pods hold of it still counts."""
+
+
+type CardRefs = Mapping[str, CardRef]
+"""By UUID."""
 
 
 class PodAllocations(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,18 +55,18 @@ def card_refs(devices: Iterable[DeviceView], hardware: HardwareSnapshot | None) 
     return refs | {uuid: CardRef(card.id, card.hardware) for uuid, card in present.items()}
 
 
-def pod_allocations(entries: Iterable[ContainerDevices], refs: Mapping[str, CardRef]) -> PodAllocations:
+def pod_allocations(entries: Iterable[ContainerDevices], refs: CardRefs) -> PodAllocations:
     """Interpret the kubelet's list; `refs` are the cards by UUID. Devices of other plugins are left out."""
     holders: dict[Unit, User] = {}
     counts: dict[CardID, Counter[tuple[str, str, str, str]]] = defaultdict(Counter)
     for entry in entries:
         for unit_id in entry.ids:
-            ref = refs.get(card_of(unit_id))
-            if ref is None:
+            unit = allocated_unit(entry.resource, unit_id, refs)
+            if unit is None:
                 continue
             container = entry.namespace, entry.pod, entry.container, entry.resource
-            holders[_unit(entry.resource, unit_id, ref)] = _user(*container, 1)
-            counts[ref.card][container] += 1
+            holders[unit] = _user(*container, 1)
+            counts[unit.card][container] += 1
     return PodAllocations(
         holders=holders,
         users={
@@ -71,12 +76,25 @@ def pod_allocations(entries: Iterable[ContainerDevices], refs: Mapping[str, Card
     )
 
 
+def allocated_unit(resource: ResourceName, unit_id: str, refs: CardRefs) -> Unit | None:
+    """The unit behind a device ID of the kubelet; None for a device of another plugin."""
+    ref = refs.get(card_of(unit_id))
+    if ref is None:
+        return None
+    instance = parse_unit_id(unit_id)
+    if instance is not None:
+        size = _size(ref.hardware, instance.profile)
+        return Unit(resource, unit_id, ref.card, Mode.MIG, (instance.start, instance.start + size))
+    mode = Mode.TIME_SLICE if REPLICA in unit_id else Mode.EXCLUSIVE
+    return Unit(resource, unit_id, ref.card, mode)
+
+
 def init_container_resources(pods: Iterable[PodView]) -> set[ResourceName]:
     """The resources that init containers may hold at the moment: the kubelet's list leaves init containers out."""
     return {
         name
         for pod in pods
-        if pod.status.phase not in _ENDED and not _initialized(pod)
+        if pod.status.phase not in ENDED and not _initialized(pod)
         for container in pod.spec.init_containers
         if container.restart_policy != _SIDECAR
         for name in container.resources.limits
@@ -89,22 +107,13 @@ def is_unsettled(pods: Iterable[PodView], allocations: PodAllocations, resources
     living = {
         f"{pod.metadata.namespace}/{pod.name}"
         for pod in pods
-        if pod.status.phase not in _ENDED and _asks_for(pod.spec.containers, served)
+        if pod.status.phase not in ENDED and _asks_for(pod.spec.containers, served)
     }
     return living != set(allocations.held.values())
 
 
 def _asks_for(containers: Iterable[PodContainer], served: set[ResourceName]) -> bool:
     return any(served & container.resources.limits.keys() for container in containers)
-
-
-def _unit(resource: ResourceName, unit_id: str, ref: CardRef) -> Unit:
-    instance = parse_unit_id(unit_id)
-    if instance is not None:
-        size = _size(ref.hardware, instance.profile)
-        return Unit(resource, unit_id, ref.card, Mode.MIG, (instance.start, instance.start + size))
-    mode = Mode.TIME_SLICE if REPLICA in unit_id else Mode.EXCLUSIVE
-    return Unit(resource, unit_id, ref.card, mode)
 
 
 def _size(hardware: Hardware | None, profile: str) -> int:

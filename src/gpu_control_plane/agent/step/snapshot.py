@@ -12,7 +12,7 @@ from gpu_control_plane.agent.mig.apply import Outcome, PartitionTask
 from gpu_control_plane.agent.step.advertising import UnusedCheck
 from gpu_control_plane.agent.step.partitioning import PartitionAttempt
 from gpu_control_plane.agent.step.recovery import RECOVERY, CardHealth, RecoveryPolicy
-from gpu_control_plane.agent.units import CardID, ContainerDevices, ResourceName, Unit
+from gpu_control_plane.agent.units import CardID, ContainerDevices, Hold, PodDevices, ResourceName, Unit
 from gpu_control_plane.agent.views import DeviceView, NodeStateView, NodeView, PodView
 from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.api.gpunodestate import Assignment
@@ -29,6 +29,10 @@ class KubeletSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Units of Allocate calls under way, or answered and not in the List yet."""
     pods: tuple[PodView, ...] = ()
     """The pods bound to the node."""
+    checkpoint: tuple[PodDevices, ...] | None = None
+    """What its checkpoint records, init containers too; None while that cannot be read."""
+    living: Set[str] = frozenset()
+    """UIDs of the pods whose control group has processes."""
 
 
 class BurnInSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +77,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceView, ...]
     hardware: HardwareSnapshot | None
     """None before the first probe."""
+    driver_hung: bool = False
+    """Whether a call into the driver does not return: what the last probe found may no longer be true."""
     kubelet: KubeletSnapshot | None
     """None while the kubelet does not answer."""
     injectable: frozenset[str] = frozenset()
@@ -93,8 +99,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan hands to the next step. A new agent begins with an empty one: forgetting is always safe, since the
-    kubelet's lists, the last `status.plugin` and the conditions of the cards hold what must not be lost."""
+    """What a plan hands to the next step. A new agent begins with the holds alone, which are kept in a file: the
+    kubelet's lists, the last `status.plugin` and the conditions of the cards hold what else must not be lost."""
 
     advertised: Mapping[Unit, UnusedCheck] | None = None
     """The units that the device plugins list; None before the first step."""
@@ -113,3 +119,7 @@ class NodeMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The same by the UUID of the card, which it keeps in another place."""
     unconfirmed_since: float | None = None
     """Since when the kubelet has not listed as allocatable all that it was told of."""
+    holds: frozenset[Hold] = frozenset()
+    """Which pods hold which units, as last known."""
+    forgotten_since: Mapping[Hold, float] = {}
+    """The holds of them that the kubelet no longer knows of, and since when, by the monotonic clock."""

@@ -1,11 +1,11 @@
 """An allocation is checked once more, and counts as held from the first moment on."""
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from gpu_control_plane.agent.backends.interface import CardLost
+from gpu_control_plane.agent.backends.interface import CardLost, Process
 from gpu_control_plane.agent.cdi.container_allocation import device_name
 from gpu_control_plane.agent.cdi.edits import DeviceNode, Edits
 from gpu_control_plane.agent.cdi.injectable import InjectableDevice, InjectableDevices
@@ -14,7 +14,7 @@ from gpu_control_plane.agent.kubelet.interface import AllocationRefused
 from gpu_control_plane.agent.node.allocator import Allocator
 from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
 from gpu_control_plane.agent.step import Allocatable
-from gpu_control_plane.agent.units import ContainerDevices, Unit, replica_id
+from gpu_control_plane.agent.units import ContainerDevices, Hold, PodDevices, Unit, replica_id
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpunodestate import Injection
 from unit.agent.step.builders import RESOURCE, hardware, uuid_of
@@ -31,11 +31,13 @@ class Watch:
         self.answers = asyncio.Event()
         self.answers.set()
         self.lost = False
+        self.processes: tuple[Process, ...] = ()
 
-    async def call(self, *_anything: object) -> None:
+    async def call(self, *_anything: object) -> tuple[Process, ...]:
         await self.answers.wait()
         if self.lost:
             raise CardLost("It no longer answers.")
+        return self.processes
 
 
 def grantable(unit: Unit) -> InjectableDevice:
@@ -44,13 +46,22 @@ def grantable(unit: Unit) -> InjectableDevice:
 
 
 def allocator(
-    watch: Watch, units: list[Unit], injection: Injection = Injection.CDI, now: list[float] | None = None
+    watch: Watch,
+    units: list[Unit],
+    injection: Injection = Injection.CDI,
+    now: list[float] | None = None,
+    holds: frozenset[Hold] = frozenset(),
+    **asked: Any,
 ) -> Allocator:
     clock = now or [0.0]
-    made = Allocator(cast("HardwareWatch", watch), injection, monotonic=lambda: clock[0])
+
+    async def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    made = Allocator(cast("HardwareWatch", watch), injection, monotonic=lambda: clock[0], sleep=sleep, **asked)
     devices = {device_name(unit.id): grantable(unit) for unit in units}
     described = InjectableDevices(injectable=tuple(devices.values()), common=Edits(), problems=())
-    made.use(Allocatable(units=frozenset(units)), OBSERVED, described)
+    made.use(Allocatable(units=frozenset(units), holds=holds), OBSERVED, described)
     return made
 
 
@@ -141,3 +152,50 @@ async def test_another_card_is_preferred_before_the_kubelet_lists_the_last_alloc
 async def test_unknown_device_ids_are_left_out_of_the_preference() -> None:
     chosen = allocator(Watch(), WHOLE).prefer(RESOURCE, ["stranger", WHOLE[0].id], [], 1)
     assert list(chosen) == [WHOLE[0].id]
+
+
+HOLD = Hold(WHOLE[0], "uid-1", "team/trainer")
+
+
+async def test_a_card_whose_last_pod_still_runs_is_refused_with_its_name() -> None:
+    at = allocator(Watch(), WHOLE, holds=frozenset({HOLD}), living=lambda uids: uids)
+    with pytest.raises(AllocationRefused, match="still used by team/trainer"):
+        await at.allocate(RESOURCE, (WHOLE[0].id,))
+    await at.allocate(RESOURCE, (WHOLE[1].id,))
+
+
+async def test_a_pod_waits_for_the_last_one_to_end() -> None:
+    looks = iter([{"uid-1"}, {"uid-1"}, set()])
+    now = [0.0]
+    at = allocator(Watch(), WHOLE, now=now, holds=frozenset({HOLD}), living=lambda _uids: next(looks))
+    assert (await at.allocate(RESOURCE, (WHOLE[0].id,))).cdi_devices
+    assert 0 < now[0] < 5
+
+
+async def test_a_pod_that_only_the_kubelets_checkpoint_knows_keeps_its_card() -> None:
+    recorded = (PodDevices("uid-2", RESOURCE, (WHOLE[0].id,)),)
+    at = allocator(Watch(), WHOLE, living=lambda uids: uids, checkpoint=lambda: recorded)
+    with pytest.raises(AllocationRefused, match="uid-2"):
+        await at.allocate(RESOURCE, (WHOLE[0].id,))
+    assert at.recorded() == set(recorded), "the next step learns of it"
+
+
+@pytest.mark.parametrize("owner", ["uid-3", None])
+async def test_a_card_with_a_process_of_another_pod_is_refused_and_tools_of_the_host_do_no_harm(
+    owner: str | None,
+) -> None:
+    watch = Watch()
+    watch.processes = (Process(pid=4711),)
+    at = allocator(watch, WHOLE, pod_of=lambda _pid: owner)
+    if owner is None:
+        assert (await at.allocate(RESOURCE, (WHOLE[0].id,))).cdi_devices
+        return
+    with pytest.raises(AllocationRefused, match="process 4711"):
+        await at.allocate(RESOURCE, (WHOLE[0].id,))
+
+
+async def test_time_sliced_cards_may_have_processes_of_other_pods() -> None:
+    watch = Watch()
+    watch.processes = (Process(pid=4711),)
+    unit = Unit(RESOURCE, replica_id(uuid_of(CARDS[0]), 0), CARDS[0].id, Mode.TIME_SLICE)
+    assert (await allocator(watch, [unit], pod_of=lambda _pid: "uid-3").allocate(RESOURCE, (unit.id,))).cdi_devices

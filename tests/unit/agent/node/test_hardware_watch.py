@@ -2,14 +2,20 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from gpu_control_plane.agent.backends.interface import Backend, DriverUnavailable, Signals
+from gpu_control_plane.agent.backends.interface import Backend, DriverHung, DriverUnavailable, Signals
 from gpu_control_plane.agent.hardware_snapshot import ObservedCard
-from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
+from gpu_control_plane.agent.node.hardware_watch import (
+    DEAD_AFTER_PROBES,
+    HUNG_AFTER_PROBES,
+    DriverReleased,
+    HardwareWatch,
+)
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import lose, report_xid
 from unit.agent.step.builders import NODE, first, hardware, machine
@@ -26,6 +32,8 @@ class FakeBackend(SimulatedBackend):
         self.is_open = False
         self.has_driver = True
         self.threads: set[str] = set()
+        self.answers = threading.Event()
+        self.answers.set()
 
     def open(self) -> None:
         super().open()
@@ -38,6 +46,7 @@ class FakeBackend(SimulatedBackend):
 
     def signals(self, address: str) -> Signals:
         self.threads.add(threading.current_thread().name)
+        self.answers.wait(60)
         if not self.has_driver:
             raise DriverUnavailable("The driver has been unloaded.")
         return super().signals(address)
@@ -46,9 +55,9 @@ class FakeBackend(SimulatedBackend):
 class Watched:
     """A watch that runs, and how often it has probed."""
 
-    def __init__(self, backend: FakeBackend, interval: float) -> None:
+    def __init__(self, backend: FakeBackend, interval: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.probes = 0
-        self.watch = HardwareWatch(NODE, lambda: backend, self._count, interval=interval)
+        self.watch = HardwareWatch(NODE, lambda: backend, self._count, interval=interval, monotonic=monotonic)
 
     def _count(self) -> None:
         self.probes += 1
@@ -146,3 +155,40 @@ async def test_the_hardware_is_never_touched_on_the_event_loop() -> None:
     async with watching(backend) as watched:
         await watched.watch.call(Backend.cards)
     assert backend.threads == {"hardware_0"}
+
+
+async def test_a_call_that_does_not_return_is_noticed_after_three_missed_probes_and_told_of_after_ten() -> None:
+    """With an interval of 15 s the units are unhealthy within 45 s, and liveness fails within 150 s."""
+    interval, now = 0.1, [0.0]
+    backend = FakeBackend()
+    watched = Watched(backend, interval, monotonic=lambda: now[0])
+    running = asyncio.create_task(watched.watch.run())
+    watched.watch.acquire_driver()
+    try:
+        await until(lambda: watched.probes)
+        backend.answers.clear()
+        began = time.monotonic()
+        await until(lambda: watched.watch.hung)
+        assert time.monotonic() - began >= 2 * interval, "two missed probes are not enough"
+        before = watched.probes
+        with pytest.raises(DriverHung):
+            await watched.watch.call(Backend.cards)
+        with pytest.raises(DriverHung):
+            await watched.watch.read(Backend.cards)
+        now[0] = 9 * interval
+        assert watched.watch.alive() is None
+        now[0] = 10 * interval
+        assert "not returned" in (watched.watch.alive() or "")
+        backend.answers.set()
+        await until(lambda: not watched.watch.hung and watched.probes > before + 1)
+        assert watched.watch.alive() is None
+    finally:
+        backend.answers.set()
+        running.cancel()
+        await asyncio.wait((running,))
+
+
+async def test_hung_and_dead_are_called_so_within_their_limits() -> None:
+    watch = HardwareWatch(NODE, FakeBackend, lambda: None, interval=15.0)
+    assert watch.deadline(HUNG_AFTER_PROBES) <= 45
+    assert watch.deadline(DEAD_AFTER_PROBES) <= 150

@@ -16,6 +16,7 @@ from gpu_control_plane.agent.mig.units import parse_unit_id
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import Machine, new_machine
 from gpu_control_plane.agent.step import (
+    Allocatable,
     BurnInSnapshot,
     KubeletSnapshot,
     NodeMemory,
@@ -23,10 +24,20 @@ from gpu_control_plane.agent.step import (
     NodeSnapshot,
     Stage,
     StepSettings,
+    blocking_hold,
     decide,
+    recorded_holds,
 )
-from gpu_control_plane.agent.units import ContainerDevices, Unit, card_of
-from gpu_control_plane.agent.views import DeviceStatus, DeviceView, NodeStateStatus, NodeStateView, NodeStatus, NodeView
+from gpu_control_plane.agent.units import ContainerDevices, Hold, PodDevices, Unit, card_of
+from gpu_control_plane.agent.views import (
+    DeviceStatus,
+    DeviceView,
+    NodeStateStatus,
+    NodeStateView,
+    NodeStatus,
+    NodeView,
+    PodView,
+)
 from gpu_control_plane.api.gpunodestate import Assignment, NodeStateSpec
 from gpu_control_plane.kube.objects import ObjectMeta
 from unit.agent.step.builders import NODE, NOW, device
@@ -54,10 +65,23 @@ class NodeModel:
         self.heard: dict[str, dict[str, bool]] = {}
         """What the kubelet has taken in of them."""
         self.pods: dict[str, ContainerDevices] = {}
+        """What the kubelet lists. A pod's UID is its name."""
+        self.checkpoint: dict[str, ContainerDevices] = {}
+        """What its checkpoint records: init containers too, and pods that have ended, until the next allocation."""
+        self.recorded: frozenset[PodDevices] = frozenset()
+        """What the agent saw in it at allocations since its last step."""
+        self.active: set[str] = set()
+        """The pods that the API server has and that have not ended."""
+        self.processes: dict[str, ContainerDevices] = {}
+        """The pods whose containers run, whoever knows of them."""
+        self.saved: frozenset[Hold] = frozenset()
+        """What the agent wrote down of holds."""
         self.in_flight: frozenset[Unit] = frozenset()
         self.burn_in = BurnInSnapshot()
         self.partitions = 0
         self.plan: NodePlan | None = None
+        self.in_force = Allocatable()
+        """What Allocate goes by."""
 
     # What tests do
 
@@ -84,17 +108,53 @@ class NodeModel:
         self.hardware = probe_hardware(NODE, self.backend, probe=number, cleared=frozenset(cleared))
 
     def restart(self) -> None:
-        """A new agent: nothing is remembered, and the kubelet allocates nothing before it has registered."""
-        self.memory = NodeMemory()
+        """A new agent: only holds are remembered, and the kubelet allocates nothing before it has registered."""
+        self.memory = NodeMemory(holds=self.saved)
         self.hardware = probe_hardware(NODE, self.backend, probe=1)
         self.sent, self.heard = {}, {}
 
-    def allocate(self, resource: str, unit_id: str, pod: str) -> None:
-        self.pods[pod] = ContainerDevices("team", pod, "main", resource, (unit_id,))
-        self._occupy()
+    def allocate(self, resource: str, unit_id: str, pod: str, *, init: bool = False) -> None:
+        """The kubelet gives a unit to a pod; it does not list init containers."""
+        self.recorded |= self._checkpoint()
+        self.checkpoint = {name: entry for name, entry in self.checkpoint.items() if name in self.active}
+        entry = ContainerDevices("team", pod, "main", resource, (unit_id,))
+        if not init:
+            self.pods[pod] = entry
+        self.checkpoint[pod] = entry
+        self.active.add(pod)
+        self.start_processes(pod)
+
+    def refused(self, resource: str, unit_id: str) -> bool:
+        """Whether Allocate refuses to give this unit to another pod since one still uses it. That it also refuses what
+        is no longer on offer is left out: the lists alone have to be safe, as far as the kubelet knows its pods."""
+        advertised = (*self.advertised, *self.known_units)
+        units = [unit for unit in advertised if (unit.resource, unit.id) == (resource, unit_id)]
+        recorded = recorded_holds(self._checkpoint() | self.recorded, self.hardware.observed.values())
+        holds = self.in_force.holds | recorded
+        return any(blocking_hold(unit, holds, self.processes.keys()) for unit in units)
 
     def end_pod(self, pod: str) -> None:
-        del self.pods[pod]
+        """A pod ends in order: its processes first, then what is known of it. The checkpoint keeps it for a while."""
+        self.end_processes(pod)
+        self.delete_by_force(pod)
+
+    def delete_by_force(self, pod: str) -> None:
+        """API server and kubelet forget the pod; its containers run on."""
+        self.pods.pop(pod, None)
+        self.active.discard(pod)
+
+    def lose_checkpoint(self) -> None:
+        """The kubelet starts again without its checkpoint."""
+        self.pods, self.checkpoint = {}, {}
+
+    def end_processes(self, pod: str) -> None:
+        """The containers end, or their sandbox is lost."""
+        self.processes.pop(pod, None)
+        self._occupy()
+
+    def start_processes(self, pod: str) -> None:
+        """The containers start, perhaps again, with what the kubelet recorded for them."""
+        self.processes[pod] = self.checkpoint[pod]
         self._occupy()
 
     def hear(self) -> None:
@@ -127,7 +187,8 @@ class NodeModel:
         partitioned: tuple[Any, ...] = ()
         while True:
             plan = decide(self.snapshot(partitioned, kubelet=kubelet), self.memory)
-            self.plan, self.memory = plan, plan.memory
+            self.plan, self.memory, self.saved = plan, plan.memory, plan.memory.holds
+            self.recorded = frozenset() if kubelet else self.recorded
             for address in plan.clear_errors:
                 self.backend.clear(address)
             if plan.stage is not Stage.PARTITION:
@@ -136,6 +197,7 @@ class NodeModel:
             self.partitions += len(partitioned)
             self.probe()
         if plan.stage is Stage.COMPLETE:
+            self.in_force = plan.allocatable
             writes = [self._tell_kubelet, self._write_status]
             for write in writes[:dies_after] if plan.kubelet_first else writes[::-1][:dies_after]:
                 write(plan)
@@ -179,7 +241,8 @@ class NodeModel:
     @property
     def free(self) -> list[tuple[str, str]]:
         """Resource and device ID of what the kubelet may give to the next pod."""
-        taken = {(entry.resource, unit_id) for entry in self.pods.values() for unit_id in entry.ids}
+        known = (*self.pods.values(), *(self.checkpoint[pod] for pod in self.active if pod in self.checkpoint))
+        taken = {(entry.resource, unit_id) for entry in known for unit_id in entry.ids}
         return sorted(
             (resource, unit_id)
             for resource, devices in self.heard.items()
@@ -207,7 +270,15 @@ class NodeModel:
                 for resource, devices in self.heard.items()
             },
             in_flight=self.in_flight,
+            pods=tuple(
+                PodView(metadata=ObjectMeta(name=pod, namespace="team", uid=pod)) for pod in sorted(self.active)
+            ),
+            checkpoint=tuple(self._checkpoint() | self.recorded),
+            living=frozenset(self.processes),
         )
+
+    def _checkpoint(self) -> frozenset[PodDevices]:
+        return frozenset(PodDevices(pod, entry.resource, entry.ids) for pod, entry in self.checkpoint.items())
 
     def _injectable(self) -> frozenset[str]:
         names: set[str] = set()
@@ -236,7 +307,7 @@ class NodeModel:
         )
 
     def _occupy(self) -> None:
-        ids = {unit_id for entry in self.pods.values() for unit_id in entry.ids}
+        ids = {unit_id for entry in self.processes.values() for unit_id in entry.ids}
         cards = {
             card.address
             for card in self.hardware.observed.values()

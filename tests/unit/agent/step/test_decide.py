@@ -92,7 +92,7 @@ def test_a_conflicting_plugin_stops_allocation_until_it_is_gone() -> None:
     assert len(node.free) == 2
 
 
-def test_an_init_container_may_hold_any_unit_of_its_resource() -> None:
+def test_without_a_checkpoint_an_init_container_may_hold_any_unit_of_its_resource() -> None:
     node = NodeModel()
     node.order(exclusive(node.cards[0]))
     node.step()
@@ -106,7 +106,7 @@ def test_an_init_container_may_hold_any_unit_of_its_resource() -> None:
     node.step()
     snapshot = node.snapshot()
     assert snapshot.kubelet is not None
-    kubelet = msgspec.structs.replace(snapshot.kubelet, pods=(starting,))
+    kubelet = msgspec.structs.replace(snapshot.kubelet, pods=(starting,), checkpoint=None)
     plan = decide(msgspec.structs.replace(snapshot, kubelet=kubelet, monotonic=9999.0), node.memory)
     assert set(plan.held.values()) == {"perhaps an init container"}
     assert plan.memory.advertised, "it stays listed"
@@ -302,3 +302,21 @@ class TestBurnIn:
 
 def _uuid(node: NodeModel) -> str:
     return node.hardware.observed[node.cards[0]].hardware.uuid or ""
+
+
+def test_while_the_driver_hangs_nothing_is_allocatable_and_pods_keep_their_cards() -> None:
+    node = NodeModel()
+    node.order(*(exclusive(card) for card in node.cards))
+    node.step()
+    resource, unit_id = node.free[0]
+    node.allocate(resource, unit_id, "trainer")
+    plan = decide(msgspec.structs.replace(node.snapshot(), driver_hung=True), node.memory)
+    assert plan.allocatable.units == frozenset()
+    assert {device.healthy for device in plan.device_lists[RESOURCE]} == {False}
+    assert len(plan.device_lists[RESOURCE]) == 2
+    assert plan.plugin is not None
+    assert plan.plugin.driver_hung
+    again = node.step()
+    assert again.plugin is not None
+    assert again.plugin.driver_hung is None
+    assert len(again.allocatable.units) == 2

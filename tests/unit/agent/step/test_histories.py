@@ -1,4 +1,5 @@
-"""Random histories of a node: orders in every mode, pods, faults, slow kubelets, lost answers and crashes.
+"""Random histories of a node: orders in every mode, pods, faults, slow kubelets, lost answers and crashes; pods
+that are deleted by force, init containers that run again in a new sandbox, and checkpoints that the kubelet loses.
 
 Each history is made from a seed by `random`, which is quick enough for thousands of them; a failure prints the seed and
 everything that happened. What must hold at every moment is checked after every event.
@@ -6,7 +7,7 @@ everything that happened. What must hold at every moment is checked after every 
 
 import random
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, product
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from gpu_control_plane.agent.simulated.machine import break_memory, heal, lose, 
 from gpu_control_plane.agent.step import RecoveryPolicy, StepSettings
 from gpu_control_plane.agent.step.advertising import UNUSED_CHECK_SECONDS
 from gpu_control_plane.agent.step.partitioning import RETRY_SECONDS
-from gpu_control_plane.agent.units import Unit, card_of, clash
+from gpu_control_plane.agent.units import Unit, clash
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpunodestate import Assignment
 from unit.agent.step.builders import exclusive, partitioned, profile_order, time_sliced
@@ -41,13 +42,19 @@ class History:
         self.orders: dict[str, Assignment] = {}
         self.started = 0
         self.unused_since: dict[tuple[str, str], float] = {}
+        self.lost_sandboxes: set[str] = set()
 
     def simulated_burn_in(self, events: int = EVENTS) -> None:
         happenings: tuple[tuple[int, Callable[[], object]], ...] = (
             (8, self.step),
             (5, self.order),
             (5, self.start_pod),
+            (2, self.start_init_container),
             (3, self.end_pod),
+            (3, self.delete_by_force),
+            (2, self.end_processes),
+            (2, self.lose_sandbox),
+            (1, self.lose_checkpoint),
             (2, self.fault),
             (2, self.crash),
             (1, self.lose_status),
@@ -101,24 +108,89 @@ class History:
         self.node.order(*self.orders.values())
         self.log.append(f"order {card}: {self.orders.get(card)}")
 
-    def start_pod(self) -> None:
+    def start_pod(self, *, init: bool = False) -> None:
         """The kubelet allocates by the lists it has taken in, even if the orders have changed since."""
         if not self.node.free:
             return
         resource, unit_id = self.rng.choice(self.node.free)
+        if self.node.refused(resource, unit_id):
+            self.log.append(f"Allocate refuses {unit_id} of {resource}")
+            return
+        before = self.in_use()
         self.started += 1
-        self.node.allocate(resource, unit_id, f"pod-{self.started}")
+        self.node.allocate(resource, unit_id, f"pod-{self.started}", init=init)
         self.unused_since.pop((resource, unit_id), None)
-        self.log.append(f"pod-{self.started} gets {unit_id} of {resource}")
+        self.log.append(f"pod-{self.started} gets {unit_id} of {resource}, init={init}")
+        for given, other in product(self.units({(resource, unit_id)}), before):
+            assert not clash(given, other), f"{given} was given while {other} was in use"
+
+    def start_init_container(self) -> None:
+        self.start_pod(init=True)
 
     def end_pod(self) -> None:
-        if not self.node.pods:
+        if not self.node.active:
             return
-        pod = self.rng.choice(sorted(self.node.pods))
-        entry = self.node.pods[pod]
-        self.unused_since |= {(entry.resource, unit_id): self.node.monotonic for unit_id in entry.ids}
+        pod = self.rng.choice(sorted(self.node.active))
+        self.unused(pod)
         self.node.end_pod(pod)
+        self.lost_sandboxes.discard(pod)
         self.log.append(f"{pod} ends")
+
+    def delete_by_force(self) -> None:
+        """The containers run on. A pod without a sandbox gets no new one."""
+        if not self.node.active:
+            return
+        pod = self.rng.choice(sorted(self.node.active))
+        self.unused(pod)
+        self.node.delete_by_force(pod)
+        self.lost_sandboxes.discard(pod)
+        self.log.append(f"{pod} is deleted by force")
+
+    def end_processes(self) -> None:
+        """The containers of a pod that was deleted by force end at last."""
+        running_on = sorted(self.node.processes.keys() - self.node.active)
+        if not running_on:
+            return
+        pod = self.rng.choice(running_on)
+        self.unused(pod)
+        self.node.end_processes(pod)
+        self.log.append(f"the containers of {pod} end")
+
+    def lose_sandbox(self) -> None:
+        """A pod loses its sandbox, or another one gets its new sandbox, in which its init containers run again."""
+        if self.lost_sandboxes and self.rng.random() < 0.6:
+            pod = self.lost_sandboxes.pop()
+            self.log.append(f"{pod} has a new sandbox")
+            if pod not in self.node.checkpoint:
+                return  # The kubelet asks for other devices.
+            before = self.in_use()
+            self.node.start_processes(pod)
+            entry = self.node.checkpoint[pod]
+            own = self.units({(entry.resource, unit_id) for unit_id in entry.ids})
+            for again, other in product(own, before - own):
+                assert not clash(again, other), f"{again} is used again while {other} is in use"
+            return
+        running = sorted(self.node.processes.keys() & self.node.active)
+        if running:
+            pod = self.rng.choice(running)
+            self.unused(pod)
+            self.node.end_processes(pod)
+            self.lost_sandboxes.add(pod)
+            self.log.append(f"{pod} loses its sandbox")
+
+    def lose_checkpoint(self) -> None:
+        """A kubelet takes longer to start again than the agent, which every allocation wakes, to make a step."""
+        self._step()
+        for pod in sorted(self.node.active):
+            self.unused(pod)
+        self.node.lose_checkpoint()
+        self.log.append("the kubelet loses its checkpoint")
+
+    def unused(self, pod: str) -> None:
+        """From now on it is right that a unit of this pod is free, if nothing else speaks against it."""
+        entry = self.node.checkpoint.get(pod) or self.node.processes.get(pod)
+        for unit_id in entry.ids if entry else ():
+            self.unused_since[entry.resource, unit_id] = self.node.monotonic  # type: ignore[union-attr]
 
     def fault(self) -> None:
         card = self.rng.choice(self.node.cards)
@@ -170,9 +242,21 @@ class History:
     # What must hold
 
     def held(self) -> set[Unit]:
-        units = {(unit.resource, unit.id): unit for unit in (*self.node.advertised, *self.node.known_units)}
-        found = {(entry.resource, unit_id) for entry in self.node.pods.values() for unit_id in entry.ids}
-        return {units[key] for key in found if key in units}
+        """What pods have by the kubelet's word, and what is in use."""
+        node = self.node
+        known = [*node.pods.values(), *(node.checkpoint[pod] for pod in node.active if pod in node.checkpoint)]
+        return self.in_use() | self.units({(entry.resource, each) for entry in known for each in entry.ids})
+
+    def in_use(self) -> set[Unit]:
+        """What containers use that run, whoever knows of them."""
+        running = self.node.processes.values()
+        return self.units({(entry.resource, unit_id) for entry in running for unit_id in entry.ids})
+
+    def units(self, keys: set[tuple[str, str]]) -> set[Unit]:
+        node = self.node
+        known = (*node.advertised, *node.known_units, *(hold.unit for hold in node.saved))
+        units = {(unit.resource, unit.id): unit for unit in known}
+        return {units[key] for key in keys if key in units}
 
     def check(self) -> None:
         node, held = self.node, self.held()
@@ -207,12 +291,8 @@ class History:
         for card in self.orders:
             verdict = node.memory.verdicts.get(card)
             explained = card in node.problems or card in ignored or verdict is None or not verdict.healthy
-            waits = any(card_of(unit_id) == _uuid(node, card) for entry in node.pods.values() for unit_id in entry.ids)
+            waits = any(unit.card == card for unit in self.held())
             assert card in served or explained or waits, f"{card} is silently not served"
-
-
-def _uuid(node: NodeModel, card: str) -> str | None:
-    return node.hardware.observed[card].hardware.uuid if card in node.hardware.observed else None
 
 
 def _names(units: set[Unit]) -> list[str]:
