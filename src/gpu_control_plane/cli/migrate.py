@@ -102,8 +102,8 @@ def plan(*, kubeconfig: Path | None, context: str | None, namespace: str | None,
       kubectl gpu migrate plan -o json | jq '.daemonsets[] | select(.restart != "none")'
 
     \b
-    Exit codes: 0 there is a plan, whatever it says; 1 the cluster could not be read, or the namespace has nothing of
-    NVIDIA's operator; 2 wrong usage.
+    Exit codes: 0 there is a plan, whatever it says; 1 the cluster cannot be read, or has nothing
+    of NVIDIA's operator there; 2 wrong usage.
     """
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
