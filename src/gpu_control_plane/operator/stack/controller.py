@@ -64,7 +64,7 @@ class StackController:
         self._sources = sources
         self._clock = now
         namespace = OperandNamespace(runtime, platform.namespace)
-        self._reconciler = PolicyReconciler(runtime.events, writer, readiness, namespace)
+        self._reconciler = PolicyReconciler(runtime.events, writer, readiness, namespace, unlabelled=sources.unlabelled)
         self._rate_limit = RateLimit(_INTERVAL_SECONDS)
         self._requested = self._done = 0
         """How many changes have asked for a reconcile, and how many of them the last one has seen."""
@@ -79,6 +79,8 @@ class StackController:
         controller.watch(readiness.daemonsets, self._request, when=became_idle)
         controller.watch(readiness.pods, self._request, when=lambda old, new: of_cluster_policy(old) and new is None)
         controller.watch(namespace.cache, self._request, when=labels_changed)
+        for signal in sources.changed:
+            controller.watch(signal, self._request, when=lambda _old, _new: self._reconciler.waits_for_labels)
         controller.watch(writer.live.optional_changed, self._request)
         for cache in writer.live.core():
             controller.watch(cache, self._request, when=content_changed)
