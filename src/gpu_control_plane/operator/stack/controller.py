@@ -24,7 +24,7 @@ from gpu_control_plane.operator.cluster_policy import ParsedPolicy
 from gpu_control_plane.operator.driver_pods import of_cluster_policy
 from gpu_control_plane.operator.node_facts import NodeKind, is_gpu_node, node_kind
 from gpu_control_plane.operator.stack.apply import ObjectsRefused, ObjectWriter
-from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness, became_idle
+from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness, became_idle, became_updated
 from gpu_control_plane.operator.stack.live import content_changed
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
 from gpu_control_plane.operator.stack.platform import PlatformReader
@@ -77,6 +77,7 @@ class StackController:
         controller.watch(active_policy.changed, self._request)
         controller.watch(nodes, self._request, when=_kind_changed)
         controller.watch(readiness.daemonsets, self._request, when=became_idle)
+        controller.watch(readiness.daemonsets, self._request, when=became_updated)
         controller.watch(readiness.pods, self._request, when=lambda old, new: of_cluster_policy(old) and new is None)
         controller.watch(namespace.cache, self._request, when=labels_changed)
         for signal in sources.changed:

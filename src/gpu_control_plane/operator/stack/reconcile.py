@@ -16,7 +16,7 @@ from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.operator.stack.apply import ApplyResult, ObjectWriter
 from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness
 from gpu_control_plane.operator.stack.events import record_drift_repaired
-from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.manifest import Manifest, on_delete
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
 from gpu_control_plane.operator.stack.prune import orphans_pods, prune_input, should_delete
 from gpu_control_plane.operator.stack.render import RenderedState, render_policy
@@ -147,6 +147,7 @@ class PolicyReconciler:
             render_input.policy,
             rendered,
             policy_drivers=self._readiness.has_policy_drivers(),
+            old_pods=[state.state for state in rendered if any(map(self._runs_old_pods, state.daemonsets))],
             cards=bool(render_input.kinds),
             unneeded=lambda name, state: self._unneeded(name, _daemonsets(rendered, state)),
         )
@@ -154,6 +155,14 @@ class PolicyReconciler:
         await self._writer.prune(
             keep, lambda live: should_delete(live, asked), result, orphan=lambda live: orphans_pods(live, asked)
         )
+
+    def _runs_old_pods(self, manifest: Manifest) -> bool:
+        """Whether a DaemonSet whose pods are replaced one by one has some of an older template, by what was written
+        last."""
+        live = self._writer.live.get("DaemonSet", manifest["metadata"]["name"])
+        if live is None or not on_delete(manifest["spec"]):
+            return False
+        return self._readiness.may_run_old_template(live.name, live.metadata.generation)
 
     def _unneeded(self, name: str, successors: list[Manifest]) -> bool:
         """Whether a DaemonSet that is not asked for any more has no node, or shares a node with another one of its
