@@ -86,7 +86,7 @@ class DriversController:
         self._platform = platform
         self._rendered: dict[str, list[Manifest]] = {}
         self._outdated_in_use = False
-        """Whether there are DaemonSets that are not asked for, but still serve nodes."""
+        """Whether there are DaemonSets that are not asked for, or pods of an older template, that still serve nodes."""
         self._rate_limit = RateLimit(_INTERVAL_SECONDS)
         active_policy.nodes.index(_UPGRADING, lambda node: (_UPGRADING,) if upgrading(node) else ())
         operands.pods.index(_ORPHANS, lambda pod: (_ORPHANS,) if is_orphan(pod) else ())
@@ -189,8 +189,9 @@ class DriversController:
         held = [item for item in self._operands.daemonsets if owner_uid(item) == driver.uid]
         outdated = {item.name: item for item in outdated_daemonsets(held, rendered, nodes)}
         staying = [item.name for item in held if item.name not in names and item.name not in outdated]
-        self._outdated_in_use = self._outdated_in_use or bool(staying)
-        in_use = bool(staying or self._orphans())
+        old_pods = any(map(self._runs_old_pods, names))
+        self._outdated_in_use = self._outdated_in_use or bool(staying) or old_pods
+        in_use = bool(staying or self._orphans()) or old_pods
 
         def ours(live: Live) -> bool:
             if owner_uid(live) != driver.uid:
@@ -242,6 +243,11 @@ class DriversController:
             return _daemonsets(self._rendered[driver.name])
         names = sorted(item.name for item in self._operands.daemonsets if owner_uid(item) == driver.uid)
         return [live for name in names if (live := self._live_daemonset(name)) is not None]
+
+    def _runs_old_pods(self, name: str) -> bool:
+        """Whether pods of an older template of a DaemonSet may still run, which use what that template names."""
+        live = self._writer.live.get("DaemonSet", name)
+        return live is not None and self._operands.may_run_old_template(name, live.metadata.generation)
 
     def _live_daemonset(self, name: str) -> Manifest | None:
         live = self._writer.live.get("DaemonSet", name)

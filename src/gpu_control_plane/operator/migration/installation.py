@@ -97,6 +97,12 @@ class ConfigMap(Object, frozen=True):
     data: dict[str, str] = {}
 
 
+class GPUCluster(Object, frozen=True):
+    """The stack of NVIDIA's that hands out cards by dynamic resource allocation."""
+
+    resource: ClassVar[Resource] = Resource("nvidia.com", "v1alpha1", "GPUCluster", "gpuclusters", namespaced=False)
+
+
 class ReleaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings with which Helm has installed our controllers."""
 
@@ -119,6 +125,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     policies: tuple[StoredClusterPolicy, ...] = ()
     drivers: tuple[StoredNVIDIADriver, ...] = ()
+    gpu_clusters: tuple[GPUCluster, ...] = ()
     deployments: tuple[Deployment, ...] = ()
     """NVIDIA's operator; more than one only if it was installed more than once."""
     nvidia_holder: LeaseHolder | None = None
@@ -162,9 +169,10 @@ async def read_installation(
 ) -> Installation:
     """Everything a plan needs. A kind that the cluster does not know has no objects."""
     moment = now or utc_now()
-    policies, drivers, nodes, states = await asyncio.gather(
+    policies, drivers, gpu_clusters, nodes, states = await asyncio.gather(
         _all(client, StoredClusterPolicy),
         _all(client, StoredNVIDIADriver),
+        _all(client, GPUCluster),
         client.list(Node),
         _all(client, GPUNodeState),
     )
@@ -178,6 +186,7 @@ async def read_installation(
     found = Installation(
         policies=tuple(policies),
         drivers=tuple(drivers),
+        gpu_clusters=tuple(gpu_clusters),
         nodes=tuple(nodes),
         states=tuple(states),
         deployments=tuple(await operator_deployments(client, namespace, theirs)),

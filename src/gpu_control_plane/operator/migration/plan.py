@@ -97,6 +97,11 @@ def _problems(found: Installation, wanted: DesiredStack | None) -> Iterable[str]
     if release is not None and not release.operator:
         yield "This operator is installed with operator.enabled=false: nothing would manage the stack."
         return
+    for cluster in found.gpu_clusters:
+        yield (
+            f"GPUCluster {cluster.name} hands out cards by dynamic resource allocation, and a ClusterPolicy would hand "
+            "out the same cards once more. Delete the one or the other."
+        )
     yield from _second_sets(found)
     for place in sorted(_untrusted(found)):
         yield (

@@ -28,6 +28,7 @@ VALIDATOR_IMAGE: Final = "VALIDATOR_IMAGE"
 
 _DRIVER_ROOT: Final = "/run/nvidia/driver"
 _DRIVER: Final = "nvidia-driver-daemonset"
+_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 _PROTECTED_LABELS: Final = ("app", "app.kubernetes.io/part-of")
 
 
@@ -45,6 +46,7 @@ def apply_common_settings(
         _give_cards(daemonset, render_input, variant)
     _host_paths(daemonset, render_input.policy)
     _daemonsets_section(daemonset, render_input.policy)
+    _name_default_container(daemonset)
     add_env(daemonset.main, env)
 
 
@@ -92,6 +94,12 @@ def _host_paths(daemonset: DaemonSetManifest, policy: ClusterPolicySpec) -> None
                 container.move_mount("driver-install-dir", driver)
                 container.set_env("DRIVER_INSTALL_DIR", driver)
                 container.set_env("DRIVER_INSTALL_DIR_CTR_PATH", driver)
+
+
+def _name_default_container(daemonset: DaemonSetManifest) -> None:
+    """Let `kubectl logs` and `kubectl exec` show the operand and not what stands beside it."""
+    if len(daemonset.running()) > 1:
+        daemonset.template["metadata"].setdefault("annotations", {}).setdefault(_DEFAULT_CONTAINER, daemonset.main.name)
 
 
 def _daemonsets_section(daemonset: DaemonSetManifest, policy: ClusterPolicySpec) -> None:

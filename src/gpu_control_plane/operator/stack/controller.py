@@ -24,7 +24,7 @@ from gpu_control_plane.operator.cluster_policy import ParsedPolicy
 from gpu_control_plane.operator.driver_pods import of_cluster_policy
 from gpu_control_plane.operator.node_facts import NodeKind, is_gpu_node, node_kind
 from gpu_control_plane.operator.stack.apply import ObjectsRefused, ObjectWriter
-from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness, became_idle
+from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness, became_idle, became_updated
 from gpu_control_plane.operator.stack.live import content_changed
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
 from gpu_control_plane.operator.stack.platform import PlatformReader
@@ -64,7 +64,7 @@ class StackController:
         self._sources = sources
         self._clock = now
         namespace = OperandNamespace(runtime, platform.namespace)
-        self._reconciler = PolicyReconciler(runtime.events, writer, readiness, namespace)
+        self._reconciler = PolicyReconciler(runtime.events, writer, readiness, namespace, unlabelled=sources.unlabelled)
         self._rate_limit = RateLimit(_INTERVAL_SECONDS)
         self._requested = self._done = 0
         """How many changes have asked for a reconcile, and how many of them the last one has seen."""
@@ -77,8 +77,11 @@ class StackController:
         controller.watch(active_policy.changed, self._request)
         controller.watch(nodes, self._request, when=_kind_changed)
         controller.watch(readiness.daemonsets, self._request, when=became_idle)
+        controller.watch(readiness.daemonsets, self._request, when=became_updated)
         controller.watch(readiness.pods, self._request, when=lambda old, new: of_cluster_policy(old) and new is None)
         controller.watch(namespace.cache, self._request, when=labels_changed)
+        for signal in sources.changed:
+            controller.watch(signal, self._request, when=lambda _old, _new: self._reconciler.waits_for_labels)
         controller.watch(writer.live.optional_changed, self._request)
         for cache in writer.live.core():
             controller.watch(cache, self._request, when=content_changed)

@@ -92,6 +92,10 @@ class DaemonSetManifest:
             for manifest in self.pod.get(part, ()):
                 yield ContainerManifest(manifest)
 
+    def running(self) -> list[ContainerManifest]:
+        """The containers without init containers: those that run for as long as the pod does."""
+        return [ContainerManifest(manifest) for manifest in self.pod["containers"]]
+
     def has(self, name: str) -> bool:
         return any(container.name == name for container in self.containers())
 

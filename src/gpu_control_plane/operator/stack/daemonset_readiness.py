@@ -83,6 +83,16 @@ class DaemonSetReadiness:
         """Whether there are driver pods that a ClusterPolicy has brought, also such as no DaemonSet owns any more."""
         return self.pods.count(_POLICY_DRIVERS, _POLICY_DRIVERS) > 0
 
+    def may_run_old_template(self, name: str, generation: int) -> bool:
+        """Whether pods may run that are of an older template than the DaemonSet has in this generation. They use what
+        that template names, such as ConfigMaps. They do for as long as its controller has not looked."""
+        found = self.daemonset(name)
+        if found is None or generation <= 1:
+            return found is not None and self._outdated(found) > 0
+        numbers = found.status
+        updated = numbers.updated_number_scheduled >= numbers.desired_number_scheduled
+        return numbers.observed_generation < generation or not updated or self._outdated(found) > 0
+
     def _candidates(self, selector: dict[str, str]) -> list[Node]:
         """The nodes with the operand's deploy label, which are far fewer than all."""
         label = next((f"{key}={value}" for key, value in selector.items() if key.startswith(DEPLOY)), None)
@@ -112,6 +122,17 @@ class DaemonSetReadiness:
 def became_idle(old: DaemonSet | None, new: DaemonSet | None) -> bool:
     """Whether a DaemonSet has no node any more: one that is not asked for can be deleted now."""
     return old is not None and new is not None and new.idle and not old.idle
+
+
+def became_updated(old: DaemonSet | None, new: DaemonSet | None) -> bool:
+    """Whether the last pod of an older template has gone: what only such pods used can be deleted now."""
+    return old is not None and new is not None and new.on_delete and _all_updated(new) and not _all_updated(old)
+
+
+def _all_updated(daemonset: DaemonSet) -> bool:
+    numbers = daemonset.status
+    observed = numbers.observed_generation >= daemonset.metadata.generation
+    return observed and numbers.updated_number_scheduled >= numbers.desired_number_scheduled
 
 
 def tolerations_of(pod: dict[str, Any]) -> tuple[Toleration, ...]:

@@ -20,8 +20,11 @@ _CHOSEN: Final = "/config"
 _AVAILABLE: Final = "/available-configs"
 
 
-def configure_plugin_config(daemonset: DaemonSetManifest, section: Operand, render_input: RenderInput) -> None:
-    """Add the config manager to an operand. It has the plugin's image and the operand's resources."""
+def configure_plugin_config(
+    daemonset: DaemonSetManifest, section: Operand, render_input: RenderInput, *, restart_on_edit: bool = True
+) -> None:
+    """Add the config manager to an operand. It has the plugin's image and the operand's resources. An edit of the
+    configurations makes new pods, unless others would lose what they compute by that."""
     plugin = render_input.policy.device_plugin
     if plugin.config is None or not plugin.config.name:
         daemonset.drop(*_CONFIG_MANAGERS)
@@ -46,4 +49,5 @@ def configure_plugin_config(daemonset: DaemonSetManifest, section: Operand, rend
     daemonset.add_volume("config", emptyDir={})
     if not daemonset.pod.get("hostPID"):
         daemonset.pod["shareProcessNamespace"] = True
-    add_config_digest(daemonset, render_input, name)
+    if restart_on_edit:
+        add_config_digest(daemonset, render_input, name)

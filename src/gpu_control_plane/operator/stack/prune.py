@@ -30,6 +30,8 @@ class PruneInput(msgspec.Struct, frozen=True, kw_only=True):
     """States whose pods run on when their DaemonSets are deleted: NVIDIADrivers bring these drivers from now on."""
     policy_drivers: bool = False
     """Whether there are driver pods that the policy has brought."""
+    old_pods: frozenset[str] = frozenset()
+    """States with pods of an older template that are replaced one by one: they still use what that template names."""
     cards: bool = True
     """Whether any node has a card."""
     unneeded: Callable[[str, str], bool] = lambda _name, _state: False
@@ -42,6 +44,7 @@ def prune_input(
     rendered: Iterable[RenderedState],
     *,
     policy_drivers: bool,
+    old_pods: Iterable[str] = (),
     cards: bool,
     unneeded: Callable[[str, str], bool],
 ) -> PruneInput:
@@ -53,6 +56,7 @@ def prune_input(
         unrendered=frozenset(state.state for state in enabled if state.problem),
         orphaned=frozenset(state.name for state in STATES if state.orphan(spec)),
         policy_drivers=policy_drivers,
+        old_pods=frozenset(old_pods),
         cards=cards,
         unneeded=unneeded,
     )
@@ -66,8 +70,9 @@ def should_delete(live: Live, asked: PruneInput) -> bool:
     if state in asked.unrendered:
         return False
     if not daemonset:
-        # Pods that have lost their DaemonSet still need their service account.
-        return not (state in asked.orphaned and asked.policy_drivers)
+        # Pods that have lost their DaemonSet still need their service account, and those that have yet to be replaced
+        # their ConfigMaps: without them a container does not start again.
+        return not (state in asked.orphaned and asked.policy_drivers) and state not in asked.old_pods
     return state not in asked.enabled or (asked.cards and asked.unneeded(live.name, state))
 
 

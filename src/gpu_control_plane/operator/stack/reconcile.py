@@ -4,6 +4,8 @@ The result of the last time is kept for the status, and to distinguish another w
 policy.
 """
 
+from collections.abc import Callable, Mapping, Set
+
 import msgspec
 import structlog
 
@@ -14,7 +16,7 @@ from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.operator.stack.apply import ApplyResult, ObjectWriter
 from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness
 from gpu_control_plane.operator.stack.events import record_drift_repaired
-from gpu_control_plane.operator.stack.manifest import Manifest
+from gpu_control_plane.operator.stack.manifest import Manifest, on_delete
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
 from gpu_control_plane.operator.stack.prune import orphans_pods, prune_input, should_delete
 from gpu_control_plane.operator.stack.render import RenderedState, render_policy
@@ -46,8 +48,14 @@ class PolicyReconciler:
         writer: ObjectWriter,
         readiness: DaemonSetReadiness,
         namespace: OperandNamespace,
+        *,
+        unlabelled: Callable[[], Set[str]],
     ) -> None:
+        """`unlabelled` are the nodes whose labels are about to be written."""
         self._events = events
+        self._unlabelled = unlabelled
+        self.waits_for_labels = False
+        """Whether a DaemonSet was left as it is, since some of its nodes do not have the labels that it asks for."""
         self._writer = writer
         self._readiness = readiness
         self._namespace = namespace
@@ -64,6 +72,7 @@ class PolicyReconciler:
     def reset(self) -> None:
         """Forget the result: the policy cannot be carried out, or another process has led since. What runs stays."""
         self._render_input, self._reconciled, self.result = None, None, ReconcileResult()
+        self.waits_for_labels = False
 
     async def clean_up(self) -> None:
         """There is no policy any more. Its objects are garbage-collected with it, but the namespace stays."""
@@ -78,10 +87,10 @@ class PolicyReconciler:
             owner = controlled_by(policy.resource, policy.name, policy.metadata.uid)
             rendered = tuple(render_policy(render_input, owner))
         result = ApplyResult()
-        same_policy = self.covers(policy) and rendered == before
+        same_policy = self.covers(policy) and rendered == before and not self.waits_for_labels
         try:
             await self._update_namespace(render_input, result)
-            await self._writer.apply(_manifests(rendered), result)
+            await self._writer.apply(self._applicable(rendered), result)
             await self._prune(policy, render_input, rendered, result)
         finally:
             if same_policy:  # so whatever was written undoes another writer's change
@@ -97,6 +106,24 @@ class PolicyReconciler:
                 changed=len(result.repaired),
                 removed=len(result.removed),
             )
+
+    def _applicable(self, rendered: tuple[RenderedState, ...]) -> list[Manifest]:
+        """The manifests without DaemonSets that would lose their pods to labels that are yet to be written. The
+        toolkit, for one, takes its settings out of the container runtime when its pod ends."""
+        manifests = _manifests(rendered)
+        applicable = [manifest for manifest in manifests if not self._too_narrow(manifest)]
+        self.waits_for_labels = len(applicable) < len(manifests)
+        return applicable
+
+    def _too_narrow(self, manifest: Manifest) -> bool:
+        unlabelled = self._unlabelled()
+        if manifest["kind"] != "DaemonSet" or not unlabelled:
+            return False
+        found = self._readiness.daemonset(manifest["metadata"]["name"])
+        if found is None:
+            return False
+        held, wanted = found.spec.template.spec.node_selector, manifest["spec"]["template"]["spec"]["nodeSelector"]
+        return narrows(held, wanted) and not unlabelled.isdisjoint(self._readiness.selected(held))
 
     async def _update_namespace(self, render_input: RenderInput, result: ApplyResult) -> None:
         name = f"Namespace/{self._namespace.name}"
@@ -120,6 +147,7 @@ class PolicyReconciler:
             render_input.policy,
             rendered,
             policy_drivers=self._readiness.has_policy_drivers(),
+            old_pods=[state.state for state in rendered if any(map(self._runs_old_pods, state.daemonsets))],
             cards=bool(render_input.kinds),
             unneeded=lambda name, state: self._unneeded(name, _daemonsets(rendered, state)),
         )
@@ -127,6 +155,14 @@ class PolicyReconciler:
         await self._writer.prune(
             keep, lambda live: should_delete(live, asked), result, orphan=lambda live: orphans_pods(live, asked)
         )
+
+    def _runs_old_pods(self, manifest: Manifest) -> bool:
+        """Whether a DaemonSet whose pods are replaced one by one has some of an older template, by what was written
+        last."""
+        live = self._writer.live.get("DaemonSet", manifest["metadata"]["name"])
+        if live is None or not on_delete(manifest["spec"]):
+            return False
+        return self._readiness.may_run_old_template(live.name, live.metadata.generation)
 
     def _unneeded(self, name: str, successors: list[Manifest]) -> bool:
         """Whether a DaemonSet that is not asked for any more has no node, or shares a node with another one of its
@@ -139,6 +175,11 @@ class PolicyReconciler:
             served & self._readiness.selected(manifest["spec"]["template"]["spec"]["nodeSelector"])
             for manifest in successors
         )
+
+
+def narrows(held: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Whether a node selector asks for labels of which the present one says nothing."""
+    return bool(wanted.keys() - held.keys())
 
 
 def _version(policy: StoredClusterPolicy) -> tuple[str, int]:

@@ -14,7 +14,13 @@ from gpu_control_plane.operator.cluster_policy import parse_active_policy
 from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction, PodRestart
 from gpu_control_plane.operator.migration.desired import DesiredStack, desired_stack
 from gpu_control_plane.operator.migration.differences import differences
-from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation, ReleaseSettings
+from gpu_control_plane.operator.migration.installation import (
+    Deployment,
+    FullDaemonSet,
+    GPUCluster,
+    Installation,
+    ReleaseSettings,
+)
 from gpu_control_plane.operator.migration.label_changes import relabel
 from gpu_control_plane.operator.migration.plan import MigrationPlan, plan_migration
 from gpu_control_plane.operator.migration.values import translate
@@ -170,6 +176,11 @@ def test_a_policy_that_contradicts_itself_is_a_problem() -> None:
     assert (
         planned([], policies=(torn,)).problems[0].startswith("ClusterPolicy cluster-policy: cdi.nriPluginEnabled needs")
     )
+
+
+def test_a_gpu_cluster_beside_a_policy_is_a_problem() -> None:
+    cluster = GPUCluster(metadata=ObjectMeta(name="gpu-cluster"))
+    assert [problem[:24] for problem in planned([], gpu_clusters=(cluster,)).problems] == ["GPUCluster gpu-cluster h"]
 
 
 def test_a_second_set_of_operands_is_a_problem_whoever_keeps_it() -> None:

@@ -20,6 +20,8 @@ from unit.api.nvidia.stock import stock_policy
 BUILT_IN = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 VALIDATOR = "nvcr.io/nvidia/gpu-operator:v26.7.0"
 
+MAIN_BY_DEFAULT = {"kubectl.kubernetes.io/default-container": "main"}
+
 
 def _daemonset(name: str = "nvidia-thing", key: str = "app") -> DaemonSetManifest:
     return DaemonSetManifest(
@@ -144,7 +146,21 @@ def test_labels_and_annotations_reach_daemonset_and_pod_without_breaking_selecto
         "app.kubernetes.io/part-of": "gpu-operator",
         "team": "ml",
     }
-    assert made.manifest["metadata"]["annotations"] == made.template["metadata"]["annotations"] == {"note": "a"}
+    assert made.manifest["metadata"]["annotations"] == {"note": "a"}
+    assert made.template["metadata"]["annotations"] == {"note": "a", **MAIN_BY_DEFAULT}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "named"),
+    [({}, "main"), ({"kubectl.kubernetes.io/default-container": "beside"}, "beside")],
+    ids=["the operand", "a person's choice"],
+)
+def test_kubectl_is_told_which_of_several_containers_is_the_operand(annotations: dict[str, str], named: str) -> None:
+    made = _finished(daemonsets={"annotations": annotations})
+    assert made.template["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == named
+    made = _daemonset()
+    made.drop("beside")
+    assert "annotations" not in _finished(made).template["metadata"]
 
 
 @pytest.mark.parametrize("root", ["", "/"])
@@ -296,8 +312,9 @@ def test_nri_is_asked_by_an_annotation_for_each_container() -> None:
     assert _finished(cards=True, cdi=cdi).template["metadata"]["annotations"] == {
         "nvidia.cdi.k8s.io/container.main": "management.nvidia.com/gpu=all",
         "nvidia.cdi.k8s.io/container.beside": "management.nvidia.com/gpu=all",
+        **MAIN_BY_DEFAULT,
     }
-    assert "annotations" not in _finished(cards=False, cdi=cdi).template["metadata"]
+    assert _finished(cards=False, cdi=cdi).template["metadata"]["annotations"] == MAIN_BY_DEFAULT
 
 
 def _digest(content: dict[str, dict[str, str]], *names: str) -> str:

@@ -152,7 +152,7 @@ def test_the_config_manager_can_signal_the_program(state: StackState, process: s
     assert not (made.pod.get("hostPID") and "shareProcessNamespace" in made.pod)
 
 
-@all_three
+@pytest.mark.parametrize("state", [PLUGIN, GFD], ids=lambda state: state.name)
 def test_an_edit_of_the_configurations_is_a_new_pod(state: StackState) -> None:
     def digest(**data: str) -> str:
         made = daemonset(state, render_input(config_maps={"sharing": data}, **SHARING))
@@ -160,6 +160,15 @@ def test_an_edit_of_the_configurations_is_a_new_pod(state: StackState) -> None:
 
     assert digest(whole="a") == digest(whole="a")
     assert len({digest(whole="a"), digest(whole="b"), digest(half="a"), digest()}) == 4
+
+
+def test_an_edit_of_the_configurations_leaves_the_mps_daemon_alone() -> None:
+    """Programs that share a card would end with it."""
+
+    def template(**data: str) -> object:
+        return daemonset(MPS, render_input(config_maps={"sharing": data}, **SHARING)).template
+
+    assert template(whole="a") == template(whole="b") == template()
 
 
 @all_three

@@ -200,6 +200,24 @@ def test_the_section_changes_the_pod() -> None:
     assert made.pod["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
 
 
+def test_secrets_and_resources_reach_every_container_that_builds_or_runs_the_driver() -> None:
+    given = {"secretEnv": "present", "resources": {"limits": {"memory": "1Gi"}}, "rdma": {"enabled": True}}
+    made = driver(policy(given, gds={"enabled": True}, gdrcopy={"enabled": True}))
+    assert [held.name for held in made.running()] == [MAIN, PEERMEM, FS, GDR]
+    for container in made.running():
+        assert container.manifest["envFrom"] == [{"secretRef": {"name": "present"}}]
+        assert container.manifest["resources"] == {"limits": {"memory": "1Gi"}}
+    assert "envFrom" not in made.container(MANAGER).manifest
+
+
+def test_parameters_of_kernel_modules_reach_peermem() -> None:
+    given = {"kernelModuleConfig": {"name": "parameters"}, "rdma": {"enabled": True}}
+    made = driver(policy(given), config_maps={"parameters": {"nvidia.conf": "", "nvidia-peermem.conf": ""}})
+    for name in (MAIN, PEERMEM):
+        paths = {entry["mountPath"] for entry in made.container(name).manifest["volumeMounts"]}
+        assert paths >= {"/drivers/nvidia.conf", "/drivers/nvidia-peermem.conf"}
+
+
 def test_the_root_of_the_host_can_lie_elsewhere() -> None:
     made = driver(policy(None, hostPaths={"rootFS": "/sysroot"}))
     assert mounts(made, MANAGER)["/host"] == "/sysroot"

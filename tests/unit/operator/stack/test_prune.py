@@ -68,6 +68,18 @@ def driver(strategy: str) -> Live:
             id="NVIDIADrivers have taken over, no pod is left",
         ),
         pytest.param(
+            made(LiveServiceAccount),
+            replace(ASKED, old_pods=frozenset({STATE})),
+            False,
+            id="pods of an older template still use it",
+        ),
+        pytest.param(
+            made(LiveServiceAccount),
+            replace(ASKED, old_pods=frozenset({"state-vgpu-manager"})),
+            True,
+            id="only pods of another state are old",
+        ),
+        pytest.param(
             made(LiveDaemonSet),
             replace(OFF, orphaned=frozenset({STATE}), policy_drivers=True),
             True,

@@ -40,8 +40,9 @@ def apply_driver_spec(
     add_probes(daemonset, driver_spec)
     add_files(daemonset, driver_spec, system, platform)
     add_subscription(daemonset, driver_spec, variant, platform)
-    add_secret_env(daemonset, driver_spec)
     add_openshift(daemonset, variant, platform)
+    add_secret_env(daemonset, driver_spec)
+    set_resources(daemonset.running(), driver_spec.resources)
     select_own_pods(daemonset, variant)
     if driver_spec.precompiled:
         daemonset.label({PodLabel.PRECOMPILED: "true"})
@@ -79,11 +80,10 @@ def _containers(
     system: OperatingSystem,
     platform: Platform,
 ) -> None:
-    """Images, Secrets to pull them with, resources, arguments, network."""
+    """Images, Secrets to pull them with, arguments, network."""
     main = daemonset.main
     drivers: list[ContainerManifest] = [main, daemonset.container(PEERMEM)]
     set_image(drivers, driver_image(driver_spec, variant, system, platform), driver_spec.image)
-    set_resources(drivers, driver_spec.resources)
     add_pull_secrets(daemonset, *driver_spec.image.image_pull_secrets)
     configure_driver_manager(daemonset, driver_spec.manager, platform)
     if driver_spec.args:

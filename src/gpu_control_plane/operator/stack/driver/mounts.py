@@ -12,7 +12,7 @@ from gpu_control_plane.operator.node_facts import ContainerRuntime, OperatingSys
 from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, config_digest, config_map_data
 from gpu_control_plane.operator.stack.daemonset_manifest import ContainerManifest, DaemonSetManifest
 from gpu_control_plane.operator.stack.driver.driver_spec import DriverSpec
-from gpu_control_plane.operator.stack.driver.kernel_modules import GDRCOPY, GDS
+from gpu_control_plane.operator.stack.driver.kernel_modules import GDRCOPY, GDS, PEERMEM
 from gpu_control_plane.operator.stack.manifest import Manifest
 from gpu_control_plane.operator.stack.render_input import Platform, RenderError
 from gpu_control_plane.operator.stack.variants import Variant
@@ -69,7 +69,7 @@ def add_files(
     """Files from ConfigMaps and Secrets, and annotations that make a new pod whenever one of the ConfigMaps is
     edited."""
     parameters = Files("kernelModuleConfig", "kernel-module-config", driver_spec.parameters, "/drivers")
-    _each_key(daemonset, [daemonset.main], parameters, platform)
+    _each_key(daemonset, _loaders(daemonset), parameters, platform)
     if not driver_spec.precompiled:
         _add_sources(daemonset, driver_spec, system, platform)
     _add_licence(daemonset, driver_spec, platform)
@@ -101,9 +101,9 @@ def add_subscription(
 
 
 def add_secret_env(daemonset: DaemonSetManifest, driver_spec: DriverSpec) -> None:
-    """Variables out of a Secret."""
-    if driver_spec.secret_env:
-        daemonset.main.manifest.setdefault("envFrom", []).append({"secretRef": {"name": driver_spec.secret_env}})
+    """Variables out of a Secret, for every container that builds or loads modules."""
+    for container in daemonset.running() if driver_spec.secret_env else ():
+        container.manifest.setdefault("envFrom", []).append({"secretRef": {"name": driver_spec.secret_env}})
 
 
 def _add_sources(
@@ -178,6 +178,11 @@ def _from_host(daemonset: DaemonSetManifest, paths: dict[str, tuple[str, str]]) 
         daemonset.add_volume(volume, hostPath={"path": host})
         for container in _builders(daemonset):
             container.mount(volume, inside, read_only=True)
+
+
+def _loaders(daemonset: DaemonSetManifest) -> list[ContainerManifest]:
+    """Containers that load modules of the driver's image, with parameters."""
+    return [daemonset.main, *(daemonset.container(name) for name in (PEERMEM,) if daemonset.has(name))]
 
 
 def _builders(daemonset: DaemonSetManifest) -> list[ContainerManifest]:

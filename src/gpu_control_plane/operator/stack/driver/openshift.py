@@ -41,7 +41,7 @@ def trusted_ca(manifests: list[Manifest], openshift: OpenShift | None) -> list[M
 def _add_cluster_settings(daemonset: DaemonSetManifest, openshift: OpenShift) -> None:
     if openshift.version:
         daemonset.main.set_env("OPENSHIFT_VERSION", openshift.version)
-    containers = [daemonset.container(held["name"]) for held in daemonset.pod["containers"]]
+    containers = daemonset.running()
     for container in containers:
         for name, value in sorted(openshift.proxy.items()):
             container.set_env(name.upper(), value)

@@ -17,7 +17,8 @@ def _transform(daemonset: DaemonSetManifest, render_input: RenderInput, _variant
     section = msgspec.structs.replace(render_input.policy.device_plugin, args=())
     names = (daemonset.main.name, "mps-control-daemon-mounts")
     apply_operand_section(daemonset, section, render_input, image=DEVICE_PLUGIN_IMAGE, names=names)
-    configure_plugin_config(daemonset, section, render_input)
+    # Programs that share a card end with the daemon, so it reads an edit when its node selects another configuration.
+    configure_plugin_config(daemonset, section, render_input, restart_on_edit=False)
     configure_mig(daemonset.main, render_input.policy)
     set_mps_root(daemonset, render_input.policy)
 
