@@ -27,6 +27,9 @@ test: lint service-binaries chart-binaries monitoring-binaries ## Run every chec
 test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavings than `make test` tries
 	@$(PYTEST) -n 2 --dist worksteal --interleavings 120 --histories 300 --hypothesis-profile quick tests/unit tests/simulation tests/monitoring/test_alerts.py
 
+test-long: setup binaries ## Run what takes too long for every day: 500 clients after an outage (5 minutes)
+	@$(PYTEST) -s --clients 500 tests/integration/kube/test_herd.py
+
 test-integration: setup binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
 
@@ -122,6 +125,6 @@ $(UV):
 	@echo "Fetching uv $(UV_VERSION)"
 	@python3 -m venv $(dir $(@D)) && $(dir $@)pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-.PHONY: help demo down test test-fast test-integration test-e2e bench bench-scale lint generate docs clean
+.PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
 .PHONY: test-helm chart-binaries test-monitoring monitoring-binaries

@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=None, help="replay one interleaving of the simulation")
     group.addoption("--interleavings", type=int, default=700, help="how many seeds each scenario tries")
     group.addoption("--histories", type=int, default=5000, help="how many random histories of a node are played")
+    group.addoption("--clients", type=int, default=0, help="how many real clients come back after a real outage")
 
 
 @pytest.fixture
