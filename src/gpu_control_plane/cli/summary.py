@@ -87,7 +87,7 @@ def _next_commands(status: ClusterStatus) -> list[str]:
         *path,
         *([] if known else [f"export KUBECONFIG={status.kubeconfig}"]),
         f"kubectl gpu simulate nodes --count 2 --profile H200-141{option}",
-        "kubectl get gpu",
+        "kubectl get gpus",
         f"kubectl gpu down{option}",
     ]
 
