@@ -86,6 +86,11 @@ Examples:
 @click.option("--webhooks", metavar="SERVICE", help="Serve the webhooks behind this Service.  [default: do not]")
 @click.option("--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Their port.")
 @click.option(
+    "--webhook-client-authority",
+    type=click.Path(path_type=Path),
+    help="Answer only callers with a certificate of this authority (PEM).  [default: answer all]",
+)
+@click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 def command(
@@ -104,6 +109,7 @@ def command(
     status_port: int,
     webhooks: str | None,
     webhook_port: int,
+    webhook_client_authority: Path | None,
     log_level: str,
 ) -> None:
     """Run the controllers of the GPU control plane until SIGTERM or SIGINT.
@@ -140,7 +146,15 @@ def command(
         if webhooks is not None:
             from gpu_control_plane.admission import controller as admission  # noqa: PLC0415
 
-            admission.build(runtime, admission.Settings(service=webhooks, namespace=namespace, port=webhook_port))
+            admission.build(
+                runtime,
+                admission.Settings(
+                    service=webhooks,
+                    namespace=namespace,
+                    port=webhook_port,
+                    client_authorities=_authority(webhook_client_authority),
+                ),
+            )
 
     exit_code = main(
         "gpu-control-plane",
@@ -154,6 +168,15 @@ def command(
     )
     # click ignores what a command returns: a process that could not run would end as if all were well.
     click.get_current_context().exit(exit_code)
+
+
+def _authority(path: Path | None) -> bytes | None:
+    from gpu_control_plane.kube.errors import ConfigError  # noqa: PLC0415
+
+    try:
+        return path.read_bytes() if path is not None else None
+    except OSError as error:
+        raise ConfigError(f"the authority of webhook clients cannot be read: {path}: {error.strerror}") from error
 
 
 def settings_type(group: str) -> "type[msgspec.Struct]":

@@ -68,6 +68,9 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
     },
     "policy-only": {"clusterPolicy": {"create": True, "name": "mine", "spec": {"dcgm": {"enabled": True}}}},
     "driver-only": {"nvidiaDriver": {"create": True, "spec": {"default": True, "image": "driver"}}},
+    "guarded-webhook": {
+        "webhook": {"clientAuthority": "api-servers", "networkPolicy": {"from": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}}
+    },
     "bare": {"crds": {"install": False}, "cleanup": {"enabled": False}, "webhook": {"enabled": False}},
 }
 """What people are likely to choose; together they reach every branch of the templates."""

@@ -110,7 +110,8 @@ def test_programs_understand_their_arguments(helm: Helm, values: dict[str, Any])
 def test_only_the_agent_touches_the_node(helm: Helm, values: dict[str, Any]) -> None:
     for component, pod in helm.objects(values).pods():
         if component != "agent":
-            assert "volumes" not in pod["spec"]
+            # A ConfigMap is an object of the API, not a part of the node.
+            assert all(volume.keys() == {"name", "configMap"} for volume in pod["spec"].get("volumes", []))
             assert pod["spec"]["securityContext"]["runAsNonRoot"]
             assert container(pod)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container(pod)["securityContext"]["readOnlyRootFilesystem"]
@@ -217,6 +218,18 @@ def test_the_controller_gets_the_label_of_managed_nodes(helm: Helm) -> None:
         "--managed-label=example.com/gpu",
         "--not-managed-by-default",
     ]
+
+
+def test_the_webhook_can_be_kept_for_api_servers(helm: Helm) -> None:
+    def policies(**webhook: Any) -> list[dict[str, Any]]:
+        return helm.objects({"webhook": webhook}).of("NetworkPolicy")
+
+    peers = [{"ipBlock": {"cidr": "10.0.0.1/32"}}]
+    assert policies() == policies(enabled=False, networkPolicy={"from": peers}) == []
+    (policy,) = policies(networkPolicy={"from": peers})
+    everybody, api_servers = policy["spec"]["ingress"]
+    assert everybody == {"ports": [{"port": "metrics"}]}
+    assert api_servers == {"ports": [{"port": "webhook"}], "from": peers}
 
 
 def test_the_budget_exists_with_several_replicas_only(helm: Helm) -> None:

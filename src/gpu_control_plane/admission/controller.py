@@ -23,6 +23,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the Service, of the Secret with the certificates, and of the webhook configuration."""
     namespace: str
     port: int = 9443
+    client_authorities: bytes | None = None
+    """PEM. Callers must show a certificate of theirs; without it, anybody is answered."""
 
 
 def build(runtime: Runtime, settings: Settings) -> None:
@@ -39,6 +41,7 @@ def build(runtime: Runtime, settings: Settings) -> None:
         secret,
         Subject(settings.service, (f"{settings.service}.{settings.namespace}.svc",)),
         publisher(runtime.unfenced_client, [(ValidatingWebhookConfiguration, settings.service)]),
+        client_authorities=settings.client_authorities,
         registry=registry,
     )
     server = WebhookServer(certificates.tls, port=settings.port, metrics=WebhookMetrics(registry))

@@ -267,8 +267,8 @@ class GPUDevice(Object, frozen=True, kw_only=True):
 
 DEFINITION: Final = Definition(
     kind=GPUDevice,
-    short_names=("gpudev", "gdev"),
-    categories=("gpu",),
+    short_names=("gpu", "gpudev", "gdev"),
+    categories=("gpus",),
     columns=(
         Column("Node", ".spec.nodeName", description="Node the card is in"),
         Column("Product", ".status.hardware.product", description="Model of the card"),

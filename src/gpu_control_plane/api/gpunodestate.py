@@ -291,7 +291,7 @@ def _condition(name: NodeCondition) -> str:
 DEFINITION: Final = Definition(
     kind=GPUNodeState,
     short_names=("gns", "gpunodeinventory", "gpunodeinventories"),
-    categories=("gpu",),
+    categories=("gpus",),
     columns=(
         Column("Cards", ".status.deviceCount", "integer", "Number of cards"),
         Column("Ready", _condition(NodeCondition.READY_FOR_POOLING), description="Whether its cards may join pools"),

@@ -239,7 +239,7 @@ class GPUPool(Object, frozen=True, kw_only=True):
 DEFINITION: Final = Definition(
     kind=GPUPool,
     short_names=("gpool", "gp"),
-    categories=("gpu",),
+    categories=("gpus",),
     columns=(
         Column("Phase", ".status.phase", description="Pending, Ready, Maintenance or Misconfigured"),
         Column("Mode", ".spec.allocation.mode", description="Exclusive, MIG or TimeSlice"),

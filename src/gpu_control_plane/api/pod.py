@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from gpu_control_plane.kube.objects import Object, OwnerReference, Resource
+from gpu_control_plane.kube.quantities import parse_quantity
 
 NAME_LABEL: Final = "app.kubernetes.io/name"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
@@ -31,8 +32,6 @@ BY_NODE: Final = "node"
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 _SAME_MOMENT: Final = timedelta(seconds=5)
 """How far apart the kubelet may write the end of a container and the change of its Pod's condition Ready."""
-_THOUSAND: Final = "k"
-"""The API server writes 2000 units of a resource as `2k`."""
 
 
 class _View(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -283,13 +282,10 @@ class Pod(Object, frozen=True):
 
     def limit_of(self, resource: str) -> int:
         """Units of an extended resource that its containers together ask for."""
-        return sum(_units(container.resources.limits.get(resource, "0")) for container in self.spec.containers)
+        limits = (container.resources.limits.get(resource, "0") for container in self.spec.containers)
+        return int(sum(map(parse_quantity, limits)))
 
 
 def node_of(pod: Pod) -> Iterable[str]:
     """The function of the index `BY_NODE`."""
     return (pod.spec.node_name,) if pod.spec.node_name else ()
-
-
-def _units(quantity: str) -> int:
-    return int(quantity.removesuffix(_THOUSAND)) * (1000 if quantity.endswith(_THOUSAND) else 1)

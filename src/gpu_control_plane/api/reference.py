@@ -41,8 +41,9 @@ def _opening(definitions: Sequence[Definition], header: str) -> Iterator[str]:
     yield f"<!-- {header} -->\n"
     yield "# API reference\n"
     yield (
-        f"Group `{names.GROUP}`, version `{names.VERSION}`. All kinds are cluster-scoped; `kubectl get gpu` shows all "
-        "of them, `kubectl explain <kind> --recursive` what follows here. A field marked \\* is required. "
+        f"Group `{names.GROUP}`, version `{names.VERSION}`. All kinds are cluster-scoped; `kubectl get gpus` shows all "
+        "of them, `kubectl get gpu` the cards, `kubectl explain <kind> --recursive` what follows here. "
+        "A field marked \\* is required. "
         "The kinds of NVIDIA's operator have [a page of their own](api-nvidia.md).\n"
     )
     yield from table(

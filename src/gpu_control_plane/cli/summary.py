@@ -89,7 +89,7 @@ def _next_commands(status: ClusterStatus, further: Sequence[str]) -> list[str]:
         *path,
         *([] if known else [f"export KUBECONFIG={status.kubeconfig}"]),
         f"kubectl gpu simulate nodes --count 2 --profile H200-141{option}",
-        "kubectl get gpu",
+        "kubectl get gpus",
         *further,
         f"kubectl gpu down{option}",
     ]

@@ -88,6 +88,8 @@ class Controller:
         self._triggers: list[_Trigger[Any]] = []
         self._queue: WorkQueue[Key] | None = None
         self._conflicts = ConflictRetries(())
+        self._began: dict[Key, float] = {}
+        """Since when each key is being worked on, by the loop's clock."""
 
     def watch[T: Keyed](
         self,
@@ -104,6 +106,18 @@ class Controller:
         instead, which the controller watches: then it need not know whom it wakes."""
         if self._queue is not None:
             self._queue.add(key)
+
+    def problem(self) -> str | None:
+        """Why this controller will do no more work, for a liveness check; None while it works or is not meant to.
+
+        A reconcile that takes too long is cancelled. One that does not end nevertheless keeps its worker.
+        """
+        limit = 2 * self._time_limit
+        now = asyncio.get_running_loop().time()
+        stuck = sorted(str(key) for key, began in self._began.items() if now - began > limit)
+        if len(stuck) < self._workers:
+            return None
+        return f"every worker has been at the same key for more than {limit:g} s: {', '.join(stuck)}"
 
     async def run(self) -> None:
         """Reconcile until cancelled. Begins when all caches are complete, with everything that exists."""
@@ -156,6 +170,7 @@ class Controller:
         """One reconcile, with its outcome turned into what the queue does next."""
         busy = self._metrics.workers_busy.labels(self.name)
         busy.inc()
+        self._began[key] = asyncio.get_running_loop().time()
         try:
             with self._metrics.reconcile_seconds.labels(self.name).time():
                 async with asyncio.timeout(self._time_limit):
@@ -168,6 +183,7 @@ class Controller:
             if requeue is not None:
                 queue.add_after(key, requeue.after)
         finally:
+            self._began.pop(key, None)
             busy.dec()
 
     def _after_failure(self, queue: WorkQueue[Key], key: Key, error: Exception) -> None:

@@ -21,6 +21,9 @@ from gpu_control_plane.kube.objects import Object, Resource
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.kube.watch import ApiSource
 
+_STOP_SECONDS = 60.0
+"""After the end of leadership, all work has ended by then: what has begun is cancelled after 20 s."""
+
 _log = structlog.get_logger(component="kube.leader")
 
 
@@ -72,6 +75,8 @@ class Leadership:
         self._clock = clock
         self._now = now
         self._valid_until = 0.0
+        self._held_until = 0.0
+        self._leads = False
         self._held: Lease | None = None
 
     @property
@@ -82,6 +87,13 @@ class Leadership:
         """Raise `LeadershipLost` unless this process certainly holds the lease."""
         if not self.leading:
             raise LeadershipLost(f"this process no longer holds the lease {self._namespace}/{self._name}")
+
+    def problem(self) -> str | None:
+        """Why this process will never lead again, for a liveness check: its work goes on long after its lease ended."""
+        late = self._clock() - self._held_until
+        if not self._leads or late < _STOP_SECONDS:
+            return None
+        return f"the lease {self._namespace}/{self._name} ran out {late:.0f} s ago, and what it allowed has not ended"
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Campaign, run `lead` while leading, and campaign again when leadership is lost. Ends when `lead` ends."""
@@ -100,12 +112,14 @@ class Leadership:
                 gauge.set(0)
 
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
+        self._leads = True
         try:
             async with asyncio.TaskGroup() as group:
                 renewal = group.create_task(self._keep_renewing())
                 await lead()
                 renewal.cancel()
         finally:
+            self._leads = False
             await asyncio.shield(self._release())
 
     async def _win(self) -> None:
@@ -172,7 +186,7 @@ class Leadership:
         except (KubeError, TimeoutError) as error:
             _log.warning("cannot take the lease", lease=self._name, why=str(error) or "no answer in time")
             return False
-        self._valid_until = asked_at + self._timing.deadline
+        self._valid_until = self._held_until = asked_at + self._timing.deadline
         return True
 
     async def _keep_renewing(self) -> None:
@@ -203,7 +217,7 @@ class Leadership:
         except (KubeError, TimeoutError) as error:
             _log.warning("cannot renew the lease", lease=self._name, why=str(error) or "no answer in time")
             return False
-        self._valid_until = asked_at + self._timing.deadline
+        self._valid_until = self._held_until = asked_at + self._timing.deadline
         return True
 
     async def _release(self) -> None:

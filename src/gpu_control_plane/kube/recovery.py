@@ -16,27 +16,62 @@ from gpu_control_plane.kube.backoff import Backoff
 ONE_OF_FEW: Final = Backoff(first=0.1, most=5.0, jitter=1.0)
 """For the replicas of a controller: what waits for them is more than they ask for."""
 ONE_OF_MANY: Final = Backoff(first=1.0, most=60.0, factor=4.0, jitter=1.0)
-"""For processes that run on every node: 5,000 agents come back at less than 500 requests a second."""
+"""For processes that run on every node: after 15 s without a server, 5,000 agents come back at less than 500 requests
+a second."""
 
 
 class Recovery:
-    """Shared by the watches of a process; each has a `Seat`."""
+    """Shared by the watches of a process; each has a `Seat`. The pauses grow with the time that the server has been
+    away, from the first of `backoff` to its longest: what was short is over soon, whatever was drawn."""
 
     def __init__(self, backoff: Backoff = ONE_OF_FEW, rng: random.Random | None = None) -> None:
         self.backoff = backoff
-        self.rng = rng or random.Random()
-        self.failures = 0
-        """Attempts in a row that were not answered; those that fail at the same time, as an outage begins, are one."""
-        self.spread = 0.0
-        """Over how many seconds the others follow a watch that was answered."""
-        self.asking = asyncio.Lock()
+        self._rng = rng or random.Random()
+        self._away_since: float | None = None
+        self._spread = 0.0
+        self._asking = asyncio.Lock()
 
     def seat(self) -> "Seat":
         return Seat(self)
 
+    def answered(self) -> None:
+        """The API server has answered one of the watches."""
+        if self._away_since is not None:
+            self._spread = self._longest_pause()
+            self._away_since = None
+
+    async def take_turn(self) -> bool:
+        """Wait as long as a watch has to that was not answered. True: it asks for all, and gives the turn back when it
+        knows more. False: another was answered, and this one follows."""
+        if self._away_since is None:
+            self._away_since = asyncio.get_running_loop().time()
+        await self._asking.acquire()
+        if not self._away:
+            self._asking.release()
+            await asyncio.sleep(self._rng.uniform(0.0, self._spread))
+            return False
+        try:
+            await asyncio.sleep(self._rng.uniform(0.0, self._longest_pause()))
+        except asyncio.CancelledError:
+            self._asking.release()
+            raise
+        return True
+
+    def give_turn_back(self) -> None:
+        self._asking.release()
+
+    @property
+    def _away(self) -> bool:
+        return self._away_since is not None
+
+    def _longest_pause(self) -> float:
+        assert self._away_since is not None  # noqa: S101 - the callers checked
+        away = asyncio.get_running_loop().time() - self._away_since
+        return min(self.backoff.most, max(self.backoff.first, self.backoff.factor * away))
+
 
 class Seat:
-    """One watch's place. Leaving the block passes the turn on, whatever ended it."""
+    """One watch's place. Leaving the block gives its turn back, whatever ended it."""
 
     def __init__(self, recovery: Recovery) -> None:
         self._recovery = recovery
@@ -48,31 +83,19 @@ class Seat:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._pass_on()
+        self._give_turn_back()
 
     def answered(self) -> None:
         """The API server has answered this watch."""
-        shared = self._recovery
-        if shared.failures:
-            shared.spread = shared.backoff.ceiling(shared.failures)
-            shared.failures = 0
-        self._pass_on()
+        self._recovery.answered()
+        self._give_turn_back()
 
     async def turn(self) -> None:
         """The API server did not answer. Returns when it is this watch's turn to try again."""
-        shared = self._recovery
-        if self._asks or not shared.failures:
-            shared.failures += 1
-        self._pass_on()
-        await shared.asking.acquire()
-        self._asks = True
-        if shared.failures:
-            await asyncio.sleep(shared.backoff.delay(shared.failures, shared.rng))
-        else:  # another watch was answered in the meantime
-            self._pass_on()
-            await asyncio.sleep(shared.rng.uniform(0.0, shared.spread))
+        self._give_turn_back()
+        self._asks = await self._recovery.take_turn()
 
-    def _pass_on(self) -> None:
+    def _give_turn_back(self) -> None:
         if self._asks:
             self._asks = False
-            self._recovery.asking.release()
+            self._recovery.give_turn_back()

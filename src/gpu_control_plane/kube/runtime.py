@@ -82,6 +82,7 @@ class Runtime:
         self._services: list[Callable[[], Coroutine[None, None, None]]] = []
         self._on_lead: list[Callable[[], None]] = []
         self._stopping = asyncio.Event()
+        self._working: asyncio.Task[None] | None = None
 
     def cache[T: Object](self, kind: type[T], selection: Selection = EVERYTHING) -> Cache[T]:
         """The one cache of this kind and selection: asking for it again gives the same."""
@@ -129,6 +130,7 @@ class Runtime:
     async def run(self) -> None:
         """Run until `stop`. What has begun is finished, the lease is handed over, Events are written, in this order."""
         self.status.ready("not stopping", lambda: "stopping" if self._stopping.is_set() else None)
+        self._watch_liveness()
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.unfenced_client)
             if self._serves_status:
@@ -139,9 +141,21 @@ class Runtime:
                 _running(*(cache.run(self._sync_timeout) for cache in self._caches.values()))
             )
             async with asyncio.TaskGroup() as group:
-                work = group.create_task(self._work())
+                work = self._working = group.create_task(self._work())
                 await self._stopping.wait()
                 work.cancel()
+
+    def _watch_liveness(self) -> None:
+        """A process that is stuck is restarted. One whose event loop is stuck does not answer at all."""
+        if self._leadership is not None:
+            self.status.alive("leader election", self._leadership.problem)
+        for controller in self._controllers:
+            self.status.alive(f"controller {controller.name}", controller.problem)
+        if self._controllers:
+            self.status.alive("controllers", lambda: "they have ended" if self._has_ended() else None)
+
+    def _has_ended(self) -> bool:
+        return self._working is not None and self._working.done() and not self._stopping.is_set()
 
     async def _work(self) -> None:
         for cache in self._caches.values():

@@ -1,8 +1,9 @@
 """An HTTPS server for admission webhooks, to be run on every replica.
 
-It guarantees that the API server always gets an answer in time. What a handler decides is a response; what goes wrong
-(a bug, a slow handler, a body that makes no sense) is an HTTP error with a Status, so that the webhook's failurePolicy
-alone says what happens to the request.
+It guarantees that the API server always gets an answer in time, also while others send what is no review: bodies,
+connections and what is kept of unfinished requests are bounded, and slow senders are given up. What a handler decides
+is a response; what goes wrong (a bug, a slow handler, a body that makes no sense) is an HTTP error with a Status, so
+that the webhook's failurePolicy alone says what happens to the request.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import re
 import ssl
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
@@ -31,9 +32,16 @@ from gpu_control_plane.kube.admission import (
 )
 from gpu_control_plane.kube.certificate_secret import ServingCertificates
 from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.webhook_connections import FIRST_REVIEW_SECONDS, MOST_CONNECTIONS, WebhookConnections
 
-LARGEST_BODY = 8 * 1024 * 1024
-"""An object may have 1.5 MiB in etcd and more on the wire; a review holds it twice."""
+LARGEST_BODY = 3 * 1024 * 1024
+"""The API server takes no larger requests; an object has at most 1.5 MiB in etcd, and a review may hold it twice."""
+_LARGE_BODY = 32 * 1024
+"""A pool takes a few KiB. Of larger bodies only `_LARGE_AT_ONCE` are read at the same time, the others wait."""
+_LARGE_AT_ONCE = 2
+_BODY_SECONDS = 3.0
+"""The API server sends a review at once."""
+_READ_BUFFER_BYTES = 16 * 1024
 
 _KEEPALIVE_SECONDS = 180.0
 """Longer than the 90 s after which the API server drops idle connections: it must never write into one we close."""
@@ -65,6 +73,12 @@ class WebhookMetrics:
             registry=registry,
         )
         self.in_flight = Gauge("kube_webhook_in_flight", "Reviews being answered.", ("path",), registry=registry)
+        self.connections_closed = Counter(
+            "kube_webhook_connections_closed_total",
+            "Connections given up: `slow` (no review in time) or `limit` (there were too many).",
+            ("reason",),
+            registry=registry,
+        )
 
 
 class _Failure(Exception):
@@ -90,6 +104,7 @@ class WebhookServer:
     caller to connect anew, then stops listening and lets reviews in flight finish within `drain` seconds.
     `keep_connections=False` makes callers connect anew for each review, which spreads them over replicas. `read_on` are
     the seconds to go on reading a body that was answered before it ended, so that the caller gets to see the answer.
+    `connections` bounds who may be connected at a time.
     """
 
     def __init__(
@@ -101,32 +116,42 @@ class WebhookServer:
         metrics: WebhookMetrics | None = None,
         time_limit: float = 9.0,
         largest_body: int = LARGEST_BODY,
+        body_limit: float = _BODY_SECONDS,
+        connections: int = MOST_CONNECTIONS,
+        first_review_within: float = FIRST_REVIEW_SECONDS,
         read_on: float = 1.0,
         keep_connections: bool = True,
         linger: float = 0.0,
         drain: float = 15.0,
     ) -> None:
-        self._tls = tls
         self._host = host
         self._port = port
         self._metrics = metrics or WebhookMetrics()
         self._time_limit = time_limit
         self._keep_connections = keep_connections
         self._linger = linger
-        self._app = web.Application(client_max_size=largest_body)
+        self._largest_body = largest_body
+        self._body_limit = body_limit
+        self._large_bodies = asyncio.Semaphore(_LARGE_AT_ONCE)
+        self._failures: dict[HTTPStatus, int] = {}
+        self._connections = WebhookConnections(
+            tls, self._metrics.connections_closed, most=connections, first_review_within=first_review_within
+        )
+        self._app = web.Application()
         self._runner = web.AppRunner(
             self._app,
             access_log=None,
             keepalive_timeout=_KEEPALIVE_SECONDS,
+            handler_cancellation=True,
             lingering_time=read_on,
+            read_bufsize=_READ_BUFFER_BYTES,
             shutdown_timeout=drain,
         )
 
     @property
     def port(self) -> int:
         """The port that is listened on, also when any (0) was asked for."""
-        addresses = self._runner.addresses
-        return int(addresses[0][1]) if addresses else self._port
+        return self._connections.port or self._port
 
     def validating[T: Object](self, path: str, kind: type[T], handler: Handler[T]) -> None:
         """Serve a validating webhook: its handler allows or denies."""
@@ -153,7 +178,8 @@ class WebhookServer:
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls).start()
+        assert self._runner.server is not None  # noqa: S101 - it is there after setup
+        self._connections.listen(self._host, self._port, self._runner.server)
         _log.info("webhooks served", port=self.port)
         return self
 
@@ -164,6 +190,7 @@ class WebhookServer:
         try:
             await asyncio.sleep(self._linger)
         finally:
+            await self._connections.stop_listening()
             await self._runner.cleanup()
 
     async def _respond[T: Object](
@@ -172,8 +199,9 @@ class WebhookServer:
         start = time.perf_counter()
         operation, allowed, code = "", "", int(HTTPStatus.OK)
         try:
-            async with _deadline(http, self._time_limit):
-                request = _parsed(await _body(http), kind)
+            async with _deadline(http, self._time_limit), self._body(http) as body:
+                request = _parsed(body, kind)
+                self._connections.reviewed(http.protocol)
                 operation = request.operation.value
                 response = await handler(request)
                 content = encode_review(request, response)
@@ -190,7 +218,7 @@ class WebhookServer:
             return web.Response(body=content, content_type="application/json")
         except _Failure as failure:
             code = failure.code
-            _log.warning("review not understood", path=path, code=code, error=str(failure))
+            self._log_failure(failure, path)
             return _status(failure)
         except Exception as error:  # noqa: BLE001 - the API server must get an answer, whatever a handler does wrong
             code = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -200,6 +228,46 @@ class WebhookServer:
         finally:
             self._metrics.requests.labels(path, operation, allowed, str(int(code))).inc()
             self._metrics.duration.labels(path, operation).observe(time.perf_counter() - start)
+
+    def _log_failure(self, failure: _Failure, path: str) -> None:
+        """Once, and then at every doubling: whoever sends nonsense must not fill the log, too."""
+        count = self._failures[failure.code] = self._failures.get(failure.code, 0) + 1
+        if count & (count - 1) == 0:
+            _log.warning("review not understood", path=path, code=int(failure.code), error=str(failure), count=count)
+
+    @asynccontextmanager
+    async def _body(self, http: web.Request) -> AsyncIterator[bytes]:
+        """What was sent. Only a few large bodies are held at a time, until the block ends."""
+        if http.content_type != "application/json":
+            message = f"Reviews are sent as application/json, not as {http.content_type}."
+            raise _Failure(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+        if (http.content_length or 0) > self._largest_body:
+            raise _too_large()
+        async with AsyncExitStack() as held:
+            deadline = asyncio.timeout(self._body_limit)
+            body = bytearray()
+            try:
+                async with deadline:
+                    while chunk := await http.content.readany():
+                        if len(body) <= _LARGE_BODY < len(body) + len(chunk):
+                            # Its sender is not to blame for the wait.
+                            deadline.reschedule(None)
+                            await held.enter_async_context(self._large_bodies)
+                            deadline.reschedule(asyncio.get_running_loop().time() + self._body_limit)
+                        body += chunk
+                        if len(body) > self._largest_body:
+                            raise _too_large()
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
+                message = f"The review did not arrive within {self._body_limit:g} s."
+                raise _Failure(HTTPStatus.REQUEST_TIMEOUT, "Timeout", message) from None
+            yield bytes(body)
+
+
+def _too_large() -> _Failure:
+    message = "The review is larger than any object can be."
+    return _Failure(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", message)
 
 
 async def serve_webhooks(server: WebhookServer, certificates: ServingCertificates) -> None:
@@ -227,17 +295,6 @@ async def _deadline(http: web.Request, most: float) -> AsyncIterator[None]:
             raise
         message = f"The webhook {http.path} did not decide within {limit:g} s. Try again, and look at its log."
         raise _Failure(HTTPStatus.GATEWAY_TIMEOUT, "Timeout", message) from None
-
-
-async def _body(http: web.Request) -> bytes:
-    if http.content_type != "application/json":
-        message = f"Reviews are sent as application/json, not as {http.content_type}."
-        raise _Failure(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
-    try:
-        return await http.read()
-    except web.HTTPRequestEntityTooLarge:
-        message = "The review is larger than any object can be."
-        raise _Failure(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", message) from None
 
 
 def _parsed[T: Object](body: bytes, kind: type[T]) -> AdmissionRequest[T]:

@@ -1,6 +1,9 @@
-"""How people meet the API: short names, `kubectl get gpu`, columns, selectors, `kubectl explain`."""
+"""How people meet the API: short names, `kubectl get gpus`, columns, selectors, `kubectl explain`."""
 
+import asyncio
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from gpu_control_plane.api import DEFINITIONS, GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.examples import device, h200, manifest, node_state, pool
 from gpu_control_plane.kube import Client, FieldManager, Object, Selection
 from gpu_control_plane.kube.crd import Definition
+from gpu_control_plane.local import Cluster, ensure_binaries
 from integration.api.conftest import Ask, in_time
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -28,18 +32,31 @@ def served(ask: Ask) -> list[dict[str, Any]]:
     return list(ask(GROUP_PATH).get("resources", ()))
 
 
-def test_kubectl_get_gpu_shows_all_kinds(ask: Ask) -> None:
+def test_kubectl_get_gpus_shows_all_kinds(ask: Ask) -> None:
     def shown() -> set[str]:
-        return {one["kind"] for one in served(ask) if "gpu" in one.get("categories", ())}
+        return {one["kind"] for one in served(ask) if "gpus" in one.get("categories", ())}
 
     kinds = {"GPUDevice", "GPUNodeState", "GPUPool"}
     assert in_time(shown, kinds) == kinds
 
 
+async def test_kubectl_get_gpu_shows_one_card_by_its_name(client: Client, api_server: Cluster, tmp_path: Path) -> None:
+    """A category of several kinds cannot be asked for by name: `you must specify only one resource`."""
+    name = "worker-9-0000-18-00-0"
+    spec = {"nodeName": "worker-9", "pciAddress": "0000:18:00.0"}
+    await client.create(GPUDevice, {"metadata": {"name": name}, "spec": spec})
+    kubectl = str(ensure_binaries(["kubectl"]).path("kubectl"))
+    command = (kubectl, "--kubeconfig", str(api_server.kubeconfig), "--cache-dir", str(tmp_path))
+    ran = await asyncio.to_thread(
+        subprocess.run, [*command, "get", "gpu", name, "-o", "name"], capture_output=True, text=True, check=False
+    )
+    assert (ran.stdout.strip(), ran.stderr) == (f"gpudevice.gpu.deckhouse.io/{name}", "")
+
+
 @pytest.mark.parametrize(
     ("plural", "names"),
     [
-        ("gpudevices", {"gpudev", "gdev"}),
+        ("gpudevices", {"gpu", "gpudev", "gdev"}),
         ("gpunodestates", {"gns", "gpunodeinventory", "gpunodeinventories"}),
         ("gpupools", {"gpool", "gp"}),
     ],

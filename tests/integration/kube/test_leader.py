@@ -188,6 +188,34 @@ async def test_the_fence_closes_before_others_may_take_over(client: Client, name
     await asyncio.wait_for(task, 60)
 
 
+async def test_work_that_outlives_its_lease_is_noticed(client: Client, namespace: str) -> None:
+    clock = 100.0
+    leadership = Leadership(
+        client, name="stuck", namespace=namespace, identity="me", timing=Timing(renewal=0.2), clock=lambda: clock
+    )
+    leading, cancelled, end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def lead() -> None:
+        leading.set()
+        while not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+
+    campaign = asyncio.create_task(leadership.run(lead))
+    await asyncio.wait_for(leading.wait(), 60)
+    usurper = {"spec": {"holderIdentity": "c", "leaseDurationSeconds": 3600}}
+    await client.patch(Lease, "stuck", usurper, namespace=namespace)
+    await asyncio.wait_for(cancelled.wait(), 60)
+    assert leadership.problem() is None
+    clock += 75
+    assert "and what it allowed has not ended" in (leadership.problem() or "")
+    end.set()
+    await until(lambda: leadership.problem() is None)
+    campaign.cancel()
+
+
 async def test_nothing_is_sent_after_leadership_ended_while_the_server_asks_to_wait(
     client: Client, namespace: str
 ) -> None:

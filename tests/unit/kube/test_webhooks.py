@@ -92,6 +92,10 @@ class Caller:
             text = await response.text()
             return response.status, json.loads(text) if text.startswith("{") else {"text": text}
 
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection on which nothing is sent."""
+        return await asyncio.open_connection("127.0.0.1", int(self._url.rpartition(":")[2]), ssl=TRUSTING)
+
     async def response(self, name: str, path: str = "/things") -> dict[str, object]:
         status, body = await self.ask(review(name), path=path)
         assert status == 200
@@ -281,3 +285,43 @@ async def test_a_closing_server_still_answers_while_it_lingers() -> None:
                 assert (await caller.ask())[0] == 200
         with pytest.raises(aiohttp.ClientConnectorError):
             await caller.ask()
+
+
+async def test_a_connection_that_sends_no_review_is_closed() -> None:
+    registry = CollectorRegistry()
+    async with running(registry=registry, first_review_within=0.2) as caller:
+        reader, writer = await caller.connect()
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+        writer.close()
+        assert (await caller.response("fine"))["allowed"] is True
+    assert registry.get_sample_value("kube_webhook_connections_closed_total", {"reason": "slow"}) == 1
+
+
+async def test_newcomers_take_the_places_of_those_who_sent_no_review() -> None:
+    registry = CollectorRegistry()
+    async with running(registry=registry, connections=3) as caller:
+        assert (await caller.response("fine"))["allowed"] is True
+        held = [await caller.connect() for _ in range(5)]
+        closed = [asyncio.create_task(reader.read()) for reader, _ in held]
+        await until(lambda: sum(task.done() for task in closed) == 3)
+        assert [task.done() for task in closed] == [True, True, True, False, False]
+        # The caller's own connection was never in question.
+        assert (await caller.response("fine"))["allowed"] is True
+        for task in closed:
+            task.cancel()
+        for _, writer in held:
+            writer.transport.abort()
+    assert registry.get_sample_value("kube_webhook_connections_closed_total", {"reason": "limit"}) == 3
+
+
+async def test_a_large_review_waits_for_others() -> None:
+    async def unfinished() -> AsyncIterator[bytes]:
+        yield b"x" * 100_000
+        await asyncio.sleep(60)
+
+    async with running(body_limit=0.5, read_on=0.05) as caller, asyncio.TaskGroup() as group:
+        holding = [group.create_task(caller.ask(unfinished())) for _ in range(2)]  # type: ignore[arg-type]
+        small = await caller.ask()
+        large = await caller.ask(review("x" * 100_000))
+        assert (small[0], large[0]) == (200, 200)
+        assert [(await task)[0] for task in holding] == [408, 408]

@@ -42,6 +42,7 @@ def build(runtime: Runtime, node: str, sysfs: Sysfs, *, interval: float = POLL_S
     publishing.watch(nodes, when=_is_other_node).watch(features, node_key)
     bus = BusPoller(sysfs, pci_vendors(), lambda: publishing.enqueue(key), interval)
     runtime.service(bus.run)
+    runtime.status.alive("PCI bus", bus.problem)
 
 
 def _is_other_node(old: Object | None, new: Object | None) -> bool:

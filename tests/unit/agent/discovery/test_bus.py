@@ -1,10 +1,13 @@
 """Discovery looks at the bus alone, and speaks only of changes."""
 
+import asyncio
+import os
 from pathlib import Path
 
 from gpu_control_plane.agent.discovery.bus import BusPoller
 from gpu_control_plane.agent.vendors.registry import pci_vendors
 from unit.agent.backends.fake_machine import FakeMachine
+from waiting import until
 
 CARD = "0000:18:00.0"
 
@@ -60,3 +63,21 @@ async def test_before_the_bus_was_ever_read_nothing_is_known(tmp_path: Path) -> 
     bus = BusPoller(machine.host, pci_vendors(), lambda: None)
     await bus.poll()
     assert bus.cards is None
+
+
+async def test_a_bus_whose_files_hang_is_noticed(tmp_path: Path) -> None:
+    machine = FakeMachine(tmp_path)
+    machine.plug(CARD)
+    bus = BusPoller(machine.host, pci_vendors(), lambda: None, stuck_after=0.05)
+    await bus.poll()
+    assert bus.problem() is None
+    hanging = tmp_path / "sys/bus/pci/devices" / CARD / "vendor"
+    content = hanging.read_bytes()
+    hanging.unlink()
+    os.mkfifo(hanging)
+    polling = asyncio.create_task(bus.poll())
+    await until(bus.problem)
+    assert "a look at the PCI bus has not ended" in (bus.problem() or "")
+    await asyncio.to_thread(hanging.write_bytes, content)
+    await polling
+    assert bus.problem() is None
