@@ -81,6 +81,12 @@ def _checked_timings(_context: click.Context, _option: click.Parameter, given: t
 )
 @click.option("--kubelet-folder", type=_FOLDER, default=Path("/var/lib/kubelet"), show_default=True)
 @click.option("--cdi-folder", type=_FOLDER, default=Path("/var/run/cdi"), show_default=True)
+@click.option(
+    "--container-runtime",
+    type=_FOLDER,
+    default=None,
+    help="The socket of the container runtime, if it is at none of the usual places below --host-root.",
+)
 @click.option("--host-root", type=_FOLDER, default=Path("/"), show_default=True, help="Where the host's files are.")
 @click.option(
     "--driver-root",

@@ -35,6 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timings: tuple[str, ...]
     kubelet_folder: str
     cdi_folder: str
+    container_runtime: str | None
     host_root: str
     driver_root: tuple[str, ...]
     container_driver_root: tuple[str, ...]
@@ -124,6 +125,7 @@ def _node(options: Options, name: str, process: _Process) -> int:
         health=health_timings(options.timings),
         kubelet=Path(options.kubelet_folder),
         cdi=Path(options.cdi_folder),
+        container_runtime=Path(options.container_runtime) if options.container_runtime else None,
         host=Path(options.host_root),
         driver_roots=tuple(map(Path, options.driver_root)),
         container_driver_roots=tuple(map(Path, options.container_driver_root)) or container_driver_roots(),

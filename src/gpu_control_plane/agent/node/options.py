@@ -45,6 +45,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthTimings = HealthTimings()
     kubelet: Path = Path("/var/lib/kubelet")
     cdi: Path = Path("/var/run/cdi")
+    container_runtime: Path | None = None
+    """The socket of the container runtime; None looks at the usual places."""
     host: Path = Path("/")
     """Where the host's file system is, for an agent that runs in a container."""
     driver_roots: tuple[Path, ...] = (Path("/"),)
