@@ -61,6 +61,7 @@ def _checked_timings(_context: click.Context, _option: click.Parameter, given: t
 )
 @click.option("--labels", is_flag=True, help="Give the Node the labels of NVIDIA's feature discovery.")
 @click.option("--exporter/--no-exporter", default=True, help="Serve what the cards measure, with the other metrics.")
+@click.option("--pod-names/--no-pod-names", default=True, help="Name in these metrics the pods that have the cards.")
 @click.option("--validator/--no-validator", default=True, help="Check driver, toolkit, cards and plugin.")
 @click.option("--nvidia-fs", is_flag=True, help="Check the kernel module nvidia_fs, too.")
 @click.option("--gdrcopy", is_flag=True, help="Check the kernel module gdrdrv, too.")

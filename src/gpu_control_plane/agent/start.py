@@ -27,6 +27,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     conflicting_resource: tuple[str, ...]
     labels: bool
     exporter: bool
+    pod_names: bool
     validator: bool
     nvidia_fs: bool
     gdrcopy: bool
@@ -118,6 +119,7 @@ def _node(options: Options, name: str, process: _Process) -> int:
         conflicting_resources=options.conflicting_resource,
         labels=options.labels,
         exporter=options.exporter,
+        pod_names=options.pod_names,
         validator=options.validator,
         extra_checks=frozenset(check for check, wanted in extras if wanted),
         burn_in=options.burn_in,

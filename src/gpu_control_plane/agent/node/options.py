@@ -35,6 +35,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the Node gets the labels of NVIDIA's feature discovery."""
     exporter: bool = True
     """Whether readings of the cards are served; off where another exporter has them."""
+    pod_names: bool = True
+    """Whether these readings name the pods that have the cards."""
     validator: bool = True
     """Whether the node is checked; off where another validator does it, and leaves the same files."""
     extra_checks: frozenset[str] = frozenset()

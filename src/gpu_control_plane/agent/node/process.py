@@ -102,7 +102,7 @@ def build(runtime: Runtime, options: Options) -> None:
         unpooled=options.unpooled, conflicting_resources=options.conflicting_resources, recovery=recovery
     )
     agent = NodeAgent(options.node, views, components, clients, metrics, settings=settings, now=utc_now)
-    card_metrics = CardMetrics(options.node, components.watch, lambda: agent.users)
+    card_metrics = CardMetrics(options.node, components.watch, lambda: agent.users if options.pod_names else {})
     labeller = Labeller(runtime.client, machine_model(options.host)) if options.labels else None
     publisher = NodePublisher(options, components, Publisher(features, clients.applier, metrics), labeller)
 
