@@ -16,16 +16,18 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature, discovery_name, feature_name
 from gpu_control_plane.kube import Client, FieldManager, Object, load_config
 from gpu_control_plane.kube.errors import Forbidden, Invalid
+from gpu_control_plane.kube.events import Event
 from helm.chart import NAMESPACE
 from helm.installed import Installed
 from waiting import until_async
 
 OURS, OTHERS = "node-c", "node-d"
 AGENT, DISCOVERY = "gpu-control-plane-agent", "gpu-control-plane-discovery"
-POLICIES = ("own-node-state", "own-cards", "own-reports", "own-node")
+POLICIES = ("own-node-state", "own-cards", "own-reports", "own-events", "own-node")
 
 READING = {"status": {"telemetry": {"temperature": 40, "at": "2026-01-01T00:00:00Z"}}}
 ANSWER = {"status": {"plugin": {"observedGeneration": 1}}}
+CONDITION = {"status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 BOUND = "The token names no node, so nobody can say whose agent this is"
 
 
@@ -49,6 +51,20 @@ class Asking:
         async with self.client() as client:
             await client.apply(NodeFeature, name, body, manager=FieldManager("test"), namespace=NAMESPACE)
 
+    async def tell(self, regarding: str, kind: str = "GPUNodeState") -> None:
+        event = {
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": "gpu-agent",
+            "reportingInstance": "test",
+            "action": "Test",
+            "reason": "Test",
+            "type": "Normal",
+            "regarding": {"apiVersion": GPUNodeState.resource.api_version, "kind": kind, "name": regarding},
+        }
+        async with self.client() as client:
+            name = f"{regarding}.{kind.lower()}"
+            await client.apply(Event, name, event, manager=FieldManager("test"), namespace="default")
+
 
 @pytest.fixture(autouse=True)
 async def objects(installed: Installed) -> None:
@@ -67,6 +83,7 @@ async def objects(installed: Installed) -> None:
         lambda: unbound.patch(GPUDevice, card(OURS), {}),
         lambda: unbound.publish(feature_name(OURS), OURS),
         lambda: unbound.patch(NodeView, OURS, {}),
+        lambda: unbound.tell(OURS),
     ]
     for write in writes:
         await until_async(partial(is_refused, write), saying="every policy is in force")
@@ -113,6 +130,38 @@ async def test_an_agent_does_not_answer_for_another_node(installed: Installed) -
     sentence = "The agent of node-c may answer for its own node only, and this GPUNodeState is that of node-d."
     with refused(sentence):
         await Asking(installed).patch(GPUNodeState, OTHERS, ANSWER, "status")
+
+
+@pytest.mark.parametrize("status", [{"deviceCount": 7}, {"driver": {"version": "1.0", "source": "Host"}}])
+async def test_an_agent_changes_of_its_node_only_what_it_answers(installed: Installed, status: dict[str, Any]) -> None:
+    with refused("An agent may change plugin, validation and quiesced in the status of its node"):
+        await Asking(installed).patch(GPUNodeState, OURS, {"status": status}, "status")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"poolRef": {"name": "mine"}},
+        {"state": "Assigned"},
+        {"conditions": [{**CONDITION, "type": "Approved"}]},
+    ],
+    ids=["pool", "state", "condition"],
+)
+async def test_an_agent_says_nothing_of_pools(installed: Installed, status: dict[str, Any]) -> None:
+    with refused("An agent may change users, readings, burn-in and health of its cards"):
+        await Asking(installed).patch(GPUDevice, card(OURS), {"status": status}, "status")
+
+
+async def test_an_agent_says_how_healthy_its_card_is(installed: Installed) -> None:
+    status = {"conditions": [{**CONDITION, "type": "Healthy"}]}
+    await Asking(installed).patch(GPUDevice, card(OURS), {"status": status}, "status")
+
+
+async def test_an_agent_writes_events_about_its_own_node_only(installed: Installed) -> None:
+    await Asking(installed).tell(OURS)
+    for regarding, kind in ((OTHERS, "GPUNodeState"), (OURS, "Node")):
+        with refused("The agent of node-c may write Events about its own GPUNodeState only."):
+            await Asking(installed).tell(regarding, kind)
 
 
 async def test_an_agent_gives_no_orders(installed: Installed) -> None:

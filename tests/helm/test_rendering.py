@@ -133,6 +133,30 @@ def test_the_agent_sees_the_hosts_processes_only_if_asked(helm: Helm) -> None:
     assert "/var/log/containers" in {mount["mountPath"] for mount in container(pod)["volumeMounts"]}
 
 
+@pytest.mark.parametrize(
+    ("wish", "kind"),
+    [
+        ("Avoid", "preferredDuringSchedulingIgnoredDuringExecution"),
+        ("Never", "requiredDuringSchedulingIgnoredDuringExecution"),
+        ("Allow", None),
+    ],
+)
+def test_the_controller_stays_off_nodes_with_cards(helm: Helm, wish: str, kind: str | None) -> None:
+    spec = helm.objects({"controller": {"gpuNodes": wish}}).pod("controller")["spec"]
+    assert list(spec.get("affinity", {}).get("nodeAffinity", {})) == ([kind] if kind else [])
+    assert ("gpu.deckhouse.io/gpu.present" in str(spec.get("affinity"))) is (kind is not None)
+
+
+def test_by_default_the_controller_avoids_nodes_with_cards(helm: Helm) -> None:
+    assert helm.objects().pod("controller")["spec"]["affinity"]["nodeAffinity"]
+
+
+def test_the_names_of_pods_can_be_kept_out_of_the_metrics(helm: Helm) -> None:
+    assert "--no-pod-names" not in container(helm.objects().pod("agent"))["args"]
+    quiet = helm.objects({"agent": {"exporter": {"podNames": False}}}).pod("agent")
+    assert "--no-pod-names" in container(quiet)["args"]
+
+
 def test_the_agent_never_writes_to_the_hosts_files(helm: Helm) -> None:
     mounts = {mount["name"]: mount for mount in container(helm.objects().pod("agent"))["volumeMounts"]}
     assert mounts["host"]["readOnly"]

@@ -61,6 +61,7 @@ def _checked_timings(_context: click.Context, _option: click.Parameter, given: t
 )
 @click.option("--labels", is_flag=True, help="Give the Node the labels of NVIDIA's feature discovery.")
 @click.option("--exporter/--no-exporter", default=True, help="Serve what the cards measure, with the other metrics.")
+@click.option("--pod-names/--no-pod-names", default=True, help="Name in these metrics the pods that have the cards.")
 @click.option("--validator/--no-validator", default=True, help="Check driver, toolkit, cards and plugin.")
 @click.option("--nvidia-fs", is_flag=True, help="Check the kernel module nvidia_fs, too.")
 @click.option("--gdrcopy", is_flag=True, help="Check the kernel module gdrdrv, too.")
@@ -81,6 +82,12 @@ def _checked_timings(_context: click.Context, _option: click.Parameter, given: t
 )
 @click.option("--kubelet-folder", type=_FOLDER, default=Path("/var/lib/kubelet"), show_default=True)
 @click.option("--cdi-folder", type=_FOLDER, default=Path("/var/run/cdi"), show_default=True)
+@click.option(
+    "--container-runtime",
+    type=_FOLDER,
+    default=None,
+    help="The socket of the container runtime, if it is at none of the usual places below --host-root.",
+)
 @click.option("--host-root", type=_FOLDER, default=Path("/"), show_default=True, help="Where the host's files are.")
 @click.option(
     "--driver-root",

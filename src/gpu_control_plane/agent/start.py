@@ -27,6 +27,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     conflicting_resource: tuple[str, ...]
     labels: bool
     exporter: bool
+    pod_names: bool
     validator: bool
     nvidia_fs: bool
     gdrcopy: bool
@@ -35,6 +36,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timings: tuple[str, ...]
     kubelet_folder: str
     cdi_folder: str
+    container_runtime: str | None
     host_root: str
     driver_root: tuple[str, ...]
     container_driver_root: tuple[str, ...]
@@ -117,6 +119,7 @@ def _node(options: Options, name: str, process: _Process) -> int:
         conflicting_resources=options.conflicting_resource,
         labels=options.labels,
         exporter=options.exporter,
+        pod_names=options.pod_names,
         validator=options.validator,
         extra_checks=frozenset(check for check, wanted in extras if wanted),
         burn_in=options.burn_in,
@@ -124,6 +127,7 @@ def _node(options: Options, name: str, process: _Process) -> int:
         health=health_timings(options.timings),
         kubelet=Path(options.kubelet_folder),
         cdi=Path(options.cdi_folder),
+        container_runtime=Path(options.container_runtime) if options.container_runtime else None,
         host=Path(options.host_root),
         driver_roots=tuple(map(Path, options.driver_root)),
         container_driver_roots=tuple(map(Path, options.container_driver_root)) or container_driver_roots(),

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -145,6 +146,16 @@ class AgentEnv:
 
         until(asked, within=90)
         return answers[0]
+
+    def readiness(self) -> str:
+        """What the agent says of its readiness; nothing before it answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/readyz", timeout=30) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as answer:
+            return answer.read().decode()
+        except OSError:
+            return ""
 
     def metric(self, name: str) -> float:
         """The sum of a metric of the agent over all labels."""

@@ -49,6 +49,33 @@ def test_removed_sockets_are_made_again(env: AgentEnv) -> None:
     env.cluster_env.delete_pod("after")
 
 
+def test_a_removed_or_damaged_cdi_file_is_restored_within_a_probe_interval(env: AgentEnv) -> None:
+    file = env.node.cdi / "gpu-control-plane.json"
+    content = file.read_bytes()
+    for damage in (file.unlink, lambda: file.write_text("{")):
+        damage()
+        until(lambda: file.exists() and file.read_bytes() == content, within=30)  # A probe is made every 15 s.
+
+
+def test_a_second_agent_waits_until_the_first_has_ended(env: AgentEnv) -> None:
+    before = env.cards_in("steady")
+    second = AgentEnv(env.cluster_env)
+    second.start_agent()
+    try:
+        until(lambda: "another agent serves this node" in second.readiness(), within=90)
+        settle(3)
+        assert second.registrations() == 0
+        assert env.listening(TRAINING)
+        env.stop_agent(signal.SIGKILL)
+        until(lambda: second.listening(TRAINING), within=90)
+        assert env.cards_in("steady") == before
+        second.stop_agent()
+    finally:
+        second.close()
+        env.start_agent()
+    env.wait_offered(TRAINING, 2)
+
+
 def test_an_agent_killed_inside_allocate_fails_that_pod_and_leaks_no_unit(env: AgentEnv) -> None:
     counted = env.metric(ADMISSION_ERRORS)
     quick = env.machine

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from blocking_wait import until
-from e2e.agent.agent_env import AgentEnv
+from e2e.agent.agent_env import AgentEnv, agent_env_on
 from e2e.cluster_env import ClusterEnv
 from gpu_control_plane.agent.runtimes.configure import RuntimeConfig
 from gpu_control_plane.agent.runtimes.containerd import Containerd
@@ -225,3 +225,24 @@ def test_the_agent_configures_the_runtime_when_told_to_and_leaves_it_so(
     assert command.files != before
     assert command("undo") == 0
     assert command.files == before
+
+
+def test_a_node_whose_runtime_has_cdi_switched_off_says_so(cluster_env: ClusterEnv) -> None:
+    config, socket = cluster_env.node.containerd_config, cluster_env.node.containerd_socket
+    before = config.read_text()
+    with agent_env_on(cluster_env, without=("pools",), agent=("--container-runtime", str(socket))) as env:
+        until(lambda: missing(env) == "False")
+        try:
+            config.write_text(before.replace('cdi_spec_dirs = ["/run/cdi"]', "cdi_spec_dirs = []"))
+            cluster_env.node.containerd.restart()
+            until(lambda: missing(env) == "True", within=90)
+            assert "does not resolve CDI names" in json.dumps(env.state()["status"]["conditions"])
+        finally:
+            config.write_text(before)
+        cluster_env.node.containerd.restart()
+        until(lambda: missing(env) == "False", within=90)
+
+
+def missing(env: AgentEnv) -> str:
+    conditions = env.state().get("status", {}).get("conditions", [])
+    return next((str(each["status"]) for each in conditions if each["type"] == "ToolkitMissing"), "")

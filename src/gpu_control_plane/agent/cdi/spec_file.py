@@ -84,6 +84,15 @@ class SpecFile:
     def __init__(self, folder: Path = FOLDER, name: str = FILE_NAME) -> None:
         self.path = folder / name
         self._unfinished = folder / f".{name}.unfinished"
+        self._written: Spec | None = None
+        """What we last wrote: if the file is lost, what pods hold is known from this."""
+        self._left: tuple[int, int, int] | None = None
+        """The file as we left it."""
+
+    @property
+    def intact(self) -> bool:
+        """Whether the file is as we left it, by what the file system says of it."""
+        return self._left == self._identity()
 
     def update(self, wanted: Collection[Device], common: Edits | None, held: Collection[str]) -> SpecChange:
         """Write the wanted devices, and those of the file that pods hold.
@@ -95,7 +104,9 @@ class SpecFile:
         known = {device.name: device for device in before.devices} if before else {}
         kept = held_devices(known, wanted, held)
         after = {device.name: device for device in (*wanted, *kept.retained)}
-        written = self._write(after.values(), _common(common, before))
+        edits = _common(common, before)
+        written = self._write(after.values(), edits)
+        self._written, self._left = spec(after.values(), edits) if after else None, self._identity()
         return SpecChange(
             written=written,
             added=tuple(sorted(after.keys() - known.keys())),
@@ -112,9 +123,16 @@ class SpecFile:
         try:
             return decode(self.path.read_bytes()), None
         except FileNotFoundError:
-            return None, None
+            return self._written, None
         except ValueError as error:
-            return None, f"{self.path} is not a CDI specification of ours: {error}"
+            return self._written, f"{self.path} is not a CDI specification of ours: {error}"
+
+    def _identity(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _write(self, devices: Collection[Device], common: Edits) -> bool:
         if not devices:  # a specification without devices is not valid

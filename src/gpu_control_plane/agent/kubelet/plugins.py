@@ -28,7 +28,8 @@ class DevicePlugins:
     """Advertises devices to the kubelet, and allocates them as `allocator` decides.
 
     `advertise` and `withdraw` say what should be, at any time, also before `run` and while there is no kubelet; `run`
-    brings it about. `on_change` is called at every change of a `ResourceState`; it must not block or fail.
+    brings it about. `on_change` is called at every change of a `ResourceState`; it must not block or fail. Before every
+    registration `may_register` is asked: an agent that another one has replaced must not take the resource back.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class DevicePlugins:
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
         allocate_limit: float = _ALLOCATE_SECONDS,
+        may_register: Callable[[], bool] = lambda: True,
     ) -> None:
         self._allocator = allocator
         self._folder = folder
@@ -51,6 +53,7 @@ class DevicePlugins:
         self._rng = rng or random.Random()
         self._clock = clock
         self._allocate_limit = allocate_limit
+        self._may_register = may_register
         self._token = secrets.token_hex(3)
         self._resources: dict[str, ResourcePlugin] = {}
         self._tasks: dict[ResourcePlugin, asyncio.Task[None]] = {}
@@ -118,6 +121,7 @@ class DevicePlugins:
             rng=self._rng,
             clock=self._clock,
             allocate_limit=self._allocate_limit,
+            may_register=self._may_register,
         )
 
     def _start(self, resource: ResourcePlugin) -> None:

@@ -15,7 +15,7 @@ import structlog
 
 from gpu_control_plane.agent.kubelet.device_list import DeviceList
 from gpu_control_plane.agent.kubelet.endpoint import Endpoint
-from gpu_control_plane.agent.kubelet.interface import Allocator, Device, ResourceState
+from gpu_control_plane.agent.kubelet.interface import Allocator, Device, PluginError, ResourceState
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.kubelet.registration import NotRegistered, register
 from gpu_control_plane.agent.kubelet.sockets import KUBELET_SOCKET, check_path_length, endpoint_name, identity
@@ -47,6 +47,7 @@ class ResourcePlugin:
         rng: random.Random,
         clock: Callable[[], float],
         allocate_limit: float,
+        may_register: Callable[[], bool],
     ) -> None:
         self.name = name
         self._folder = folder
@@ -58,6 +59,7 @@ class ResourcePlugin:
         self._rng = rng
         self._clock = clock
         self._allocate_limit = allocate_limit
+        self._may_register = may_register
         self._device_list = DeviceList(name)
         self._endpoint: Endpoint | None = None
         self._servings = 0
@@ -155,6 +157,8 @@ class ResourcePlugin:
 
     async def _register(self, endpoint: Endpoint) -> None:
         """Register with the kubelet, which may open its stream, and even close it, before it answers."""
+        if not self._may_register():
+            raise PluginError(f"another agent serves this node now: {self.name} is not registered again")
         self._registered_at = None
         losses = self._losses
         try:

@@ -49,7 +49,9 @@ class NodeAgent:
         self._metrics = metrics
         self._gatherer = Gatherer(views, components, settings, now=now, monotonic=monotonic)
         self._status = StatusWriter(clients.applier, clients.events, metrics, now)
-        self._memory = NodeMemory(holds=components.hold_file.load())
+        self._memory = NodeMemory()
+        self._recalled = False
+        """Whether what the agent before us knew of holds was read: it may write until it ends."""
         self.orders = OrderClock(metrics.order_seconds, monotonic)
         self.users: dict[str, tuple[User, ...]] = {}
         """The containers on each card, by the address of the card or the UUID of a MIG instance."""
@@ -70,8 +72,11 @@ class NodeAgent:
 
     async def reconcile(self, _key: Key) -> Requeue | None:
         node = self._views.nodes.get(self._name)
-        if node is None:
-            return None
+        if node is None or not self._components.lock.held:
+            return None  # Another agent serves the node; when it ends, the first probe brings us here.
+        if not self._recalled:
+            self._memory = NodeMemory(holds=await asyncio.to_thread(self._components.hold_file.load))
+            self._recalled = True
         repaired = await self._probe_repaired()
         plan, snapshot = await self._plan(node)
         if not await self._hold_driver(plan.paused):

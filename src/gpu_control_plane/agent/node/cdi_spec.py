@@ -60,12 +60,14 @@ class CDISpecWriter:
         return self.description
 
     async def write(self, held: frozenset[str]) -> None:
-        """Write the CDI spec for the latest description. Devices that pods hold stay in it, whatever the hardware
-        shows."""
+        """Write the CDI spec for the latest description, unless it is there as we left it. Devices that pods hold stay
+        in it, whatever the hardware shows."""
         if self._injection is not Injection.CDI or self.description is None:
             return
         if self._written is not None and self._written[0] is self.description and self._written[1] == held:
-            return
+            if await asyncio.to_thread(lambda: self._file.intact):
+                return
+            _log.warning("the CDI spec was changed or removed by another program; it is written anew")
         description = self.description
         self._log(await asyncio.to_thread(self._file.update, description.devices, description.common, held))
         self._written = description, held

@@ -11,6 +11,7 @@ from gpu_control_plane.agent.node.burnin_runner import BurnInRunner
 from gpu_control_plane.agent.node.cdi_spec import CDISpecWriter
 from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
 from gpu_control_plane.agent.node.hold_file import HoldFile
+from gpu_control_plane.agent.node.node_lock import NodeLock
 from gpu_control_plane.agent.node.pod_cgroups import PodCgroups
 from gpu_control_plane.agent.node.validation_runner import ValidationRunner
 from gpu_control_plane.agent.units import PodDevices
@@ -22,6 +23,7 @@ from gpu_control_plane.kube.events import EventRecorder
 class Components(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent works with on the node."""
 
+    lock: NodeLock
     watch: HardwareWatch
     plugins: DevicePlugins
     pod_resources: PodResources

@@ -35,6 +35,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the Node gets the labels of NVIDIA's feature discovery."""
     exporter: bool = True
     """Whether readings of the cards are served; off where another exporter has them."""
+    pod_names: bool = True
+    """Whether these readings name the pods that have the cards."""
     validator: bool = True
     """Whether the node is checked; off where another validator does it, and leaves the same files."""
     extra_checks: frozenset[str] = frozenset()
@@ -45,6 +47,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthTimings = HealthTimings()
     kubelet: Path = Path("/var/lib/kubelet")
     cdi: Path = Path("/var/run/cdi")
+    container_runtime: Path | None = None
+    """The socket of the container runtime; None looks at the usual places."""
     host: Path = Path("/")
     """Where the host's file system is, for an agent that runs in a container."""
     driver_roots: tuple[Path, ...] = (Path("/"),)

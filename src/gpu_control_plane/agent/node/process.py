@@ -1,7 +1,8 @@
 """The agent of one node as a process: what it watches, what it serves, and how the parts are joined."""
 
 import os
-from collections.abc import Callable, Iterable, Set
+import socket
+from collections.abc import Callable, Coroutine, Iterable, Set
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ from gpu_control_plane.agent.cdi.edits import Edits
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.exporter.processes import pod_of
 from gpu_control_plane.agent.kubelet.checkpoint import read_checkpoint
+from gpu_control_plane.agent.kubelet.container_runtime import ContainerRuntime
 from gpu_control_plane.agent.kubelet.metrics import PluginMetrics
 from gpu_control_plane.agent.kubelet.plugins import DevicePlugins
 from gpu_control_plane.agent.kubelet.podresources import PodResources
@@ -27,6 +29,7 @@ from gpu_control_plane.agent.node.hardware_watch import HardwareWatch
 from gpu_control_plane.agent.node.hold_file import HoldFile
 from gpu_control_plane.agent.node.labelling import Labeller
 from gpu_control_plane.agent.node.metrics import NodeMetrics
+from gpu_control_plane.agent.node.node_lock import NodeLock
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.node.pod_cgroups import PodCgroups
 from gpu_control_plane.agent.node.publication import NodePublisher
@@ -99,7 +102,7 @@ def build(runtime: Runtime, options: Options) -> None:
         unpooled=options.unpooled, conflicting_resources=options.conflicting_resources, recovery=recovery
     )
     agent = NodeAgent(options.node, views, components, clients, metrics, settings=settings, now=utc_now)
-    card_metrics = CardMetrics(options.node, components.watch, lambda: agent.users)
+    card_metrics = CardMetrics(options.node, components.watch, lambda: agent.users if options.pod_names else {})
     labeller = Labeller(runtime.client, machine_model(options.host)) if options.labels else None
     publisher = NodePublisher(options, components, Publisher(features, clients.applier, metrics), labeller)
 
@@ -129,14 +132,26 @@ def build(runtime: Runtime, options: Options) -> None:
     views.pods.on_change(_count_refusals(metrics, lambda: agent.served_resources))
 
     runtime.status.alive("driver", components.watch.alive)
-    for service in (components.watch.run, components.plugins.run):
-        runtime.service(service)
+    runtime.status.ready("only agent", components.lock.problem)
+    services = [components.watch.run, components.plugins.run]
     if options.validator:
-        runtime.service(components.validation.run)
+        services.append(components.validation.run)
     if options.burn_in:
-        runtime.service(components.burn_in.run)
+        services.append(components.burn_in.run)
+    runtime.service(components.lock.run)
+    for service in services:
+        runtime.service(partial(_when_only_agent, components.lock, service, wakeup))
     if options.exporter:
         runtime.status.add_metrics(card_metrics.exposition)
+
+
+async def _when_only_agent(
+    lock: NodeLock, service: Callable[[], Coroutine[None, None, None]], wakeup: Callable[[], None]
+) -> None:
+    """Run a service that touches the node once no other agent does."""
+    await lock.wait()
+    wakeup()
+    await service()
 
 
 def _views(runtime: Runtime, node: str) -> Views:
@@ -184,9 +199,17 @@ def _components(
         pod_of=_other_pod_of() if simulation is None else lambda _pid: None,
     )
     plugin_metrics = PluginMetrics(runtime.metrics.registry)
+    lock = NodeLock(options.state, f"{socket.gethostname()}, process {os.getpid()}")
     return Components(
+        lock=lock,
         watch=watch,
-        plugins=DevicePlugins(allocator, options.device_plugins, on_change=wakeup, metrics=plugin_metrics),
+        plugins=DevicePlugins(
+            allocator,
+            options.device_plugins,
+            on_change=wakeup,
+            metrics=plugin_metrics,
+            may_register=lambda: lock.held,
+        ),
         pod_resources=PodResources(options.pod_resources),
         allocator=allocator,
         checkpoint=checkpoint,
@@ -199,6 +222,8 @@ def _components(
             Validator(SimulatedKernel({}) if simulation else VendorKernel(lambda: vendor().kernel_command(search))),
             checks=lambda: _checks(options, vendor(), simulation),
             kernel_step=lambda: vendor().kernel_step,
+            container_runtime=_container_runtime(options),
+            runtime_handler=lambda: vendor().runtime_handler,
             reported=lambda: _validation(views.states.get(options.node)),
             on_result=wakeup,
             now=utc_now,
@@ -212,6 +237,14 @@ def _components(
             now=utc_now,
         ),
     )
+
+
+def _container_runtime(options: Options) -> ContainerRuntime | None:
+    """The runtime of the node. With simulated cards the agent may run beside its node, on a machine whose own runtime
+    says nothing: then only one that was named is asked."""
+    if options.hardware is Hardware.SIMULATED and options.container_runtime is None:
+        return None
+    return ContainerRuntime(options.host, options.container_runtime)
 
 
 def _other_pod_of() -> Callable[[int], str | None]:

@@ -14,8 +14,9 @@ from gpu_control_plane.agent.backends.interface import Backend, BackendError
 from gpu_control_plane.agent.cdi.spec_file import FILE_NAME
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
+from gpu_control_plane.agent.kubelet.container_runtime import UNKNOWN, ContainerRuntime, RuntimeSettings
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
-from gpu_control_plane.agent.node.options import Options
+from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.agent.units import CardID, ResourceName
 from gpu_control_plane.agent.validator.observe import PluginFacts, ToolkitFacts, observe_cdi
 from gpu_control_plane.agent.validator.steps import DRIVER
@@ -51,6 +52,8 @@ class CheckSubject(msgspec.Struct, frozen=True, kw_only=True):
     ordered: frozenset[ResourceName]
     listed: Mapping[ResourceName, bool]
     """Of the resources ordered, whether the kubelet may allocate some."""
+    runtime: tuple[int, int] | None = None
+    """The start of the container runtime: it may be set up differently since."""
 
     def same_hardware(self, other: "CheckSubject | None") -> bool:
         return other is not None and (self.driver, self.cards) == (other.driver, other.cards)
@@ -60,7 +63,8 @@ class ValidationRunner:
     """`reported` tells what the node's status says now; `on_result` is called after every check.
 
     `checks` are those of the vendor whose cards the node has, and `kernel_step` is what it calls the check that runs a
-    kernel on each of them.
+    kernel on each of them. `container_runtime` is asked how it is set up, if there is one that can be, and
+    `runtime_handler` is what the vendor calls its handler in it.
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class ValidationRunner:
         *,
         checks: Callable[[], VendorChecks],
         kernel_step: Callable[[], str | None],
+        container_runtime: ContainerRuntime | None,
+        runtime_handler: Callable[[], str | None],
         reported: Callable[[], Validation | None],
         on_result: Callable[[], None],
         now: Callable[[], datetime],
@@ -81,6 +87,8 @@ class ValidationRunner:
         self._validator = validator
         self._checks = checks
         self._kernel_step = kernel_step
+        self._container_runtime = container_runtime
+        self._runtime_handler = runtime_handler
         self._reported = reported
         self._on_result = on_result
         self._now = now
@@ -125,6 +133,8 @@ class ValidationRunner:
         unhealthy cards. `unconfirmed`: the kubelet has yet to list something that it was told of; a check waits for
         that, but not for ever.
         """
+        if self._container_runtime is not None:
+            subject = msgspec.structs.replace(subject, runtime=self._container_runtime.identity())
         self._subject, self._in_use, self._faulted = subject, in_use, faulted
         if unconfirmed:
             self._confirmed.clear()
@@ -191,7 +201,7 @@ class ValidationRunner:
         failed = reported is None or any(step.result is StepResult.FAILED for step in reported.steps)
         proven = subject.same_hardware(self._checked) and not failed
         checks = self._checks()
-        driver, toolkit = await self._watch.call(self._observe, checks)
+        driver, toolkit = await self._watch.call(self._observe, checks, await self._settings())
         facts = CheckFacts(
             driver=driver,
             toolkit=toolkit,
@@ -205,11 +215,21 @@ class ValidationRunner:
         )
         return await self._validator.validate(facts, reported, self._now())
 
-    def _observe(self, backend: Backend, checks: VendorChecks) -> tuple[DriverCheck, ToolkitFacts]:
-        driver = checks.check_driver(backend)
-        if self._options.injection is Injection.CDI:
-            return driver, observe_cdi(self._options.cdi / FILE_NAME, HostPaths(self._options.host))
-        return driver, ToolkitFacts(runtime=str(self._options.injection))
+    async def _settings(self) -> RuntimeSettings:
+        return UNKNOWN if self._container_runtime is None else await self._container_runtime.settings()
+
+    def _observe(
+        self, backend: Backend, checks: VendorChecks, settings: RuntimeSettings
+    ) -> tuple[DriverCheck, ToolkitFacts]:
+        driver, injection = checks.check_driver(backend), self._options.injection
+        if injection is Injection.CDI:
+            spec = self._options.cdi / FILE_NAME
+            if self._options.hardware is Hardware.SIMULATED:  # Maybe beside its node, with other paths.
+                settings = msgspec.structs.replace(settings, spec_dirs=None)
+            return driver, observe_cdi(spec, HostPaths(self._options.host), settings=settings)
+        handler = self._runtime_handler() if injection is Injection.RUNTIME else None
+        missing = handler is not None and settings.handlers is not None and handler not in settings.handlers
+        return driver, ToolkitFacts(runtime=str(injection), missing_handler=handler if missing else None)
 
     def _targets(self, hardware: HardwareSnapshot, *, proven: bool) -> tuple[Target, ...]:
         """What a kernel is to run on: cards that have passed before are left alone."""

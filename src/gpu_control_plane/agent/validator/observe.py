@@ -8,6 +8,7 @@ import msgspec
 from gpu_control_plane.agent.cdi.edits import Edits
 from gpu_control_plane.agent.cdi.spec import decode
 from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.kubelet.container_runtime import UNKNOWN, RuntimeSettings
 
 
 class ToolkitFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,10 @@ class ToolkitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of the CDI spec, each with the files that it names and that do not exist."""
     cdi_enabled: bool | None = None
     """Whether the container runtime resolves CDI names; None if that is not known."""
+    unread_folder: str | None = None
+    """The folder of the CDI spec, if the container runtime does not look there."""
+    missing_handler: str | None = None
+    """A handler that pods need by their RuntimeClass, and that the container runtime does not have."""
 
 
 class PluginFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,21 +38,32 @@ class PluginFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observe_cdi(
-    spec: Path, host: HostPaths, *, runtime: str | None = None, cdi_enabled: bool | None = None
+    spec: Path, host: HostPaths, *, runtime: str | None = None, settings: RuntimeSettings = UNKNOWN
 ) -> ToolkitFacts:
-    """Which files that our CDI spec names do not exist on the host."""
+    """Which files that our CDI spec names do not exist on the host, and whether the runtime would read it at all."""
+    folder, looked_at = str(spec.parent), settings.spec_dirs
+    known = ToolkitFacts(
+        runtime=runtime,
+        cdi_enabled=settings.cdi_enabled,
+        unread_folder=folder if looked_at is not None and not _among(folder, looked_at) else None,
+    )
     try:
         found = decode(spec.read_bytes())
     except FileNotFoundError:
-        return ToolkitFacts(runtime=runtime, cdi_enabled=cdi_enabled)
+        return known
     except (OSError, ValueError) as error:
-        return ToolkitFacts(runtime=runtime, cdi_enabled=cdi_enabled, damaged=f"{spec}: {error}")
+        return msgspec.structs.replace(known, damaged=f"{spec}: {error}")
     common = _missing(found.container_edits, host)
     devices = {
         device.name: tuple(dict.fromkeys((*common, *_missing(device.container_edits, host))))
         for device in found.devices
     }
-    return ToolkitFacts(runtime=runtime, cdi_enabled=cdi_enabled, devices=devices)
+    return msgspec.structs.replace(known, devices=devices)
+
+
+def _among(folder: str, folders: Iterable[str]) -> bool:
+    """Whether it is one of these; `/var/run` is the same as `/run`."""
+    return folder.removeprefix("/var") in {each.removeprefix("/var").rstrip("/") for each in folders}
 
 
 def _missing(edits: Edits, host: HostPaths) -> tuple[str, ...]:

@@ -16,21 +16,44 @@ PLUGIN: Final = "plugin"
 def check_toolkit(facts: ToolkitFacts) -> CheckOutcome:
     """Containers can get a card: through our CDI spec, or from a runtime that is known to work."""
     broken = {name: missing for name, missing in facts.devices.items() if missing}
-    if facts.devices and not broken and facts.cdi_enabled is not False:
+    unresolved = _unresolved(facts)
+    if facts.missing_handler is not None:
+        return failed(
+            f"The container runtime has no handler {facts.missing_handler}, by which containers are to be given cards. "
+            "Install the vendor's container toolkit, or choose another injection."
+        )
+    if facts.devices and not broken and unresolved is None:
         return passed("Every device of the CDI specification can be resolved.")
     if facts.runtime is not None:
         return passed(f"Containers are given cards by {facts.runtime}.")
-    if facts.damaged is not None:
-        return failed(f"The CDI specification cannot be read ({facts.damaged}). Remove it: the agent writes another.")
-    if not facts.devices:
-        return failed("There is no CDI specification and no GPU runtime. See the agent's log for why it wrote none.")
-    if broken:
-        device, missing = next(iter(sorted(broken.items())))
-        return failed(
-            f"{len(broken)} of {len(facts.devices)} CDI devices name files that do not exist, such as {device}: "
-            f"{some(missing)}. Restart the agent; reinstall the driver if that does not help."
+    return failed(unresolved if facts.devices and not broken and unresolved else _no_spec(facts, broken))
+
+
+def _unresolved(facts: ToolkitFacts) -> str | None:
+    """Why the container runtime resolves no name of the CDI spec."""
+    if facts.cdi_enabled is False:
+        return (
+            "The container runtime does not resolve CDI names. Switch enable_cdi on in its configuration and name "
+            "folders in cdi_spec_dirs, as `python -m gpu_control_plane.agent.runtimes set` does, and restart it."
         )
-    return failed("The container runtime does not resolve CDI names. Switch enable_cdi on in its configuration.")
+    if facts.unread_folder is not None:
+        return (
+            f"The container runtime does not look for CDI specifications in {facts.unread_folder}. Add it to "
+            "cdi_spec_dirs in its configuration, and restart it."
+        )
+    return None
+
+
+def _no_spec(facts: ToolkitFacts, broken: Mapping[str, tuple[str, ...]]) -> str:
+    if facts.damaged is not None:
+        return f"The CDI specification cannot be read ({facts.damaged}). Remove it: the agent writes another."
+    if not broken:
+        return "There is no CDI specification and no GPU runtime. See the agent's log for why it wrote none."
+    device, missing = next(iter(sorted(broken.items())))
+    return (
+        f"{len(broken)} of {len(facts.devices)} CDI devices name files that do not exist, such as {device}: "
+        f"{some(missing)}. Restart the agent; reinstall the driver if that does not help."
+    )
 
 
 def check_kernel(

@@ -111,6 +111,8 @@ class VendorSupport(Protocol):
     """What the check that runs `kernel_command` on every card is called; None where the vendor has no such program."""
     visible_devices: str | None = None
     """The variable that tells the vendor's own container runtime which cards a container gets; None without one."""
+    runtime_handler: str | None = None
+    """What the RuntimeClass of such pods names; None without one."""
 
     def open_backend(self, search: DriverSearch, sysfs: Sysfs) -> Backend:
         """The driver, opened; raises DriverUnavailable with the reason."""

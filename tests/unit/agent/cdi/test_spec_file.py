@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +214,21 @@ def test_whatever_happens_every_held_name_resolves(
 def _minors(folder: Path) -> dict[str, int]:
     found = resolvable([folder])
     return {name: entry["containerEdits"]["deviceNodes"][0]["minor"] for name, entry in found.items()}
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{"), Path.exists])
+def test_a_file_that_another_program_removed_or_damaged_is_restored_with_what_pods_hold(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    store = SpecFile(tmp_path)
+    store.update([device(CARD), device(OTHER, 1)], common(), held=())
+    store.update([device(CARD)], common(), held=[OTHER])
+    before = store.path.read_bytes()
+    assert store.intact
+
+    damage(store.path)
+
+    assert store.intact is (store.path.exists() and store.path.read_bytes() == before)
+    store.update([device(CARD)], common(), held=[OTHER])
+    assert store.path.read_bytes() == before
+    assert store.intact

@@ -12,6 +12,8 @@ def test_generated_messages_are_up_to_date(capsys: pytest.CaptureFixture[str]) -
 
 def test_every_protocol_has_messages_and_types() -> None:
     assert sorted(path.name for path in generate.generated()) == [
+        "cri_pb2.py",
+        "cri_pb2.pyi",
         "deviceplugin_pb2.py",
         "deviceplugin_pb2.pyi",
         "podresources_pb2.py",

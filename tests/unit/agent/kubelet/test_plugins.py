@@ -368,3 +368,23 @@ async def test_changes_of_state_are_told(folder: Path, kubelet: FakeKubelet) -> 
 def _leave_dead_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
+
+
+async def test_an_agent_that_another_one_replaced_ends_instead_of_registering_again(
+    folder: Path, kubelet: FakeKubelet
+) -> None:
+    await kubelet.start()
+    still_ours = [True]
+    agent = DevicePlugins(FakeAllocator(), folder, backoff=QUICK, may_register=lambda: still_ours[0])
+    await agent.advertise(RESOURCE, devices("a"))
+
+    async def replace() -> None:
+        await until(lambda: kubelet.known() == {"a": HEALTHY})
+        still_ours[0] = False
+        await kubelet.hang_up()
+
+    with pytest.RaisesGroup(pytest.RaisesExc(PluginError, match="another agent"), flatten_subgroups=True):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(agent.run())
+            group.create_task(replace())
+    assert len(kubelet.registered) == 1

@@ -40,6 +40,8 @@ class Checked:
             Validator(SimulatedKernel({})),
             checks=lambda: SimulatedChecks(vendor.checks(options.driver_search, folder / "validations", ())),
             kernel_step=lambda: vendor.kernel_step,
+            container_runtime=None,
+            runtime_handler=lambda: vendor.runtime_handler,
             reported=lambda: None,
             on_result=self.note,
             now=utc_now,

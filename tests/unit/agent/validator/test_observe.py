@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from gpu_control_plane.agent.cdi.edits import DeviceNode, Edits, Mount
 from gpu_control_plane.agent.cdi.spec import Device, encode, spec
 from gpu_control_plane.agent.driver.host_paths import HostPaths
+from gpu_control_plane.agent.kubelet.container_runtime import RuntimeSettings
 from gpu_control_plane.agent.validator.observe import observe_cdi
 
 
@@ -29,6 +32,18 @@ def test_a_cdi_device_whose_files_do_not_exist_is_found(tmp_path: Path) -> None:
 
 def test_a_cdi_file_that_is_missing_or_damaged_is_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "cdi.json"
-    assert observe_cdi(path, HostPaths(tmp_path), cdi_enabled=True).damaged is None
+    assert observe_cdi(path, HostPaths(tmp_path)).damaged is None
     path.write_text("{")
     assert str(path) in (observe_cdi(path, HostPaths(tmp_path)).damaged or "")
+
+
+@pytest.mark.parametrize(
+    ("folders", "unread"),
+    [(None, False), (("/etc/cdi",), True), (("/etc/cdi", "/var/run/cdi"), False), (("/run/cdi/",), False)],
+)
+def test_whether_the_runtime_would_read_the_specification_is_its_own_word(
+    folders: tuple[str, ...] | None, unread: bool
+) -> None:
+    settings = RuntimeSettings(cdi_enabled=False, spec_dirs=folders)
+    found = observe_cdi(Path("/var/run/cdi/ours.json"), HostPaths(Path("/")), settings=settings)
+    assert (found.cdi_enabled, found.unread_folder) == (False, "/var/run/cdi" if unread else None)

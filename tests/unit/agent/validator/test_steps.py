@@ -20,6 +20,8 @@ OK, WRONG = KernelResult(ok=True), KernelResult(ok=False, message="cuInit answer
         (ToolkitFacts(runtime="nvidia"), P, "given cards by nvidia"),
         (ToolkitFacts(runtime="nvidia", devices={"GPU-1": ("/dev/x",)}), P, "given cards by nvidia"),
         (ToolkitFacts(devices={"GPU-1": ()}, cdi_enabled=False), F, "enable_cdi"),
+        (ToolkitFacts(devices={"GPU-1": ()}, unread_folder="/var/run/cdi"), F, "cdi_spec_dirs"),
+        (ToolkitFacts(runtime="Runtime", missing_handler="nvidia"), F, "no handler nvidia"),
         (ToolkitFacts(), F, "no CDI specification"),
         (ToolkitFacts(damaged="x.json: bad"), F, "cannot be read (x.json: bad)"),
         (ToolkitFacts(devices={"GPU-1": (), "GPU-2": ("/dev/nvidia1",)}), F, "1 of 2 CDI devices"),

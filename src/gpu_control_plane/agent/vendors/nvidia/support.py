@@ -39,6 +39,7 @@ class NVIDIA(VendorSupport):
     pause_labels = ("nvidia.com/gpu.deploy.",)
     kernel_step = CUDA
     visible_devices = VISIBLE_DEVICES
+    runtime_handler = "nvidia"
 
     def open_backend(self, search: DriverSearch, sysfs: Sysfs) -> Backend:
         from gpu_control_plane.agent.vendors.nvidia.nvml import open_nvml  # noqa: PLC0415 - the binding is large
