@@ -15,6 +15,7 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import Cache, Runtime, Signal
 from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.operator.cluster_policy import ParsedPolicy, parse_active_policy, uses_driver_crd
+from gpu_control_plane.operator.gpu_cluster import GPUClusterWatch
 from gpu_control_plane.operator.labelling.decide import (
     DriverOwner,
     LabelSpec,
@@ -55,22 +56,31 @@ class ActivePolicy:
     """
 
     def __init__(
-        self, runtime: Runtime, nvidia_lease: NVIDIALeaseWatch, owners: NodeOwners, openshift: OpenShiftWatch
+        self,
+        runtime: Runtime,
+        nvidia_lease: NVIDIALeaseWatch,
+        owners: NodeOwners,
+        *,
+        openshift: OpenShiftWatch,
+        gpu_clusters: GPUClusterWatch,
     ) -> None:
         self.nvidia_lease = nvidia_lease
         self.policies: Cache[StoredClusterPolicy] = runtime.cache(StoredClusterPolicy)
         self.nodes: Cache[Node] = runtime.cache(Node)
         self._owners = owners
         self._openshift = openshift
+        self._gpu_clusters = gpu_clusters
         self._label_spec: tuple[str, LabelSpec] | None = None
         self.nodes.index(_GPU_NODES, lambda node: (_GPU_NODES,) if is_gpu_node(node.metadata.labels) else ())
         self.nodes.index(_LABELLED, lambda node: (_LABELLED,) if labelled_by_us(node) else ())
         self.changed = Signal("active-policy").watch(self.policies, when=spec_changed)
-        for signal in (nvidia_lease.changed, owners.changed, openshift.changed):
+        for signal in (nvidia_lease.changed, owners.changed, openshift.changed, gpu_clusters.changed):
             self.changed.watch(signal)
 
     def current(self) -> ParsedPolicy | None:
-        return parse_active_policy(self.policies)
+        found = parse_active_policy(self.policies)
+        problem = self._gpu_clusters.problem()
+        return msgspec.structs.replace(found, problem=problem) if found is not None and problem else found
 
     def spec(self) -> ClusterPolicySpec | None:
         """The spec of the active ClusterPolicy; None without a policy, or if it cannot be read."""
@@ -84,13 +94,15 @@ class ActivePolicy:
         return self.nodes.count(_GPU_NODES, _GPU_NODES)
 
     def may_write(self) -> bool:
-        """False while NVIDIA's operator is active, and until it is known whether this is OpenShift: drivers rendered
-        for another platform would replace those that run."""
-        return self._openshift.detected.is_set() and self.nvidia_lease.active() is None
+        """False while NVIDIA's operator is active, and until it is known whether this is OpenShift, and whether there
+        is a GPUCluster: drivers rendered for another platform would replace those that run."""
+        detected = self._openshift.detected.is_set() and self._gpu_clusters.detected.is_set()
+        return detected and self.nvidia_lease.active() is None
 
     async def platform_detected(self) -> None:
-        """Wait until it is known whether this is OpenShift."""
+        """Wait until it is known whether this is OpenShift, and whether there is a GPUCluster."""
         await self._openshift.detected.wait()
+        await self._gpu_clusters.detected.wait()
 
     def label_spec(self) -> LabelSpec | None:
         """What the active ClusterPolicy asks of labels; None without one that can be carried out."""

@@ -3,8 +3,9 @@
 Each part watches the objects that it needs by itself. What another part has computed from them is watched by the
 signal of that part:
 
-- `NVIDIALeaseWatch` (which operator may write), `OpenShiftWatch` (what the cluster's own objects say) and
-  `DriverOwnership` (which NVIDIADriver has which nodes) wake `ActivePolicy`;
+- `NVIDIALeaseWatch` (which operator may write), `GPUClusterWatch` (whether another stack hands out the same cards),
+  `OpenShiftWatch` (what the cluster's own objects say) and `DriverOwnership` (which NVIDIADriver has which nodes) wake
+  `ActivePolicy`;
 - `ActivePolicy` wakes all that acts by it: labels, stack, NVIDIADrivers, handovers of nodes, upgrades, statuses;
 - `DriverPods` (on which nodes a driver runs) wakes labelling, and `GroupIndex` (whose policy a node is upgraded by)
   wakes upgrades;
@@ -32,6 +33,7 @@ from gpu_control_plane.operator.drivers.controller import DriversController
 from gpu_control_plane.operator.drivers.handover import DriverOwnership
 from gpu_control_plane.operator.drivers.ownership_index import OwnershipIndex
 from gpu_control_plane.operator.drivers.status_reporter import DriverStatusReporter
+from gpu_control_plane.operator.gpu_cluster import GPUClusterWatch
 from gpu_control_plane.operator.labelling.controller import LabellingController
 from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
 from gpu_control_plane.operator.openshift import OpenShiftWatch
@@ -75,7 +77,7 @@ def build(runtime: Runtime, settings: OperatorSettings | None = None, *, now: Ca
     openshift = OpenShiftWatch(runtime)
     readiness = DaemonSetReadiness(runtime, namespace)
     ownership = DriverOwnership(OwnershipIndex(stored_drivers, runtime.cache(Node)), readiness)
-    active_policy = ActivePolicy(runtime, lease, ownership, openshift)
+    active_policy = ActivePolicy(runtime, lease, ownership, openshift=openshift, gpu_clusters=GPUClusterWatch(runtime))
     live = LiveCaches(runtime, namespace)
     follow_service_monitors(runtime, live)
     writer = ObjectWriter(runtime.client, live)

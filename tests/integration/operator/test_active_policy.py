@@ -13,6 +13,7 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, Signal
 from gpu_control_plane.operator.active_policy import ActivePolicy
+from gpu_control_plane.operator.gpu_cluster import GPUClusterWatch
 from gpu_control_plane.operator.labelling.decide import DriverOwner
 from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
 from gpu_control_plane.operator.openshift import OpenShiftWatch
@@ -57,7 +58,9 @@ class Fleet:
     def __init__(self, runtime: Runtime, names: Mapping[str, str]) -> None:
         owners = FakeOwners(frozenset(names.values()))
         lease = NVIDIALeaseWatch(runtime, TrustedNamespaces().include)
-        self.active_policy = ActivePolicy(runtime, lease, owners, OpenShiftWatch(runtime))
+        self.active_policy = ActivePolicy(
+            runtime, lease, owners, openshift=OpenShiftWatch(runtime), gpu_clusters=GPUClusterWatch(runtime)
+        )
         self._names = {name: short for short, name in names.items()}
 
     def in_group(self, group: str) -> set[str]:

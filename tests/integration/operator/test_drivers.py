@@ -24,6 +24,7 @@ from gpu_control_plane.operator.drivers.controller import DriversController
 from gpu_control_plane.operator.drivers.handover import DriverOwnership
 from gpu_control_plane.operator.drivers.ownership_index import OwnershipIndex
 from gpu_control_plane.operator.drivers.status_reporter import DriverStatusReporter
+from gpu_control_plane.operator.gpu_cluster import GPUClusterWatch
 from gpu_control_plane.operator.labelling.decide import DriverOwner
 from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
 from gpu_control_plane.operator.openshift import OpenShiftWatch
@@ -55,7 +56,9 @@ class Process:
         readiness, openshift = DaemonSetReadiness(runtime, NAMESPACE), OpenShiftWatch(runtime)
         self.ownership = DriverOwnership(OwnershipIndex(stored, runtime.cache(Node)), readiness)
         lease = NVIDIALeaseWatch(runtime, TrustedNamespaces().include)
-        active_policy = ActivePolicy(runtime, lease, self.ownership, openshift)
+        active_policy = ActivePolicy(
+            runtime, lease, self.ownership, openshift=openshift, gpu_clusters=GPUClusterWatch(runtime)
+        )
         self.policy_changed = active_policy.changed
         live = LiveCaches(runtime, NAMESPACE)
         writer = ObjectWriter(runtime.client, live)

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from gpu_control_plane.api.nvidia.names import DEPLOY, LEASE, StackCondition, StackEvent
+from gpu_control_plane.api.nvidia.names import DEPLOY, LEASE, StackCondition, StackEvent, StackReason
+from gpu_control_plane.kube import Resource
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import NotFound, TooManyRequests
 from gpu_control_plane.kube.times import micro_time, utc_now
+from gpu_control_plane.operator.gpu_cluster import GPUCluster
 from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.operator.stack.live import LiveServiceMonitor
 from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node
@@ -20,15 +22,16 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400
 _MONITORS = LiveServiceMonitor.resource
 
 
-def _definition() -> dict[str, Any]:
+def _definition(kind: Resource = _MONITORS) -> dict[str, Any]:
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": kind.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": free}}
     return {
-        "metadata": {"name": _MONITORS.qualified_name},
+        "metadata": {"name": kind.qualified_name},
         "spec": {
-            "group": _MONITORS.group,
-            "scope": "Namespaced",
-            "names": {"kind": _MONITORS.kind, "plural": _MONITORS.plural},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": free}}],
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": {"kind": kind.kind, "plural": kind.plural},
+            "versions": [version],
         },
     }
 
@@ -46,6 +49,37 @@ async def test_service_monitors_come_and_go_with_their_kind(env: OperatorEnv) ->
         await env.patch_policy({"dcgmExporter": {"serviceMonitor": {"enabled": True, "interval": "20s"}}})
         policy = await env.state("ready")
         assert not [state for state in policy.status.states if state.state == "failed"]
+
+
+async def test_a_policy_beside_a_gpu_cluster_is_refused(env: OperatorEnv) -> None:
+    """Each of the two would hand out the same cards."""
+    resource, name = GPUCluster.resource, "gpu-cluster"
+    await env.nodes(gpu_node("claimed-0"))
+    await env.client.create(CustomResourceDefinition, _definition(resource))
+    try:
+        await until_async(lambda: _created(env, name), within=60, saying="the kind is not served")
+        await env.policy(stock())
+        held = await env.condition(StackCondition.ERROR, StackReason.RECONCILE_FAILED)
+        assert "GPUCluster gpu-cluster hands out cards" in held.message
+        await env.at_rest()
+        assert await env.empty()
+        # A process that starts while it is there writes nothing either.
+        await env.kill()
+        await env.start()
+        await env.at_rest()
+        assert await env.empty()
+        await env.client.delete(GPUCluster, name)
+        await env.state("ready")
+    finally:
+        await env.client.delete(CustomResourceDefinition, resource.qualified_name)
+
+
+async def _created(env: OperatorEnv, name: str) -> bool:
+    try:
+        await env.client.create(GPUCluster, {"metadata": {"name": name}})
+    except NotFound:
+        return False
+    return True
 
 
 async def test_nothing_is_written_while_nvidias_operator_is_active(env: OperatorEnv) -> None:

@@ -18,6 +18,7 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.cluster_policy import oldest_policy
 from gpu_control_plane.operator.driver_pods import DRIVER_SELECTORS, has_driver_labels
+from gpu_control_plane.operator.gpu_cluster import GPUCluster
 from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder, observe
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.views import controller_of
@@ -95,12 +96,6 @@ class ConfigMap(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
 
     data: dict[str, str] = {}
-
-
-class GPUCluster(Object, frozen=True):
-    """The stack of NVIDIA's that hands out cards by dynamic resource allocation."""
-
-    resource: ClassVar[Resource] = Resource("nvidia.com", "v1alpha1", "GPUCluster", "gpuclusters", namespaced=False)
 
 
 class ReleaseSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver, UnreadableSpec
 from gpu_control_plane.operator.cluster_policy import parse_active_policy
+from gpu_control_plane.operator.gpu_cluster import two_masters
 from gpu_control_plane.operator.labelling.decide import label_spec_of
 from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetChange, PodRestart, daemonset_changes
 from gpu_control_plane.operator.migration.desired import DesiredStack
@@ -98,10 +99,7 @@ def _problems(found: Installation, wanted: DesiredStack | None) -> Iterable[str]
         yield "This operator is installed with operator.enabled=false: nothing would manage the stack."
         return
     for cluster in found.gpu_clusters:
-        yield (
-            f"GPUCluster {cluster.name} hands out cards by dynamic resource allocation, and a ClusterPolicy would hand "
-            "out the same cards once more. Delete the one or the other."
-        )
+        yield f"{two_masters(cluster.name)}."
     yield from _second_sets(found)
     for place in sorted(_untrusted(found)):
         yield (

@@ -11,13 +11,13 @@ from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
 from gpu_control_plane.operator.cluster_policy import parse_active_policy
+from gpu_control_plane.operator.gpu_cluster import GPUCluster
 from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction, PodRestart
 from gpu_control_plane.operator.migration.desired import DesiredStack, desired_stack
 from gpu_control_plane.operator.migration.differences import differences
 from gpu_control_plane.operator.migration.installation import (
     Deployment,
     FullDaemonSet,
-    GPUCluster,
     Installation,
     ReleaseSettings,
 )
