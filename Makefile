@@ -68,6 +68,9 @@ bench: setup node-binaries ## Measure the runtime, the flow and the node's agent
 bench-scale: setup binaries ## Pool 500 nodes of eight cards
 	@$(RUN) python -m benchmarks pooling --nodes 500
 
+audit: setup ## Look up the locked dependencies in a database of known faults (needs a network)
+	@tools/audit $(CURDIR)/$(UV)
+
 lint: setup ## Check style, types, imports and generated files
 	@$(RUN) ruff format --check .
 	@$(RUN) ruff check .
@@ -128,4 +131,4 @@ $(UV):
 
 .PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
-.PHONY: test-helm chart-binaries test-monitoring monitoring-binaries
+.PHONY: audit test-helm chart-binaries test-monitoring monitoring-binaries

@@ -16,7 +16,7 @@ from gpu_control_plane.kube.backoff import Backoff
 ONE_OF_FEW: Final = Backoff(first=0.1, most=5.0, jitter=1.0)
 """For the replicas of a controller: what waits for them is more than they ask for."""
 ONE_OF_MANY: Final = Backoff(first=1.0, most=60.0, factor=4.0, jitter=1.0)
-"""For processes that run on every node: after 15 s without a server, 5,000 agents come back at less than 500 requests
+"""For processes that run on every node: after 30 s without a server, 5,000 agents come back at less than 500 requests
 a second."""
 
 
@@ -36,9 +36,7 @@ class Recovery:
 
     def answered(self) -> None:
         """The API server has answered one of the watches."""
-        if self._away_since is not None:
-            self._spread = self._longest_pause()
-            self._away_since = None
+        self._away_since = None
 
     async def take_turn(self) -> bool:
         """Wait as long as a watch has to that was not answered. True: it asks for all, and gives the turn back when it
@@ -50,8 +48,9 @@ class Recovery:
             self._asking.release()
             await asyncio.sleep(self._rng.uniform(0.0, self._spread))
             return False
+        self._spread = self._longest_pause()
         try:
-            await asyncio.sleep(self._rng.uniform(0.0, self._longest_pause()))
+            await asyncio.sleep(self._rng.uniform(0.0, self._spread))
         except asyncio.CancelledError:
             self._asking.release()
             raise

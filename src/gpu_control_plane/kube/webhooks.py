@@ -42,6 +42,8 @@ _LARGE_AT_ONCE = 2
 _BODY_SECONDS = 3.0
 """The API server sends a review at once."""
 _READ_BUFFER_BYTES = 16 * 1024
+_CALLER_GONE = 499
+"""As nginx counts those who did not wait for the answer."""
 
 _KEEPALIVE_SECONDS = 180.0
 """Longer than the 90 s after which the API server drops idle connections: it must never write into one we close."""
@@ -216,6 +218,9 @@ class WebhookServer:
                     reason=response.message,
                 )
             return web.Response(body=content, content_type="application/json")
+        except asyncio.CancelledError:
+            code = _CALLER_GONE
+            raise
         except _Failure as failure:
             code = failure.code
             self._log_failure(failure, path)
