@@ -132,30 +132,32 @@ def test_a_lost_checkpoint_frees_no_busy_card(env: AgentEnv) -> None:
     env.install(new_machine("H200-141", 2))
 
 
-def test_an_init_container_that_runs_again_still_has_its_card(env: AgentEnv, request: pytest.FixtureRequest) -> None:
-    losses: int = request.config.getoption("--sandbox-losses")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "loss" in metafunc.fixturenames:
+        metafunc.parametrize("loss", range(metafunc.config.getoption("--sandbox-losses")))
+
+
+def test_an_init_container_that_runs_again_still_has_its_card(env: AgentEnv, loss: int) -> None:
     loading = {
         "name": "load",
         "image": BUSYBOX,
         "command": ["sh", "-c", "ls /dev | grep -E '^nvidia[0-9]+$'"],
         "resources": {"limits": {TRAINING: 1}},
     }
-    for number in range(losses):
-        env.order(exclusive(env.card(0), TRAINING))
-        env.wait_offered(TRAINING, 1)
-        loader, eager = f"loader-{number}", f"eager-{number}"
-        env.cluster_env.run_pod(loader, initContainers=[loading])
-        first = init_container(env, loader)
-        env.order(exclusive(env.card(0), SERVING))
-        env.cluster_env.create_pod(eager, limits={SERVING: 1})
-        kill(processes(uid_of(env, loader)))  # and the sandbox with them
-        until(lambda: init_container(env, loader) not in {first, None}, within=90)  # noqa: B023 - called at once
-        assert env.cluster_env.kubectl("logs", loader, "-c", "load").split() == ["nvidia0"]
-        assert phase(env, eager) == "Pending", "the card has not moved on"
-        env.cluster_env.delete_pod(loader)
-        until(lambda: phase(env, eager) == "Running", within=90)  # noqa: B023
-        assert env.cards_in(eager) == ["nvidia0"]
-        env.cluster_env.delete_pod(eager)
+    env.order(exclusive(env.card(0), TRAINING))
+    env.wait_offered(TRAINING, 1)
+    loader, eager = f"loader-{loss}", f"eager-{loss}"
+    env.cluster_env.run_pod(loader, initContainers=[loading])
+    first = init_container(env, loader)
+    env.order(exclusive(env.card(0), SERVING))
+    env.cluster_env.create_pod(eager, limits={SERVING: 1})
+    kill(processes(uid_of(env, loader)))  # and the sandbox with them
+    until(lambda: init_container(env, loader) not in {first, None}, within=90)
+    assert env.cluster_env.kubectl("logs", loader, "-c", "load").split() == ["nvidia0"]
+    assert phase(env, eager) == "Pending", "the card has not moved on"
+    env.cluster_env.delete_pod(loader)
+    until(lambda: phase(env, eager) == "Running", within=90)
+    assert env.cards_in(eager) == ["nvidia0"]
 
 
 def init_container(env: AgentEnv, pod: str) -> str | None:

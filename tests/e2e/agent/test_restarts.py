@@ -97,6 +97,29 @@ def test_an_agent_killed_inside_allocate_fails_that_pod_and_leaks_no_unit(env: A
     env.cluster_env.delete_pod("unlucky")
 
 
+def test_a_driver_that_hangs_costs_one_pod_and_the_next_one_waits(env: AgentEnv) -> None:
+    quick = env.machine
+    env.install(slow_down(report_xid(quick, quick.addresses[0], 13), 40.0))
+    until(lambda: env.last_xid(0) == 13)  # As above.
+    env.cluster_env.create_pod("unlucky", limits={TRAINING: 1}, node=env.node.name)
+    until(lambda: env.cluster_env.pod("unlucky")["status"]["phase"] == "Failed")
+    until(lambda: degraded(env) == "DriverHung")
+    env.wait_offered(TRAINING, 0)
+    env.install(quick)
+    env.cluster_env.create_pod("patient", limits={TRAINING: 1})
+    until(lambda: env.cluster_env.pod("patient")["status"]["phase"] == "Running", within=150)
+    until(lambda: degraded(env) != "DriverHung")
+    assert env.cluster_env.container("steady")["restartCount"] == 0
+    env.cluster_env.delete_pod("patient")
+    env.cluster_env.delete_pod("unlucky")
+
+
+def degraded(env: AgentEnv) -> str:
+    """Why the node is not as it should be."""
+    conditions = env.state()["status"].get("conditions", [])
+    return next((str(each["reason"]) for each in conditions if each["type"] == "Degraded"), "")
+
+
 def test_after_a_reboot_pods_fail_until_the_agent_has_registered(env: AgentEnv) -> None:
     """A pod with a card that the kubelet admits before the agent is back ends as Failed, for good; its controller
     replaces it. Pods without cards just start again."""

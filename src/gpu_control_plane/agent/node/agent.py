@@ -113,8 +113,13 @@ class NodeAgent:
             partitioned = await self._partition(plan.partition)
 
     async def _save_holds(self, holds: frozenset[Hold]) -> None:
-        if not self._components.hold_file.is_current(holds):
+        """A full disk must not keep the agent from working: then only a restart forgets."""
+        if self._components.hold_file.is_current(holds):
+            return
+        try:
             await asyncio.to_thread(self._components.hold_file.save, holds)
+        except OSError as error:
+            _log.warning("what pods hold cannot be written down", why=str(error))
 
     async def _partition(self, tasks: Iterable[PartitionTask]) -> tuple[tuple[PartitionTask, Outcome], ...]:
         done: list[tuple[PartitionTask, Outcome]] = []

@@ -28,6 +28,8 @@ from gpu_control_plane.agent.units import CardID, ContainerDevices, PodDevices, 
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpunodestate import Injection
 
+_DRIVER_SECONDS: Final = 8.0
+"""How long the driver may take to answer, less than the kubelet's call may: after that it counts as hung."""
 _HOLDER_SECONDS: Final = 5.0
 """For how long Allocate waits for the processes of the last holder to end before it refuses."""
 _HOLDER_CHECK_SECONDS: Final = 0.1
@@ -144,7 +146,7 @@ class Allocator:
     async def _check(self, address: str) -> None:
         """Ask for the card's device files once more: a card that the driver has dropped since the probe has none."""
         try:
-            await self._watch.call(_device_files, address)
+            await self._watch.call_within(_DRIVER_SECONDS, _device_files, address)
         except (BackendError, DriverReleased) as error:
             raise AllocationRefused(f"The card at {address} cannot be handed out: {error}") from error
 
@@ -177,7 +179,7 @@ class Allocator:
         card, slot = self._set.cards[unit.card], slot_of(unit)
         instance = next((each.uuid for each in card.instances if Slot.of(each) == slot), None) if slot else None
         try:
-            processes = await self._watch.call(_processes, card.address)
+            processes = await self._watch.call_within(_DRIVER_SECONDS, _processes, card.address)
         except (BackendError, DriverReleased) as error:
             raise AllocationRefused(f"The card at {card.address} cannot be handed out: {error}") from error
         on_unit = (each.pid for each in processes if slot is None or each.instance == instance)

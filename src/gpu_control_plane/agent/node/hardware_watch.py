@@ -64,6 +64,8 @@ class HardwareWatch:
         self._monotonic = monotonic
         self._stuck: asyncio.Future[Any] | None = None
         """The call that does not return."""
+        self._under_way: dict[asyncio.Future[Any], float] = {}
+        """The calls into the driver, with the moments when they began."""
         self._stuck_since = 0.0
         self._backend: Backend | None = None
         self._probes = 0
@@ -99,6 +101,13 @@ class HardwareWatch:
         if self._backend is None:
             raise DriverReleased(_RELEASED)
         return await self._in_thread(self._calls, function, self._backend, *arguments)
+
+    async def call_within[*A, R](self, seconds: float, function: Callable[[Backend, *A], R], *arguments: *A) -> R:
+        """As `call`, for what somebody waits for: if it takes longer, the driver counts as hung from then on. One pod
+        fails for it; the next ones find nothing on offer, and wait."""
+        if self._backend is None:
+            raise DriverReleased(_RELEASED)
+        return await self._in_thread(self._calls, function, self._backend, *arguments, seconds=seconds)
 
     async def read[*A, R](self, function: Callable[[Backend, *A], R], *arguments: *A) -> R:
         """As `call`, for what takes long and is not urgent: Allocate does not have to wait for it."""
@@ -187,8 +196,10 @@ class HardwareWatch:
                 backend = self._backend
                 if backend is None:
                     break
+                seconds = min(left, _WAIT_SECONDS)
+                limit = seconds + self.deadline(HUNG_AFTER_PROBES)
                 try:
-                    if await self._in_thread(self._waits, backend.wait, min(left, _WAIT_SECONDS)):
+                    if await self._in_thread(self._waits, backend.wait, seconds, seconds=limit):
                         return
                 except BackendError as error:
                     _log.warning("driver events cannot be read; probing again", why=str(error))
@@ -201,19 +212,28 @@ class HardwareWatch:
         if backend is not None:
             await self._in_thread(self._calls, backend.close)
 
-    async def _in_thread[*A, R](self, threads: ThreadPoolExecutor, function: Callable[[*A], R], *arguments: *A) -> R:
+    async def _in_thread[*A, R](
+        self,
+        threads: ThreadPoolExecutor,
+        function: Callable[[*A], R],
+        *arguments: *A,
+        seconds: float | None = None,
+    ) -> R:
         """Call a function of the driver; raises DriverHung when it does not return, and while another does not."""
         if self._stuck is not None:
             raise DriverHung(_HUNG)
-        began = self._monotonic()
         call = asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
-        done, _ = await asyncio.wait((call,), timeout=self.deadline(HUNG_AFTER_PROBES))
+        self._under_way[call] = self._monotonic()
+        call.add_done_callback(self._under_way.pop)
+        limit = self.deadline(HUNG_AFTER_PROBES) if seconds is None else seconds
+        done, _ = await asyncio.wait((call,), timeout=limit)
         if done:
             return call.result()
         if self._stuck is None:
             _log.error("a call into the driver does not return", call=getattr(function, "__name__", "call"))
-            self._stuck, self._stuck_since = call, began
-            call.add_done_callback(self._returned)
+            # What hangs is the oldest call: the others may only wait for their turn.
+            self._stuck, self._stuck_since = min(self._under_way.items(), key=lambda item: item[1])
+            self._stuck.add_done_callback(self._returned)
             self._on_probe()
         raise DriverHung(_HUNG)
 
@@ -225,7 +245,7 @@ class HardwareWatch:
 
     def deadline(self, probes: int) -> float:
         """Seconds after which so many probes are missing, of which the first is the one under way."""
-        return (probes - 0.5) * self._interval
+        return max((probes - 0.5) * self._interval, _WAIT_SECONDS)
 
 
 def _probe(backend: Backend, node: str, probe: int, cleared: frozenset[CardID]) -> HardwareSnapshot:

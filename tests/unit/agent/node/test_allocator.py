@@ -33,7 +33,7 @@ class Watch:
         self.lost = False
         self.processes: tuple[Process, ...] = ()
 
-    async def call(self, *_anything: object) -> tuple[Process, ...]:
+    async def call_within(self, _seconds: float, *_anything: object) -> tuple[Process, ...]:
         await self.answers.wait()
         if self.lost:
             raise CardLost("It no longer answers.")

@@ -192,3 +192,30 @@ async def test_hung_and_dead_are_called_so_within_their_limits() -> None:
     watch = HardwareWatch(NODE, FakeBackend, lambda: None, interval=15.0)
     assert watch.deadline(HUNG_AFTER_PROBES) <= 45
     assert watch.deadline(DEAD_AFTER_PROBES) <= 150
+
+
+async def test_an_allocation_that_waits_too_long_for_the_driver_is_the_last_one_to_be_lost() -> None:
+    """What hangs is the probe that began before, so the time until liveness fails counts from that one."""
+    backend, now = FakeBackend(), [0.0]
+    watched = Watched(backend, 300.0, monotonic=lambda: now[0])
+    running = asyncio.create_task(watched.watch.run())
+    watched.watch.acquire_driver()
+    try:
+        await until(lambda: watched.probes)
+        backend.answers.clear()
+        probing = asyncio.create_task(watched.watch.probe())
+        await asyncio.sleep(0)
+        now[0] = 100.0
+        with pytest.raises(DriverHung):
+            await watched.watch.call_within(0.05, Backend.cards)
+        assert watched.watch.hung
+        assert watched.probes == 2, "the agent is woken to tell the kubelet"
+        now[0] = 9.6 * 300
+        assert "2880 s" in (watched.watch.alive() or "")
+        backend.answers.set()
+        await probing
+        await until(lambda: not watched.watch.hung)
+    finally:
+        backend.answers.set()
+        running.cancel()
+        await asyncio.wait((running,))
