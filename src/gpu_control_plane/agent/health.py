@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import Recovery, Signals
+from gpu_control_plane.kube.sentences import counted
 
 HOT_CELSIUS: Final = 95
 """From this temperature on a card is too hot, even if it does not slow itself down."""
@@ -95,7 +96,7 @@ def _verdicts(signals: Signals, rules: HealthRules, *, contained: bool) -> Itera
         yield Verdict(False, "RowRemapFailed", "A bad row of memory could not be replaced. Replace the card.")
     yield from rules.faults(signals.xids)
     if signals.uncorrected_ecc and not contained:
-        yield double_bit(f"{signals.uncorrected_ecc} uncorrected memory errors")
+        yield double_bit(counted(signals.uncorrected_ecc, "uncorrected memory error"))
     if signals.recovery is not Recovery.NONE:
         yield Verdict(False, *_RECOVERIES[signals.recovery])
     if signals.overheated:

@@ -107,10 +107,5 @@ class _Step:
             self._screen.line(f"  {self._title}: {text} ({self.elapsed})")
 
 
-def plural(count: int, noun: str) -> str:
-    """A number with its noun: 1 node, 2 nodes."""
-    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "   ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()

@@ -69,22 +69,23 @@ def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) 
     """
     from gpu_control_plane.agent.fleet.machines import add_nodes  # noqa: PLC0415
     from gpu_control_plane.agent.simulated.machine import new_machine  # noqa: PLC0415
-    from gpu_control_plane.cli.screen import ATTENTION, Screen, plural  # noqa: PLC0415
+    from gpu_control_plane.cli.screen import ATTENTION, Screen  # noqa: PLC0415
+    from gpu_control_plane.kube.sentences import counted  # noqa: PLC0415
 
     machine = new_machine(profile, cards)
     names = [f"{prefix}-{number}" for number in range(1, count + 1)]
     hardware = f"{cards} x {profile}"
     screen = Screen(sys.stderr)
-    with screen.step(f"Adding {plural(count, 'node')} with {hardware}") as step:
+    with screen.step(f"Adding {counted(count, 'node')} with {hardware}") as step:
         added = _run(
             cluster,
             lambda client: add_nodes(
                 client, names, machine, progress=lambda done: step.detail(f"{done.count} of {count}")
             ),
         )
-    made = f"{plural(len(added.created), 'node')} with {hardware} added" if added.created else "Nothing was added"
-    equipped = f"; {plural(len(added.equipped), 'node')} that existed got {hardware}" if added.equipped else ""
-    kept = f"; {plural(len(added.kept), 'node')} existed already" if added.kept else ""
+    made = f"{counted(len(added.created), 'node')} with {hardware} added" if added.created else "Nothing was added"
+    equipped = f"; {counted(len(added.equipped), 'node')} that existed got {hardware}" if added.equipped else ""
+    kept = f"; {counted(len(added.kept), 'node')} existed already" if added.kept else ""
     _report(f"{made}{equipped}{kept}.")
     if added.different:
         some = ", ".join(f"{name} ({held})" for name, held in list(added.different.items())[:_MOST_NAMES])
@@ -261,10 +262,10 @@ def _changes(node: "SimulatedNode") -> str:
 
 def _card_changes(card: "CardHistory") -> str:
     """What was done to a card, as people read it."""
-    from gpu_control_plane.cli.screen import plural  # noqa: PLC0415
+    from gpu_control_plane.kube.sentences import counted  # noqa: PLC0415
 
     parts = [f"XID {code}" for code in card.xids]
-    parts += [plural(card.ecc, "memory error")] if card.ecc else []
+    parts += [counted(card.ecc, "memory error")] if card.ecc else []
     parts += ["lost from the bus"] if card.lost else []
     parts += ["taken out"] if card.pulled else []
     parts += [f"swapped {card.swapped}x"] if card.swapped else []

@@ -7,6 +7,7 @@ import msgspec
 
 from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import Label, Reason
+from gpu_control_plane.kube.sentences import counted
 
 _MAX_MESSAGE: Final = 1024
 _MAX_NAMED: Final = 4
@@ -133,7 +134,7 @@ def duplicate_uuids(node: str, cards: Iterable[str], other: str) -> Completeness
 
 
 def _cards(count: int | None) -> str:
-    return "1 card" if count == 1 else f"{count} cards"
+    return counted(count or 0, "card")
 
 
 def _some(names: Iterable[str]) -> str:

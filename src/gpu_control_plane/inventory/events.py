@@ -10,6 +10,7 @@ from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.names import EventReason
 from gpu_control_plane.kube import Condition, EventRecorder
 from gpu_control_plane.kube.conditions import TRUE
+from gpu_control_plane.kube.sentences import counted, counted_are
 
 
 class EventRecord(msgspec.Struct, frozen=True):
@@ -58,9 +59,9 @@ def removed(device: GPUDevice, approval: str | None, now_in: str | None) -> Even
 
 def forgotten(node: str, cards: int, now_in: str | None = None) -> EventRecord:
     if now_in:
-        why = f"The Node {node} is gone, and {now_in} has its {cards} cards: approve them there."
+        why = f"The Node {node} is gone, and {now_in} has its {counted(cards, 'card')}: approve there."
         return EventRecord(EventReason.NODE_FORGOTTEN, why)
-    why = f"The Node {node} has not come back. Its {cards} cards are forgotten."
+    why = f"The Node {node} has not come back. {counted_are(cards, 'card')} forgotten."
     return EventRecord(EventReason.NODE_FORGOTTEN, why)
 
 

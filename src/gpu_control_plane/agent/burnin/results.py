@@ -9,6 +9,7 @@ from gpu_control_plane.agent.backends.interface import Readings, Signals
 from gpu_control_plane.agent.burnin.program import ProgramRun
 from gpu_control_plane.agent.health import HOT_CELSIUS, HealthRules, unseen
 from gpu_control_plane.api.names import Reason
+from gpu_control_plane.kube.sentences import counted
 
 _REPLACE: Final = "Replace the card, or clear the fault to test it again."
 _COOL: Final = "Check its cooling, then clear the fault to test it again."
@@ -60,7 +61,7 @@ def _faults(before: Signals, now: Sample, rules: HealthRules) -> Iterator[BurnIn
     if signals.lost:
         yield _failed(Reason.BURN_IN_FAILED, "the card no longer answers on the PCI bus", "Reseat it.", _AGAIN)
     if errors > 0:
-        yield _failed(Reason.MEMORY_ERRORS, f"{errors} uncorrected memory errors", _REPLACE)
+        yield _failed(Reason.MEMORY_ERRORS, counted(errors, "uncorrected memory error"), _REPLACE)
     if (signals.remap_failed and not before.remap_failed) or (signals.remap_pending and not before.remap_pending):
         yield _failed(Reason.MEMORY_ERRORS, "a row of memory went bad", _REPLACE)
     yield from (

@@ -108,7 +108,11 @@ class DriversController:
         count = self._active_policy.nodes.count(_UPGRADING, _UPGRADING)
         if not count or not uses_driver_crd(self._active_policy.spec()):
             return ""
-        return f"the driver of {count} {'node is' if count == 1 else 'nodes are'} being upgraded"
+        return (
+            f"the drivers of {count} nodes are being upgraded"
+            if count != 1
+            else "the driver of 1 node is being upgraded"
+        )
 
     async def _reconcile(self, key: Key) -> Requeue | None:
         if not self._active_policy.may_write():

@@ -8,6 +8,7 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.names import StackReason
 from gpu_control_plane.api.nvidia.status import OperandState, StackStatus, State, StateReport, UpgradeReport
+from gpu_control_plane.kube.sentences import counted, counted_are
 from gpu_control_plane.operator.drivers.owner import DriverProblem
 from gpu_control_plane.operator.stack.readiness import Readiness
 from gpu_control_plane.operator.stack.status import ReadySummary, ready_conditions, unknown_fields
@@ -66,7 +67,11 @@ def _summary(observed: DriverStatusInput) -> tuple[ReadySummary, State]:
         ), State.NOT_READY
     if not_ready := _not_ready_reason(observed):
         return ReadySummary(ready=False, reason=StackReason.DRIVER_NOT_READY, message=not_ready), State.NOT_READY
-    message = f"The driver runs on {observed.nodes} nodes." if observed.nodes else "No node gets its driver from here."
+    message = (
+        f"The driver runs on {counted(observed.nodes, 'node')}."
+        if observed.nodes
+        else "No node gets its driver from here."
+    )
     return ReadySummary(ready=True, reason=StackReason.RECONCILED, message=message), State.READY
 
 
@@ -76,16 +81,19 @@ def _not_ready_reason(observed: DriverStatusInput) -> str:
         return "the latest change is being written"
     parts = [_named(name, held) for name, held in sorted(observed.readiness.items()) if not held.ready]
     if observed.unlabelled:
-        parts.append(f"{_count(observed.unlabelled)} not labelled with its name yet")
+        parts.append(f"{_count(observed.unlabelled)} not labelled with its name yet{_names(observed.unlabelled)}")
     if observed.unidentified:
         why = "as Node Feature Discovery has not labelled them with system and kernel"
-        parts.append(f"{_count(observed.unidentified)} left out, {why}")
+        parts.append(f"{_count(observed.unidentified)} left out, {why}{_names(observed.unidentified)}")
     return "; ".join(parts)
 
 
 def _count(nodes: Sequence[str]) -> str:
-    first = ", ".join(sorted(nodes)[:_MOST_NAMED])
-    return f"{len(nodes)} {'node is' if len(nodes) == 1 else 'nodes are'} ({first})"
+    return counted_are(len(nodes), "node")
+
+
+def _names(nodes: Sequence[str]) -> str:
+    return f" ({', '.join(sorted(nodes)[:_MOST_NAMED])})"
 
 
 def _named(name: str, readiness: Readiness) -> str:

@@ -6,6 +6,7 @@ from gpu_control_plane.api.nvidia.names import StackCondition, StackEvent
 from gpu_control_plane.api.nvidia.status import OperandState, StackStatus, State
 from gpu_control_plane.kube import EventRecorder, Object
 from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.operator.stack.apply import ApplyResult
 
 _MOST_NAMED = 5
@@ -35,7 +36,9 @@ def record_status_change(recorder: EventRecorder, about: Object, old: StackStatu
         if was is state.state:
             continue
         if state.state is OperandState.READY and state.desired:
-            recorder.normal(about, StackEvent.OPERAND_READY, f"{state.name} is ready on {state.ready} nodes.")
+            recorder.normal(
+                about, StackEvent.OPERAND_READY, f"{state.name} is ready on {counted(state.ready, 'node')}."
+            )
         elif state.state is OperandState.FAILED or (was, state.state) == _LOST:
             nodes = ", ".join(f"{trouble.node} ({trouble.reason})" for trouble in state.nodes[:_MOST_NAMED])
             note = f"{state.name}: {'; '.join(filter(None, (state.message, nodes)))}"

@@ -12,6 +12,7 @@ import msgspec
 from gpu_control_plane.api.node import Node, Taint
 from gpu_control_plane.api.nvidia.status import MAX_NODES_NAMED, NodeTrouble
 from gpu_control_plane.api.pod import Pod, PodCondition
+from gpu_control_plane.kube.sentences import counted, counted_are
 from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.views import DaemonSet
 
@@ -95,7 +96,10 @@ def readiness_of(
     if numbers.desired_number_scheduled < len(wanted):
         missing = len(wanted) - numbers.desired_number_scheduled
         return Readiness(
-            ready=False, desired=desired, available=available, message=f"{missing} nodes are not counted in yet"
+            ready=False,
+            desired=desired,
+            available=available,
+            message=f"{counted_are(missing, 'node')} not counted in yet",
         )
     old = max(numbers.desired_number_scheduled - numbers.updated_number_scheduled, outdated())
     if not old and numbers.number_available == numbers.desired_number_scheduled:
@@ -103,15 +107,18 @@ def readiness_of(
     found = unready()
     troubles = [trouble_of(node, pod) for node, pod in sorted(found.items())[:MAX_NODES_NAMED]]
     if old and not troubles:
-        until = ", and stay until they are deleted" if daemonset.on_delete else ""
+        until = "; each is replaced when it is deleted" if daemonset.on_delete else ""
         return Readiness(
-            ready=False, desired=desired, available=available, message=f"{old} pods are of an older version{until}"
+            ready=False,
+            desired=desired,
+            available=available,
+            message=f"{counted_are(old, 'pod')} of an older version{until}",
         )
     return Readiness(
         ready=False,
         desired=desired,
         available=available,
-        message=f"it runs on {available} of {desired} nodes",
+        message=f"it runs on {available} of {counted(desired, 'node')}",
         troubles=tuple(troubles),
     )
 
@@ -158,7 +165,10 @@ def unmatched_nodes(selectors: Sequence[Mapping[str, str]], nodes: Iterable[Node
     keys = sorted({key for selector in selectors for key in selector})
     troubles = [_unmatched(node, keys) for node in sorted(others, key=lambda node: node.name)[:MAX_NODES_NAMED]]
     return Readiness(
-        ready=False, desired=len(others), message=f"nothing suits {len(others)} nodes", troubles=tuple(troubles)
+        ready=False,
+        desired=len(others),
+        message=f"nothing suits {counted(len(others), 'node')}",
+        troubles=tuple(troubles),
     )
 
 

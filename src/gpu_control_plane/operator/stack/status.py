@@ -18,6 +18,7 @@ from gpu_control_plane.api.nvidia.status import (
 )
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import Condition
+from gpu_control_plane.kube.sentences import counted, counted_are
 from gpu_control_plane.operator.nvidia_lease import LeaseHolder
 from gpu_control_plane.operator.stack.readiness import NodeCoverage, Readiness, merged_coverage
 from gpu_control_plane.operator.stack.render import RenderedState
@@ -180,7 +181,7 @@ def _summary(states: Sequence[StateReport], observed: PolicyStatusInput) -> Read
         return ReadySummary(ready=False, reason=reason, message=message[:_MESSAGE_LIMIT])
     if observed.gpu_nodes:
         tainted = observed.coverage.tainted
-        message = f"All states are ready on {observed.gpu_nodes - len(tainted)} nodes."
+        message = f"All states are ready on {counted(observed.gpu_nodes - len(tainted), 'node')}."
         if tainted:
             message += f" Out of reach are {len(tainted)}: {_tainted(tainted)}"
         return ReadySummary(ready=True, reason=StackReason.RECONCILED, message=message)
@@ -200,7 +201,7 @@ def _not_ready_reason(states: Sequence[StateReport], observed: PolicyStatusInput
         return StackReason.RECONCILE_FAILED, "; ".join(f"{state.name}: {state.message}" for state in failed)
     if observed.unlabelled:
         count, first = len(observed.unlabelled), ", ".join(sorted(observed.unlabelled)[:_MOST_NAMED])
-        return StackReason.LABELLING, f"{count} nodes do not have all their labels yet: {first}"
+        return StackReason.LABELLING, f"{counted_are(count, 'node')} not fully labelled yet: {first}"
     if waiting or observed.drivers_pending:
         parts = [*map(_named, waiting), *filter(None, (observed.drivers_pending,))]
         return StackReason.OPERAND_NOT_READY, "; ".join(parts)

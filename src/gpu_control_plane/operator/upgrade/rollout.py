@@ -13,6 +13,7 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.names import UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Canary, UpgradePolicy
+from gpu_control_plane.kube.sentences import counted_are
 from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.upgrade.actions import NodePatch
 from gpu_control_plane.operator.upgrade.eviction import policy_problem
@@ -179,7 +180,7 @@ def _full(*, parallel: int, busy: int, unavailable: int, most: int) -> str:
 
 
 def _nodes(number: int) -> str:
-    return f"{number} {'node is' if number == 1 else 'nodes are'}"
+    return counted_are(number, "node")
 
 
 def _names(nodes: Sequence[str]) -> str:

@@ -312,7 +312,7 @@ def test_a_pod_that_waits_for_the_scheduler_is_known_by_the_node_it_is_made_for(
     ("strategy", "says"),
     [
         ("RollingUpdate", "2 pods are of an older version"),
-        ("OnDelete", "2 pods are of an older version, and stay until they are deleted"),
+        ("OnDelete", "2 pods are of an older version; each is replaced when it is deleted"),
     ],
 )
 def test_outdated_pods_that_stay_until_they_are_deleted_are_reported(strategy: str, says: str) -> None:

@@ -256,7 +256,7 @@ def tainted_readiness(tainted: dict[str, str], *names: str) -> dict[str, tuple[R
         (
             {"gpu-2": GONE, "gpu-3": "team=ml:NoSchedule"},
             (
-                f"All states are ready on 1 nodes. Out of reach are 2: gpu-2 ({GONE}), gpu-3 (team=ml:NoSchedule)."
+                f"All states are ready on 1 node. Out of reach are 2: gpu-2 ({GONE}), gpu-3 (team=ml:NoSchedule)."
                 " Pods bear the taints that daemonsets.tolerations names."
             ),
         ),
