@@ -27,7 +27,7 @@ async def test_a_fleet_with_untolerated_taints_is_not_ready_and_part_of_one_is_n
 
     await env.client.patch(Node, "far-0", {"spec": {"taints": []}})
     policy = await env.state("ready")
-    assert "ready on 1 nodes. Out of reach are 1: far-1 (team=ml:NoSchedule)" in _message(policy, StackCondition.READY)
+    assert "ready on 1 node. Out of reach are 1: far-1 (team=ml:NoSchedule)" in _message(policy, StackCondition.READY)
 
     await env.patch_policy({"daemonsets": {"tolerations": [{"operator": "Exists"}]}})
     policy = await env.state("ready")

@@ -20,6 +20,7 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.kube.rate_limit import RateLimit
+from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.operator.active_policy import ActivePolicy
 from gpu_control_plane.operator.cluster_policy import uses_driver_crd
 from gpu_control_plane.operator.driver_pods import is_orphan, orphans_changed
@@ -108,11 +109,7 @@ class DriversController:
         count = self._active_policy.nodes.count(_UPGRADING, _UPGRADING)
         if not count or not uses_driver_crd(self._active_policy.spec()):
             return ""
-        return (
-            f"the drivers of {count} nodes are being upgraded"
-            if count != 1
-            else "the driver of 1 node is being upgraded"
-        )
+        return f"the driver is being upgraded on {counted(count, 'node')}"
 
     async def _reconcile(self, key: Key) -> Requeue | None:
         if not self._active_policy.may_write():

@@ -6,9 +6,10 @@ docs/adr/0011-drift-by-known-defaults.md has the alternatives, measured.
 """
 
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
+from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.operator.stack.defaults import with_api_defaults
 from gpu_control_plane.operator.stack.live import Live
 from gpu_control_plane.operator.stack.manifest import Manifest
@@ -19,14 +20,6 @@ _FALSE_IS_ABSENT: Final = frozenset(
 """Booleans that the API server omits when they are false. For others, false and absent are not the same."""
 _QUANTITIES: Final = frozenset({"limits", "requests"})
 _QUANTITY: Final = frozenset({"sizeLimit", "divisor"})
-_SUFFIXES: Final = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "": Decimal(1),
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
-}
 
 
 class ComparedObjects:
@@ -122,8 +115,7 @@ def _is_absent(name: str, value: object) -> bool:
 def _amount(quantity: int | str) -> Decimal | str:
     """A quantity as a number: the API server writes `0.5` as `500m`."""
     text = str(quantity)
-    number = text.rstrip("numkKMGTPEi")
     try:
-        return Decimal(number) * _SUFFIXES[text[len(number) :]]
-    except (InvalidOperation, KeyError):
+        return parse_quantity(text)
+    except ValueError:
         return text

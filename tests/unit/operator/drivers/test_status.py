@@ -68,7 +68,13 @@ def status_input(**more: Any) -> DriverStatusInput:
             "latest",
         ),
         ({"unidentified": ["n1"]}, State.NOT_READY, False, StackReason.DRIVER_NOT_READY, "1 node is left out"),
-        ({"unlabelled": ["n1", "n2"]}, State.NOT_READY, False, StackReason.DRIVER_NOT_READY, "2 nodes are not labelled with its name yet (n1, n2)"),
+        (
+            {"unlabelled": ["n1", "n2"]},
+            State.NOT_READY,
+            False,
+            StackReason.DRIVER_NOT_READY,
+            "2 nodes are not labelled with its name yet (n1, n2)",
+        ),
     ],
 )
 def test_state_and_conditions_follow_the_table(
