@@ -1,5 +1,6 @@
 """Simulated nodes with their agents, a real scheduler and Pods that come and go: conditions follow them."""
 
+import asyncio
 from datetime import timedelta
 
 from gpu_control_plane import bootstrap
@@ -8,6 +9,7 @@ from gpu_control_plane.agent.simulated.machine import lose, pull
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name, read_cards, read_facts
 from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.local import Component
 from gpu_control_plane.pools.controller import build as build_pools
 from integration.bootstrap.operands import Operands, allow_pods
 from integration.flow.env import FlowEnv, pool_of
@@ -36,6 +38,8 @@ async def test_a_fleet_is_ready_and_a_node_without_its_agent_is_not(env: FlowEnv
     ready = NodeCondition.READY_FOR_POOLING
     await allow_pods(env.client)
     await env.add_nodes(*NODES)
+    # It would collect the agents' pods, whose DaemonSet is a mere reference here, and delete them.
+    await asyncio.to_thread(env.cluster.stop_component, Component.CONTROLLER_MANAGER)
     async with controllers(env.proxy, DEFAULTS, QUICK):
         for node in NODES:
             await until_condition(env, node, ready, Reason.READY)

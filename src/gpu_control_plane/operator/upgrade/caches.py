@@ -110,6 +110,7 @@ class UpgradeCaches:
             uid=pod.metadata.uid,
             daemonset=wanted.name if wanted is not None else "",
             current=_current(pod, revisions),
+            revision_known=bool(revisions),
             orphan=not owned,
             ready=pod.containers_ready,
             restarts=max((status.restart_count for status in statuses if not status.ready), default=0),

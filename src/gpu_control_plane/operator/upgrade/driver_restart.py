@@ -173,6 +173,8 @@ def _missing(view: NodeView) -> str:
     pod = next((pod for pod in view.drivers if pod.leaving), view.drivers[0])
     if pod.leaving:
         return f"the old driver pod {pod.name} is leaving"
+    if pod.ready and not pod.revision_known:
+        return f"the revision of the driver pod {pod.name} is not known"
     return f"the driver pod {pod.name} is not ready{_because(pod.trouble)}"
 
 

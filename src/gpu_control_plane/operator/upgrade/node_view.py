@@ -28,6 +28,9 @@ class DriverPod(msgspec.Struct, frozen=True, kw_only=True):
     daemonset: str = ""
     current: bool = True
     """Made from its DaemonSet's newest template."""
+    revision_known: bool = True
+    """Whether a revision of its DaemonSet has been seen. None has just after the DaemonSet was created, and while it is
+    orphaned: then the pod counts neither as outdated nor as up to date."""
     orphan: bool = False
     """No DaemonSet owns it: a change of owner has left it behind."""
     ready: bool = True
@@ -184,8 +187,10 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def up_to_date(self) -> bool:
-        """Whether all driver pods are of the newest template and ready."""
-        return bool(self.drivers) and all(pod.ready and not pod.outdated and not pod.leaving for pod in self.drivers)
+        """Whether all driver pods are known to be of the newest template, and ready."""
+        return bool(self.drivers) and all(
+            pod.ready and pod.revision_known and not pod.outdated and not pod.leaving for pod in self.drivers
+        )
 
     def since(self, annotation: NodeAnnotation) -> float | None:
         """The time that an annotation holds; None if it holds none."""

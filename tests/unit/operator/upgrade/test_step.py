@@ -347,6 +347,15 @@ def test_an_orphaned_driver_pod_is_not_deleted_while_it_has_no_successor() -> No
     assert isinstance(step(replace(node, wanted="r2"), POLICY, NOW), DeleteDriverPod)
 
 
+def test_a_driver_pod_of_unknown_revision_is_neither_replaced_nor_taken_for_the_new_one() -> None:
+    """While a DaemonSet is orphaned its revisions may be gone before its pod has lost its owner."""
+    unknown = replace(CURRENT, revision_known=False)
+    waiting = step(cordoned(S.POD_RESTART_REQUIRED, unknown), POLICY, NOW)
+    assert isinstance(waiting, Wait)
+    assert waiting.reason == "the revision of the driver pod driver-new is not known"
+    assert not view(S.DONE, unknown).wants_upgrade
+
+
 def test_a_driver_that_waits_to_load_may_load_once_the_node_is_empty() -> None:
     node = cordoned(S.POD_RESTART_REQUIRED, UNREADY, annotations=SAFE_LOAD)
     found = step(node, POLICY, NOW)
