@@ -9,7 +9,7 @@ UV := .tools/uv-$(UV_VERSION)/bin/uv
 RUN := $(UV) run --locked --no-sync
 PYTEST := $(RUN) pytest
 # More workers than cores, since they often wait; tests/scheduling.py says which tests share one, and in which order.
-PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder
+PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 export UV_PROJECT_ENVIRONMENT := .venv
 
 help: ## Show this list
