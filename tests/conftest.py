@@ -5,10 +5,8 @@ import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
-from scheduling import ClusterScheduling, rank
+from scheduling import cluster_scheduling, rank
 
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,8 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    return ClusterScheduling(config, log) if config.getoption("dist") == "loadscope" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    return cluster_scheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.fixture

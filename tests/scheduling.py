@@ -8,7 +8,6 @@ that no worker is left alone with them at the end.
 from typing import Final
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
 _SHARING: Final = {
     "integration/stack": "stack",
@@ -38,11 +37,15 @@ def rank(item: pytest.Item) -> int:
     return next((number for number, folder in enumerate(_FIRST) if module.startswith(f"{folder}/")), len(_FIRST))
 
 
-class ClusterScheduling(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+def cluster_scheduling(config: pytest.Config, log: object) -> object:
     """Gives each worker one scope after the other, in the order of collection."""
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - where tests of a real card run, there is no xdist
 
-    def _split_scope(self, nodeid: str) -> str:
-        return scope(nodeid)
+    class ClusterScheduling(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+        def _split_scope(self, nodeid: str) -> str:
+            return scope(nodeid)
+
+    return ClusterScheduling(config, log)
 
 
 def _folder(module: str) -> str:

@@ -75,7 +75,7 @@ def test_a_word_that_changes_is_found(card: Hardware) -> None:
         timeout=120,
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert '"cluster_env": "memory"' in ran.stdout
+    assert '"stage": "memory"' in ran.stdout
     assert (
         "did not keep zeros: the first at byte 0x181c8 of the memory tested, wrong bits 0x0000000000000004"
         in ran.stdout

@@ -11,6 +11,7 @@ from asyncio import sslproto
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import CDLL
+from types import ModuleType
 from typing import Final
 
 _ARENA_MAX: Final = -8
@@ -23,9 +24,12 @@ def import_sparingly() -> None:
 
     structlog loads Rich wherever it is installed, for tracebacks on a terminal. aiohttp reads the system's
     certificate authorities, and a list of file types for files that a web server may serve; connections to the API
-    server have a context of their own, and no file is served, so neither is missed.
+    server have a context of their own, and no file is served, so neither is missed. The Prometheus client brings a web
+    server of its own, and that HTML's two thousand named characters, which only reading HTML needs.
     """
     mimetypes.init(files=())
+    with _empty("html.entities", html5={}):
+        import html  # noqa: F401, PLC0415
     with _without("rich"), _environment(SSL_CERT_FILE=os.devnull, SSL_CERT_DIR=os.devnull):
         import aiohttp  # noqa: F401, PLC0415
         import structlog  # noqa: F401, PLC0415
@@ -51,6 +55,20 @@ def _without(module: str) -> Iterator[None]:
         yield
         return
     sys.modules[module] = None  # type: ignore[assignment] # how Python says so
+    try:
+        yield
+    finally:
+        del sys.modules[module]
+
+
+@contextmanager
+def _empty(module: str, **contents: object) -> Iterator[None]:
+    """Who imports this gets no more than these contents."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = stub = ModuleType(module)
+    vars(stub).update(contents)
     try:
         yield
     finally:

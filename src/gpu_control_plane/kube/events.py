@@ -133,7 +133,7 @@ class EventRecorder:
             async with asyncio.timeout(_SHUTDOWN_SECONDS):
                 if self._under_way is not None:
                     await asyncio.gather(self._under_way, return_exceptions=True)
-                for batch in batched(self._series.take_all(), _WRITES_AT_ONCE, strict=False):
+                for batch in batched(self._series.take_all(), _WRITES_AT_ONCE):
                     await gather_all(self._write(key, series) for key, series in batch)
         except TimeoutError:
             _log.warning("Events left unwritten at the end", count=self._series.unwritten)

@@ -24,6 +24,7 @@ unused = {
     "gpu_control_plane.agent.runtimes",
     "gpu_control_plane.agent.simulated",
     "gpu_control_plane.kube.certificates",
+    "html.entities",  # for reading HTML
     "pygments",
     "pynvml",  # only where there is a card
     "rich",
