@@ -14,6 +14,7 @@ import msgspec
 
 from gpu_control_plane.agent.units import ContainerDevices
 from gpu_control_plane.agent.views import UNEXPECTED_ADMISSION, PodContainer, PodView
+from gpu_control_plane.kube.quantities import parse_quantity
 
 ALLOCATED: Final = "simulation.gpu.deckhouse.io/DevicesAllocated"
 """Condition of a Pod on a simulated node: its devices are chosen, so it may start. The message names them."""
@@ -120,7 +121,11 @@ def refused(pod: PodView, why: Shortage) -> PodApplyConfiguration:
 
 
 def _limits(container: PodContainer) -> list[Request]:
-    asked = ((name, _count(amount)) for name, amount in sorted(container.resources.limits.items()) if is_extended(name))
+    asked = (
+        (name, int(parse_quantity(amount)))
+        for name, amount in sorted(container.resources.limits.items())
+        if is_extended(name)
+    )
     return [Request(container.name, name, count) for name, count in asked if count]
 
 
@@ -128,11 +133,6 @@ def is_extended(resource: str) -> bool:
     """Whether a resource is one that device plugins serve, by Kubernetes' rules for names."""
     domain, slash, _ = resource.partition("/")
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
-
-
-def _count(amount: str) -> int:
-    """Whole numbers, as the API server demands; a thousand is written `1k`."""
-    return int(amount) if amount.isdecimal() else int(amount.removesuffix("k")) * 1000
 
 
 def _beyond(together: Sequence[Request], init: Sequence[PodContainer]) -> list[Request]:

@@ -158,7 +158,7 @@ class _Attempt:
                 try:
                     self._backend.destroy_instance(self._address, instance)
                 except InUse as error:
-                    self._holders[Slot.of(instance)] = f"somebody outside Kubernetes ({error})"
+                    self._holders[Slot.of(instance)] = f"a process outside Kubernetes ({error})"
                     raise _PlanOutdated from error
             case Create(slot):
                 self._backend.create_instance(self._address, slot.profile, slot.start)

@@ -17,7 +17,7 @@ from gpu_control_plane.agent.step.snapshot import KubeletSnapshot
 from gpu_control_plane.agent.units import Hold, PodDevices, Unit, clash
 from gpu_control_plane.api.gpunodestate import OrderProblem, ProblemReason
 
-PATIENCE_SECONDS: Final = 2.0
+FORGOTTEN_GRACE_SECONDS: Final = 2.0
 """For so long a unit of a forgotten pod stays listed as healthy: most such pods end soon, Allocate waits for them, and
 a pod that finds the unit unhealthy fails."""
 
@@ -66,7 +66,7 @@ def forgotten_since(pod_holds: PodHolds, before: Mapping[Hold, float], now: floa
 
 def withheld_units(since: Mapping[Hold, float], now: float) -> set[Unit]:
     """The units that the kubelet is told are unhealthy, so that the next pod waits for them instead of failing."""
-    return {hold.unit for hold, moment in since.items() if now >= moment + PATIENCE_SECONDS}
+    return {hold.unit for hold, moment in since.items() if now >= moment + FORGOTTEN_GRACE_SECONDS}
 
 
 def hold_problems(forgotten: Iterable[Hold]) -> Iterator[OrderProblem]:

@@ -77,7 +77,7 @@ def test_a_user_nobody_knew_of_is_found_by_the_driver_and_respected() -> None:
 
     assert outcome.result is Result.WAITING
     assert outcome.reason is not None
-    assert "1g.18gb@5 is in use by somebody outside Kubernetes (A program still runs on" in outcome.reason
+    assert "1g.18gb@5 is in use by a process outside Kubernetes (A program still runs on" in outcome.reason
     assert driver.geometry == slots("g4@0", "g1@5")
 
     driver.hides()

@@ -2,7 +2,7 @@
 
 from gpu_control_plane.agent.step import blocking_hold
 from gpu_control_plane.agent.step.advertising import UNUSED_CHECK_SECONDS
-from gpu_control_plane.agent.step.holds import PATIENCE_SECONDS
+from gpu_control_plane.agent.step.holds import FORGOTTEN_GRACE_SECONDS
 from gpu_control_plane.agent.units import Hold, Unit
 from unit.agent.step.builders import RESOURCE, exclusive, uuid_of
 from unit.agent.step.node_model import NodeModel
@@ -29,7 +29,7 @@ def test_a_card_of_a_pod_deleted_by_force_is_listed_as_unhealthy_until_its_proce
     node.delete_by_force("trainer")
     assert node.step().look_again == 1.0
     assert node.refused(RESOURCE, unit(node)), "before the kubelet is told"
-    node.pass_time(PATIENCE_SECONDS)
+    node.pass_time(FORGOTTEN_GRACE_SECONDS)
     node.step()
     assert node.free == []
     assert "still run" in node.problems[node.cards[0]]
@@ -44,7 +44,7 @@ def test_a_pod_that_ends_soon_after_its_forced_deletion_never_makes_its_card_unh
     node.delete_by_force("trainer")
     node.step()
     node.end_processes("trainer")
-    node.pass_time(PATIENCE_SECONDS / 2)
+    node.pass_time(FORGOTTEN_GRACE_SECONDS / 2)
     node.step()
     assert node.free == [(RESOURCE, unit(node))]
     assert not node.refused(RESOURCE, unit(node))
@@ -55,7 +55,7 @@ def test_the_holds_outlive_a_lost_checkpoint_and_a_restart_of_the_agent() -> Non
     node.lose_checkpoint()
     node.restart()
     node.step()
-    node.pass_time(PATIENCE_SECONDS)
+    node.pass_time(FORGOTTEN_GRACE_SECONDS)
     node.step()
     assert node.free == []
 
