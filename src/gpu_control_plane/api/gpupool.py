@@ -15,6 +15,9 @@ from gpu_control_plane.kube.objects import Condition, Object, Resource
 
 MAX_WORST_NODES: Final = 20
 
+MAX_RESOURCE_NAME: Final = 230
+"""With the profile of a mixed layout after it, the name has to fit into a key of a ConfigMap: 253 characters."""
+
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _LAST_PART: Final = (
     "(has(self.spec.resource) && has(self.spec.resource.name) "
@@ -58,6 +61,7 @@ class PoolResource(Part, frozen=True, kw_only=True):
                 "!self.startsWith('requests.')",
                 "a resource name cannot begin with 'requests.', which quotas use: choose another domain",
             ),
+            maxLength=MAX_RESOURCE_NAME,
         ),
     ] = None
 

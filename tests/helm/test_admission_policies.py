@@ -1,0 +1,49 @@
+"""The chart's admission policies are those of the code, with what values say."""
+
+from typing import Any
+
+import pytest
+
+from gpu_control_plane.installation.policies import POLICIES
+from gpu_control_plane.rules.access_policy import access_policies
+from gpu_control_plane.rules.bypass_policy import EXEMPT, BypassSettings, bypass_policies
+from helm.chart import OPERANDS, Helm
+
+NO_CLASSES = ("",)
+
+
+@pytest.mark.parametrize(
+    ("values", "settings"),
+    [
+        ({}, BypassSettings()),
+        (
+            {
+                "access": {"exemptNamespaces": ["sriov"], "runtimeClasses": ["gpu"], "denyKubeletSockets": True},
+                "controller": {"nvidiaNamespaces": ["infra"]},
+                "operator": {"namespace": OPERANDS},
+            },
+            BypassSettings(
+                exempt_namespaces=(*EXEMPT, "sriov", "infra", OPERANDS),
+                runtime_classes=("gpu",),
+                deny_kubelet_sockets=True,
+            ),
+        ),
+        ({"access": {"runtimeClasses": []}}, BypassSettings(runtime_classes=NO_CLASSES)),
+    ],
+    ids=["default", "chosen", "without-runtime-classes"],
+)
+def test_the_chart_renders_the_policies_of_the_code(
+    helm: Helm, values: dict[str, Any], settings: BypassSettings
+) -> None:
+    rendered = helm.objects(values)
+    for wanted in (*access_policies(), *bypass_policies(settings)):
+        found = rendered.one(wanted["kind"], wanted["metadata"]["name"])
+        assert found["spec"] == wanted["spec"]
+        assert found["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_no_value_switches_the_guard_off(helm: Helm) -> None:
+    nothing = {"access": {"exemptNamespaces": [], "runtimeClasses": []}, "webhook": {"enabled": False}}
+    rendered = helm.objects(nothing)
+    names = {policy["metadata"]["name"] for policy in POLICIES}
+    assert names <= {each["metadata"]["name"] for each in rendered.of("ValidatingAdmissionPolicyBinding")}
