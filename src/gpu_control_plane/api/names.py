@@ -38,7 +38,10 @@ class Label(OpenEnum):
     VENDOR = f"{GROUP}/vendor", "On a GPUDevice: who made the card."
     PRODUCT = f"{GROUP}/product", "On a GPUDevice: its model, with `-` for what a label may not hold: `NVIDIA-H200`."
     ARCHITECTURE = f"{GROUP}/architecture", "On a GPUDevice: its architecture, such as `Hopper`."
-    POOL = f"{GROUP}/pool", "On a Pod: the pool whose resource it asks for."
+    POOL = (
+        f"{GROUP}/pool",
+        "On a Pod: the pool whose resource it asks for. On a ResourceQuota: the pool whose limits it holds.",
+    )
     GPU_PRESENT = (
         f"{GROUP}/gpu.present",
         "On a Node: `true` where discovery sees a card on the PCI bus, so that the agent runs there.",
@@ -81,6 +84,7 @@ class PoolCondition(OpenEnum):
 
     CONFIGURED = "Configured", "The spec can be carried out, and every node has carried it out."
     READY = "Ready", "Pods that may use the pool can ask for its resources."
+    QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
 
 
 class Reason(OpenEnum):
@@ -141,6 +145,10 @@ class Reason(OpenEnum):
     CARDS_ON_OFFER = "CardsOnOffer", "Ready: nodes offer cards of the pool."
     NO_CARDS = "NoCards", "Ready: no card is in the pool."
     NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
+    QUOTAS_HOLD = "QuotasHold", "QuotasHold: every namespace has its ResourceQuota and keeps within it."
+    QUOTA_NOT_WRITTEN = "QuotaNotWritten", "QuotasHold: a namespace does not have its ResourceQuota yet."
+    NAMESPACE_NOT_FOUND = "NamespaceNotFound", "QuotasHold: a namespace with a limit does not exist yet."
+    OVER_QUOTA = "OverQuota", "QuotasHold: a namespace holds more than its limit, which was lowered since."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
     BURN_IN_WAITING = "Waiting", "BurnedIn: the card will be tested; the message says what it waits for."
     BURNING_IN = "BurningIn", "BurnedIn: the card is being tested."

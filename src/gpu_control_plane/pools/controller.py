@@ -41,6 +41,7 @@ from gpu_control_plane.pools.events import record_card, record_pool
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.pending_pods import pending_message
 from gpu_control_plane.pools.pending_reasons import PendingReason
+from gpu_control_plane.pools.quota_controller import Quotas
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Settings, Snapshot
 from gpu_control_plane.pools.status import pool_status
@@ -88,6 +89,7 @@ class Pools:
         self._unscheduled = runtime.cache(Pod, UNSCHEDULED)
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
+        self._quotas = Quotas(runtime)
 
     def start(self) -> None:
         devices, pools = self._devices, self._pools
@@ -104,6 +106,7 @@ class Pools:
         status.watch(pools)
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
         status.watch(self._states, lambda state: {Key(order.pool) for order in state.spec.assignments})
+        self._quotas.start(status)
         devices.on_change(self._device_changed)
         self._states.on_change(self._state_changed)
         TroubleMetrics(self._runtime.metrics.registry).follow(devices, pools)
@@ -182,7 +185,10 @@ class Pools:
         if later := self._status_rate.wait(key):
             return later
         capacity = await self._count(pool)
-        status = pool_status(pool, capacity, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0))
+        now = self._clock().replace(microsecond=0)
+        status = pool_status(
+            pool, capacity, faults(self._pools).get(pool.name), now, also=self._quotas.conditions(pool, now)
+        )
         self._metrics.capacity(pool.name, capacity.units)
         try:
             written = await self._applier.apply(

@@ -7,12 +7,23 @@ import msgspec
 from gpu_control_plane.api.gpupool import Capacity, GPUPool, PoolNodes, PoolPhase, PoolStatus, Units
 from gpu_control_plane.api.names import PoolCondition, Reason
 from gpu_control_plane.kube.conditions import condition
+from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.rules.pool_validation import PoolFault
 
 
-def pool_status(pool: GPUPool, capacity: PoolCapacity, fault: PoolFault | None, now: datetime) -> PoolStatus:
-    """The status of a pool. Its units add up to the total once every node offers what was ordered."""
+def pool_status(
+    pool: GPUPool,
+    capacity: PoolCapacity,
+    fault: PoolFault | None,
+    now: datetime,
+    *,
+    also: tuple[Condition, ...] = (),
+) -> PoolStatus:
+    """The status of a pool. Its units add up to the total once every node offers what was ordered.
+
+    `also` are conditions about something else than its cards.
+    """
     units = capacity.units
     phase, ready, reason, message = _phase(pool, units, capacity.offered, fault)
     held = pool.status.conditions
@@ -31,6 +42,7 @@ def pool_status(pool: GPUPool, capacity: PoolCapacity, fault: PoolFault | None, 
         conditions=(
             configured,
             condition(held, PoolCondition.READY, ready, reason, message, generation=generation, now=now),
+            *also,
         ),
     )
 
