@@ -201,9 +201,17 @@ class ObjectWriter:
         return True
 
     async def _delete(self, live: Live, propagation: str) -> None:
+        """Delete an object as it was read: if it has changed, whether it is to be deleted is decided anew."""
         meta = live.metadata
         try:
-            await self._client.delete(type(live), live.name, meta.namespace, uid=meta.uid, propagation=propagation)
+            await self._client.delete(
+                type(live),
+                live.name,
+                meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                propagation=propagation,
+            )
         except NotFound:
             return  # it was deleted meanwhile
 

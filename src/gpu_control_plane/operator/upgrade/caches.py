@@ -131,6 +131,7 @@ class UpgradeCaches:
         return DriverPod(
             name=pod.name,
             uid=pod.metadata.uid,
+            resource_version=pod.metadata.resource_version,
             daemonset=wanted.name if wanted is not None else "",
             current=_current(pod, revisions),
             revision_known=bool(revisions),

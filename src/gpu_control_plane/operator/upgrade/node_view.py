@@ -25,6 +25,8 @@ class DriverPod(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     uid: str = ""
+    resource_version: str = ""
+    """The resourceVersion that all this was read at."""
     daemonset: str = ""
     current: bool = True
     """Made from its DaemonSet's newest template."""
