@@ -270,16 +270,21 @@ async def test_a_driver_whose_secret_is_missing_says_so_and_is_written_when_it_i
         await there_are(quiet, 1)
         await quiet.patch(StoredNVIDIADriver, "d", {"spec": {"secretEnv": "credentials"}})
         await settles(quiet, "d", "notReady", "ReconcileFailed")
-        conditions = (await quiet.get(StoredNVIDIADriver, "d")).status.conditions
-        assert (
+        missing = (
             f"the Secret credentials, which secretEnv names, is not in namespace {NAMESPACE}: create it;"
             " until then no driver is replaced"
-        ) in {held.message for held in conditions}
+        )
+        assert missing in {held.message for held in (await quiet.get(StoredNVIDIADriver, "d")).status.conditions}
         (held,) = await daemonsets(quiet)
         assert not held.spec.template.spec.secrets
 
         await quiet.create(Secret, {"metadata": {"name": "credentials"}}, NAMESPACE)
         await there_are(quiet, 1, lambda item: item.spec.template.spec.secrets == {"credentials"})
+        driver = await quiet.get(StoredNVIDIADriver, "d")
+    told = [event for event in await quiet.list(Event, HERE) if event.reason == StackEvent.OPERAND_NOT_READY]
+    ours = [event.note for event in told if event.regarding and event.regarding.uid == driver.metadata.uid]
+    assert ours == [missing]
+    await quiet.delete(Secret, "credentials", NAMESPACE)
 
 
 async def test_what_the_api_server_refuses_is_tried_again_and_is_no_drift(quiet: Client) -> None:
