@@ -26,6 +26,10 @@ class Annotation(OpenEnum):
         f"{GROUP}/clear-fault",
         "On a GPUDevice: set by a person when a faulted card, or one that failed burn-in, has been mended.",
     )
+    CONFIRM_LAYOUT = (
+        f"{GROUP}/confirm-layout",
+        "On a GPUPool: a person's word that cards are partitioned as ordered again. The controller takes it off.",
+    )
     RESERVATION = f"{GROUP}/reservation", "On a Pod: the token under which units were reserved for it."
     CRD_VERSION = f"{GROUP}/crd-version", "On a CRD: the release that installed it; an older one leaves it alone."
 
@@ -140,8 +144,13 @@ class Reason(OpenEnum):
     DUPLICATE_SOURCE = "DuplicateSource", "Degraded: two programs do the same for the node."
     UNDISTURBED = "Undisturbed", "Degraded: nothing is wrong."
     NAME_COLLISION = "NameCollision", "Configured: an older pool has the same resource name."
-    UNSUPPORTED_MODE = "UnsupportedMode", "Configured: this release does not carry out the pool's mode."
-    CONFIGURED = "Configured", "Configured: the spec can be carried out."
+    LAYOUT_MISMATCH = (
+        "LayoutMismatch",
+        "Configured: a node's cards cannot be partitioned as ordered; once that is mended, a person confirms it.",
+    )
+    ORDER_REFUSED = "OrderRefused", "Configured: a node cannot carry out its order; the message says which and why."
+    ORDER_FAILED = "OrderFailed", "Configured: the driver of a node refused what was ordered; it is tried again."
+    CONFIGURED = "Configured", "Configured: the spec can be carried out, and no node says otherwise."
     CARDS_ON_OFFER = "CardsOnOffer", "Ready: nodes offer cards of the pool."
     NO_CARDS = "NoCards", "Ready: no card is in the pool."
     NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
