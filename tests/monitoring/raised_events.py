@@ -217,7 +217,7 @@ async def _pool_capacity_low(recorder: EventRecorder, _folder: Path) -> None:
 
 async def _pool_misconfigured(recorder: EventRecorder, _folder: Path) -> None:
     fault = PoolFault(Reason.NAME_COLLISION, "an older pool has the same resource name")
-    status = pool_status(POOL, PoolCapacity(), fault, NOON)
+    status = pool_status(POOL, PoolCapacity(), fault, None, NOON)
     assert status.phase is PoolPhase.MISCONFIGURED
     record_pool(recorder, POOL, status)
 

@@ -1,6 +1,5 @@
 """The kubelet's device IDs become units and users again."""
 
-from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.mig.units import slot_of, unit_id
 from gpu_control_plane.agent.step.pod_allocations import (
     CardRef,
@@ -13,6 +12,7 @@ from gpu_control_plane.agent.views import PodCondition, PodContainer, PodSpec, P
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.kube.objects import ObjectMeta
+from gpu_control_plane.rules.mig_layout import Slot
 from unit.agent.step.builders import RESOURCE, first, hardware, uuid_of
 
 CARD = first(hardware())
