@@ -26,6 +26,10 @@ class Annotation(OpenEnum):
         f"{GROUP}/clear-fault",
         "On a GPUDevice: set by a person when a faulted card, or one that failed burn-in, has been mended.",
     )
+    CONFIRM_LAYOUT = (
+        f"{GROUP}/confirm-layout",
+        "On a GPUPool: a person's word that cards are partitioned as ordered again. The controller takes it off.",
+    )
     RESERVATION = f"{GROUP}/reservation", "On a Pod: the token under which units were reserved for it."
     CRD_VERSION = f"{GROUP}/crd-version", "On a CRD: the release that installed it; an older one leaves it alone."
 
@@ -38,7 +42,10 @@ class Label(OpenEnum):
     VENDOR = f"{GROUP}/vendor", "On a GPUDevice: who made the card."
     PRODUCT = f"{GROUP}/product", "On a GPUDevice: its model, with `-` for what a label may not hold: `NVIDIA-H200`."
     ARCHITECTURE = f"{GROUP}/architecture", "On a GPUDevice: its architecture, such as `Hopper`."
-    POOL = f"{GROUP}/pool", "On a Pod: the pool whose resource it asks for."
+    POOL = (
+        f"{GROUP}/pool",
+        "On a Pod: the pool whose resource it asks for. On a ResourceQuota: the pool whose limits it holds.",
+    )
     GPU_PRESENT = (
         f"{GROUP}/gpu.present",
         "On a Node: `true` where discovery sees a card on the PCI bus, so that the agent runs there.",
@@ -81,6 +88,7 @@ class PoolCondition(OpenEnum):
 
     CONFIGURED = "Configured", "The spec can be carried out, and every node has carried it out."
     READY = "Ready", "Pods that may use the pool can ask for its resources."
+    QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
 
 
 class Reason(OpenEnum):
@@ -136,11 +144,20 @@ class Reason(OpenEnum):
     DUPLICATE_SOURCE = "DuplicateSource", "Degraded: two programs do the same for the node."
     UNDISTURBED = "Undisturbed", "Degraded: nothing is wrong."
     NAME_COLLISION = "NameCollision", "Configured: an older pool has the same resource name."
-    UNSUPPORTED_MODE = "UnsupportedMode", "Configured: this release does not carry out the pool's mode."
-    CONFIGURED = "Configured", "Configured: the spec can be carried out."
+    LAYOUT_MISMATCH = (
+        "LayoutMismatch",
+        "Configured: a node's cards cannot be partitioned as ordered; once that is mended, a person confirms it.",
+    )
+    ORDER_REFUSED = "OrderRefused", "Configured: a node cannot carry out its order; the message says which and why."
+    ORDER_FAILED = "OrderFailed", "Configured: the driver of a node refused what was ordered; it is tried again."
+    CONFIGURED = "Configured", "Configured: the spec can be carried out, and no node says otherwise."
     CARDS_ON_OFFER = "CardsOnOffer", "Ready: nodes offer cards of the pool."
     NO_CARDS = "NoCards", "Ready: no card is in the pool."
     NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
+    QUOTAS_HOLD = "QuotasHold", "QuotasHold: every namespace has its ResourceQuota and keeps within it."
+    QUOTA_NOT_WRITTEN = "QuotaNotWritten", "QuotasHold: a namespace does not have its ResourceQuota yet."
+    NAMESPACE_NOT_FOUND = "NamespaceNotFound", "QuotasHold: a namespace with a limit does not exist yet."
+    OVER_QUOTA = "OverQuota", "QuotasHold: a namespace holds more than its limit, which was lowered since."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
     BURN_IN_WAITING = "Waiting", "BurnedIn: the card will be tested; the message says what it waits for."
     BURNING_IN = "BurningIn", "BurnedIn: the card is being tested."

@@ -9,7 +9,6 @@ import structlog
 
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.mig.apply import Outcome, PartitionTask, partition
-from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.mig.units import slot_of
 from gpu_control_plane.agent.node.components import Clients, Components
 from gpu_control_plane.agent.node.gather import Gatherer, Views
@@ -23,6 +22,7 @@ from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.rules.mig_layout import Slot
 
 _log = structlog.get_logger(component="agent.node")
 

@@ -20,13 +20,13 @@ from gpu_control_plane.agent.cdi.injectable import InjectableDevice, InjectableD
 from gpu_control_plane.agent.hardware_snapshot import ObservedCard
 from gpu_control_plane.agent.kubelet.interface import AllocationRefused, ContainerAllocation
 from gpu_control_plane.agent.kubelet.preferred_units import preferred_units
-from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.mig.units import slot_of
 from gpu_control_plane.agent.node.hardware_watch import DriverReleased, HardwareWatch
 from gpu_control_plane.agent.step import Allocatable, blocking_hold, recorded_holds
 from gpu_control_plane.agent.units import CardID, ContainerDevices, PodDevices, ResourceName, Unit, clash
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpunodestate import Injection
+from gpu_control_plane.rules.mig_layout import Slot
 
 _DRIVER_SECONDS: Final = 8.0
 """How long the driver may take to answer, less than the kubelet's call may: after that it counts as hung."""

@@ -1,11 +1,11 @@
 """The kubelet's device IDs become units and users again."""
 
-from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.mig.units import slot_of, unit_id
 from gpu_control_plane.agent.step.pod_allocations import CardRef, pod_allocations
 from gpu_control_plane.agent.units import ContainerDevices, Unit, replica_id
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpudevice import User
+from gpu_control_plane.rules.mig_layout import Slot
 from unit.agent.step.builders import RESOURCE, first, hardware, uuid_of
 
 CARD = first(hardware())
