@@ -69,6 +69,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     resource that the kubelet knows."""
     device_lists: Mapping[ResourceName, tuple[Device, ...]] = {}
     """What the device plugins list; a resource that is not here is withdrawn."""
+    send_again: bool = False
+    """The kubelet is sent a list even if none has changed: it then writes its checkpoint anew."""
     plugin: Plugin | None = None
     """`status.plugin`; None leaves it as it is."""
     carried_out: int | None = None
