@@ -87,12 +87,14 @@ lint: setup ## Check style, types, imports and generated files
 	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate --check
 	@$(RUN) python -m monitoring.generate --check
 	@$(RUN) python tools/settings_page.py --check
+	@$(RUN) python tools/webhook_configurations.py --check
 
 generate: setup ## Write CRDs, references, gRPC messages, rules and dashboards anew from their sources
 	@$(RUN) python -m gpu_control_plane.api.generate
 	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate
 	@$(RUN) python -m monitoring.generate
 	@$(RUN) python tools/settings_page.py
+	@$(RUN) python tools/webhook_configurations.py
 
 docs: generate ## Write the generated pages of the documentation anew
 

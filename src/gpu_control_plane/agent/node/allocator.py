@@ -141,7 +141,8 @@ class Allocator:
         units = {unit.id: unit for unit in self._set.allocatable.units if unit.resource == resource}
         candidates = [units[unit_id] for unit_id in dict.fromkeys((*available, *required)) if unit_id in units]
         in_use = {*self._set.allocatable.held, *self._calls, *self._unlisted}
-        return preferred_units(candidates, self._set.cards, in_use, required, size)
+        ignored = self._set.allocatable.numa_ignored
+        return preferred_units(candidates, self._set.cards, in_use, required, size, numa_ignored=ignored)
 
     def _allocatable(self, resource: ResourceName, unit_id: str) -> Unit:
         for unit in self._set.allocatable.units:

@@ -43,6 +43,7 @@ from gpu_control_plane.agent.step.snapshot import CheckpointRewrite, KubeletSnap
 from gpu_control_plane.agent.units import CardID, ResourceName, Unit
 from gpu_control_plane.agent.vendors.registry import supports_of
 from gpu_control_plane.api.gpunodestate import OrderProblem
+from gpu_control_plane.api.scheduling import NUMA
 
 _KUBELET_RETRY_SECONDS: Final = 1.0
 """Time until a kubelet that did not answer is asked again."""
@@ -232,7 +233,12 @@ class _Step:
             stage=Stage.COMPLETE,
             memory=self._memory,
             cdi_held=frozenset(device_name(unit.id) for unit in self._held),
-            allocatable=Allocatable(units=frozenset(units), held=frozenset(self._held), holds=self._pod_holds.holds),
+            allocatable=Allocatable(
+                units=frozenset(units),
+                held=frozenset(self._held),
+                holds=self._pod_holds.holds,
+                numa_ignored=self._numa_ignored(),
+            ),
             kubelet_first=advertising.removed or paused,
             device_lists=self._device_lists(units),
             send_again=send_again,
@@ -263,11 +269,15 @@ class _Step:
 
     def _device_lists(self, allocatable: Set[Unit]) -> dict[ResourceName, tuple[Device, ...]]:
         lists: dict[ResourceName, list[Device]] = defaultdict(list)
+        ignored = self._numa_ignored()
         for unit in self._memory.advertised or ():
             card = self._hardware.observed.get(unit.card)
-            numa = card.hardware.numa_node if card else None
+            numa = card.hardware.numa_node if card and unit.card not in ignored else None
             lists[unit.resource].append(Device(unit.id, unit in allocatable, numa))
         return {resource: tuple(devices) for resource, devices in lists.items()}
+
+    def _numa_ignored(self) -> frozenset[CardID]:
+        return frozenset(order.inventory_id for order in self._snapshot.orders if order.numa is NUMA.IGNORED)
 
     def _problems(self) -> tuple[OrderProblem, ...]:
         """Orders that are not carried out as they stand, one problem a card."""

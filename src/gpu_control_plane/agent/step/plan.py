@@ -44,6 +44,8 @@ class Allocatable(msgspec.Struct, frozen=True, kw_only=True):
     held: frozenset[Unit] = frozenset()
     holds: frozenset[Hold] = frozenset()
     """Pods that may still have processes on a unit, whatever the kubelet says."""
+    numa_ignored: frozenset[CardID] = frozenset()
+    """Cards whose NUMA node plays no part: their order says so."""
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):

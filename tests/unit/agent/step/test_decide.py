@@ -6,6 +6,7 @@ import pytest
 from gpu_control_plane.agent.simulated.machine import heal, overheat, report_xid
 from gpu_control_plane.agent.step import NodeMemory, RecoveryPolicy, Stage, StepSettings, decide
 from gpu_control_plane.api.names import Annotation, DeviceCondition, Label, Reason
+from gpu_control_plane.api.scheduling import NUMA
 from gpu_control_plane.kube.conditions import find
 from unit.agent.step.builders import RESOURCE, exclusive, time_sliced
 from unit.agent.step.node_model import NodeModel
@@ -313,3 +314,14 @@ def test_while_the_driver_hangs_nothing_is_allocatable_and_pods_keep_their_cards
     assert again.plugin is not None
     assert again.plugin.driver_hung is None
     assert len(again.allocatable.units) == 2
+
+
+def test_the_kubelet_is_told_numa_nodes_unless_the_order_says_they_play_no_part() -> None:
+    node = NodeModel()
+    near, far = node.cards
+    node.order(exclusive(near), msgspec.structs.replace(exclusive(far), numa=NUMA.IGNORED))
+    plan = node.step()
+    told = {device.id: device.numa for device in plan.device_lists[RESOURCE]}
+    observed = node.hardware.observed
+    assert told == {observed[near].hardware.uuid: observed[near].hardware.numa_node, observed[far].hardware.uuid: None}
+    assert plan.allocatable.numa_ignored == {far}
