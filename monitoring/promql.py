@@ -41,9 +41,9 @@ def led(metric: str) -> str:
 
 
 def pool(capacity: str, matcher: str = "") -> str:
-    """A number of each pool, such as `available`."""
+    """A number of each resource of each pool, such as `available`."""
     labels = f"{{{matcher}}}" if matcher else ""
-    return f"max by (pool) {led(f'gpupool_capacity_{capacity}{labels}')}"
+    return f"max by (pool, resource) {led(f'gpupool_capacity_{capacity}{labels}')}"
 
 
 def one_of(values: Iterable[object]) -> str:

@@ -16,8 +16,9 @@ POOLS: Final = Group(
             expr=f"{pool('available')} / {pool('total')} < 0.1",
             hold="15m",
             severity=Severity.WARNING,
-            summary="Less than a tenth of the pool {{ $labels.pool }} is free.",
-            description="Of the pool {{ $labels.pool }} {{ $value | humanizePercentage }} is free. New pods may have "
+            summary="Less than a tenth of {{ $labels.resource }} is free.",
+            description="Of {{ $labels.resource }}, a resource of the pool {{ $labels.pool }}, "
+            "{{ $value | humanizePercentage }} is free. New pods may have "
             "to wait; each is told what for. Approve more cards, or look for pods that hold cards and do not use them.",
             events=(EventReason.WAITING_FOR_CARDS,),
         ),
@@ -27,8 +28,8 @@ POOLS: Final = Group(
             hold="5m",
             severity=Severity.WARNING,
             summary="The pool {{ $labels.pool }} cannot be carried out.",
-            description="Nobody is given cards of the pool {{ $labels.pool }}. Its condition Configured says why and "
-            "what to do: kubectl describe gpupool {{ $labels.pool }}",
+            description="The pool {{ $labels.pool }}, or its part on some nodes, is given to nobody. Its condition "
+            "Configured says which node, why, and what to do: kubectl describe gpupool {{ $labels.pool }}",
             events=(EventReason.POOL_PHASE_CHANGED,),
         ),
     ),

@@ -31,8 +31,8 @@ FLEET: Final = Row(
     (
         _count("Cards", "sum(max by (vendor, product) (gpu_inventory_devices))", "Cards that have a GPUDevice."),
         _count("GPU nodes", "sum(max by (reason) (gpu_inventory_nodes))", "Nodes that have a GPUNodeState."),
-        _count("Cards in use", f"sum({pool('used')})", "Cards of pools that pods have."),
-        _count("Cards free", f"sum({pool('available')})", "Cards of pools that a pod could have now."),
+        _count("Units in use", f"sum({pool('used')})", "Cards, MIG instances and time slices that pods have."),
+        _count("Units free", f"sum({pool('available')})", "Units of pools that a pod could have now."),
         _count("Cards in no pool", f"max {led('gpu_device_unassigned_total')}", "Of use to nobody until approved."),
         _count(
             "Cards out of service",
@@ -70,26 +70,26 @@ POOLS: Final = Row(
     "Pools",
     (
         Panel(
-            title="Cards in use, by pool",
-            about="Cards that pods have.",
-            queries=(Query(pool("used", _POOL), "{{pool}}"),),
+            title="Units in use, by resource",
+            about="Units (cards, MIG instances or time slices) that pods have.",
+            queries=(Query(pool("used", _POOL), "{{resource}}"),),
             unit=Unit.COUNT,
             look=PanelType.STACKED,
         ),
         Panel(
-            title="Share in use, by pool",
-            queries=(Query(f"{pool('used', _POOL)} / {pool('total', _POOL)}", "{{pool}}"),),
+            title="Share in use, by resource",
+            queries=(Query(f"{pool('used', _POOL)} / {pool('total', _POOL)}", "{{resource}}"),),
             unit=Unit.SHARE,
-            about="Of the cards of the pool, whether they work or not.",
+            about="Of the units of the resource, whether their cards work or not.",
         ),
         Panel(
             title="Pools",
-            about="Units of each pool; reserved ones are promised to pods that do not run yet.",
+            about="Units of each resource of each pool; reserved ones are promised to pods that do not run yet.",
             alerts=("GPUPoolCapacityLow",),
             queries=tuple(
                 Query(pool(capacity, _POOL), title)
                 for capacity, title in (
-                    ("total", "Cards"),
+                    ("total", "Units"),
                     ("used", "In use"),
                     ("reserved", "Reserved"),
                     ("available", "Free"),

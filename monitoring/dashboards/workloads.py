@@ -53,8 +53,8 @@ ASKING: Final = Row(
             about="A pod has the card, and less than one percent of its time is used.",
         ),
         Panel(
-            title="Cards free",
-            about="Cards of pools that a pod could have now.",
+            title="Units free",
+            about="Units of pools that a pod could have now.",
             alerts=("GPUPoolCapacityLow",),
             queries=(Query(f"sum({pool('available', 'pool=~"$pool"')})", "cards"),),
             unit=Unit.COUNT,

@@ -19,7 +19,8 @@ VALUES = {"agent": {"labels": True}, "discovery": {"enabled": True}}
 KINDS = (
     *("deployments.apps", "daemonsets.apps", "jobs.batch", "services", "secrets", "serviceaccounts", "leases"),
     *("roles", "rolebindings", "clusterroles", "clusterrolebindings", "poddisruptionbudgets"),
-    *("validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    *("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
+    *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
 )
 CRDS = [definition.name for definition in INSTALLED]
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
@@ -28,7 +29,10 @@ REPORTS = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpu-control-plane"
 INDEX = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gpu-pool-access"
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/gpu-control-plane-webhook"
-WEBHOOK = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpu-control-plane-webhook"
+WEBHOOKS = tuple(
+    f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/gpu-control-plane-webhook"
+    for kind in ("validating", "mutating")
+)
 MERGE = "application/merge-patch+json"
 
 
@@ -112,13 +116,14 @@ def _write_as_the_controller(cluster: Installed) -> None:
     cluster.request("PATCH", INDEX, {"data": {"gpu.deckhouse.io_training": "pool training\n\n"}}, MERGE)
     cluster.request("PATCH", SECRET, {"data": {"tls.crt": "Y2VydGlmaWNhdGU="}}, MERGE)
     bundle = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YXV0aG9yaXR5"}
-    cluster.request("PATCH", WEBHOOK, [bundle], "application/json-patch+json")
+    for path in WEBHOOKS:
+        cluster.request("PATCH", path, [bundle], "application/json-patch+json")
 
 
 def _written_by_the_controller(cluster: Installed) -> tuple[object, ...]:
-    (webhook,) = cluster.request("GET", WEBHOOK)["webhooks"]
+    clients = [webhook["clientConfig"] for path in WEBHOOKS for webhook in cluster.request("GET", path)["webhooks"]]
     held = (cluster.request("GET", path)["data"] for path in (SECRET, INDEX))
-    return cluster.request("GET", LEASE)["spec"], *held, webhook["clientConfig"]
+    return cluster.request("GET", LEASE)["spec"], *held, *clients
 
 
 def _answer_to_a_pod(cluster: Installed, pool: str | None = "unknown") -> str:

@@ -3,10 +3,10 @@
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from gpu_control_plane.api import GPUDevice, GPUPool
+from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpudevice import BurnIn, DeviceSpec, DeviceState, DeviceStatus
-from gpu_control_plane.api.gpupool import PoolPhase, PoolSpec, PoolStatus, Units
+from gpu_control_plane.api.gpupool import Capacity, GPUPool, PoolPhase, PoolSpec, PoolStatus
 from gpu_control_plane.api.names import DeviceCondition, Reason
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import ObjectMeta
@@ -14,7 +14,7 @@ from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from monitoring.fake_cache import FakeCache, series
 
-UNITS = Units(total=8, used=3, reserved=0, available=5, faulted=0)
+UNITS = Capacity(name="gpu.deckhouse.io/training", total=8, used=3, reserved=0, available=5, faulted=0)
 
 
 class MetricsEnv:
@@ -116,13 +116,21 @@ def test_the_capacity_of_a_deleted_pool_is_removed_on_every_replica() -> None:
     """Nobody has to count it once more: the replica may not lead when the pool goes, and lead again later."""
     env = MetricsEnv()
     env.pools.put(pool(PoolPhase.READY))
-    env.capacity.capacity("training", UNITS)
-    assert env.shown("gpupool_capacity_used") == {("gpupool_capacity_used", "training"): 3}
+    env.capacity.capacity("training", (UNITS,))
+    assert env.shown("gpupool_capacity_used") == {("gpupool_capacity_used", "training", UNITS.name): 3}
     env.pools.remove("training")
     assert not [name for name, *_ in env.shown() if name.startswith("gpupool_capacity")]
 
 
+def test_a_resource_that_a_pool_no_longer_offers_is_shown_no_longer() -> None:
+    env = MetricsEnv()
+    env.pools.put(pool(PoolPhase.READY))
+    for name in ("one", "other"):
+        env.capacity.capacity("training", (msgspec.structs.replace(UNITS, name=name),))
+    assert env.shown("gpupool_capacity_used") == {("gpupool_capacity_used", "training", "other"): 3}
+
+
 def test_a_count_that_ends_after_its_pool_shows_nothing() -> None:
     env = MetricsEnv()
-    env.capacity.capacity("training", UNITS)
+    env.capacity.capacity("training", (UNITS,))
     assert not [name for name, *_ in env.shown() if name.startswith("gpupool_capacity")]

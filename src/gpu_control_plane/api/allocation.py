@@ -99,6 +99,29 @@ class Allocation(Part, frozen=True, kw_only=True):
         named = (self.mig.profile,) if self.mig.profile else tuple(part.profile for part in self.mig.layout)
         return tuple(canonical_profile(profile) for profile in named)
 
+    @property
+    def canonical(self) -> "Allocation":
+        """The same allocation in one spelling: two that mean the same are equal."""
+        mig = self.mig
+        if mig is not None:
+            parts = (ProfileCount(profile=canonical_profile(part.profile), count=part.count) for part in mig.layout)
+            mig = MIG(
+                profile=canonical_profile(mig.profile) if mig.profile else None,
+                layout=tuple(sorted(parts, key=lambda part: part.profile)),
+            )
+        return Allocation(mode=self.mode, mig=mig, time_slice=self.time_slice)
+
+    def __str__(self) -> str:
+        """As a person says it: `Exclusive`, `MIG 1g.18gb`, `MIG 1x3g.71gb 3x1g.18gb`, `TimeSlice 4`."""
+        match self.mode, self.mig, self.time_slice:
+            case Mode.TIME_SLICE, _, TimeSlice(replicas=replicas):
+                return f"{self.mode} {replicas}"
+            case Mode.MIG, MIG(profile=str(profile)), _:
+                return f"{self.mode} {profile}"
+            case Mode.MIG, MIG(layout=layout), _:
+                return f"{self.mode} {' '.join(f'{part.count}x{part.profile}' for part in layout)}"
+        return str(self.mode)
+
 
 class PoolAllocation(Allocation, frozen=True, kw_only=True):
     """How the cards of a pool are divided among pods: whole by default."""

@@ -3,7 +3,7 @@
 from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.access import Access, Quota
-from gpu_control_plane.api.allocation import PoolAllocation, resource_suffix
+from gpu_control_plane.api.allocation import Allocation, PoolAllocation, resource_suffix
 from gpu_control_plane.api.deviceselector import DeviceSelector
 from gpu_control_plane.api.names import GROUP, VERSION
 from gpu_control_plane.api.scheduling import Scheduling
@@ -14,6 +14,9 @@ from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Condition, Object, Resource
 
 MAX_WORST_NODES: Final = 20
+MAX_WAITING: Final = 24
+MAX_RESOURCES: Final = 32
+"""Those of one layout, and while it changes those of the next."""
 
 MAX_RESOURCE_NAME: Final = 230
 """With the profile of a mixed layout after it, the name has to fit into a key of a ConfigMap: 253 characters."""
@@ -175,6 +178,23 @@ class WorstNode(Part, frozen=True, kw_only=True):
     message: Annotated[str | None, about("What is wrong and what to do.", maxLength=256)] = None
 
 
+class WaitingCards(Part, frozen=True, kw_only=True):
+    """Cards that the pool selects and does not have, for one reason."""
+
+    reason: Annotated[str, about("Why they are not in the pool, in one word.", maxLength=64)]
+    cards: Annotated[int, about("How many they are.", minimum=1)]
+
+
+class PoolCards(Part, frozen=True, kw_only=True):
+    """The cards that the pool selects, in numbers."""
+
+    selected: Annotated[int, about("Cards that spec.deviceSelector selects, in whichever pool they are.", minimum=0)]
+    waiting: Annotated[
+        tuple[WaitingCards, ...],
+        about("Those of them that are not in the pool, by reason.", keys=("reason",), maxItems=MAX_WAITING),
+    ] = ()
+
+
 class PoolNodes(Part, frozen=True, kw_only=True):
     """The nodes behind the pool, in numbers."""
 
@@ -193,10 +213,15 @@ class PoolStatus(Part, frozen=True, kw_only=True):
         int | None, about("Generation of the spec that this status is about.", minimum=0)
     ] = None
     phase: Annotated[PoolPhase | None, about("Where the pool stands.")] = None
+    allocation: Annotated[
+        Allocation | None,
+        about("How cards are divided now. It differs from spec.allocation while that is being changed.", atomic=True),
+    ] = None
     units: Annotated[Units | None, about("Units of all the pool's resources together.")] = None
     capacity: Annotated[
-        tuple[Capacity, ...], about("Units of each of the pool's resources.", keys=("name",), maxItems=16)
+        tuple[Capacity, ...], about("Units of each of the pool's resources.", keys=("name",), maxItems=MAX_RESOURCES)
     ] = ()
+    cards: Annotated[PoolCards | None, about("Cards that the pool selects, in numbers.", atomic=True)] = None
     nodes: Annotated[PoolNodes | None, about("Nodes behind the pool, in numbers.")] = None
     conditions: Annotated[
         tuple[Condition, ...], about("Why the pool is in its phase.", keys=("type",), maxItems=16)
@@ -233,8 +258,17 @@ class GPUPool(Object, frozen=True, kw_only=True):
 
     @property
     def resource_names(self) -> tuple[str, ...]:
-        """Every extended resource the pool offers."""
-        allocation = self.spec.allocation
+        """Every extended resource of the pool: those of its spec, and those it offers until that is carried out."""
+        names = (*self.names_with(self.spec.allocation), *self.names_with(self.allocation))
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def allocation(self) -> Allocation:
+        """How its cards are divided now."""
+        return self.status.allocation or self.spec.allocation.canonical
+
+    def names_with(self, allocation: Allocation) -> tuple[str, ...]:
+        """The extended resources that the pool offers under this allocation."""
         if allocation.mig is None or not allocation.mig.layout:
             return (self.resource_name,)
         return tuple(f"{self.resource_name}.{resource_suffix(profile)}" for profile in allocation.profiles)

@@ -29,6 +29,10 @@ class Annotation(OpenEnum):
         f"{GROUP}/clear-fault",
         "On a GPUDevice: set by a person when a faulted card, or one that failed burn-in, has been mended.",
     )
+    CONFIRM_LAYOUT = (
+        f"{GROUP}/confirm-layout",
+        "On a GPUPool: a person's word that cards are partitioned as ordered again. The controller takes it off.",
+    )
     RESERVATION = f"{GROUP}/reservation", "On a Pod: the token under which units were reserved for it."
     CRD_VERSION = f"{GROUP}/crd-version", "On a CRD: the release that installed it; an older one leaves it alone."
 
@@ -41,7 +45,10 @@ class Label(OpenEnum):
     VENDOR = f"{GROUP}/vendor", "On a GPUDevice: who made the card."
     PRODUCT = f"{GROUP}/product", "On a GPUDevice: its model, with `-` for what a label may not hold: `NVIDIA-H200`."
     ARCHITECTURE = f"{GROUP}/architecture", "On a GPUDevice: its architecture, such as `Hopper`."
-    POOL = f"{GROUP}/pool", "On a Pod: the pool whose resource it asks for."
+    POOL = (
+        f"{GROUP}/pool",
+        "On a Pod: the pool whose resource it asks for. On a ResourceQuota: the pool whose limits it holds.",
+    )
     GPU_PRESENT = (
         f"{GROUP}/gpu.present",
         "On a Node: `true` where discovery sees a card on the PCI bus, so that the agent runs there.",
@@ -85,6 +92,7 @@ class PoolCondition(OpenEnum):
     CONFIGURED = "Configured", "The spec can be carried out, and every node has carried it out."
     READY = "Ready", "Pods that may use the pool can ask for its resources."
     ACCESSIBLE = "Accessible", "spec.access admits somebody to the pool; RBAC may admit more."
+    QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
 
 
 class Reason(OpenEnum):
@@ -140,11 +148,20 @@ class Reason(OpenEnum):
     DUPLICATE_SOURCE = "DuplicateSource", "Degraded: two programs do the same for the node."
     UNDISTURBED = "Undisturbed", "Degraded: nothing is wrong."
     NAME_COLLISION = "NameCollision", "Configured: an older pool has the same resource name."
-    UNSUPPORTED_MODE = "UnsupportedMode", "Configured: this release does not carry out the pool's mode."
-    CONFIGURED = "Configured", "Configured: the spec can be carried out."
+    LAYOUT_MISMATCH = (
+        "LayoutMismatch",
+        "Configured: a node's cards cannot be partitioned as ordered; once that is mended, a person confirms it.",
+    )
+    ORDER_REFUSED = "OrderRefused", "Configured: a node cannot carry out its order; the message says which and why."
+    ORDER_FAILED = "OrderFailed", "Configured: the driver of a node refused what was ordered; it is tried again."
+    CONFIGURED = "Configured", "Configured: the spec can be carried out, and no node says otherwise."
     CARDS_ON_OFFER = "CardsOnOffer", "Ready: nodes offer cards of the pool."
     NO_CARDS = "NoCards", "Ready: no card is in the pool."
     NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
+    QUOTAS_HOLD = "QuotasHold", "QuotasHold: every namespace has its ResourceQuota and keeps within it."
+    QUOTA_NOT_WRITTEN = "QuotaNotWritten", "QuotasHold: a namespace does not have its ResourceQuota yet."
+    NAMESPACE_NOT_FOUND = "NamespaceNotFound", "QuotasHold: a namespace with a limit does not exist yet."
+    OVER_QUOTA = "OverQuota", "QuotasHold: a namespace holds more than its limit, which was lowered since."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
     ACCESS_GRANTED = "AccessGranted", "Accessible: spec.access admits somebody."
     NOBODY_ADMITTED = (
@@ -183,9 +200,17 @@ class EventReason(OpenEnum):
     DEVICE_RELEASED = "GPUDeviceReleased", "A card has left its pool and is free."
     DEVICE_FAULTED = "GPUDeviceFaulted", "A card has a hardware fault and is out of service."
     DEVICE_RECOVERED = "GPUDeviceRecovered", "A card works again."
+    PROGRAM_FAILED = "GPUProgramFailed", "A program failed on a card; the card is not at fault and stays in service."
+    HEATING_UP = "GPUHeatingUp", "A card gets hotter and will soon be too hot; it is in service until then."
+    MEMORY_ERRORS_RISING = "GPUMemoryErrorsRising", "A card corrects many memory errors; it stays in service."
+    ROW_REMAPPED = "GPURowRemapped", "A bad row of a card's memory is replaced at the next reset; it stays in service."
     BURN_IN_PASSED = "GPUBurnInPassed", "A new card was tested, and nothing was wrong."
     BURN_IN_FAILED = "GPUBurnInFailed", "A new card did not pass its test and joins no pool; the note says why."
     APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
+    CARDS_WITHOUT_POOL = (
+        "GPUCardsWithoutPool",
+        "On a GPUNodeState: none of the node's cards is in a pool; the note says what they wait for.",
+    )
     ORDER_NOT_CARRIED_OUT = (
         "GPUOrderNotCarriedOut",
         "On a GPUNodeState: a card cannot be offered as ordered; the note says why.",

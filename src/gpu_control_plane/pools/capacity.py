@@ -1,28 +1,72 @@
-"""The capacity of a pool, kept node by node, so that a change on one node costs the work of one node.
+"""The capacity of a pool in units, resource by resource, kept node by node, so that a change on one node costs the work
+of one node.
 
 Counting 40,000 cards anew for every change would stop the event loop for a fifth of a second each time.
 """
 
-from collections.abc import Iterable
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
+from gpu_control_plane.api.allocation import Mode, resource_suffix
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
-from gpu_control_plane.api.gpunodestate import GPUNodeState
-from gpu_control_plane.api.gpupool import MAX_WORST_NODES, GPUPool, Units, WorstNode
-from gpu_control_plane.api.names import DeviceCondition
+from gpu_control_plane.api.gpunodestate import (
+    Assignment,
+    GPUNodeState,
+    OfferedResource,
+    OrderProblem,
+    PluginResource,
+    ProblemReason,
+)
+from gpu_control_plane.api.gpupool import MAX_WORST_NODES, Capacity, GPUPool, Units, WorstNode
+from gpu_control_plane.api.names import DeviceCondition, Reason
 from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.pools.units import card_resources
 
-_FIELDS = Units.__struct_fields__
+_FIELDS: Final = Units.__struct_fields__
+_MESSAGE: Final = 256
+"""Characters of a message about a node that are kept."""
+
+
+class Trouble(enum.StrEnum):
+    """What is wrong with a node, as the reason of a `WorstNode`; the worst first."""
+
+    MISCONFIGURED = "Misconfigured"
+    FAILED = "Failed"
+    FAULTED = "Faulted"
+    WAITING = "Waiting"
+    HELD = "HeldUnderAnotherName"
+    NOT_OFFERED = "NotOffered"
+
+
+_PROBLEMS: Final = {
+    ProblemReason.MISCONFIGURED: Trouble.MISCONFIGURED,
+    ProblemReason.FAILED: Trouble.FAILED,
+    ProblemReason.WAITING: Trouble.WAITING,
+}
+
+
+class NodeProblem(msgspec.Struct, frozen=True, order=True):
+    """An order that a node cannot carry out: a fault of the pool, not of a card."""
+
+    rank: int
+    """The lowest is told first."""
+    node: str
+    reason: Reason
+    message: str
 
 
 class NodeCapacity(msgspec.Struct, frozen=True):
     """What one node contributes to a pool."""
 
-    units: Units
+    resources: tuple[Capacity, ...]
     offered: int
     """Units that pods have or could have."""
-    trouble: WorstNode | None
+    trouble: WorstNode | None = None
+    problem: NodeProblem | None = None
 
 
 class PoolCapacity:
@@ -31,22 +75,34 @@ class PoolCapacity:
     def __init__(self) -> None:
         self._nodes: dict[str, NodeCapacity] = {}
         self._troubled: dict[str, WorstNode] = {}
-        self._sums = dict.fromkeys(_FIELDS, 0)
+        self._problems: dict[str, NodeProblem] = {}
+        self._sums: dict[str, dict[str, int]] = {}
         self.offered = 0
 
     def put(self, node: str, capacity: NodeCapacity | None) -> None:
         """What a node contributes now; None when it has no card of the pool any more."""
         self._add(self._nodes.pop(node, None), -1)
         self._troubled.pop(node, None)
-        if capacity is not None:
-            self._nodes[node] = capacity
-            self._add(capacity, +1)
-            if capacity.trouble is not None:
-                self._troubled[node] = capacity.trouble
+        self._problems.pop(node, None)
+        if capacity is None:
+            return
+        self._nodes[node] = capacity
+        self._add(capacity, +1)
+        if capacity.trouble is not None:
+            self._troubled[node] = capacity.trouble
+        if capacity.problem is not None:
+            self._problems[node] = capacity.problem
 
     @property
     def units(self) -> Units:
-        return Units(**self._sums)
+        """The units of all resources together."""
+        return Units(**{field: sum(counted[field] for counted in self._sums.values()) for field in _FIELDS})
+
+    def resources(self, names: Iterable[str]) -> tuple[Capacity, ...]:
+        """The units of each resource: of these, in this order, and of others that nodes still have."""
+        kept = dict.fromkeys((*names, *sorted(name for name, counted in self._sums.items() if counted["total"])))
+        nothing = dict.fromkeys(_FIELDS, 0)
+        return tuple(Capacity(name=name, **self._sums.get(name, nothing)) for name in kept)
 
     @property
     def nodes(self) -> int:
@@ -61,12 +117,26 @@ class PoolCapacity:
         """The nodes most in need of attention, worst first."""
         return tuple(sorted(self._troubled.values(), key=lambda node: (-node.cards, node.name))[:MAX_WORST_NODES])
 
+    @property
+    def problem(self) -> NodeProblem | None:
+        """The worst order that a node cannot carry out, with the number of other nodes that cannot either."""
+        if not self._problems:
+            return None
+        worst, others = min(self._problems.values()), len(self._problems) - 1
+        if not others:
+            return worst
+        more = "1 other node" if others == 1 else f"{others} other nodes"
+        return msgspec.structs.replace(worst, message=f"{worst.message} (and on {more})")
+
     def _add(self, capacity: NodeCapacity | None, sign: int) -> None:
-        if capacity is None:
-            return
-        for field in _FIELDS:
-            self._sums[field] += sign * getattr(capacity.units, field)
-        self.offered += sign * capacity.offered
+        for counted in capacity.resources if capacity is not None else ():
+            sums = self._sums.setdefault(counted.name, dict.fromkeys(_FIELDS, 0))
+            for field in _FIELDS:
+                sums[field] += sign * getattr(counted, field)
+            if not sums["total"]:
+                del self._sums[counted.name]
+        if capacity is not None:
+            self.offered += sign * capacity.offered
 
 
 def node_capacity(
@@ -77,49 +147,168 @@ def node_capacity(
     A unit counts once: as faulted, else used, else reserved, else available. A unit that is none of these was ordered
     and is not offered yet.
     """
-    offered = _offered(pool, state)
-    names = pool.resource_names
-    total, used, reserved, available = 0, 0, 0, 0
-    faulted: list[GPUDevice] = []
-    missing = 0
-    for card in cards:
-        total += 1
+    held = tuple(cards)
+    if not held:
+        return None
+    count = _NodeCount(pool, state)
+    for card in held:
+        count.add(card)
+    resources = count.resources()
+    problems = count.problems(held)
+    return NodeCapacity(
+        resources=resources,
+        offered=sum(each.used + each.reserved + each.available for each in resources),
+        trouble=count.trouble(node, problems),
+        problem=_node_problem(node, problems, count.orders),
+    )
+
+
+class _Tally(msgspec.Struct):
+    """The units of one resource on a node."""
+
+    total: int = 0
+    used: int = 0
+    faulted: int = 0
+    reserved: int = 0
+    free: int = 0
+    """Not used, on cards that the node lists in the resource."""
+    listed_used: int = 0
+    """Used, on cards that the node lists in the resource."""
+
+
+class _NodeCount:
+    """Counts the cards of one pool on one node."""
+
+    def __init__(self, pool: GPUPool, state: GPUNodeState | None) -> None:
+        self._pool = pool
+        plugin = state.status.plugin if state is not None else None
+        self._problems = plugin.problems if plugin is not None else ()
+        self._listed: Mapping[str, PluginResource] = {each.name: each for each in plugin.resources} if plugin else {}
+        assignments = state.spec.assignments if state is not None else ()
+        self.orders = {order.inventory_id: order for order in assignments if order.pool == pool.name}
+        self._tallies: dict[str, _Tally] = defaultdict(_Tally)
+        self._faulted: list[GPUDevice] = []
+        self._unlisted: set[str] = set()
+        self._withdrawn = 0
+        """Unused units of cards that the pool has and that are not ordered: they are not missed."""
+        self._held_elsewhere: dict[str, str] = {}
+        """Cards that pods hold under a resource that the pool does not offer now, and that resource."""
+
+    def add(self, card: GPUDevice) -> None:
+        order = self.orders.get(card.name)
+        resources = (
+            order.resources if order else card_resources(self._pool, self._pool.allocation, card.status.hardware)
+        )
+        held = self._held(card, resources)
+        for resource in resources:
+            tally = self._tallies[resource.name]
+            tally.total += resource.units
+            if card.status.state is DeviceState.FAULTED:
+                tally.faulted += resource.units
+                continue
+            used = min(held.get(resource.name, 0), resource.units)
+            tally.used += used
+            listed = self._listed.get(resource.name)
+            if order is None:
+                self._withdrawn += resource.units - used
+            elif listed is not None and card.name in listed.inventory_ids:
+                tally.free += resource.units - used
+                tally.listed_used += used
+                if card.status.reservation is not None and used < resource.units:
+                    tally.reserved += 1
+            elif used < resource.units:
+                self._unlisted.add(card.name)
         if card.status.state is DeviceState.FAULTED:
-            faulted.append(card)
-        elif any(user.resource in names for user in card.status.used_by):
-            used += 1
-        elif card.status.reservation is not None:
-            reserved += 1
-        elif card.name in offered:
-            available += 1
+            self._faulted.append(card)
+
+    def _held(self, card: GPUDevice, resources: tuple[OfferedResource, ...]) -> dict[str, int]:
+        """The units that pods hold, by the resource that they count for. Pods that got theirs under a name which the
+        pool has given up hold them all the same."""
+        held: dict[str, int] = defaultdict(int)
+        names = {resource.name for resource in resources}
+        for user in card.status.used_by:
+            if user.resource in names:
+                held[user.resource] += user.units
+                continue
+            self._held_elsewhere[card.name] = user.resource
+            alike = (each.name for each in resources if len(resources) == 1 or user.resource.endswith(_suffix(each)))
+            if (name := next(alike, None)) is not None:
+                held[name] += user.units
+        return held
+
+    def resources(self) -> tuple[Capacity, ...]:
+        return tuple(self._capacity(name, tally) for name, tally in self._tallies.items())
+
+    def _capacity(self, name: str, tally: _Tally) -> Capacity:
+        """The node says how many units can be handed out: of a card that is only partly partitioned some are missing,
+        and where another device plugin is in the way, all."""
+        listed = self._listed.get(name)
+        free = min(tally.free, max(0, (listed.healthy if listed else 0) - tally.listed_used))
+        reserved = min(tally.reserved, free)
+        return Capacity(
+            name=name,
+            total=tally.total,
+            used=tally.used,
+            reserved=reserved,
+            available=free - reserved,
+            faulted=tally.faulted,
+        )
+
+    def problems(self, cards: Iterable[GPUDevice]) -> tuple[OrderProblem, ...]:
+        names = {card.name for card in cards}
+        return tuple(problem for problem in self._problems if problem.inventory_id in names)
+
+    def trouble(self, node: str, problems: tuple[OrderProblem, ...]) -> WorstNode | None:
+        """What is wrong with the node, the worst first."""
+        counted = (each.used + each.reserved + each.available + each.faulted for each in self.resources())
+        missing = sum(tally.total for tally in self._tallies.values()) - sum(counted) - self._withdrawn
+        found: list[tuple[Trouble, set[str], str]] = [
+            (_PROBLEMS.get(problem.reason, Trouble.FAILED), {problem.inventory_id}, problem.message)
+            for problem in problems
+        ]
+        if self._faulted:
+            found.append(
+                (Trouble.FAULTED, {card.name for card in self._faulted}, "; ".join(map(_fault, self._faulted)))
+            )
+        if self._held_elsewhere:
+            count, name = len(self._held_elsewhere), min(self._held_elsewhere.values())
+            words = f"{count} held by pods as {name}: offered anew when they have ended"
+            found.append((Trouble.HELD, set(self._held_elsewhere), words))
+        explained = {card for _, cards, _ in found for card in cards}
+        if missing and not (self._unlisted and self._unlisted <= explained):
+            words = f"{missing} ordered but not offered yet: is the agent on the node running?"
+            found.append((Trouble.NOT_OFFERED, self._unlisted - explained, words))
+        if not found:
+            return None
+        found.sort(key=lambda each: list(Trouble).index(each[0]))
+        cards = set[str]().union(*(cards for _, cards, _ in found))
+        message = "; ".join(dict.fromkeys(words for _, _, words in found))
+        return WorstNode(name=node, cards=max(1, len(cards)), reason=found[0][0].value, message=message[:_MESSAGE])
+
+
+def _suffix(resource: OfferedResource) -> str:
+    """What the name of a resource of this profile ends with, where each profile has a resource."""
+    return f".{resource_suffix(resource.profile)}" if resource.profile else ""
+
+
+def _node_problem(
+    node: str, problems: tuple[OrderProblem, ...], orders: Mapping[str, Assignment]
+) -> NodeProblem | None:
+    found: list[NodeProblem] = []
+    for problem in problems:
+        order = orders.get(problem.inventory_id)
+        if problem.reason is ProblemReason.MISCONFIGURED:
+            partitioned = order is not None and order.allocation.mode is Mode.MIG
+            rank, reason = (0, Reason.LAYOUT_MISMATCH) if partitioned else (1, Reason.ORDER_REFUSED)
+        elif problem.reason is ProblemReason.FAILED:
+            rank, reason = 2, Reason.ORDER_FAILED
         else:
-            missing += 1
-    if total == 0:
-        return None
-    units = Units(total=total, used=used, reserved=reserved, available=available, faulted=len(faulted))
-    return NodeCapacity(units, used + reserved + available, _trouble(node, faulted, missing))
-
-
-def _trouble(node: str, faulted: list[GPUDevice], missing: int) -> WorstNode | None:
-    if not faulted and not missing:
-        return None
-    parts = [_fault(card) for card in faulted]
-    if missing:
-        parts.append(f"{missing} ordered but not offered yet: is the agent on the node running?")
-    reason = "Faulted" if faulted else "NotOffered"
-    return WorstNode(name=node, cards=len(faulted) + missing, reason=reason, message="; ".join(parts)[:256])
+            continue  # It waits for a pod: nothing is wrong.
+        message = f"node {node}, card {problem.inventory_id}: {problem.message}"
+        found.append(NodeProblem(rank, node, reason, message[: 2 * _MESSAGE]))
+    return min(found, default=None)
 
 
 def _fault(card: GPUDevice) -> str:
     health = find(card.status.conditions, DeviceCondition.HEALTHY)
     return f"{card.spec.pci_address}: {health.reason if health else 'Faulted'}"
-
-
-def _offered(pool: GPUPool, state: GPUNodeState | None) -> frozenset[str]:
-    """The cards that the node's agent offers as the pool's resource."""
-    if state is None or state.status.plugin is None:
-        return frozenset()
-    names = pool.resource_names
-    return frozenset(
-        card for resource in state.status.plugin.resources if resource.name in names for card in resource.inventory_ids
-    )

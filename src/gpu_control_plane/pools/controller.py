@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from gpu_control_plane import NAMESPACE
+from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.names import GROUP, Annotation, EventReason
+from gpu_control_plane.api.names import GROUP, Annotation
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
 from gpu_control_plane.api.pod import Pod
@@ -27,6 +28,7 @@ from gpu_control_plane.kube.objects import FieldManager, Key
 from gpu_control_plane.kube.predicates import labels_changed, spec_changed
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.pools.access import AccessIndexWriter
@@ -39,10 +41,12 @@ from gpu_control_plane.pools.apply import (
 )
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
-from gpu_control_plane.pools.events import record_card, record_pool
+from gpu_control_plane.pools.events import record_card, record_node, record_pending, record_pool
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.pending_pods import pending_message
 from gpu_control_plane.pools.pending_reasons import PendingReason
+from gpu_control_plane.pools.quota_controller import Quotas
+from gpu_control_plane.pools.selected_cards import CardTally
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Settings, Snapshot
 from gpu_control_plane.pools.status import pool_status
@@ -70,7 +74,7 @@ class _CountedPool(msgspec.Struct):
 
     capacity: PoolCapacity = msgspec.field(default_factory=PoolCapacity)
     changed: set[str] = msgspec.field(default_factory=set)
-    generation: int = 0
+    version: tuple[int, Allocation | None] = (0, None)
 
 
 class Pools:
@@ -91,6 +95,9 @@ class Pools:
         self._unscheduled = runtime.cache(Pod, UNSCHEDULED)
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
+        self._quotas = Quotas(runtime)
+        self._selected = CardTally()
+        self._selection_changed = Signal("pool-selection")
 
     def start(self) -> None:
         devices, pools = self._devices, self._pools
@@ -103,11 +110,13 @@ class Pools:
         nodes.watch(devices, lambda device: (Key(device.spec.node_name),))
         nodes.watch(self._states)
         nodes.watch(self._nodes, when=labels_changed)
-        nodes.watch(pools, lambda _pool: [state.key for state in self._states], when=spec_changed)
+        nodes.watch(pools, lambda _pool: [state.key for state in self._states], when=_orders_may_change)
         status = self._runtime.controller("pools-status", self._reconcile_pool)
-        status.watch(pools)
+        status.watch(pools).watch(self._selection_changed)
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
         status.watch(self._states, lambda state: {Key(order.pool) for order in state.spec.assignments})
+        self._quotas.start(status)
+        self._runtime.on_lead(self._selected.clear)
         devices.on_change(self._device_changed)
         self._states.on_change(self._state_changed)
         TroubleMetrics(self._runtime.metrics.registry).follow(devices, pools)
@@ -117,6 +126,7 @@ class Pools:
     async def _reconcile_node(self, key: Key) -> None:
         state = self._states.at(key)
         plan = decide(self._snapshot(key.name, state))
+        self._count_selected(key.name, plan if state is not None else None)
         await gather_all(self._write_card(card, state) for card in plan.cards)
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
@@ -124,6 +134,15 @@ class Pools:
             unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED),
             reserved=self._devices.count(_STATE, DeviceState.RESERVED),
         )
+
+    def _count_selected(self, node: str, plan: NodePlan | None) -> None:
+        """What the node means for the numbers of each pool; they are complete once every node has been decided on."""
+        incomplete = len(self._selected) < len(self._states)
+        changed = self._selected.put(node, plan.selected) if plan is not None else self._selected.forget(node)
+        if len(self._selected) >= len(self._states):
+            concerned = {pool.name for pool in self._pools} if incomplete else changed
+            if concerned:
+                self._selection_changed.fire(*(Key(name) for name in sorted(concerned)))
 
     def _snapshot(self, name: str, state: GPUNodeState | None) -> Snapshot:
         node = self._nodes.get(name)
@@ -177,6 +196,7 @@ class Pools:
             await self._applier.apply(
                 GPUNodeState, state.name, NodePoolsApplyConfiguration.of(plan.pools), written, subresource="status"
             )
+            record_node(self._runtime.events, state, plan.pools)
 
     async def _reconcile_pool(self, key: Key) -> Requeue | None:
         pool = self._pools.at(key)
@@ -191,27 +211,51 @@ class Pools:
         if later := self._status_rate.wait(key):
             return later
         capacity = await self._count(pool)
-        status = pool_status(pool, capacity, faults(self._pools).get(pool.name), self._clock().replace(microsecond=0))
-        accessible = access_condition(pool, overfull=pool.name in self._access.overfull, now=self._clock())
-        status = msgspec.structs.replace(status, conditions=(*status.conditions, accessible))
-        self._metrics.capacity(pool.name, capacity.units)
+        known, now = len(self._selected) >= len(self._states), self._clock().replace(microsecond=0)
+        accessible = access_condition(pool, overfull=pool.name in self._access.overfull, now=now)
+        status = pool_status(
+            pool,
+            capacity,
+            faults(self._pools).get(pool.name),
+            self._selected.of(pool.name) if known else pool.status.cards,
+            now,
+            also=(accessible, *self._quotas.conditions(pool, now)),
+        )
+        self._metrics.capacity(pool.name, status.capacity)
         try:
             written = await self._applier.apply(
-                GPUPool, pool.name, PoolApplyConfiguration(status), pool, subresource="status"
+                GPUPool,
+                pool.name,
+                PoolApplyConfiguration(status),
+                pool,
+                subresource="status",
+                # Nodes are ordered by it: it must follow from the spec that is there.
+                guarded=status.allocation != pool.status.allocation,
             )
         except NotFound:
             return None  # the last finalizer is gone, and so is the pool
         if written is not pool:
             self._status_rate.mark(key)
             record_pool(self._runtime.events, pool, status)
+        if Annotation.CONFIRM_LAYOUT in pool.metadata.annotations:
+            await self._take_confirmation(written)
         return None
+
+    async def _take_confirmation(self, pool: GPUPool) -> None:
+        """The status has been written with it. While a node is still not as ordered there is nothing to confirm."""
+        await self._runtime.client.patch(
+            GPUPool,
+            pool.name,
+            {"metadata": {"annotations": {Annotation.CONFIRM_LAYOUT: None}}},
+            resource_version=pool.metadata.resource_version,
+        )
 
     async def _count(self, pool: GPUPool) -> PoolCapacity:
         """The capacity of the pool, counted again for the nodes where something has changed."""
         counted = self._counted.setdefault(pool.name, _CountedPool())
-        if counted.generation != pool.metadata.generation:
+        if counted.version != (pool.metadata.generation, pool.status.allocation):
             # Another spec may mean another resource name, and every node counts differently then.
-            counted.generation = pool.metadata.generation
+            counted.version = (pool.metadata.generation, pool.status.allocation)
             counted.changed |= {card.spec.node_name for card in self._devices.by_index(_POOL, pool.name)}
         for number, node in enumerate(sorted(counted.changed), start=1):
             counted.changed.discard(node)
@@ -253,7 +297,7 @@ class Pools:
         pools_asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
         sentence = pending_message(pod, pools, {pool.name: self._approvable(pool) for pool in pools_asked})
         if sentence is not None:
-            self._runtime.events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
+            record_pending(self._runtime.events, pod, sentence)
         return None
 
     def _approvable(self, pool: GPUPool) -> list[str]:
@@ -273,6 +317,13 @@ class Pools:
             if len(found) >= _MAX_APPROVABLE:
                 break
         return sorted(found)
+
+
+def _orders_may_change(old: GPUPool | None, new: GPUPool | None) -> bool:
+    """Whether nodes have to be decided on again: the rest of a pool's status changes all the time."""
+    if old is None or new is None or spec_changed(old, new):
+        return True
+    return old.status.allocation != new.status.allocation
 
 
 def _claimed_by(device: GPUDevice) -> tuple[str, ...]:

@@ -6,25 +6,34 @@ claim ends only when the agent reports that the card is free. A claim is written
 can be claimed only while it is free, so a card is in at most one pool however often the controller dies in between.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
-from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import (
     AssignedCard,
     Assignment,
     GPUNodeState,
     NodePools,
-    OfferedResource,
     PendingCard,
 )
-from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.names import DeviceCondition, NodeCondition
-from gpu_control_plane.kube.conditions import FALSE, find, is_true
+from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
+from gpu_control_plane.api.scheduling import NUMA
+from gpu_control_plane.kube.conditions import find, is_true
 from gpu_control_plane.pools.burnin import burn_in_pending, trimmed_history, unrecorded_burn_in
-from gpu_control_plane.pools.desired_pool import DesiredPool, desired_pools, is_approval_withdrawn
+from gpu_control_plane.pools.desired_pool import (
+    DesiredPool,
+    NodeSelection,
+    desired_pools,
+    is_approval_withdrawn,
+    is_faulted,
+    suits,
+)
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
+from gpu_control_plane.pools.units import card_resources
 from gpu_control_plane.rules.node_readiness import contradicts_readiness
 
 WHO = "gpu-pools"
@@ -54,6 +63,10 @@ class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
         return trimmed_history(self.device, (*new, *self.device.status.history))
 
 
+type SelectedCards = Mapping[str, Counter[PendingReason | None]]
+"""The cards that each pool selects, by the reason why they are not in the pool; None for those that are."""
+
+
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What should be written about a node and its cards."""
 
@@ -62,16 +75,18 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     pools: NodePools
     complete: bool
     """Whether all cards of the node are known; until then its lists would be written again with every card."""
+    selected: SelectedCards
 
 
 def decide(snapshot: Snapshot) -> NodePlan:
     """The plan for a node. Deciding again after any part of it was carried out leads to the same end."""
     cards = _plannable(snapshot)
-    desired = desired_pools(snapshot, cards)
+    selection = NodeSelection(snapshot)
+    desired = desired_pools(snapshot, cards, selection)
     plans = tuple(_plan(snapshot, device, desired[device.name]) for device in cards)
     return NodePlan(
         cards=plans,
-        assignments=tuple(_assignment(snapshot.pools[plan.pool], plan) for plan in plans if plan.pool and plan.ordered),
+        assignments=tuple(order for plan in plans if (order := _assignment(snapshot, plan)) is not None),
         pools=NodePools(
             pending=tuple(
                 PendingCard(inventory_id=plan.device.name, reason=plan.pending) for plan in plans if plan.pool is None
@@ -81,6 +96,7 @@ def decide(snapshot: Snapshot) -> NodePlan:
             ),
         ),
         complete=_is_inventoried(snapshot, len(cards)),
+        selected=_selected(plans, selection),
     )
 
 
@@ -98,7 +114,7 @@ def _plan(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPl
             snapshot, device, claim, DesiredPool(None, untested)
         )  # another card at the approved one's address
     if claim is not None and claim == desired.pool:
-        ordered = _ordered(snapshot, device, claim) or _may_issue(snapshot)
+        ordered = _ordered(snapshot, device, claim) is not None or _may_issue(snapshot)
         return msgspec.structs.replace(
             _card_plan(device, claim, ordered=ordered), approve=claim if desired.approve else None
         )
@@ -114,14 +130,14 @@ def _join(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPl
     pool = desired.pool
     if find(device.status.conditions, DeviceCondition.HEALTHY) is None:
         return _card_plan(device, None, pending=PendingReason.PROBE)
-    if _faulted(device):
+    if is_faulted(device):
         return _card_plan(device, None, pending=PendingReason.HEALTH)
     if untested := burn_in_pending(device):
         return _card_plan(device, None, pending=untested)
     if not _may_issue(snapshot):
         written = _written_reason(snapshot, device) if _is_readiness_overtaken(snapshot) else None
         return _card_plan(device, None, pending=written or PendingReason.NODE_NOT_READY)
-    if not _free(snapshot, device) and not _ordered(snapshot, device, pool):
+    if not _free(snapshot, device) and _ordered(snapshot, device, pool) is None:
         return _card_plan(device, None, pending=PendingReason.DRAIN)
     how = "approved by the pool's own rules" if desired.approve else "approved by annotation"
     change = Change(what=f"Assigned to {pool}", who=WHO, when=snapshot.now, why=how)
@@ -146,7 +162,7 @@ def _card_plan(
     pending: PendingReason | None = None,
     change: Change | None = None,
 ) -> CardPlan:
-    if _faulted(device):
+    if is_faulted(device):
         state = DeviceState.FAULTED
     elif device.status.reservation is not None:
         state = DeviceState.RESERVED
@@ -163,13 +179,43 @@ def _card_plan(
     )
 
 
-def _assignment(pool: GPUPool, plan: CardPlan) -> Assignment:
+def _assignment(snapshot: Snapshot, plan: CardPlan) -> Assignment | None:
+    """The order for a card. A pool whose status does not say yet how its cards are divided gives no new orders: its
+    spec may have changed before anybody has seen it, and then nobody would know what the nodes were told."""
+    if plan.pool is None or not plan.ordered:
+        return None
+    pool = snapshot.pools[plan.pool]
+    allocation = pool.status.allocation
+    if allocation is None:
+        return _ordered(snapshot, plan.device, plan.pool)
+    resources = card_resources(pool, allocation, plan.device.status.hardware)
+    if not resources:
+        return None
     return Assignment(
         inventory_id=plan.device.name,
         pool=pool.name,
-        resources=tuple(OfferedResource(name=name, units=1) for name in pool.resource_names),
-        allocation=Allocation(mode=pool.spec.allocation.mode),
+        resources=resources,
+        allocation=allocation,
+        numa=NUMA.IGNORED if pool.spec.scheduling.numa is NUMA.IGNORED else None,
     )
+
+
+def _selected(plans: Iterable[CardPlan], selection: NodeSelection) -> dict[str, Counter[PendingReason | None]]:
+    found: dict[str, Counter[PendingReason | None]] = {}
+    for plan in plans:
+        approved = plan.device.metadata.annotations.get(Annotation.ASSIGNMENT)
+        for pool in selection.pools(plan.device):
+            reason: PendingReason | None
+            if plan.pool == pool.name:
+                reason = None
+            elif not suits(pool, plan.device):
+                reason = PendingReason.MODE_UNSUPPORTED
+            elif plan.pool is not None or approved not in (None, "", pool.name):
+                reason = PendingReason.IN_OTHER_POOL
+            else:
+                reason = plan.pending
+            found.setdefault(pool.name, Counter())[reason] += 1
+    return found
 
 
 def _plannable(snapshot: Snapshot) -> tuple[GPUDevice, ...]:
@@ -203,11 +249,6 @@ def _described(device: GPUDevice) -> bool:
     return device.status.hardware is not None and health is not None
 
 
-def _faulted(device: GPUDevice) -> bool:
-    health = find(device.status.conditions, DeviceCondition.HEALTHY)
-    return health is not None and health.status == FALSE
-
-
 def _may_issue(snapshot: Snapshot) -> bool:
     """Whether new cards of the node may be ordered: the Node exists and is ready, and that is up to date."""
     ready = snapshot.labels is not None and _is_ready(snapshot.state)
@@ -236,9 +277,10 @@ def _written_reason(snapshot: Snapshot, device: GPUDevice) -> PendingReason | No
     )
 
 
-def _ordered(snapshot: Snapshot, device: GPUDevice, pool: str | None) -> bool:
+def _ordered(snapshot: Snapshot, device: GPUDevice, pool: str | None) -> Assignment | None:
+    """The order that the node has for the card in this pool."""
     orders = snapshot.state.spec.assignments if snapshot.state else ()
-    return any(order.inventory_id == device.name and order.pool == pool for order in orders)
+    return next((order for order in orders if order.inventory_id == device.name and order.pool == pool), None)
 
 
 def _free(snapshot: Snapshot, device: GPUDevice) -> bool:

@@ -4,10 +4,12 @@ Capacity is counted by the leader alone, and its series go with the pool on ever
 caches, so every replica reports the same; there is one series for each card with a fault, and none for the others.
 """
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Gauge
 
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
-from gpu_control_plane.api.gpupool import GPUPool, Units
+from gpu_control_plane.api.gpupool import Capacity, GPUPool
 from gpu_control_plane.api.names import DeviceCondition
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.conditions import find
@@ -22,7 +24,12 @@ class PoolMetrics:
     def __init__(self, registry: CollectorRegistry, pools: Cache[GPUPool]) -> None:
         self._pools = pools
         self._capacity = {
-            name: Gauge(f"gpupool_capacity_{name}", f"Units of the pool: {meaning}.", ("pool",), registry=registry)
+            name: Gauge(
+                f"gpupool_capacity_{name}",
+                f"Units of a resource of the pool: {meaning}.",
+                ("pool", "resource"),
+                registry=registry,
+            )
             for name, meaning in (
                 ("total", "all"),
                 ("used", "held by pods"),
@@ -31,15 +38,22 @@ class PoolMetrics:
                 ("faulted", "on cards with a fault"),
             )
         }
+        self._shown: dict[str, frozenset[str]] = {}
+        """The resources of each pool that have series."""
         self._unassigned = Gauge("gpu_device_unassigned_total", "Cards in no pool.", registry=registry)
         self._reserved = Gauge("gpu_device_reserved_total", "Cards promised to pods.", registry=registry)
         pools.on_change(self._changed)
 
-    def capacity(self, pool: str, units: Units) -> None:
-        """Show a pool's units, unless it has gone while they were counted."""
-        if self._pools.get(pool) is not None:
+    def capacity(self, pool: str, resources: Iterable[Capacity]) -> None:
+        """Show the units of a pool's resources, unless the pool has gone while they were counted."""
+        if self._pools.get(pool) is None:
+            return
+        counted = {resource.name: resource for resource in resources}
+        self._forget(pool, self._shown.get(pool, frozenset()) - counted.keys())
+        self._shown[pool] = frozenset(counted)
+        for resource, units in counted.items():
             for name, gauge in self._capacity.items():
-                gauge.labels(pool).set(getattr(units, name))
+                gauge.labels(pool, resource).set(getattr(units, name))
 
     def cards(self, *, unassigned: int, reserved: int) -> None:
         self._unassigned.set(unassigned)
@@ -48,8 +62,12 @@ class PoolMetrics:
     def _changed(self, old: GPUPool | None, new: GPUPool | None) -> None:
         """A pool may be deleted while another replica leads: its series must go on every replica."""
         if old is not None and new is None:
+            self._forget(old.name, self._shown.pop(old.name, frozenset()))
+
+    def _forget(self, pool: str, resources: Iterable[str]) -> None:
+        for resource in resources:
             for gauge in self._capacity.values():
-                gauge.remove(old.name)
+                gauge.remove(pool, resource)
 
 
 class TroubleMetrics:

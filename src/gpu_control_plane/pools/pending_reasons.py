@@ -13,6 +13,8 @@ class PendingReason(OpenEnum):
     HEALTH = "Faulted", "the card has a fault."
     HELD = "Held", "the hold annotation keeps automatic approval away."
     IGNORED = "Ignored", "the ignore label takes the card out of service."
+    IN_OTHER_POOL = "InOtherPool", "another pool has the card, or the card is approved for another one."
+    MODE_UNSUPPORTED = "ModeUnsupported", "the card cannot be divided as the pool asks (no MIG, or other profiles)."
     NODE_LIMIT = "NodeLimit", "the pool takes no more cards from this node (maxDevicesPerNode)."
     NODE_NOT_READY = "NodeNotReady", "the node is not ready for pooling."
     NO_POOL = "NoPool", "no pool selects the card."
@@ -31,6 +33,7 @@ class PendingReason(OpenEnum):
     def needs_attention(self) -> bool:
         """Whether the card was approved for a pool that cannot have it."""
         return self in {
+            PendingReason.MODE_UNSUPPORTED,
             PendingReason.NOT_SELECTED,
             PendingReason.POOL_MISCONFIGURED,
             PendingReason.POOL_NOT_FOUND,

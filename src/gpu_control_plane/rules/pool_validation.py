@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Reason
 
@@ -31,17 +30,11 @@ def faults(pools: Iterable[GPUPool]) -> dict[str, PoolFault]:
     found: dict[str, PoolFault] = {}
     owners: dict[str, GPUPool] = {}
     for pool in sorted(pools, key=by_age):
-        if pool.spec.allocation.mode is not Mode.EXCLUSIVE:
-            found[pool.name] = PoolFault(
-                Reason.UNSUPPORTED_MODE,
-                f"mode {pool.spec.allocation.mode} is not carried out by this release: use Exclusive",
-            )
-            continue
-        older = next((owners[name] for name in pool.resource_names if name in owners), None)
-        if older is not None:
+        shared = next((name for name in pool.resource_names if name in owners), None)
+        if shared is not None:
             found[pool.name] = PoolFault(
                 Reason.NAME_COLLISION,
-                f"the older pool {older.name} has the same resource {pool.resource_name}: "
+                f"the older pool {owners[shared].name} has the same resource {shared}: "
                 "give this one another spec.resource.name",
             )
             continue

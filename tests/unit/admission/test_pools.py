@@ -45,9 +45,3 @@ def test_a_pool_that_collides_already_may_be_changed_and_is_warned() -> None:
     response = review(late, late, [TRAINING, late])
     assert response.allowed
     assert response.warnings
-
-
-def test_a_mode_that_is_not_carried_out_is_warned_about() -> None:
-    response = review(pool("shared", allocation=SHARED), None, [])
-    assert response.allowed
-    assert "TimeSlice" in response.warnings[0]

@@ -9,17 +9,19 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.examples import device as example_device
 from gpu_control_plane.api.examples import node_state
 from gpu_control_plane.api.gpudevice import DeviceStatus, GPUDevice, User
 from gpu_control_plane.api.gpunodestate import (
+    Assignment,
     GPUNodeState,
     NodeStateSpec,
     NodeStateStatus,
     Plugin,
     PluginResource,
 )
-from gpu_control_plane.api.gpupool import GPUPool, Units
+from gpu_control_plane.api.gpupool import GPUPool, PoolStatus
 from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
@@ -50,8 +52,10 @@ class NodeModel:
         self.state = GPUNodeState(metadata=ObjectMeta(name=NODE, generation=1), status=status)
         self.report_observed = True
         """Whether inventory has taken the latest report in."""
-        self.holders: dict[str, str] = {}
-        """Cards that pods hold, and the resource under which they got them."""
+        self.holders: dict[str, list[str]] = {}
+        """Cards of which pods hold units, and for each such unit the resource under which it was given."""
+        self.granted: dict[str, Allocation] = {}
+        """How each of these cards was divided when its units were given."""
         self.set_ready(ready=True)
 
     # What people, the node and the hardware do.
@@ -70,9 +74,10 @@ class NodeModel:
         self._count()
 
     def remove_card(self, name: str) -> None:
-        """The card is pulled; its pod goes with it."""
+        """The card is pulled; its pods go with it."""
         del self.devices[name]
         self.holders.pop(name, None)
+        self.granted.pop(name, None)
         self._count()
 
     def _count(self) -> None:
@@ -97,49 +102,75 @@ class NodeModel:
         self.pools[name] = replace(pool, metadata=replace(pool.metadata, deletion_timestamp=NOW))
 
     def start_pod(self, name: str) -> None:
-        """A pod gets a card that is on offer, as the kubelet would give it."""
-        device = self.devices[name]
-        resource = next(r.name for r in self.plugin.resources if name in r.inventory_ids)
-        self.holders[name] = resource
-        user = User(namespace="default", pod=f"pod-{name}", container="main", resource=resource, units=1)
-        self.devices[name] = replace(device, status=replace(device.status, used_by=(user,)))
+        """A pod gets a unit of a card that is on offer, as the kubelet would give it."""
+        resource = self.offered()[name]
+        self.granted[name] = self._orders()[name].allocation
+        self.holders.setdefault(name, []).append(resource)
+        self._report_users(name)
 
     def end_pod(self, name: str) -> None:
-        del self.holders[name]
+        self.holders[name].pop()
+        if not self.holders[name]:
+            del self.holders[name], self.granted[name]
+        self._report_users(name)
+
+    def _report_users(self, name: str) -> None:
         device = self.devices[name]
-        self.devices[name] = replace(device, status=replace(device.status, used_by=()))
+        users = tuple(
+            User(namespace="default", pod=f"pod-{number}", container="main", resource=resource, units=1)
+            for number, resource in enumerate(self.holders.get(name, ()))
+        )
+        self.devices[name] = replace(device, status=replace(device.status, used_by=users))
 
     @property
     def plugin(self) -> Plugin:
         return self.state.status.plugin or Plugin(observed_generation=0)
 
     def offered(self) -> dict[str, str]:
-        """Cards a new pod could get, and as what."""
+        """Cards of which a new pod could get a unit, and as what."""
         orders = self._orders()
-        return {
-            name: resource.name
-            for resource in self.plugin.resources
-            for name in resource.inventory_ids
-            if name not in self.holders and orders.get(name) == resource.name and name in self.devices
-        }
+        free: dict[str, str] = {}
+        for listed in (resource for resource in self.plugin.resources if resource.healthy):
+            for name in listed.inventory_ids:
+                units = {each.name: each.units for each in orders[name].resources} if name in orders else {}
+                held = self.holders.get(name, []).count(listed.name)
+                if name in self.devices and held < units.get(listed.name, 0) and self._serves(name):
+                    free[name] = listed.name
+        return free
 
     # What the agent does.
 
     def agent_acts(self) -> None:
-        """Carry out the orders: a card is offered as what was ordered unless a pod holds it as something else."""
-        held = {name: resource for name, resource in self.holders.items() if name in self.devices}
-        serve = {**self._orders(), **held}
-        names = sorted(set(serve.values()))
+        """Carry out the orders: a card is offered as what was ordered unless pods hold it as something else."""
+        listed: dict[str, list[tuple[str, int, int]]] = {}
+        for name in sorted(self._orders().keys() | (self.holders.keys() & self.devices.keys())):
+            if self._serves(name):
+                for each in self._orders()[name].resources:
+                    listed.setdefault(each.name, []).append((name, each.units, each.units))
+            else:
+                for resource in sorted(set(self.holders.get(name, ()))):
+                    listed.setdefault(resource, []).append((name, self.holders[name].count(resource), 0))
         resources = tuple(
-            PluginResource(name=resource, units=len(cards), healthy=len(cards), inventory_ids=tuple(sorted(cards)))
-            for resource in names
-            if (cards := [card for card, served in serve.items() if served == resource])
+            PluginResource(
+                name=resource,
+                units=sum(units for _, units, _ in cards),
+                healthy=sum(healthy for _, _, healthy in cards),
+                inventory_ids=tuple(name for name, _, _ in cards),
+            )
+            for resource, cards in sorted(listed.items())
         )
         plugin = Plugin(observed_generation=self.state.metadata.generation, resources=resources)
         self.state = replace(self.state, status=replace(self.state.status, plugin=plugin))
 
-    def _orders(self) -> dict[str, str]:
-        return {order.inventory_id: order.resources[0].name for order in self.state.spec.assignments}
+    def _serves(self, name: str) -> bool:
+        """Whether the card is offered as ordered: no pod holds it as something else."""
+        order = self._orders().get(name)
+        if order is None or self.granted.get(name, order.allocation) != order.allocation:
+            return False
+        return set(self.holders.get(name, ())) <= {each.name for each in order.resources}
+
+    def _orders(self) -> dict[str, Assignment]:
+        return {order.inventory_id: order for order in self.state.spec.assignments}
 
     # What the controller does.
 
@@ -159,6 +190,9 @@ class NodeModel:
 
     def controller_acts(self, *, dies_after: int | None = None) -> int:
         """Carry the plan out, write by write; returns how many writes there were."""
+        for pool in tuple(self.pools.values()):
+            if pool.status.allocation is None:
+                self.pools[pool.name] = replace(pool, status=PoolStatus(allocation=pool.spec.allocation.canonical))
         plan = self.plan()
         writes: list[Callable[[], None]] = [
             partial(self._write_card, card) for card in plan.cards if self._card_differs(card)
@@ -191,11 +225,11 @@ class NodeModel:
         for pool in self.pools.values():
             cards = [device for device in self.devices.values() if self.claim(device.name) == pool.name]
             capacity = node_capacity(pool, NODE, cards, self.state)
-            units = capacity.units if capacity else Units(total=0, used=0, reserved=0, available=0, faulted=0)
-            parts = units.used + units.reserved + units.available + units.faulted
-            assert parts <= units.total == len(cards)
-            if exactly:
-                assert parts == units.total
+            for units in capacity.resources if capacity else ():
+                parts = units.used + units.reserved + units.available + units.faulted
+                assert parts <= units.total
+                if exactly and all(self._serves(card.name) for card in cards):
+                    assert parts == units.total
 
     def _card_differs(self, card: CardPlan) -> bool:
         status = card.device.status

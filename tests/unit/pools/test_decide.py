@@ -6,12 +6,13 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from gpu_control_plane.api.allocation import Mode, PoolAllocation, TimeSlice
+from gpu_control_plane.api.allocation import MIG, Mode, PoolAllocation
 from gpu_control_plane.api.deviceselector import DeviceCriteria, DeviceSelector
 from gpu_control_plane.api.gpudevice import DeviceState, DeviceStatus
 from gpu_control_plane.api.gpunodestate import NodeDevice, Plugin, Quiesced, StepResult, Validation, ValidationStep
-from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource, PoolSpec
+from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource, PoolSpec, PoolStatus
 from gpu_control_plane.api.names import Annotation, Label, NodeCondition
+from gpu_control_plane.api.scheduling import NUMA, Scheduling
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.pools.pending_reasons import PendingReason
@@ -20,9 +21,11 @@ from unit.pools.model import NOW, NodeModel, holds
 
 def pool(name: str = "a", age: int = 0, **spec: object) -> GPUPool:
     created = NOW - timedelta(seconds=age)
+    made = PoolSpec(**spec)  # type: ignore[arg-type]
     return GPUPool(
         metadata=ObjectMeta(name=name, creation_timestamp=created),
-        spec=PoolSpec(**spec),  # type: ignore[arg-type]
+        spec=made,
+        status=PoolStatus(allocation=made.allocation.canonical),
     )
 
 
@@ -95,6 +98,7 @@ def deleted() -> NodeModel:
 
 
 H100 = DeviceSelector(include=DeviceCriteria(products=("*H100*",)))
+A100_SLICES = PoolAllocation(mode=Mode.MIG, mig=MIG(profile="1g.10gb"))
 SHARED = PoolResource(name="gpu.example.com/shared")
 
 
@@ -112,12 +116,8 @@ SHARED = PoolResource(name="gpu.example.com/shared")
         (lambda: node_with(pool(device_selector=H100)), PendingReason.NO_POOL),
         (lambda: node_with(pool(), approved="b"), PendingReason.POOL_NOT_FOUND),
         (lambda: node_with(pool(device_selector=H100), approved="a"), PendingReason.NOT_SELECTED),
-        (
-            lambda: node_with(
-                pool(allocation=PoolAllocation(mode=Mode.TIME_SLICE, time_slice=TimeSlice(replicas=4))), approved="a"
-            ),
-            PendingReason.POOL_MISCONFIGURED,
-        ),
+        (lambda: node_with(pool(allocation=A100_SLICES), approved="a"), PendingReason.MODE_UNSUPPORTED),
+        (lambda: node_with(pool(allocation=A100_SLICES)), PendingReason.MODE_UNSUPPORTED),
         (
             lambda: node_with(pool("old", age=9, resource=SHARED), pool("young", resource=SHARED), approved="young"),
             PendingReason.POOL_MISCONFIGURED,
@@ -220,6 +220,76 @@ def test_of_several_pools_that_approve_by_themselves_the_oldest_gets_the_card() 
     auto = PoolAssignment(require_annotation=False)
     made = node_with(pool("young", assignment=auto), pool("old", age=60, assignment=auto))
     assert [card.pool for card in made.plan().cards] == ["old"]
+
+
+def test_a_younger_pool_gets_what_the_older_one_has_no_room_for() -> None:
+    """Three cards, an older pool that takes two of a node, and a younger one without a limit."""
+    auto = PoolAssignment(require_annotation=False)
+    older = pool("old", age=60, assignment=auto, device_selector=DeviceSelector(max_devices_per_node=2))
+    made = node_with(older, pool("young", assignment=auto), cards=3)
+    made.settle()
+    assert [made.claim(name) for name in sorted(made.devices)] == ["old", "old", "young"]
+
+
+def test_a_card_that_a_full_pool_selects_alone_waits_for_room() -> None:
+    auto = PoolAssignment(require_annotation=False)
+    made = node_with(pool(assignment=auto, device_selector=DeviceSelector(max_devices_per_node=1)), cards=2)
+    made.settle()
+    assert [card.reason for card in made.plan().pools.pending] == [PendingReason.NODE_LIMIT]
+
+
+@pytest.mark.parametrize("approved", [None, "a"])
+def test_a_faulted_card_outside_the_pool_takes_no_room_in_it(approved: str | None) -> None:
+    selector = DeviceSelector(max_devices_per_node=1)
+    made = node_with(
+        pool(device_selector=selector, assignment=PoolAssignment(require_annotation=approved is not None)),
+        cards=2,
+        approved=approved,
+    )
+    broken, good = sorted(made.devices)
+    made.set_healthy(broken, healthy=False)
+    made.settle()
+    assert (made.claim(broken), made.claim(good)) == (None, "a")
+    assert [card.reason for card in made.plan().pools.pending] == [PendingReason.HEALTH]
+
+
+def test_a_faulted_card_does_not_wait_for_an_approval() -> None:
+    made = node_with(pool())
+    made.set_healthy(only(made), healthy=False)
+    assert [card.reason for card in made.plan().pools.pending] == [PendingReason.HEALTH]
+
+
+def test_a_pool_counts_the_cards_that_it_selects_by_why_they_are_not_in_it() -> None:
+    auto = PoolAssignment(require_annotation=False)
+    full = DeviceSelector(max_devices_per_node=1)
+    made = node_with(
+        pool("full", age=60, assignment=auto, device_selector=full),
+        pool("slices", age=30, assignment=auto, allocation=A100_SLICES),
+        pool("manual"),
+        cards=3,
+    )
+    made.settle()
+    selected = made.plan().selected
+    assert selected["full"] == {None: 1, PendingReason.APPROVAL: 2}
+    assert selected["slices"] == {PendingReason.MODE_UNSUPPORTED: 3}
+    assert selected["manual"] == {PendingReason.IN_OTHER_POOL: 1, PendingReason.APPROVAL: 2}
+
+
+def test_a_pool_whose_division_is_not_in_its_status_yet_gives_no_new_orders() -> None:
+    made = node_with(replace(pool(), status=PoolStatus()), approved="a")
+    assert made.plan().assignments == ()
+    made.settle()
+    ordered = made.state.spec.assignments
+    assert ordered
+    made.pools["a"] = replace(made.pools["a"], status=PoolStatus())
+    assert made.plan().assignments == ordered, "what is ordered stays"
+
+
+@pytest.mark.parametrize(("numa", "ordered"), [(NUMA.PREFERRED, None), (NUMA.IGNORED, NUMA.IGNORED)])
+def test_orders_say_where_numa_plays_no_part(numa: NUMA, ordered: NUMA | None) -> None:
+    made = node_with(pool(scheduling=Scheduling(numa=numa)), approved="a")
+    made.settle()
+    assert {order.numa for order in made.state.spec.assignments} == {ordered}
 
 
 def test_no_more_cards_of_a_node_than_the_pool_allows_and_those_it_has_stay() -> None:

@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
+from gpu_control_plane.api.allocation import MIG, Mode, PoolAllocation, ProfileCount, TimeSlice
 from gpu_control_plane.api.deviceselector import DeviceCriteria, DeviceSelector
-from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource, PoolSpec
+from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource, PoolSpec, PoolStatus
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.pools.selection import selects
+from gpu_control_plane.pools.units import card_resources
 from gpu_control_plane.rules.pool_validation import faults
 from unit.pools.model import NOW, NodeModel
 
@@ -28,6 +30,20 @@ _selectors = st.sampled_from(
         DeviceSelector(node_selector=LabelSelector(match_labels={"zone": "a"})),
     ]
 )
+WHOLE = PoolAllocation()
+_allocations = st.sampled_from(
+    [
+        WHOLE,
+        PoolAllocation(mode=Mode.TIME_SLICE, time_slice=TimeSlice(replicas=3)),
+        PoolAllocation(mode=Mode.MIG, mig=MIG(profile="1g.18gb")),
+        PoolAllocation(
+            mode=Mode.MIG,
+            mig=MIG(layout=(ProfileCount(profile="3g.71gb", count=1), ProfileCount(profile="1g.18gb", count=2))),
+        ),
+        PoolAllocation(mode=Mode.MIG, mig=MIG(profile="1g.10gb")),
+    ]
+)
+"""The last one is of another card."""
 _assignments = st.sampled_from(
     [
         PoolAssignment(),
@@ -47,7 +63,7 @@ class Histories(RuleBasedStateMachine):
         for index in range(3):
             self.model.add_card(index)
         for name in ("a", "b"):
-            self.a_pool_is_written(name, None, PoolAssignment(), shared=False)
+            self.a_pool_is_written(name, None, PoolAssignment(), WHOLE, shared=False)
 
     def _card(self, index: int) -> str | None:
         names = sorted(self.model.devices)
@@ -99,9 +115,20 @@ class Histories(RuleBasedStateMachine):
     def the_node_goes_or_comes(self, labels: dict[str, str] | None) -> None:
         self.model.labels = labels
 
-    @rule(name=st.sampled_from(_POOLS), selector=_selectors, assignment=_assignments, shared=st.booleans())
+    @rule(
+        name=st.sampled_from(_POOLS),
+        selector=_selectors,
+        assignment=_assignments,
+        allocation=_allocations,
+        shared=st.booleans(),
+    )
     def a_pool_is_written(
-        self, name: str, selector: DeviceSelector | None, assignment: PoolAssignment, shared: bool
+        self,
+        name: str,
+        selector: DeviceSelector | None,
+        assignment: PoolAssignment,
+        allocation: PoolAllocation,
+        shared: bool,
     ) -> None:
         known = self.model.pools.get(name)
         if known is not None and known.deleting:
@@ -109,11 +136,12 @@ class Histories(RuleBasedStateMachine):
         self.pools_made += 1
         created = known.metadata.creation_timestamp if known else NOW + timedelta(seconds=self.pools_made)
         resource = PoolResource(name="gpu.example.com/shared") if shared else None
-        spec = PoolSpec(device_selector=selector, assignment=assignment, resource=resource)
+        spec = PoolSpec(device_selector=selector, assignment=assignment, allocation=allocation, resource=resource)
         if known is not None:
             # The resource of a pool in use keeps its name: a change would move its cards, which the model leaves out.
-            spec = replace(spec, resource=known.spec.resource)
-        self.model.pools[name] = GPUPool(metadata=ObjectMeta(name=name, creation_timestamp=created), spec=spec)
+            spec = replace(spec, resource=known.spec.resource, allocation=known.spec.allocation)
+        metadata = ObjectMeta(name=name, creation_timestamp=created)
+        self.model.pools[name] = GPUPool(metadata=metadata, spec=spec, status=known.status if known else PoolStatus())
 
     @precondition(lambda self: self.model.pools)
     @rule(name=st.sampled_from(_POOLS))
@@ -163,6 +191,7 @@ class Histories(RuleBasedStateMachine):
             assert claim not in faults(model.pools.values())
             if model.labels is not None:
                 assert selects(pool, device, model.labels), "assigned without being selected"
+            assert card_resources(pool, pool.allocation, device.status.hardware), "assigned without being suitable"
         for name, pool in model.pools.items():
             selector = pool.spec.device_selector
             limit = selector.max_devices_per_node if selector else None
@@ -176,8 +205,10 @@ class Histories(RuleBasedStateMachine):
         model = self.model
         ordered = [order.inventory_id for order in model.state.spec.assignments]
         assert len(ordered) == len(set(ordered))
-        served = [card for resource in model.plugin.resources for card in resource.inventory_ids]
-        assert len(served) == len(set(served))
+        served = {
+            (card, _pool(resource.name)) for resource in model.plugin.resources for card in resource.inventory_ids
+        }
+        assert len({card for card, _ in served}) == len(served), "a card is offered by two pools"
         for order in model.state.spec.assignments:
             if order.inventory_id in model.devices:
                 # None: the card was pulled and put back, and its old order has not been withdrawn yet.
@@ -186,10 +217,12 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def a_card_in_use_stays_with_its_pool(self) -> None:
         model = self.model
-        orders = {order.inventory_id: order.resources[0].name for order in model.state.spec.assignments}
-        for name, resource in model.holders.items():
+        orders = {order.inventory_id: order for order in model.state.spec.assignments}
+        for name, held in model.holders.items():
             if model.labels is not None and name in orders:
-                assert orders[name] == resource, "a card in use was ordered for another resource"
+                offered = {each.name for each in orders[name].resources}
+                assert set(held) <= offered, "a card in use was ordered for another resource"
+                assert orders[name].allocation == model.granted[name], "a card in use was ordered to be divided anew"
 
     @invariant()
     def capacity_never_exceeds_the_total(self) -> None:
@@ -198,6 +231,11 @@ class Histories(RuleBasedStateMachine):
 
 Histories.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestHistories = Histories.TestCase
+
+
+def _pool(resource: str) -> str:
+    """A resource without the profile, which resources of a mixed layout have in addition."""
+    return resource.partition("/")[2].partition(".")[0]
 
 
 def approved_model() -> NodeModel:

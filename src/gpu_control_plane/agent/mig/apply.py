@@ -11,11 +11,11 @@ from contextlib import suppress
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import Backend, BackendError, Instance, InUse, NotSupported, Process
-from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, Slot, by_size
 from gpu_control_plane.agent.mig.plan import CardUse, Create, Destroy, PartitionPlan, PartitionStep, SwitchMode, plan
 from gpu_control_plane.agent.units import CardID
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability
+from gpu_control_plane.rules.mig_layout import Geometry, Misconfigured, Slot, by_size
 
 
 class Result(enum.Enum):

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Set
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import Instance
-from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, PlacementTable, Slot, by_size, instance_counts
 from gpu_control_plane.agent.mig.solver import Solution, solve
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability
+from gpu_control_plane.rules.mig_layout import Geometry, Misconfigured, PlacementTable, Slot, by_size, instance_counts
 
 
 class SwitchMode(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Set
 
 import msgspec
 
-from gpu_control_plane.agent.mig.layout import Geometry, PlacementTable, Slot, by_size
+from gpu_control_plane.rules.mig_layout import Geometry, PlacementTable, Slot, by_size
 
 
 class Solution(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.units import REPLICA, Unit
 from gpu_control_plane.api.allocation import Mode, canonical_profile
 from gpu_control_plane.api.gpunodestate import Assignment
+from gpu_control_plane.rules.mig_layout import Slot
 
 LONGEST_ID: Final = 63
 """What the device plugin API promises to carry."""

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, ObservedCard
-from gpu_control_plane.agent.mig.layout import Geometry, Slot
 from gpu_control_plane.agent.mig.units import resource_names
 from gpu_control_plane.agent.mig.units import units as instance_units
 from gpu_control_plane.agent.units import CardID, ResourceName, Unit, replica_id
@@ -13,6 +12,7 @@ from gpu_control_plane.agent.views import DeviceView
 from gpu_control_plane.api.allocation import MIG, Mode
 from gpu_control_plane.api.gpunodestate import Assignment, OrderProblem, ProblemReason
 from gpu_control_plane.api.names import Label
+from gpu_control_plane.rules.mig_layout import Geometry, Slot
 
 _MODES: Final = frozenset({Mode.EXCLUSIVE, Mode.MIG, Mode.TIME_SLICE})
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"

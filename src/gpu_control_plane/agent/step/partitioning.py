@@ -11,11 +11,11 @@ import msgspec
 
 from gpu_control_plane.agent.hardware_snapshot import ObservedCard
 from gpu_control_plane.agent.mig.apply import Outcome, PartitionTask, Result
-from gpu_control_plane.agent.mig.layout import Geometry
 from gpu_control_plane.agent.mig.units import slot_of
 from gpu_control_plane.agent.units import CardID, Unit
 from gpu_control_plane.api.allocation import MIG, Mode
 from gpu_control_plane.api.gpunodestate import OrderProblem, ProblemReason
+from gpu_control_plane.rules.mig_layout import Geometry
 
 RETRY_SECONDS: Final = 10.0
 """Time until a card is tried again that the driver, or a process outside of any pod, did not let us partition."""

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations, product
 
-from gpu_control_plane.agent.mig.layout import Geometry, Slot
 from gpu_control_plane.api.gpudevice import MIGCapability
+from gpu_control_plane.rules.mig_layout import Geometry, Slot
 
 
 def legal(card: MIGCapability, geometry: Iterable[Slot]) -> bool:

@@ -1,8 +1,8 @@
 """What drivers report about the cards that can be cut: the vendor's tables, and small builders around them."""
 
-from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.api.allocation import MIG, ProfileCount
 from gpu_control_plane.api.gpudevice import MIGCapability, MIGProfile
+from gpu_control_plane.rules.mig_layout import Slot
 
 _SEVEN = (
     (7, 1, (0, 1, 2, 3, 4, 5, 6)),

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Set
 
 from gpu_control_plane.agent.backends.interface import Instance, NoRoom, Process
-from gpu_control_plane.agent.mig.layout import Geometry, Slot, by_size
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.agent.simulated.models import pci_address
 from gpu_control_plane.api.gpudevice import Hardware
+from gpu_control_plane.rules.mig_layout import Geometry, Slot, by_size
 
 ADDRESS = pci_address(0)
 

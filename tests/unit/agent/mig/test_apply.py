@@ -6,8 +6,8 @@ import pytest
 
 from gpu_control_plane.agent.backends.interface import BackendError
 from gpu_control_plane.agent.mig.apply import Outcome, Result, apply
-from gpu_control_plane.agent.mig.layout import Geometry
 from gpu_control_plane.api.allocation import MIG
+from gpu_control_plane.rules.mig_layout import Geometry
 from unit.agent.mig.cards import equal, layout, slots
 from unit.agent.mig.driver import ADDRESS, Driver, Killed
 

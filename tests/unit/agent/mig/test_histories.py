@@ -6,8 +6,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gpu_control_plane.agent.backends.interface import BackendError
 from gpu_control_plane.agent.mig.apply import Outcome, Result, apply
-from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.api.allocation import MIG
+from gpu_control_plane.rules.mig_layout import Slot
 from unit.agent.mig.brute_force import legal
 from unit.agent.mig.cards import H200, equal, layout
 from unit.agent.mig.driver import ADDRESS, Driver, Killed

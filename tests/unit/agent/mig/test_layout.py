@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, PlacementTable, instance_counts
 from gpu_control_plane.agent.mig.solver import solve
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability, MIGProfile
+from gpu_control_plane.rules.mig_layout import Geometry, Misconfigured, PlacementTable, instance_counts
 from unit.agent.mig.brute_force import every_slot, legal
 from unit.agent.mig.cards import A30, CARDS, H200, equal, layout, mixed, slots
 

@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_control_plane.agent.backends.interface import Instance
-from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured
 from gpu_control_plane.agent.mig.plan import CardUse, Create, Destroy, PartitionPlan, SwitchMode, plan
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability
+from gpu_control_plane.rules.mig_layout import Geometry, Misconfigured
 from unit.agent.mig.cards import H200, equal, layout, slots
 
 OFF = replace(H200, enabled=False)

@@ -5,10 +5,10 @@ from collections import Counter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpu_control_plane.agent.mig.layout import Geometry, Misconfigured, PlacementTable, instance_counts
 from gpu_control_plane.agent.mig.solver import Solution, solve
 from gpu_control_plane.api.allocation import MIG
 from gpu_control_plane.api.gpudevice import MIGCapability
+from gpu_control_plane.rules.mig_layout import Geometry, Misconfigured, PlacementTable, instance_counts
 from unit.agent.mig import brute_force
 from unit.agent.mig.cards import A30, CARDS, H200, equal, layout, mixed, slots
 

@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from gpu_control_plane.agent.hardware_snapshot import probe_hardware
-from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.mig.units import unit_id
 from gpu_control_plane.agent.step.desired_units import desired_units, mig_targets, order_problems, usable_cards
 from gpu_control_plane.agent.units import Unit, replica_id
 from gpu_control_plane.api.allocation import Allocation, Mode
 from gpu_control_plane.api.gpunodestate import ProblemReason
+from gpu_control_plane.rules.mig_layout import Slot
 from unit.agent.step.builders import (
     NODE,
     RESOURCE,

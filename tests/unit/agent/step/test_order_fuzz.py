@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_control_plane.agent.kubelet.preferred_units import preferred_units
-from gpu_control_plane.agent.mig.layout import Slot
 from gpu_control_plane.agent.mig.units import slot_of
 from gpu_control_plane.agent.step import StepSettings
 from gpu_control_plane.agent.units import clash
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpunodestate import MAX_CARDS, Assignment
+from gpu_control_plane.rules.mig_layout import Slot
 from unit.agent.step.node_model import NodeModel
 from unit.agent.step.random_orders import named, orders
 

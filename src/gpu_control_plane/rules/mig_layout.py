@@ -1,4 +1,6 @@
-"""What a card can be partitioned into, as its driver reports it, and what an order asks for.
+"""What a card can be partitioned into, as its driver reports it, and what a pool asks for. Pure.
+
+The agent partitions by it, and `pools` counts by it, before a card joins, how many units the card will give.
 
 Nothing here knows a model of card: names, counts and places are what the driver reports. The one rule a driver does
 not report as a number is that a card has a single set of media extensions, so at most one instance may be a `+me`.
@@ -7,16 +9,27 @@ not report as a number is that a card has a single set of media extensions, so a
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
+from typing import Protocol
 
 import msgspec
 
-from gpu_control_plane.agent.backends.interface import Instance
 from gpu_control_plane.api.allocation import MIG, canonical_profile
 from gpu_control_plane.api.gpudevice import MIGCapability
 
 
 class Misconfigured(Exception):
     """The card can never be partitioned as the order says; the sentence says why."""
+
+
+class Placed(Protocol):
+    """A MIG instance that exists."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def profile(self) -> str: ...
 
 
 class Slot(msgspec.Struct, frozen=True, order=True):
@@ -29,7 +42,7 @@ class Slot(msgspec.Struct, frozen=True, order=True):
     profile: str
 
     @classmethod
-    def of(cls, instance: Instance) -> "Slot":
+    def of(cls, instance: Placed) -> "Slot":
         return cls(instance.start, instance.size, instance.profile)
 
     def overlaps(self, other: "Slot") -> bool:
