@@ -70,7 +70,7 @@ image-lock: setup ## Record the Debian packages of the image anew, as Debian ser
 	@$(RUN) python -m images lock
 
 bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (15 minutes)
-	@$(RUN) python -m benchmarks runtime card pooling join node stack
+	@$(RUN) python -m benchmarks runtime card pooling join node stack admission
 
 bench-scale: setup binaries ## Pool 500 nodes of eight cards
 	@$(RUN) python -m benchmarks pooling --nodes 500

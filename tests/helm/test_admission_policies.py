@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from gpu_control_plane.installation.policies import POLICIES
+from gpu_control_plane.local.versions import KUBERNETES
 from gpu_control_plane.rules.access_policy import access_policies
 from gpu_control_plane.rules.bypass_policy import EXEMPT, BypassSettings, bypass_policies
-from helm.chart import OPERANDS, Helm
+from helm.chart import CHART, NAMESPACE, OPERANDS, RELEASE, Helm, Objects
 
 NO_CLASSES = ("",)
 
@@ -47,3 +49,24 @@ def test_no_value_switches_the_guard_off(helm: Helm) -> None:
     rendered = helm.objects(nothing)
     names = {policy["metadata"]["name"] for policy in POLICIES}
     assert names <= {each["metadata"]["name"] for each in rendered.of("ValidatingAdmissionPolicyBinding")}
+
+
+DECKHOUSE = ("OperationPolicy", "SecurityPolicy")
+
+
+@pytest.mark.parametrize(("wanted", "known", "kinds"), [(True, True, DECKHOUSE), (True, False, ()), (False, True, ())])
+def test_deckhouses_policies_come_where_its_kinds_are_known_and_somebody_asks(
+    helm: Helm, wanted: bool, known: bool, kinds: tuple[str, ...]
+) -> None:
+    options = [option for kind in DECKHOUSE for option in ("--api-versions", f"deckhouse.io/v1alpha1/{kind}")]
+    values = {"access": {"deckhousePolicies": wanted}}
+    cluster = ("--kube-version", KUBERNETES.version, "--namespace", NAMESPACE, *(options if known else ()))
+    rendered = Objects(yaml.safe_load_all(helm.run("template", RELEASE, str(CHART), *cluster, values=values)))
+    found = rendered.of(*DECKHOUSE)
+    assert tuple(each["kind"] for each in found) == kinds
+    for each in found:
+        (label,) = each["spec"]["match"]["namespaceSelector"]["labelSelector"]["matchLabels"].items()
+        assert label in {
+            ("operation-policy.deckhouse.io/gpu-control-plane", "true"),
+            ("security.deckhouse.io/gpu-control-plane", "restricted"),
+        }
