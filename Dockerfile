@@ -2,9 +2,9 @@
 # packages, the same files. The base image only runs the recipe; nothing of it is in the result.
 FROM --platform=$BUILDPLATFORM debian:trixie-slim AS recipe
 ARG TARGETARCH
-ARG UV_VERSION=0.13.7
+COPY tools/uv.txt /
 RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv \
- && python3 -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir uv==${UV_VERSION}
+ && python3 -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir --require-hashes -r /uv.txt
 WORKDIR /source
 COPY pyproject.toml uv.lock README.md LICENSE ./
 RUN /opt/uv/bin/uv sync --locked --no-dev --no-install-project --python /usr/bin/python3

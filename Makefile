@@ -4,13 +4,17 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-UV_VERSION := 0.13.7
+UV_VERSION := $(shell sed -n 's/^uv==\([0-9.]*\).*/\1/p' tools/uv.txt)
 UV := .tools/uv-$(UV_VERSION)/bin/uv
 RUN := $(UV) run --locked --no-sync
 PYTEST := $(RUN) pytest
 # More workers than cores, since they often wait; tests/scheduling.py says which tests share one, and in which order.
 PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 export UV_PROJECT_ENVIRONMENT := .venv
+NO_UV := uv $(UV_VERSION) could not be installed. It needs python3 with venv (Debian and Ubuntu: apt install python3-venv), \
+  and PyPI or a mirror of it (PIP_INDEX_URL).
+NO_PYTHON := No Python of version 3.12 or newer is here, and none could be fetched. Install one with the package manager \
+  (apt install python3.13, dnf install python3.13, brew install python@3.13) or with pyenv, and run make again.
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36mmake %-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +29,7 @@ test: lint service-binaries chart-binaries monitoring-binaries ## Run every chec
 	@$(PYTEST) $(PARALLEL) tests
 
 test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavings than `make test` tries
-	@$(PYTEST) -n 2 --dist worksteal --interleavings 120 --histories 300 --hypothesis-profile quick tests/unit tests/simulation tests/monitoring/test_alerts.py
+	@$(PYTEST) -n 2 --dist worksteal --interleavings 120 --histories 300 --hypothesis-profile quick tests/unit tests/simulation tests/monitoring/test_alerts.py tests/monitoring/test_alert_events.py
 
 test-long: setup node-binaries ## Run for minutes what `make test` tries a few times, or in a model (10 minutes)
 	@$(PYTEST) -n 2 --dist worksteal --histories 10000 --sandbox-losses 50 tests/unit/agent/step/test_histories.py tests/e2e/agent/test_holds.py
@@ -54,6 +58,9 @@ endif
 
 airgapped: setup node-binaries ## Pack what test-gpu needs, for a machine without a network
 	@$(RUN) python tools/pack_airgapped.py
+
+checksums: setup ## Record the checksums of the local cluster's downloads as their publishers give them (needs a network)
+	@$(RUN) python -m gpu_control_plane.local --record-checksums
 
 # Without a container engine; ARCH=arm64 makes it for the other processor.
 image: setup ## Build the container image as an OCI archive, and its SBOM (ARCH=amd64 or arm64)
@@ -122,13 +129,15 @@ setup: .venv/.ready ## Make the Python environment that every other target uses
 .venv/.ready: uv.lock pyproject.toml $(UV)
 	@python=$$(tools/find-python); \
 	echo "Setting up the Python environment ($${python:-an interpreter from uv})"; \
-	$(UV) sync --locked --quiet --compile-bytecode $${python:+--python "$$python"}
+	$(UV) sync --locked --quiet --compile-bytecode $${python:+--python "$$python"} || { \
+	  [ -n "$$python" ] || echo "$(NO_PYTHON)" >&2; exit 1; }
 	@touch $@
 
 $(UV):
 	@echo "Fetching uv $(UV_VERSION)"
-	@python3 -m venv $(dir $(@D)) && $(dir $@)pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@python3 -m venv $(dir $(@D)) && $(dir $@)pip install --quiet --disable-pip-version-check --require-hashes -r tools/uv.txt || { \
+	  echo "$(NO_UV)" >&2; rm -rf $(dir $(@D)); exit 1; }
 
 .PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
-.PHONY: audit test-helm chart-binaries test-monitoring monitoring-binaries
+.PHONY: audit checksums test-helm chart-binaries test-monitoring monitoring-binaries

@@ -16,6 +16,9 @@ from gpu_control_plane.local.logs import tail
 from gpu_control_plane.local.node.requirements import NodeImpossible, system_programs
 from gpu_control_plane.local.versions import NODE_PROGRAMS, SERVICE_PROGRAMS
 
+LONG_NAME = f"gpu-{'as-long-as-some-home-folders-' * 4}"
+"""Longer than the path of a socket may be."""
+
 _running: list[ClusterEnv] = []
 
 
@@ -59,7 +62,7 @@ def start_cluster_env(binaries: Binaries, request: pytest.FixtureRequest) -> Ite
 
     def start(*nodes: str, services: bool = False) -> ClusterEnv:
         programs: Binaries = request.getfixturevalue("service_binaries") if services else binaries
-        folder = Path(tempfile.mkdtemp(prefix="gpu-"))  # as short as `short_folder`
+        folder = Path(tempfile.mkdtemp(prefix=LONG_NAME))
         settings = Settings(components=COMPONENTS, nodes=nodes, services=services)
         cluster_env = ClusterEnv(Cluster(folder, programs, settings), programs)
         raised.append(cluster_env)

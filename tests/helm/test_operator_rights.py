@@ -244,6 +244,13 @@ def test_what_the_operator_does_not_need_is_not_granted(stack: Installed, questi
     assert not _may(stack, question)
 
 
+def test_secrets_are_asked_for_without_being_read_or_made(stack: Installed) -> None:
+    asked = ("create", "secret", "generic", "of-a-driver", f"--namespace={OPERANDS}")
+    as_controller(stack, *asked, "--dry-run=server")
+    with pytest.raises(AssertionError, match="may create no Secret but its own, and of-a-driver is not"):
+        as_controller(stack, *asked)
+
+
 def _may(stack: Installed, question: str) -> bool:
     who = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER}"
     command = ["--kubeconfig", str(stack.cluster.kubeconfig), "auth", "can-i", *question.split(), f"--as={who}"]

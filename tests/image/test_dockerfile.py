@@ -57,8 +57,12 @@ def test_what_it_copies_is_there() -> None:
 
 
 def test_uv_is_the_makefiles() -> None:
-    [version] = re.findall(r"^UV_VERSION := (\S+)$", (PROJECT / "Makefile").read_text(), re.MULTILINE)
-    assert ("ARG", f"UV_VERSION={version}") in INSTRUCTIONS
+    assert (
+        "pip install --quiet --disable-pip-version-check --require-hashes -r tools/uv.txt"
+        in (PROJECT / "Makefile").read_text()
+    )
+    assert ("COPY", "tools/uv.txt /") in INSTRUCTIONS
+    assert any("--require-hashes -r /uv.txt" in rest for verb, rest in INSTRUCTIONS if verb == "RUN")
 
 
 @pytest.mark.parametrize("option", ["--locked", "--no-dev"])

@@ -43,6 +43,7 @@ def build(runtime: Runtime, settings: Settings) -> None:
         publisher(runtime.unfenced_client, [(ValidatingWebhookConfiguration, settings.service)]),
         client_authorities=settings.client_authorities,
         registry=registry,
+        events=runtime.events,
     )
     server = WebhookServer(certificates.tls, port=settings.port, metrics=WebhookMetrics(registry))
 

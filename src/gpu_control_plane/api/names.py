@@ -42,7 +42,10 @@ class Label(OpenEnum):
     VENDOR = f"{GROUP}/vendor", "On a GPUDevice: who made the card."
     PRODUCT = f"{GROUP}/product", "On a GPUDevice: its model, with `-` for what a label may not hold: `NVIDIA-H200`."
     ARCHITECTURE = f"{GROUP}/architecture", "On a GPUDevice: its architecture, such as `Hopper`."
-    POOL = f"{GROUP}/pool", "On a Pod: the pool whose resource it asks for."
+    POOL = (
+        f"{GROUP}/pool",
+        "On a Pod: the pool whose resource it asks for. On a ResourceQuota: the pool whose limits it holds.",
+    )
     GPU_PRESENT = (
         f"{GROUP}/gpu.present",
         "On a Node: `true` where discovery sees a card on the PCI bus, so that the agent runs there.",
@@ -85,6 +88,7 @@ class PoolCondition(OpenEnum):
 
     CONFIGURED = "Configured", "The spec can be carried out, and every node has carried it out."
     READY = "Ready", "Pods that may use the pool can ask for its resources."
+    QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
 
 
 class Reason(OpenEnum):
@@ -152,6 +156,10 @@ class Reason(OpenEnum):
     NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
     MAINTENANCE = "Maintenance", "Ready: cards are being divided anew; the message says how far that is."
     MAINTENANCE_OVERDUE = "MaintenanceOverdue", "Ready: cards are still being divided anew, past the deadline."
+    QUOTAS_HOLD = "QuotasHold", "QuotasHold: every namespace has its ResourceQuota and keeps within it."
+    QUOTA_NOT_WRITTEN = "QuotaNotWritten", "QuotasHold: a namespace does not have its ResourceQuota yet."
+    NAMESPACE_NOT_FOUND = "NamespaceNotFound", "QuotasHold: a namespace with a limit does not exist yet."
+    OVER_QUOTA = "OverQuota", "QuotasHold: a namespace holds more than its limit, which was lowered since."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
     BURN_IN_WAITING = "Waiting", "BurnedIn: the card will be tested; the message says what it waits for."
     BURNING_IN = "BurningIn", "BurnedIn: the card is being tested."
@@ -181,9 +189,17 @@ class EventReason(OpenEnum):
     DEVICE_RELEASED = "GPUDeviceReleased", "A card has left its pool and is free."
     DEVICE_FAULTED = "GPUDeviceFaulted", "A card has a hardware fault and is out of service."
     DEVICE_RECOVERED = "GPUDeviceRecovered", "A card works again."
+    PROGRAM_FAILED = "GPUProgramFailed", "A program failed on a card; the card is not at fault and stays in service."
+    HEATING_UP = "GPUHeatingUp", "A card gets hotter and will soon be too hot; it is in service until then."
+    MEMORY_ERRORS_RISING = "GPUMemoryErrorsRising", "A card corrects many memory errors; it stays in service."
+    ROW_REMAPPED = "GPURowRemapped", "A bad row of a card's memory is replaced at the next reset; it stays in service."
     BURN_IN_PASSED = "GPUBurnInPassed", "A new card was tested, and nothing was wrong."
     BURN_IN_FAILED = "GPUBurnInFailed", "A new card did not pass its test and joins no pool; the note says why."
     APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
+    CARDS_WITHOUT_POOL = (
+        "GPUCardsWithoutPool",
+        "On a GPUNodeState: none of the node's cards is in a pool; the note says what they wait for.",
+    )
     ORDER_NOT_CARRIED_OUT = (
         "GPUOrderNotCarriedOut",
         "On a GPUNodeState: a card cannot be offered as ordered; the note says why.",

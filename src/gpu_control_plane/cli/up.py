@@ -87,7 +87,7 @@ def command(
     if result.real_nodes:
         with progress.step(f"Giving cards to {', '.join(result.real_nodes)}"):
             _install_cards(cluster_folder(name) / "kubeconfig", [*result.real_nodes], machine)
-    for sidecar in sidecars(result.real_nodes):
+    for sidecar in sidecars(name, result.real_nodes):
         if bare:
             stop_sidecar(name, sidecar.name)
             continue

@@ -166,6 +166,18 @@ class Client:
         answer = await self._write("POST", "create", kind, document, namespace=namespace)
         return self._written(kind, answer)
 
+    async def try_create(self, kind: type[Object], body: object, namespace: str | None = None) -> None:
+        """Ask whether an object could be created; nothing is written. `AlreadyExists` if there is one of its name."""
+        call = Call(
+            method="POST",
+            path=kind.resource.path(namespace),
+            verb="create",
+            resource=kind.resource.qualified_name,
+            params={"dryRun": "All"},
+            body=msgspec.json.encode(_document(kind.resource, body)),
+        )
+        await self.transport.send(call)
+
     async def apply[T: Object](
         self,
         kind: type[T],

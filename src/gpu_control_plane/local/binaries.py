@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from gpu_control_plane.local import downloads, gobuild
+from gpu_control_plane.local.checksums import read_checksums, recorded_checksum
 from gpu_control_plane.local.environment import named_by_environment
 from gpu_control_plane.local.errors import BinaryUnavailable, BuildFailed, DownloadFailed
 from gpu_control_plane.local.folders import cache_folder
@@ -20,17 +21,21 @@ def ensure_binaries(
     programs: Iterable[str],
     progress: Progress | None = None,
     environ: Mapping[str, str] = os.environ,
+    recorded: Mapping[str, str] | None = None,
 ) -> Binaries:
     """Make sure that these programs can be run, downloading or building what is missing.
 
     Safe to call from many processes at once: one of them installs, the others wait. Without `progress`, plain
-    lines go to standard error for whatever takes more than two seconds.
+    lines go to standard error for whatever takes more than two seconds. `recorded` are checksums of downloads, by
+    default those of the repository.
     """
-    return _Search(progress or Lines(sys.stderr), environ).all(dict.fromkeys(programs))
+    recorded = read_checksums() if recorded is None else recorded
+    return _Search(progress or Lines(sys.stderr), environ, recorded).all(dict.fromkeys(programs))
 
 
 class _Search:
-    def __init__(self, progress: Progress, environ: Mapping[str, str]) -> None:
+    def __init__(self, progress: Progress, environ: Mapping[str, str], recorded: Mapping[str, str]) -> None:
+        self._recorded = recorded
         self._progress = progress
         self._environ = environ
         self._platform: Platform = this_platform()
@@ -77,12 +82,13 @@ class _Search:
         if source is None:
             raise DownloadFailed(f"it is not published for {self._platform}.")
         title = f"Downloading {program} {release.version}"
-        for url in (source.checksum_url, source.url):
+        recorded = recorded_checksum(program, self._platform, self._recorded)
+        for url in (source.url,) if recorded else (source.checksum_url, source.url):
             if reason := self._unreachable_hosts.get(_host(url)):
                 raise DownloadFailed(reason)
         with self._progress.step(title) as step, self._store.partial() as partial:
             try:
-                files = downloads.download(source, partial, self._store, step)
+                files = downloads.download(source, partial, self._store, step, recorded)
             except downloads.HostUnreachable as error:
                 self._unreachable_hosts[error.host] = str(error)
                 raise

@@ -1,4 +1,4 @@
-"""Fetching a published file and verifying its published checksum.
+"""Fetching a published file and verifying its checksum: the recorded one, or where none is recorded, the published one.
 
 What goes wrong while fetching (no network, no such file, a broken connection) is `DownloadFailed`, and another source
 may be tried. A wrong checksum is not: that needs a person.
@@ -45,15 +45,17 @@ class _GitHubRelease(msgspec.Struct):
     assets: list[_Asset] = []
 
 
-def download(artefact: Artefact, into: Path, store: Store, step: Step) -> dict[str, Path]:
-    """Fetch, verify and unpack; the result is the programs themselves, inside `into`."""
-    expected = _published_checksum(artefact)
+def download(artefact: Artefact, into: Path, store: Store, step: Step, recorded: str | None = None) -> dict[str, Path]:
+    """Fetch, verify and unpack; the result is the programs themselves, inside `into`. `recorded` is the checksum that
+    the repository has of the file, if it has one."""
+    expected = recorded or published_checksum(artefact)
     file = into / artefact.file
     actual = _fetch(artefact.url, file, store, step)
     if actual != expected:
         file.unlink()
         raise ChecksumMismatch(
-            f"{artefact.url} was refused: its SHA-256 is {actual}, but {artefact.checksum_url} says {expected}."
+            f"{artefact.url} was refused: its SHA-256 is {actual}, but"
+            f" {'this repository' if recorded else artefact.checksum_url} says {expected}."
             " The file was removed. Try again; if it stays so, a proxy or mirror on the way changes files,"
             " and you should not trust it."
         )
@@ -79,7 +81,8 @@ def _fetch(url: str, file: Path, store: Store, step: Step) -> str:
     return digest.hexdigest()
 
 
-def _published_checksum(artefact: Artefact) -> str:
+def published_checksum(artefact: Artefact) -> str:
+    """The checksum that its publisher gives."""
     url = artefact.checksum_url
     with _open(url) as response:
         text = response.read(_LARGEST_DESCRIPTION).decode(errors="replace")

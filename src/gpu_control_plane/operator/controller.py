@@ -29,6 +29,7 @@ from gpu_control_plane.kube import Cache, Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.active_policy import ActivePolicy
 from gpu_control_plane.operator.driver_pods import DriverPods
+from gpu_control_plane.operator.driver_secrets import DriverSecrets
 from gpu_control_plane.operator.drivers.controller import DriversController
 from gpu_control_plane.operator.drivers.handover import DriverOwnership
 from gpu_control_plane.operator.drivers.ownership_index import OwnershipIndex
@@ -81,10 +82,12 @@ def build(runtime: Runtime, settings: OperatorSettings | None = None, *, now: Ca
     live = LiveCaches(runtime, namespace)
     follow_service_monitors(runtime, live)
     writer = ObjectWriter(runtime.client, live)
-    platform = PlatformReader(Platform(namespace=namespace, images=settings.images), live, openshift)
+    interval = settings.upgrade_timing.limits.missing_secret_interval.total_seconds()
+    secrets = DriverSecrets(runtime.client, namespace, interval=interval)
+    platform = PlatformReader(Platform(namespace=namespace, images=settings.images), live, openshift, secrets)
 
     labelling = LabellingController(runtime, active_policy, DriverPods(readiness.pods))
-    upgrades = UpgradeController(runtime, namespace, active_policy, settings.upgrade_timing)
+    upgrades = UpgradeController(runtime, namespace, active_policy, secrets, settings.upgrade_timing)
     drivers = DriversController(
         runtime,
         stored_drivers,

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.api.pod import PodSpec
+from gpu_control_plane.api.pod import Container, PodSpec, Volume
 from gpu_control_plane.kube.objects import Object, OwnerReference, Resource
 
 REVISION_HASH = "controller-revision-hash"
@@ -25,10 +25,41 @@ class TemplateMeta(View, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
 
 
+class SecretRef(View, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class EnvSource(View, frozen=True, kw_only=True):
+    secret_ref: SecretRef = SecretRef()
+
+
+class TemplateContainer(Container, frozen=True, kw_only=True):
+    env_from: tuple[EnvSource, ...] = ()
+
+
+class SecretSource(View, frozen=True, kw_only=True):
+    secret_name: str = ""
+
+
+class TemplateVolume(Volume, frozen=True, kw_only=True):
+    secret: SecretSource = SecretSource()
+
+
 class TemplateSpec(PodSpec, frozen=True, kw_only=True):
-    """The spec of pods to be made, with the nodes that they are for."""
+    """The spec of pods to be made, with the nodes that they are for, and the Secrets that they cannot start without."""
 
     node_selector: dict[str, str] = {}
+    containers: tuple[TemplateContainer, ...] = ()
+    volumes: tuple[TemplateVolume, ...] = ()
+
+    def __post_init__(self) -> None:
+        """All volumes are kept, unlike those of pods."""
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        variables = (source.secret_ref.name for container in self.containers for source in container.env_from)
+        files = (volume.secret.secret_name for volume in self.volumes)
+        return frozenset(filter(None, (*variables, *files)))
 
 
 class PodTemplate(View, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool, PoolStatus
-from gpu_control_plane.api.names import GROUP, Annotation, EventReason
+from gpu_control_plane.api.names import GROUP, Annotation
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
 from gpu_control_plane.api.pod import Pod
@@ -39,10 +39,11 @@ from gpu_control_plane.pools.apply import (
 )
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
-from gpu_control_plane.pools.events import record_cards, record_pool
+from gpu_control_plane.pools.events import record_cards, record_node, record_pending, record_pool
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.pending_pods import pending_message
 from gpu_control_plane.pools.pending_reasons import PendingReason
+from gpu_control_plane.pools.quota_controller import Quotas
 from gpu_control_plane.pools.selected_cards import CardTally
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Settings, Snapshot
@@ -92,6 +93,7 @@ class Pools:
         self._unscheduled = runtime.cache(Pod, UNSCHEDULED)
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
+        self._quotas = Quotas(runtime)
         self._selected = CardTally()
         self._selection_changed = Signal("pool-selection")
 
@@ -110,6 +112,7 @@ class Pools:
         status.watch(pools).watch(self._selection_changed)
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
         status.watch(self._states, lambda state: {Key(name) for name in self._pools_on(state.name)})
+        self._quotas.start(status)
         self._runtime.on_lead(self._selected.clear)
         devices.on_change(self._device_changed)
         self._states.on_change(self._state_changed)
@@ -190,6 +193,7 @@ class Pools:
             await self._applier.apply(
                 GPUNodeState, state.name, NodePoolsApplyConfiguration.of(plan.pools), written, subresource="status"
             )
+            record_node(self._runtime.events, state, plan.pools)
 
     async def _reconcile_pool(self, key: Key) -> Requeue | None:
         pool = self._pools.at(key)
@@ -204,13 +208,14 @@ class Pools:
         if later := self._status_rate.wait(key):
             return later
         capacity = await self._count(pool)
-        known = len(self._selected) >= len(self._states)
+        known, now = len(self._selected) >= len(self._states), self._clock().replace(microsecond=0)
         status = pool_status(
             pool,
             capacity,
             faults(self._pools).get(pool.name),
             self._selected.of(pool.name) if known else pool.status.cards,
-            self._clock().replace(microsecond=0),
+            now,
+            also=self._quotas.conditions(pool, now),
         )
         self._metrics.capacity(pool.name, status.capacity)
         try:
@@ -295,7 +300,7 @@ class Pools:
         pools_asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
         sentence = pending_message(pod, pools, {pool.name: self._approvable(pool) for pool in pools_asked})
         if sentence is not None:
-            self._runtime.events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
+            record_pending(self._runtime.events, pod, sentence)
         return None
 
     def _approvable(self, pool: GPUPool) -> list[str]:

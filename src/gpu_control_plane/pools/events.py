@@ -1,16 +1,22 @@
 """Events about cards and pools."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
-from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.gpunodestate import GPUNodeState, NodePools, PendingCard
 from gpu_control_plane.api.gpupool import GPUPool, PoolPhase, PoolStatus
 from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason, PoolCondition, Reason
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.pools.burnin import PASSED
 from gpu_control_plane.pools.decide import CardPlan
+from gpu_control_plane.pools.pending_reasons import PendingReason
+
+_DECISIONS: Final = frozenset({PendingReason.APPROVAL, PendingReason.HELD, PendingReason.NO_POOL})
+"""What a card waits for while a person has not decided about it."""
 
 
 def record_cards(events: EventRecorder, plans: Sequence[CardPlan], state: GPUNodeState | None) -> None:
@@ -87,6 +93,30 @@ def _maintenance_note(pool: GPUPool, status: PoolStatus) -> str | None:
 def _is_overdue(conditions: Iterable[Condition]) -> bool:
     ready = find(conditions, PoolCondition.READY)
     return ready is not None and ready.reason == Reason.MAINTENANCE_OVERDUE
+
+
+def record_pending(events: EventRecorder, pod: Pod, sentence: str) -> None:
+    """Tell a Pod why it gets no card."""
+    events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
+
+
+def record_node(events: EventRecorder, state: GPUNodeState, pools: NodePools) -> None:
+    """Tell that all cards of a node wait for a person's decision, when that begins."""
+    waiting = _waits_for_decision(pools)
+    if not waiting or (state.status.pools is not None and _waits_for_decision(state.status.pools)):
+        return
+    reasons = sorted({PendingReason(card.reason).because for card in waiting if card.reason})
+    note = (
+        f"None of the node's cards is in a pool: {'; '.join(reasons)}. Approve them, or make a pool that selects them."
+    )
+    events.warning(state, EventReason.CARDS_WITHOUT_POOL, note, action="Assign")
+
+
+def _waits_for_decision(pools: NodePools) -> list[PendingCard]:
+    """The cards about which a person has to decide, on a node of which no card is in a pool."""
+    if pools.assigned:
+        return []
+    return [card for card in pools.pending if card.reason in _DECISIONS]
 
 
 def _record_burn_in(events: EventRecorder, device: GPUDevice, test: Change) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from gpu_control_plane.api.gpupool import GPUPool, Maintenance, PoolCards, PoolNodes, PoolPhase, PoolStatus
 from gpu_control_plane.api.names import Annotation, PoolCondition, Reason
 from gpu_control_plane.kube.conditions import FALSE, condition, find
+from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.pools.maintenance import is_overdue, message, progress, serves_meanwhile
@@ -27,11 +28,18 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 
 def pool_status(
-    pool: GPUPool, capacity: PoolCapacity, fault: PoolFault | None, cards: PoolCards | None, now: datetime
+    pool: GPUPool,
+    capacity: PoolCapacity,
+    fault: PoolFault | None,
+    cards: PoolCards | None,
+    now: datetime,
+    *,
+    also: tuple[Condition, ...] = (),
 ) -> PoolStatus:
     """The status of a pool. Its units add up to the total once every node offers what was ordered.
 
-    A node that cannot carry its order out makes the pool Misconfigured; the other nodes go on serving.
+    A node that cannot carry its order out makes the pool Misconfigured; the other nodes go on serving. `also` are
+    conditions about something else than its cards.
     """
     stage = progress(pool, capacity, now)
     allocation, maintenance = stage.allocation, stage.maintenance
@@ -53,9 +61,12 @@ def pool_status(
             cards=cards,
             nodes=PoolNodes(total=capacity.nodes, ready=capacity.ready, worst=capacity.worst),
             maintenance=maintenance,
-            conditions=tuple(
-                condition(held, kind, said.status, said.reason, said.message, generation=generation, now=now)
-                for kind, said in ((PoolCondition.CONFIGURED, configured), (PoolCondition.READY, ready))
+            conditions=(
+                *(
+                    condition(held, kind, said.status, said.reason, said.message, generation=generation, now=now)
+                    for kind, said in ((PoolCondition.CONFIGURED, configured), (PoolCondition.READY, ready))
+                ),
+                *also,
             ),
         )
     )

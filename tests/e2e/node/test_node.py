@@ -23,6 +23,14 @@ def test_the_node_is_ready_and_named(cluster_env: ClusterEnv, node: RealNode) ->
     assert info["bootID"] == node.boot_id
 
 
+def test_its_folder_may_have_a_long_path(node: RealNode) -> None:
+    longest = 107
+    assert len(str(node.folder)) > longest
+    for socket in (node.containerd_socket, node.pod_resources, node.device_plugins / "kubelet.sock"):
+        assert socket.is_socket()
+        assert len(str(socket)) < longest
+
+
 def test_logs_are_readable_and_commands_run_inside(cluster_env: ClusterEnv, pod: str) -> None:
     until(lambda: cluster_env.kubectl("logs", pod) == "hello from a container\n")
     assert cluster_env.exec(pod, "hostname") == f"{pod}\n"

@@ -20,6 +20,7 @@ from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.operator.active_policy import ActivePolicy
+from gpu_control_plane.operator.driver_secrets import DriverSecrets, Secret
 from gpu_control_plane.operator.drivers.controller import DriversController
 from gpu_control_plane.operator.drivers.handover import DriverOwnership
 from gpu_control_plane.operator.drivers.ownership_index import OwnershipIndex
@@ -62,7 +63,8 @@ class Process:
         self.policy_changed = active_policy.changed
         live = LiveCaches(runtime, NAMESPACE)
         writer = ObjectWriter(runtime.client, live)
-        platform = PlatformReader(Platform(namespace=NAMESPACE), live, openshift)
+        secrets = DriverSecrets(runtime.client, NAMESPACE, interval=0.5)
+        platform = PlatformReader(Platform(namespace=NAMESPACE), live, openshift, secrets)
         self.drivers = DriversController(
             runtime,
             stored,
@@ -259,6 +261,30 @@ async def test_a_driver_that_cannot_be_rendered_says_so_and_the_old_one_stays(qu
         await settles(quiet, "d", "notReady", "ReconcileFailed")
         (held,) = await daemonsets(quiet)
         assert "nvidia-fs-ctr" not in {container.name for container in held.spec.template.spec.containers}
+
+
+async def test_a_driver_whose_secret_is_missing_says_so_and_is_written_when_it_is_there(quiet: Client) -> None:
+    await add_node(quiet, "n", owner="d")
+    await add_driver(quiet, "d", default=True)
+    async with process(quiet):
+        await there_are(quiet, 1)
+        await quiet.patch(StoredNVIDIADriver, "d", {"spec": {"secretEnv": "credentials"}})
+        await settles(quiet, "d", "notReady", "ReconcileFailed")
+        missing = (
+            f"the Secret credentials, which secretEnv names, is not in namespace {NAMESPACE}: create it;"
+            " until then no driver is replaced"
+        )
+        assert missing in {held.message for held in (await quiet.get(StoredNVIDIADriver, "d")).status.conditions}
+        (held,) = await daemonsets(quiet)
+        assert not held.spec.template.spec.secrets
+
+        await quiet.create(Secret, {"metadata": {"name": "credentials"}}, NAMESPACE)
+        await there_are(quiet, 1, lambda item: item.spec.template.spec.secrets == {"credentials"})
+        driver = await quiet.get(StoredNVIDIADriver, "d")
+    told = [event for event in await quiet.list(Event, HERE) if event.reason == StackEvent.OPERAND_NOT_READY]
+    ours = [event.note for event in told if event.regarding and event.regarding.uid == driver.metadata.uid]
+    assert ours == [missing]
+    await quiet.delete(Secret, "credentials", NAMESPACE)
 
 
 async def test_what_the_api_server_refuses_is_tried_again_and_is_no_drift(quiet: Client) -> None:

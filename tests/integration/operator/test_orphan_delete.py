@@ -7,7 +7,7 @@ import pytest
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.installation.uninstall import clean_up
 from gpu_control_plane.kube import Client
-from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.errors import Conflict, NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.stack.orphan_delete import (
@@ -94,3 +94,14 @@ async def test_uninstalling_finishes_held_deletions(client: Client, namespace: s
     assert "DaemonSets let go that were held for their pods: 1." in said
     with pytest.raises(NotFound):
         await client.get(LiveDaemonSet, "begun", namespace)
+
+
+async def test_a_daemonset_that_has_changed_since_it_was_read_stays(client: Client, namespace: str) -> None:
+    for held in (False, True):
+        item = await daemonset(client, namespace, f"changed-{held}".lower())
+        item = await add_finalizer(client, item, FINALIZER) if held else item
+        await client.patch(LiveDaemonSet, item.name, {"metadata": {"labels": {"now": "mine"}}}, namespace=namespace)
+        with pytest.RaisesGroup(Conflict):
+            await delete_and_orphan_pods(client, [item], namespace)
+        assert not (await client.get(LiveDaemonSet, item.name, namespace)).deleting
+        assert await owner_of(client, namespace, item.name) == item.name

@@ -14,6 +14,7 @@ from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeAnnotation, NodeLabel, StackEvent, UpgradeState
 from gpu_control_plane.api.nvidia.upgradepolicy import Drain, PodDeletion, UpgradePolicy
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, Selection, load_config
 from gpu_control_plane.kube.cache import Cache
@@ -254,6 +255,31 @@ async def test_nothing_is_written_while_nvidias_operator_is_active(env: UpgradeE
         env.policies.writing = True
         env.policies.changed.fire()
         await until_async(lambda: env.all_in(S.DONE))
+
+
+async def test_a_driver_pod_that_has_changed_since_it_was_read_is_looked_at_again(
+    env: UpgradeEnv, api_server: Cluster
+) -> None:
+    name = await env.add_node("one")
+    await env.publish_driver()
+    await env.live_once()
+    await env.publish_driver()
+    before = (await env.pods())[f"driver-{name}"]
+    env.govern(POLICY)
+
+    async def adopt(request: Request) -> None:
+        """Just before the pod is deleted it turns out to be of the newest template."""
+        if request.method == "DELETE" and request.path.endswith(f"/pods/driver-{name}"):
+            newest = {"metadata": {"labels": {"controller-revision-hash": "2"}}}
+            await env.client.patch(Pod, f"driver-{name}", newest, namespace=env.namespace)
+
+    async with FaultProxy.before(load_config(api_server.kubeconfig)) as proxy:
+        proxy.on_request = adopt
+        async with env.life(), env.operator(proxy.config):
+            await until_async(lambda: env.all_in(S.DONE))
+        refused = [code for request, code in proxy.answers if request.method == "DELETE" and "/pods/" in request.path]
+    assert refused == [409]
+    assert (await env.pods())[f"driver-{name}"].metadata.uid == before.metadata.uid
 
 
 async def test_an_upgrade_that_nvidias_operator_began_goes_on(env: UpgradeEnv, api_server: Cluster) -> None:

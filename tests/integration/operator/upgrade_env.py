@@ -15,6 +15,7 @@ from gpu_control_plane.api.nvidia.upgradepolicy import UpgradePolicy
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Client, Config, Object, Resource, Runtime, Selection, Signal
 from gpu_control_plane.kube.errors import Conflict, NotFound
+from gpu_control_plane.operator.driver_secrets import DriverSecrets
 from gpu_control_plane.operator.upgrade.actions import PAUSED
 from gpu_control_plane.operator.upgrade.controller import UpgradeController, UpgradeTiming
 from gpu_control_plane.operator.upgrade.groups import UpgradeGroup
@@ -153,7 +154,8 @@ class UpgradeEnv:
         """Run the operator. Without `orderly` it ends as in a crash. With `elect` it works while it holds the lease
         `LEASE` of the namespace."""
         runtime = Runtime(LEASE, config=config, namespace=self.namespace, elect=elect, status_port=None)
-        upgrades = UpgradeController(runtime, self.namespace, self.policies, timing)
+        secrets = DriverSecrets(runtime.client, self.namespace, interval=0.5)
+        upgrades = UpgradeController(runtime, self.namespace, self.policies, secrets, timing)
         task = asyncio.create_task(runtime.run())
         try:
             yield runtime, upgrades

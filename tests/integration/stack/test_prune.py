@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from fault_proxy import FaultProxy, Request
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
-from gpu_control_plane.kube import Selection
+from gpu_control_plane.kube import Selection, load_config
 from gpu_control_plane.operator.stack.live import (
     Live,
     LiveConfigMap,
@@ -17,7 +18,7 @@ from gpu_control_plane.operator.stack.live import (
 )
 from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node
 from integration.stack.scenarios import stock
-from waiting import until_async
+from waiting import until, until_async
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
 
@@ -73,3 +74,33 @@ def _place(kind: type[Live]) -> str | None:
 
 async def _there(env: OperatorEnv, kind: type[Live], name: str) -> bool:
     return name in {held.name for held in await env.client.list(kind, Selection(namespace=_place(kind)))}
+
+
+async def test_what_a_person_takes_over_at_the_last_moment_stays(env: OperatorEnv) -> None:
+    await env.kill()
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/taken-over"
+
+    async def take_over(request: Request) -> None:
+        if (request.method, request.path) == ("DELETE", path):
+            await env.client.patch(
+                LiveConfigMap, "taken-over", {"metadata": {"ownerReferences": None}}, namespace=NAMESPACE
+            )
+
+    async with FaultProxy.before(load_config(env.cluster.kubeconfig)) as proxy:
+        await env.start(proxy.config)
+        await env.nodes(gpu_node("taken"))
+        policy = await env.policy(stock())
+        await env.state("ready")
+        proxy.on_request = take_over
+        made = {"metadata": {"name": "taken-over", "ownerReferences": _owned(policy)}}
+        await env.client.create(LiveConfigMap, made, NAMESPACE)
+
+        def refused() -> list[int]:
+            return [code for request, code in proxy.answers if (request.method, request.path) == ("DELETE", path)]
+
+        await until(refused, within=60, saying="it is not pruned")
+        await env.at_rest()
+        assert refused() == [409]
+        assert await _there(env, LiveConfigMap, "taken-over")
+        await env.kill()
+    await env.client.delete(LiveConfigMap, "taken-over", NAMESPACE)

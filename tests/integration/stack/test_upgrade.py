@@ -12,11 +12,13 @@ from gpu_control_plane.api.nvidia.status import State
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Object, Resource, Selection, load_config
+from gpu_control_plane.operator.driver_secrets import Secret
 from gpu_control_plane.operator.stack.live import LiveServiceAccount
 from gpu_control_plane.operator.upgrade.controller import UpgradeTiming
 from gpu_control_plane.operator.upgrade.node_view import UpgradeLimits
 from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node, merged, spec_of
 from unit.api.nvidia.stock import stock_driver, stock_policy
+from unit.operator.stack.daemonset_names import DRIVER
 from waiting import until, until_async
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
@@ -25,6 +27,7 @@ SYSTEMS = (("ubuntu", "24.04"), ("ubuntu", "22.04"), ("rhel", "9.4"))
 KERNELS = ("6.8.0-60-generic", "5.15.0-130-generic")
 RUNTIMES = ("containerd://2.1.4", "cri-o://1.36.0")
 OLD, NEW = "595.91.07", "600.10.01"
+SECRET = "credentials-of-a-driver"
 
 
 class ReplicaSet(Object, frozen=True):
@@ -268,3 +271,57 @@ async def test_the_policy_takes_drivers_back_without_a_restart(env: OperatorEnv)
     await until_async(back, within=60, saying="the NVIDIADriver keeps its nodes")
     after = await driver_pods(env)
     assert after["back-0"].metadata.uid == before["back-0"].metadata.uid
+
+
+async def test_no_driver_is_replaced_while_a_secret_that_it_needs_is_missing(env: OperatorEnv) -> None:
+    """First the Secret that a new spec names has yet to come, then one goes while nodes wait for their upgrade."""
+    await env.kill()
+    limits = UpgradeLimits(missing_secret_interval=timedelta(0))
+    await env.start(upgrade_timing=UpgradeTiming(limits=limits))
+    await env.nodes(gpu_node("n0"), gpu_node("n1"))
+    await env.policy(upgradable())
+    await env.state("ready")
+    daemonset, pods = (await env.daemonsets())[DRIVER], await driver_pods(env)
+
+    async def replaced() -> bool:
+        now = await driver_pods(env)
+        nodes = [await env.node(name) for name in now]
+        done = all(node.metadata.labels.get(NodeLabel.UPGRADE_STATE) == UpgradeState.DONE for node in nodes)
+        uids = {pod.metadata.uid for pod in now.values()}
+        return done and len(now) == len(pods) and uids.isdisjoint(pod.metadata.uid for pod in pods.values())
+
+    async def waiting(*names: str) -> bool:
+        nodes = [await env.node(name) for name in names]
+        return {node.metadata.labels.get(NodeLabel.UPGRADE_STATE) for node in nodes} == {UpgradeState.REQUIRED}
+
+    await env.patch_policy({"driver": {"version": NEW, "secretEnv": SECRET}})
+    error = await env.condition("Error", "ReconcileFailed")
+    missing = f"the Secret {SECRET}, which secretEnv names, is not in namespace {NAMESPACE}: create it"
+    assert missing in error.message
+    await env.event("OperandNotReady", missing)
+    assert len([note for note in await env.events("OperandNotReady") if missing in note]) == 1
+    assert (await env.daemonsets())[DRIVER].metadata.generation == daemonset.metadata.generation
+    assert await driver_pods(env) == pods
+
+    await env.client.create(Secret, {"metadata": {"name": SECRET}}, NAMESPACE)
+    await until_async(replaced, within=120, saying="the driver is not replaced although the Secret is there")
+    await env.state("ready")
+
+    pods = await driver_pods(env)
+    await env.patch_policy({"driver": {"version": OLD, "upgradePolicy": {"paused": True}}})
+    await until_async(lambda: waiting(*pods), within=60, saying="no upgrade is asked for")
+    await env.client.delete(Secret, SECRET, NAMESPACE)
+    await env.patch_policy({"driver": {"upgradePolicy": {"paused": False}}})
+
+    async def held_up() -> bool:
+        upgrade = (await env.get_policy()).status.upgrade
+        return upgrade is not None and f"without the Secret {NAMESPACE}/{SECRET}" in upgrade.message
+
+    await until_async(held_up, within=60, saying="it is not said why no upgrade begins")
+    assert await waiting(*pods)
+    assert {pod.metadata.uid for pod in (await driver_pods(env)).values()} == {
+        pod.metadata.uid for pod in pods.values()
+    }
+    await env.client.create(Secret, {"metadata": {"name": SECRET}}, NAMESPACE)
+    await until_async(replaced, within=120, saying="the driver is not replaced although the Secret is back")
+    await env.client.delete(Secret, SECRET, NAMESPACE)

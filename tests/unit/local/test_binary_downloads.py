@@ -7,10 +7,22 @@ from pathlib import Path
 import pytest
 
 from gpu_control_plane.local.binaries import ensure_binaries
+from gpu_control_plane.local.checksums import read_checksums, record_checksums
+from gpu_control_plane.local.downloads import published_checksum
 from gpu_control_plane.local.errors import BinaryUnavailable, ChecksumMismatch
 from gpu_control_plane.local.platforms import Platform, this_platform
-from gpu_control_plane.local.releases import Origins, artefact
-from gpu_control_plane.local.versions import CONTAINERD, COREDNS, ETCD, HELM, KUBECONFORM, KUBERNETES, KWOK, RELEASES
+from gpu_control_plane.local.releases import Artefact, Origins, artefact
+from gpu_control_plane.local.versions import (
+    CONTAINERD,
+    COREDNS,
+    ETCD,
+    HELM,
+    KUBECONFORM,
+    KUBERNETES,
+    KWOK,
+    RELEASES,
+    TEST_RELEASES,
+)
 from unit.local.recorded_progress import RecordedProgress
 from unit.local.release_host import ReleaseHost, content_of, release_host
 
@@ -49,6 +61,40 @@ def test_a_wrong_checksum_is_refused_and_the_file_removed(host: ReleaseHost, tmp
     with pytest.raises(ChecksumMismatch, match=rf"{published.file} was refused.*SHA-256.*removed"):
         ensure_binaries([program], RecordedProgress(), host.environ(tmp_path))
     assert _files(tmp_path) == []
+
+
+def test_a_file_that_differs_from_its_recorded_checksum_is_refused_whatever_its_publisher_says(
+    host: ReleaseHost, tmp_path: Path
+) -> None:
+    official = artefact("kubectl", this_platform(), Origins())
+    assert official is not None
+    with pytest.raises(ChecksumMismatch, match=rf"{official.file} was refused.*but this repository says {'0' * 64}"):
+        ensure_binaries(["kubectl"], RecordedProgress(), host.environ(tmp_path), {official.url: "0" * 64})
+    assert _files(tmp_path) == []
+
+
+def test_what_publishers_say_is_recorded_once_and_then_asked_no_more(host: ReleaseHost, tmp_path: Path) -> None:
+    file, hosts = tmp_path / "checksums.txt", Origins(host.address, host.address, f"{host.address}/api")
+
+    def published(each: Artefact) -> str:
+        return published_checksum(each) if _path(each.url) in host.files else "f" * 64
+
+    count = record_checksums(hosts, published, file)
+    recorded = read_checksums(file)
+    assert len(recorded) == count
+    assert all(url.startswith("https://") for url in recorded)
+    host.requests.clear()
+    ensure_binaries(EVERYTHING, RecordedProgress(), host.environ(tmp_path), recorded)
+    assert {path for path in host.requests if "sha256" in path.lower() or "/api/" in path} == set()
+
+
+def test_recorded_checksums_are_of_files_that_are_downloaded() -> None:
+    """Those of other versions would say that something is recorded when nothing is."""
+    platforms = [Platform(system, processor) for system in ("linux", "darwin") for processor in ("amd64", "arm64")]
+    releases = (*RELEASES, *TEST_RELEASES)
+    programs = [program for release in releases for program in release.programs]
+    found = [artefact(program, platform, Origins()) for program in programs for platform in platforms]
+    assert read_checksums().keys() <= {each.url for each in found if each is not None}
 
 
 def test_a_missing_file_leads_to_the_next_source(host: ReleaseHost, tmp_path: Path) -> None:
@@ -108,6 +154,10 @@ def test_official_addresses() -> None:
         "kubeconform": "https://github.com/yannh/kubeconform/releases/download"
         f"/{KUBECONFORM.version}/kubeconform-linux-amd64.tar.gz",
     }
+
+
+def _path(url: str) -> str:
+    return "/" + url.split("/", 3)[3]
 
 
 def _checksums() -> str:

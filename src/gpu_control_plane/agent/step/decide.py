@@ -77,9 +77,14 @@ def _judged(snapshot: NodeSnapshot, hardware: HardwareSnapshot, memory: NodeMemo
     return NodePlan(
         stage=Stage.COMPLETE,
         memory=msgspec.structs.replace(
-            memory, health=judged.health, verdicts=judged.verdicts, judged_probe=hardware.probe
+            memory,
+            health=judged.health,
+            verdicts=judged.verdicts,
+            notices=judged.notice_memory,
+            judged_probe=hardware.probe,
         ),
         paused=paused,
+        notices=judged.notices,
         clear_errors=judged.clear_errors,
         next_probe=judged.next_probe,
     )

@@ -10,6 +10,7 @@ from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.health import Verdict
 from gpu_control_plane.agent.mig.apply import Outcome, PartitionTask
 from gpu_control_plane.agent.step.advertising import UnusedCheck
+from gpu_control_plane.agent.step.card_notices import NoticeMemory
 from gpu_control_plane.agent.step.partitioning import PartitionAttempt
 from gpu_control_plane.agent.step.recovery import RECOVERY, CardHealth, RecoveryPolicy
 from gpu_control_plane.agent.units import CardID, ContainerDevices, Hold, PodDevices, ResourceName, Unit
@@ -109,6 +110,8 @@ class NodeMemory(msgspec.Struct, frozen=True, kw_only=True):
     attempts: Mapping[CardID, PartitionAttempt] = {}
     health: Mapping[CardID, CardHealth] = {}
     verdicts: Mapping[CardID, Verdict] = {}
+    notices: Mapping[CardID, NoticeMemory] = {}
+    """What was told of cards that are worth a look."""
     judged_probe: int | None = None
     """The probe that the verdicts are about."""
     users: Mapping[CardID, tuple[User, ...]] | None = None

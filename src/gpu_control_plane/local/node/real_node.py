@@ -32,7 +32,6 @@ from gpu_control_plane.local.node.requirements import SystemPrograms
 from gpu_control_plane.local.programs import Binaries
 from gpu_control_plane.local.sync_client import SyncClient
 
-_LONGEST_SOCKET_PATH = 107
 _IMPORT_TIMEOUT = 60.0
 _HEALTH = "/healthz"
 
@@ -74,6 +73,8 @@ class RealNode:
         self.address = context.attachment.address
         self.interface = context.attachment.interface
         self._layout = Layout(folder)
+        self._sockets = Layout(shortcut.shortcut(self.interface))
+        """The same folder by a short path, while the node runs; the name of a socket may have 107 characters."""
         self._context = context
         self._binaries = binaries
         self._system = system
@@ -92,12 +93,12 @@ class RealNode:
     @property
     def device_plugins(self) -> Path:
         """The folder of device plugin sockets, `/var/lib/kubelet/device-plugins` on the node."""
-        return self._layout.kubelet / "device-plugins"
+        return self._sockets.kubelet / "device-plugins"
 
     @property
     def pod_resources(self) -> Path:
         """The kubelet's pod-resources socket."""
-        return self._layout.kubelet / "pod-resources" / "kubelet.sock"
+        return self._sockets.kubelet / "pod-resources" / "kubelet.sock"
 
     @property
     def cdi(self) -> Path:
@@ -115,7 +116,7 @@ class RealNode:
 
     @property
     def containerd_socket(self) -> Path:
-        return self._layout.run / "containerd" / "containerd.sock"
+        return self._sockets.run / "containerd" / "containerd.sock"
 
     @property
     def logs(self) -> Path:
@@ -189,12 +190,6 @@ class RealNode:
         return NodeProgram(info, start, ready, self._context.timeout)
 
     def _prepare(self) -> None:
-        longest = self.device_plugins / "kubelet.sock"
-        if len(os.fsencode(longest)) > _LONGEST_SOCKET_PATH:
-            raise LocalError(
-                f"{longest} is too long for a socket, which may have {_LONGEST_SOCKET_PATH} characters."
-                " Choose a cluster folder with a shorter path."
-            )
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._layout.run)
         for folder in self._layout.folders:

@@ -88,6 +88,7 @@ class DriversController:
         self._rendered: dict[str, list[Manifest]] = {}
         self._outdated_in_use = False
         """Whether there are DaemonSets that are not asked for, or pods of an older template, that still serve nodes."""
+        self._look_again: Requeue | None = None
         self._rate_limit = RateLimit(_INTERVAL_SECONDS)
         active_policy.nodes.index(_UPGRADING, lambda node: (_UPGRADING,) if upgrading(node) else ())
         operands.pods.index(_ORPHANS, lambda pod: (_ORPHANS,) if is_orphan(pod) else ())
@@ -131,11 +132,14 @@ class DriversController:
         self.reconciled.fire()
         if refused:
             raise ObjectsRefused(_sentence(refused))
-        return None
+        return self._look_again
 
     async def _apply_all(self, policy: ClusterPolicySpec | None) -> dict[str, str]:
         """Write the objects of all NVIDIADrivers; what the API server refused."""
-        drivers, problem, platform = self.index.drivers(), self.index.problem, self._platform.current()
+        drivers, problem = self.index.drivers(), self.index.problem
+        specs = (from_driver(driver.spec) for driver in drivers if driver.spec is not None)
+        platform = await self._platform.current([name for spec in specs for name in spec.secrets])
+        self._look_again = self._platform.look_again(platform)
         self._outdated_in_use = False
         results = {}
         for driver in drivers:
@@ -257,7 +261,7 @@ class DriversController:
         return {"metadata": {"name": name, "annotations": live.metadata.annotations}, **live.body()}
 
     def _forget(self) -> None:
-        self.results, self._rendered = {}, {}
+        self.results, self._rendered, self._look_again = {}, {}, None
 
 
 def _sentence(refused: Mapping[str, str]) -> str:

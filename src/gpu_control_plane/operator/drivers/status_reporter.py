@@ -80,13 +80,16 @@ class DriverStatusReporter:
 
 
 def record_driver_status(recorder: EventRecorder, driver: StoredNVIDIADriver, new: StackStatus) -> None:
-    """Record how a status has changed: readiness, conflicts, fields without effect."""
+    """Record how a status has changed: readiness, conflicts, what cannot be carried out, fields without effect."""
     old = driver.status
     record_status_change(recorder, driver, old, new)
     before, after = (find(status.conditions, StackCondition.ERROR) for status in (old, new))
-    conflicting = StackReason.CONFLICTING_NODE_SELECTOR
-    if after is not None and after.reason == conflicting and (before is None or before.reason != conflicting):
+    if after is None:
+        return
+    if after.reason == StackReason.CONFLICTING_NODE_SELECTOR and (before is None or before.reason != after.reason):
         recorder.warning(driver, StackEvent.CONFLICTING_NODE_SELECTOR, after.message)
+    if after.reason == StackReason.RECONCILE_FAILED and (before is None or before.message != after.message):
+        recorder.warning(driver, StackEvent.OPERAND_NOT_READY, after.message)
 
 
 def _unknown_fields(stored: StoredNVIDIADriver) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from gpu_control_plane.kube.errors import (
     NotFound,
 )
 from gpu_control_plane.kube.gather_all import gather_all
-from gpu_control_plane.kube.transport import Call
 from gpu_control_plane.operator.stack.drift import ComparedObjects, content_drifts, metadata_drifts, with_live_selector
 from gpu_control_plane.operator.stack.live import Live, LiveDaemonSet
 from gpu_control_plane.operator.stack.live_caches import LiveCaches
@@ -192,17 +191,9 @@ class ObjectWriter:
     async def _valid(self, manifest: Manifest) -> bool:
         """Whether the API server would accept the object if none of its name existed. If not, the existing one
         stays."""
-        resource = self.live.kind(manifest["kind"]).resource
-        call = Call(
-            method="POST",
-            path=resource.path(self.live.scope(manifest["kind"])),
-            verb="create",
-            resource=resource.qualified_name,
-            params={"dryRun": "All"},
-            body=msgspec.json.encode(manifest),
-        )
+        kind = manifest["kind"]
         try:
-            await self._client.transport.send(call)
+            await self._client.try_create(self.live.kind(kind), manifest, self.live.scope(kind))
         except AlreadyExists:
             return True
         except Invalid:
@@ -210,9 +201,17 @@ class ObjectWriter:
         return True
 
     async def _delete(self, live: Live, propagation: str) -> None:
+        """Delete an object as it was read: if it has changed, whether it is to be deleted is decided anew."""
         meta = live.metadata
         try:
-            await self._client.delete(type(live), live.name, meta.namespace, uid=meta.uid, propagation=propagation)
+            await self._client.delete(
+                type(live),
+                live.name,
+                meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                propagation=propagation,
+            )
         except NotFound:
             return  # it was deleted meanwhile
 

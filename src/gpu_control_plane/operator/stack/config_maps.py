@@ -1,8 +1,8 @@
-"""ConfigMaps that people made and a policy names. Pure.
+"""ConfigMaps and Secrets that people made and a policy names. Pure.
 
 One that does not exist, or lacks a key that is read, is an error: pods would wait for it without any message, or an
 operand would run with other settings than the policy asks. What runs already stays, and the change is carried out as
-soon as the ConfigMap is there.
+soon as it is there.
 """
 
 import hashlib
@@ -27,6 +27,13 @@ def config_map_data(platform: Platform, name: str, *keys: str, field: str) -> Ma
     if missing := [key for key in keys if key not in held]:
         raise RenderError(f"{which} has no key {' and no key '.join(missing)}: add it")
     return held
+
+
+def require_secret(platform: Platform, name: str, *, field: str) -> None:
+    """Refuse the name of a Secret that does not exist: an old driver would be replaced by one that never starts."""
+    if name in platform.missing_secrets:
+        where = f"which {field} names, is not in namespace {platform.namespace}"
+        raise RenderError(f"the Secret {name}, {where}: create it; until then no driver is replaced")
 
 
 def add_config_digest(daemonset: DaemonSetManifest, render_input: RenderInput, *names: str) -> None:

@@ -27,6 +27,7 @@ from gpu_control_plane.operator.stack.apply import ObjectsRefused, ObjectWriter
 from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness, became_idle, became_updated
 from gpu_control_plane.operator.stack.live import content_changed
 from gpu_control_plane.operator.stack.namespace import OperandNamespace
+from gpu_control_plane.operator.stack.operands.driver import secrets_of
 from gpu_control_plane.operator.stack.platform import PlatformReader
 from gpu_control_plane.operator.stack.reconcile import PolicyReconciler
 from gpu_control_plane.operator.stack.render_input import RenderInput
@@ -95,22 +96,24 @@ class StackController:
         await self._active_policy.platform_detected()
         if not self._active_policy.may_write():
             return None
-        if later := self._rate_limit.wait(key):
-            return later
+        if wait := self._rate_limit.wait(key):
+            return wait
         self._rate_limit.mark(key)
         requested = self._requested
-        found = self._active_policy.current()
+        found, later = self._active_policy.current(), None
         if found is None:
             await self._reconciler.clean_up()
         elif found.spec is None or found.problem:
             self._reconciler.reset()
         else:
-            await self._reconciler.reconcile(found.policy, await self._render_input(found.spec))
+            render_input = await self._render_input(found.spec)
+            await self._reconciler.reconcile(found.policy, render_input)
+            later = self._platform.look_again(render_input.platform)
         self._done = requested
         self._reconciled.fire()
         if problem := self._reconciler.result.problem:
             raise ObjectsRefused(problem)
-        return None
+        return later
 
     def _request(self, _item: Keyed) -> tuple[Key, ...]:
         """Something changed that may need a reconcile; until that is over, the policy is not reported as ready."""
@@ -120,7 +123,7 @@ class StackController:
     async def _render_input(self, spec: ClusterPolicySpec) -> RenderInput:
         await self._platform.follow_openshift_kinds()
         kinds: Counter[NodeKind] = Counter(map(node_kind, self._active_policy.gpu_nodes()))
-        return RenderInput(policy=spec, platform=self._platform.current(), kinds=dict(kinds))
+        return RenderInput(policy=spec, platform=await self._platform.current(secrets_of(spec)), kinds=dict(kinds))
 
     def _status_input(self, found: ParsedPolicy) -> PolicyStatusInput | None:
         """What the status depends on; None until the policy has been reconciled in its present generation."""

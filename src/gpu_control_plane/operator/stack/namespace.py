@@ -4,13 +4,14 @@ A label that this operator set is removed when the policy does not ask for it an
 is restored; an annotation keeps these values. Labels that were there before stay.
 """
 
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
 from gpu_control_plane.api.names import GROUP
+from gpu_control_plane.api.namespace import Namespace
 from gpu_control_plane.api.nvidia.fields import on
-from gpu_control_plane.kube import Cache, Client, Object, Resource, Runtime, Selection
+from gpu_control_plane.kube import Cache, Client, Runtime, Selection
 from gpu_control_plane.operator.stack.render_input import RenderInput
 
 LABELS: Final = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
@@ -19,10 +20,6 @@ REPLACED_LABELS: Final = f"{GROUP}/pod-security-before"
 MONITORED: Final = "openshift.io/cluster-monitoring"
 OPENSHIFT_NAMESPACE: Final = "nvidia-gpu-operator"
 """The only namespace that is labelled on OpenShift: any other may be shared with pods that must not be privileged."""
-
-
-class Namespace(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 
 
 class NamespacePatch(msgspec.Struct, frozen=True):

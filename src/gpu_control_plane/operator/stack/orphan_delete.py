@@ -55,10 +55,17 @@ async def release_pod(client: Client, pod: Pod, *, without: Iterable[str] = ()) 
 
 
 async def _delete_under_finalizer(client: Client, item: LiveDaemonSet) -> None:
-    meta = item.metadata
+    """Both writes are of what was read: if it has changed, whether it is to be deleted is decided anew."""
     try:
-        await add_finalizer(client, item, FINALIZER)
-        await client.delete(LiveDaemonSet, meta.name, meta.namespace, uid=meta.uid, propagation="Background")
+        meta = (await add_finalizer(client, item, FINALIZER)).metadata
+        await client.delete(
+            LiveDaemonSet,
+            meta.name,
+            meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            propagation="Background",
+        )
     except NotFound:
         return  # it was deleted meanwhile
 

@@ -1,6 +1,6 @@
 """Everything that rendering depends on besides the assets. Pure data, taken at one moment."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import msgspec
 
@@ -25,6 +25,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     openshift: OpenShift | None = None
     config_maps: Mapping[str, Mapping[str, str]] = {}
     """ConfigMaps of the namespace, by name: those that a policy refers to are mounted key by key."""
+    missing_secrets: Set[str] = frozenset()
+    """Secrets that drivers name and the namespace does not have."""
     current_variants: Mapping[str, str] = {}
     """The variant that each DaemonSet of the cluster is for, by name."""
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Final
 
@@ -24,6 +25,8 @@ _NO_OWNER: Final = ""
 """In the index, in place of the owner of a pod that has none."""
 _NODE, _OWNER, _FAILED = "upgrade-node", "upgrade-owner", "upgrade-failed"
 _AT_REST: Final = frozenset({UpgradeState.NONE, UpgradeState.DONE, UpgradeState.REQUIRED})
+GETS_DRIVER_POD: Final = frozenset({UpgradeState.REQUIRED, UpgradeState.POD_RESTART_REQUIRED})
+"""States from which the next one replaces the driver pod, or begins what leads to it."""
 _VERSION: Final = re.compile(r":(?P<version>[3-9]\d\d\.\d+(?:\.\d+)?)(?:-|$)")
 """The tag of a driver image, if it begins with the driver's version."""
 
@@ -60,7 +63,18 @@ class UpgradeCaches:
         daemonset = self.daemonsets.get(owner.name, self.namespace) if owner is not None else None
         return self.nodes_of_daemonset(daemonset) if daemonset is not None else set()
 
-    def view(self, node: Node, evictor: Evictor, pods: tuple[Pod, ...] = ()) -> NodeView:
+    def driver_secrets(self) -> frozenset[str]:
+        """The Secrets that the templates of drivers name."""
+        return frozenset().union(*(held.spec.template.spec.secrets for held in self.daemonsets if _brings_driver(held)))
+
+    def view(
+        self,
+        node: Node,
+        evictor: Evictor,
+        pods: tuple[Pod, ...] = (),
+        *,
+        missing_secrets: AbstractSet[str] = frozenset(),
+    ) -> NodeView:
         here = self.pods.by_index(_NODE, node.name)
         leaving = evictor.leaving(node.name)
         drivers = tuple(self._driver(pod, leaving) for pod in here if is_driver(pod))
@@ -83,18 +97,27 @@ class UpgradeCaches:
             refusals=evictor.refusals(node.name),
             asked_since=evictor.since(node.name),
             limits=self._limits,
+            missing_secret=self._missing_secret(node, missing_secrets) if _state(node) in GETS_DRIVER_POD else "",
             wanted=self._wanted(node) if _state(node) not in _AT_REST or any(pod.orphan for pod in drivers) else "",
         )
 
     def _wanted(self, node: Node) -> str:
         """Revision of the driver for the node, by the node selectors of DaemonSets. Computed only where it matters: for
         nodes that may fail, or did, or whose driver pod has no owner."""
-        found = [
-            newest(self.revisions.by_index(_OWNER, daemonset.metadata.uid))
-            for daemonset in self.daemonsets
-            if _brings_driver(daemonset) and selects(daemonset.spec.template.spec.node_selector, node.metadata.labels)
-        ]
+        found = [newest(self.revisions.by_index(_OWNER, held.metadata.uid)) for held in self._drivers_for(node)]
         return ".".join(sorted(revision.hash for revision in found if revision is not None))
+
+    def _missing_secret(self, node: Node, missing: AbstractSet[str]) -> str:
+        needed = [held.spec.template.spec.secrets & missing for held in self._drivers_for(node)] if missing else []
+        return min((str(Key(name, self.namespace)) for names in needed for name in names), default="")
+
+    def _drivers_for(self, node: Node) -> list[DaemonSet]:
+        """The DaemonSets that bring a driver to the node."""
+        return [
+            held
+            for held in self.daemonsets
+            if _brings_driver(held) and selects(held.spec.template.spec.node_selector, node.metadata.labels)
+        ]
 
     def _nodes_of(self, owner: str) -> set[Key]:
         return {Key(pod.spec.node_name) for pod in self.pods.by_index(_OWNER, owner) if pod.spec.node_name}
@@ -108,6 +131,7 @@ class UpgradeCaches:
         return DriverPod(
             name=pod.name,
             uid=pod.metadata.uid,
+            resource_version=pod.metadata.resource_version,
             daemonset=wanted.name if wanted is not None else "",
             current=_current(pod, revisions),
             revision_known=bool(revisions),

@@ -23,8 +23,9 @@ from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.operator.driver_secrets import DriverSecrets
 from gpu_control_plane.operator.upgrade.actions import DeleteDriverPod, EvictPods, NodePatch, Wait
-from gpu_control_plane.operator.upgrade.caches import UpgradeCaches
+from gpu_control_plane.operator.upgrade.caches import GETS_DRIVER_POD, UpgradeCaches
 from gpu_control_plane.operator.upgrade.evictor import Evictor
 from gpu_control_plane.operator.upgrade.executor import ActionExecutor
 from gpu_control_plane.operator.upgrade.groups import GroupIndex, UpgradePolicies
@@ -57,11 +58,13 @@ class UpgradeController:
     """Driver upgrades of all groups. `progress_changed` is fired when `report` gives something new for a group."""
 
     def __init__(
-        self, runtime: Runtime, namespace: str, policies: UpgradePolicies, timing: UpgradeTiming | None = None
-    ) -> None:
+        self, runtime: Runtime, namespace: str, policies: UpgradePolicies, secrets: DriverSecrets,
+        timing: UpgradeTiming | None = None,
+    ) -> None:  # fmt: skip
         self._timing = timing or UpgradeTiming()
         self._now = self._timing.now
         self._caches = UpgradeCaches(runtime, namespace, self._timing.limits)
+        self._secrets = secrets
         self._evictor = Evictor(runtime.client, self._now)
         self._executor = ActionExecutor(runtime.client, runtime.events, self._evictor, namespace)
         self._node_pods = DynamicCaches(runtime.unfenced_client, Pod)
@@ -77,6 +80,7 @@ class UpgradeController:
             self._groups,
             executor=self._executor,
             evictor=self._evictor,
+            secrets=secrets,
             reports=self._reports,
             now=self._now,
             clock=self._timing.clock,
@@ -125,7 +129,7 @@ class UpgradeController:
             action = step(view, policy, self._now())
             match action:
                 case Wait():
-                    return Requeue(max(action.until - self._now(), 0.0)) if action.until is not None else None
+                    return self._look_again(view, action)
                 case NodePatch():
                     node = await self._executor.patch(node, view, action)
                 case EvictPods() | DeleteDriverPod() if not await self._executor.is_current(node):
@@ -138,15 +142,23 @@ class UpgradeController:
 
     async def _view(self, node: Node) -> NodeView:
         """The node now. Its pods are watched, and part of the view, only in the states that need them."""
-        name = node.name
-        if UpgradeState(node.metadata.labels.get(NodeLabel.UPGRADE_STATE, "")) not in NEEDS_PODS:
+        name, state = node.name, UpgradeState(node.metadata.labels.get(NodeLabel.UPGRADE_STATE, ""))
+        if state not in NEEDS_PODS:
             self._node_pods.forget(name)
-            return self._caches.view(node, self._evictor)
+            names = self._caches.driver_secrets() if state in GETS_DRIVER_POD else ()
+            return self._caches.view(node, self._evictor, missing_secrets=await self._secrets.missing(names))
         selection = Selection(fields=f"spec.nodeName={name}")
         pods = self._node_pods.follow(name, selection, lambda _old, _new: self._node_pods_changed.fire(Key(name)))
         async with asyncio.timeout(_LIST_TIMEOUT_SECONDS):
             await pods.synced()
         return self._caches.view(node, self._evictor, tuple(pods))
+
+    def _look_again(self, view: NodeView, action: Wait) -> Requeue | None:
+        """When to look at the node again although nothing has changed."""
+        times = [] if action.until is None else [max(action.until - self._now(), 0.0)]
+        if view.missing_secret:
+            times.append(self._secrets.interval)
+        return Requeue(min(times)) if times else None
 
     async def _switch_off(self, node: Node, *, at_once: bool) -> Requeue | None:
         """Undo the upgrade of a node. One that is in no group, though others are, keeps it for a moment: it may be

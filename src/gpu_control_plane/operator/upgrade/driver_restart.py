@@ -60,7 +60,7 @@ def restart(view: NodeView, now: float) -> UpgradeAction:
     if failing := next((pod for pod in view.drivers if _fails(pod)), None):
         return fail_upgrade(view, f"{failing.name} restarted {failing.restarts} times{_because(failing.trouble)}", now)
     deadline = _deadline(view, since)
-    has_work = _to_be_unloaded(view) and not view.without_successor
+    has_work = _to_be_unloaded(view) and not view.without_successor and not view.missing_secret
     if now >= deadline:
         limit = view.limits.driver_start_timeout
         renewal = renew_step(view, limit.total_seconds(), now) if has_work else None
@@ -69,6 +69,10 @@ def restart(view: NodeView, now: float) -> UpgradeAction:
     if has_work:
         return _quiesce(view, since, now) or _replace(view)
     return Wait(reason=_missing(view), until=deadline)
+
+
+def missing_secret(view: NodeView) -> str:
+    return f"the Secret {view.missing_secret}, without which no new driver would start, does not exist: create it"
 
 
 def validate(view: NodeView, now: float) -> UpgradeAction | None:
@@ -170,6 +174,8 @@ def _missing(view: NodeView) -> str:
         return "no driver pod is on the node"
     if view.without_successor:
         return NO_SUCCESSOR
+    if view.missing_secret:
+        return missing_secret(view)
     pod = next((pod for pod in view.drivers if pod.leaving), view.drivers[0])
     if pod.leaving:
         return f"the old driver pod {pod.name} is leaving"

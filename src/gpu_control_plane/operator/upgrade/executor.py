@@ -1,6 +1,6 @@
 """Carries out one action on a node: a patch, evictions, or the deletion of the driver pod; and records an Event of it.
 
-Every write of a Node carries the resourceVersion it was decided on.
+Every write of a Node, and the deletion of a driver pod, carries the resourceVersion it was decided on.
 """
 
 import structlog
@@ -9,7 +9,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, StackEvent
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.errors import ApiError, Conflict, NotFound
+from gpu_control_plane.kube.errors import ApiError, NotFound
 from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.operator.upgrade.actions import DeleteDriverPod, EvictPods, NodePatch
@@ -51,11 +51,14 @@ class ActionExecutor:
         await gather_all(self._evict_one(node, pod) for pod in action.pods)
 
     async def delete_driver_pod(self, node: Node, action: DeleteDriverPod) -> None:
+        """Delete the driver pod as it was read: if it has changed, a `Conflict` has the node looked at again."""
         pod = action.pod
         try:
-            await self._client.delete(Pod, pod.name, self._namespace, uid=pod.uid)
-        except (NotFound, Conflict):
-            pass  # it is gone, or another pod has its name; the watch is about to say so
+            await self._client.delete(
+                Pod, pod.name, self._namespace, uid=pod.uid, resource_version=pod.resource_version
+            )
+        except NotFound:
+            pass  # it is gone; the watch is about to say so
         except ApiError:
             self._evictor.answered(node.name)
             raise

@@ -25,6 +25,8 @@ class DriverPod(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     uid: str = ""
+    resource_version: str = ""
+    """The resourceVersion that all this was read at."""
     daemonset: str = ""
     current: bool = True
     """Made from its DaemonSet's newest template."""
@@ -100,6 +102,9 @@ class UpgradeLimits(msgspec.Struct, frozen=True, kw_only=True):
     driver_release_timeout: Annotated[
         timedelta, about("How long the agent may take to release the driver before it is replaced all the same.")
     ] = timedelta(minutes=1)
+    missing_secret_interval: Annotated[
+        timedelta, about("How often it is asked whether a Secret that a driver needs exists, while it does not.")
+    ] = timedelta(seconds=30)
     policy_change_grace_period: Annotated[
         timedelta,
         about("How long a node that no policy selects keeps its upgrade: it may be moving from one policy to another."),
@@ -130,6 +135,9 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     slot_granted: bool = False
     """The node may start its upgrade."""
     limits: UpgradeLimits = UpgradeLimits()
+    missing_secret: str = ""
+    """`namespace/name` of a Secret without which a new driver pod would not start; only of nodes that are about to get
+    one."""
     wanted: str = ""
     """Revision of the driver that it is to get; empty if that is not known, or not needed."""
 

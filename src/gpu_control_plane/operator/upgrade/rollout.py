@@ -167,6 +167,13 @@ def _no_candidate_reason(waiting: Sequence[NodeView]) -> str:
             "without a DaemonSet that would bring a driver",
             [view.name for view in waiting if not view.skipped and view.without_successor],
         ),
+        *(
+            (
+                f"without the Secret {secret}, which their driver needs",
+                [view.name for view in waiting if not view.skipped and view.missing_secret == secret],
+            )
+            for secret in sorted({view.missing_secret for view in waiting} - {""})
+        ),
     ):
         if nodes:
             return f"waiting for nodes that are {why}: {_names(nodes)}"

@@ -18,6 +18,7 @@ from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.watch import SLICE
+from gpu_control_plane.operator.driver_secrets import DriverSecrets
 from gpu_control_plane.operator.upgrade.actions import NodePatch
 from gpu_control_plane.operator.upgrade.caches import UpgradeCaches, digest_of
 from gpu_control_plane.operator.upgrade.evictor import Evictor
@@ -46,7 +47,8 @@ class UpgradeScheduler:
 
     def __init__(
         self, runtime: Runtime, caches: UpgradeCaches, groups: GroupIndex, *, executor: ActionExecutor,
-        evictor: Evictor, reports: ProgressReports, now: Callable[[], float], clock: Callable[[], float],
+        evictor: Evictor, secrets: DriverSecrets, reports: ProgressReports, now: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._client = runtime.client
         self._caches = caches
@@ -54,6 +56,7 @@ class UpgradeScheduler:
         self._executor = executor
         self._evictor = evictor
         self._reports = reports
+        self._secrets = secrets
         self._now = now
         self._clock = clock
         self._metrics = UpgradeMetrics(runtime.metrics.registry)
@@ -91,18 +94,20 @@ class UpgradeScheduler:
         self._metrics.show(counts)
         self._reports.complete(counts.keys(), {group.name for group in groups if group.unreadable})
         self.next_look = max(began + _INTERVAL_SECONDS, self._clock() + self._spent / _MOST_TIME_SHARE)
-        return None
+        lacks_secret = any(view.missing_secret for count in counts.values() for view in count.views)
+        return Requeue(self._secrets.interval) if lacks_secret else None
 
     async def _schedule(self, group: UpgradeGroup, policy: UpgradePolicy) -> GroupCount:
         await self._read_starts_back()
         began = self._clock()
         nodes: dict[str, Node] = {}
         views: list[NodeView] = []
+        missing = await self._secrets.missing(self._caches.driver_secrets())
         for number, name in enumerate(sorted(group.nodes), start=1):
             node = self._caches.nodes.get(name)
             if node is not None and not node.deleting:
                 nodes[name] = node
-                views.append(self._caches.view(node, self._evictor))
+                views.append(self._caches.view(node, self._evictor, missing_secrets=missing))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
         plan = rollout(policy, views, self._now())

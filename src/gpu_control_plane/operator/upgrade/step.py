@@ -22,6 +22,7 @@ from gpu_control_plane.operator.upgrade.deadlines import limit_wait_by_loss, los
 from gpu_control_plane.operator.upgrade.driver_restart import (
     NO_SUCCESSOR,
     begin_restart,
+    missing_secret,
     restart,
     validate,
     validation_problem,
@@ -120,6 +121,8 @@ def _why_not_started(view: NodeView) -> str | None:
         return "the node is not ready"
     if view.without_successor:
         return NO_SUCCESSOR
+    if view.missing_secret:
+        return missing_secret(view)
     return None if view.slot_granted else "it waits for a slot"
 
 

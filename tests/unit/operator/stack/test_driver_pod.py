@@ -210,6 +210,20 @@ def test_secrets_and_resources_reach_every_container_that_builds_or_runs_the_dri
     assert "envFrom" not in made.container(MANAGER).manifest
 
 
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [({"secretEnv": "absent"}, "secretEnv"), ({"licensingConfig": {"secretName": "absent"}}, "licensingConfig")],
+)
+def test_a_secret_that_does_not_exist_is_named(section: dict[str, Any], field: str) -> None:
+    found = rendered(policy(section), missing_secrets={"absent"})
+    assert found.problem == (
+        f"the Secret absent, which {field} names, is not in namespace gpu-operator: create it;"
+        " until then no driver is replaced"
+    )
+    assert not found.daemonsets
+    assert rendered(policy(section), missing_secrets={"other"}).daemonsets
+
+
 def test_parameters_of_kernel_modules_reach_peermem() -> None:
     given = {"kernelModuleConfig": {"name": "parameters"}, "rdma": {"enabled": True}}
     made = driver(policy(given), config_maps={"parameters": {"nvidia.conf": "", "nvidia-peermem.conf": ""}})

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_control_plane.api.namespace import Namespace
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.operator.openshift import OpenShift
 from gpu_control_plane.operator.stack.namespace import (
@@ -14,7 +15,6 @@ from gpu_control_plane.operator.stack.namespace import (
     MONITORED,
     OPENSHIFT_NAMESPACE,
     REPLACED_LABELS,
-    Namespace,
     NamespacePatch,
     namespace_patch,
 )

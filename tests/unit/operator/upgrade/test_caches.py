@@ -1,6 +1,6 @@
 """How the view of a node is built from caches."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from fault_proxy import plain_config
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia.names import NodeLabel
+from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.operator.upgrade.caches import UpgradeCaches, agent_view
@@ -66,7 +66,9 @@ def worker(**labels: str) -> Node:
     return msgspec.convert({"metadata": {"name": "worker", "labels": labels}}, Node)
 
 
-async def view_of(*things: Pod | ControllerRevision | DaemonSet, node: Node | None = None) -> NodeView:
+async def view_of(
+    *things: Pod | ControllerRevision | DaemonSet, node: Node | None = None, missing_secrets: Set[str] = frozenset()
+) -> NodeView:
     """The view of the node `worker` when these exist."""
     runtime = Runtime("test", config=plain_config("http://127.0.0.1:1"), elect=False, status_port=None)
     caches = UpgradeCaches(runtime, HERE, UpgradeLimits())
@@ -78,7 +80,7 @@ async def view_of(*things: Pod | ControllerRevision | DaemonSet, node: Node | No
                 caches.revisions._store.put(thing)
             case DaemonSet():
                 caches.daemonsets._store.put(thing)
-    return caches.view(node or worker(), Evictor(runtime.client, lambda: 0.0))
+    return caches.view(node or worker(), Evictor(runtime.client, lambda: 0.0), missing_secrets=missing_secrets)
 
 
 async def only(*things: Pod | ControllerRevision | DaemonSet) -> DriverPod:
@@ -194,3 +196,26 @@ def test_an_agent_is_on_the_node_once_it_has_reported() -> None:
     assert agent is not None
     assert (agent.alive, agent.quiesced, agent.checked_driver) == (False, True, "580.1")
     assert (agent.passed, agent.failed) == ({"driver": AT.timestamp()}, {"cuda": "no kernel ran"})
+
+
+@pytest.mark.parametrize(
+    ("source", "state", "found"),
+    [
+        ({"containers": [{"envFrom": [{"secretRef": {"name": "absent"}}]}]}, UpgradeState.REQUIRED, f"{HERE}/absent"),
+        (
+            {"volumes": [{"name": "licence", "secret": {"secretName": "absent"}}]},
+            UpgradeState.POD_RESTART_REQUIRED,
+            f"{HERE}/absent",
+        ),
+        ({"containers": [{"envFrom": [{"secretRef": {"name": "present"}}]}]}, UpgradeState.REQUIRED, ""),
+        ({"volumes": [{"name": "licence", "secret": {"secretName": "absent"}}]}, UpgradeState.DONE, ""),
+    ],
+)
+async def test_a_secret_that_the_driver_of_a_node_names_is_looked_for(
+    source: dict[str, object], state: UpgradeState, found: str
+) -> None:
+    template = {"metadata": {"labels": LABELS}, "spec": source}
+    brings = {"metadata": {"name": "driver", "namespace": HERE, "uid": "ds"}, "spec": {"template": template}}
+    node = worker(**{str(NodeLabel.UPGRADE_STATE): state.value})
+    held = await view_of(msgspec.convert(brings, DaemonSet), node=node, missing_secrets={"absent"})
+    assert held.missing_secret == found

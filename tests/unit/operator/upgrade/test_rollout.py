@@ -177,6 +177,11 @@ def test_nodes_without_a_driver_of_ours_do_not_count_for_percentages() -> None:
             [node("a", pod=ORPHAN, wanted="")],
             "waiting for nodes that are without a DaemonSet that would bring a driver: a",
         ),
+        (
+            policy(),
+            [node("a", missing_secret="operands/licence")],
+            "waiting for nodes that are without the Secret operands/licence, which their driver needs: a",
+        ),
         (policy(), nodes(a=S.DONE), ""),
     ],
 )

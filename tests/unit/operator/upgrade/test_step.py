@@ -347,6 +347,20 @@ def test_an_orphaned_driver_pod_is_not_deleted_while_it_has_no_successor() -> No
     assert isinstance(step(replace(node, wanted="r2"), POLICY, NOW), DeleteDriverPod)
 
 
+def test_a_driver_pod_is_not_replaced_while_a_secret_that_the_new_one_needs_is_missing() -> None:
+    secret = "operands/licence"
+    missing = "the Secret operands/licence, without which no new driver would start, does not exist: create it"
+    assert step(view(S.REQUIRED, STALE, slot_granted=True, missing_secret=secret), POLICY, NOW) == Wait(reason=missing)
+    node = cordoned(S.POD_RESTART_REQUIRED, STALE, missing_secret=secret)
+    waits = step(node, POLICY, NOW)
+    assert isinstance(waits, Wait)
+    assert waits.reason == missing
+    failed = step(node, POLICY, NOW + 1800)
+    assert isinstance(failed, NodePatch)
+    assert missing in failed.note
+    assert isinstance(step(replace(node, missing_secret=""), POLICY, NOW), DeleteDriverPod)
+
+
 def test_a_driver_pod_of_unknown_revision_is_neither_replaced_nor_taken_for_the_new_one() -> None:
     """While a DaemonSet is orphaned its revisions may be gone before its pod has lost its owner."""
     unknown = replace(CURRENT, revision_known=False)

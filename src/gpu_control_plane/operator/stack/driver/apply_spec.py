@@ -41,7 +41,7 @@ def apply_driver_spec(
     add_files(daemonset, driver_spec, system, platform)
     add_subscription(daemonset, driver_spec, variant, platform)
     add_openshift(daemonset, variant, platform)
-    add_secret_env(daemonset, driver_spec)
+    add_secret_env(daemonset, driver_spec, platform)
     set_resources(daemonset.running(), driver_spec.resources)
     select_own_pods(daemonset, variant)
     if driver_spec.precompiled:

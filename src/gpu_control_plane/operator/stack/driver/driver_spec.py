@@ -66,6 +66,11 @@ class DriverSpec(msgspec.Struct, frozen=True, kw_only=True):
     env: tuple[EnvVar, ...] = ()
     host_network: bool = False
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The Secrets without which its pods do not start."""
+        return tuple(filter(None, (self.secret_env, self.licence.secret)))
+
 
 def from_policy(policy: ClusterPolicySpec) -> DriverSpec:
     """The driver of a ClusterPolicy."""

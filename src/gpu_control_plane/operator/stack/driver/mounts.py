@@ -9,7 +9,7 @@ import msgspec
 
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.operator.node_facts import ContainerRuntime, OperatingSystem
-from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, config_digest, config_map_data
+from gpu_control_plane.operator.stack.config_maps import CONFIG_DIGEST, config_digest, config_map_data, require_secret
 from gpu_control_plane.operator.stack.daemonset_manifest import ContainerManifest, DaemonSetManifest
 from gpu_control_plane.operator.stack.driver.driver_spec import DriverSpec
 from gpu_control_plane.operator.stack.driver.kernel_modules import GDRCOPY, GDS, PEERMEM
@@ -100,8 +100,9 @@ def add_subscription(
         _from_host(daemonset, _SUSE_SUBSCRIPTION)
 
 
-def add_secret_env(daemonset: DaemonSetManifest, driver_spec: DriverSpec) -> None:
+def add_secret_env(daemonset: DaemonSetManifest, driver_spec: DriverSpec, platform: Platform) -> None:
     """Variables out of a Secret, for every container that builds or loads modules."""
+    require_secret(platform, driver_spec.secret_env, field="secretEnv")
     for container in daemonset.running() if driver_spec.secret_env else ():
         container.manifest.setdefault("envFrom", []).append({"secretRef": {"name": driver_spec.secret_env}})
 
@@ -132,6 +133,7 @@ def _add_licence(daemonset: DaemonSetManifest, driver_spec: DriverSpec, platform
     keys = (_LICENCE, _TOKEN) if licence.token else (_LICENCE,)
     items = [_item(key) for key in keys]
     if licence.secret:
+        require_secret(platform, licence.secret, field="licensingConfig")
         daemonset.add_volume("licensing-config", secret={"secretName": licence.secret, "items": items})
     else:
         config_map_data(platform, licence.config_map, *keys, field="licensingConfig")

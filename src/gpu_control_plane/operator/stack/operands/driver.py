@@ -33,6 +33,11 @@ def _enabled(policy: ClusterPolicySpec) -> bool:
     return on(policy.driver.enabled, absent=True) and not uses_driver_crd(policy)
 
 
+def secrets_of(policy: ClusterPolicySpec) -> tuple[str, ...]:
+    """The Secrets that the driver of a ClusterPolicy needs; none if it brings no driver."""
+    return from_policy(policy).secrets if _enabled(policy) else ()
+
+
 def _variants(render_input: RenderInput, name: str) -> tuple[Variant, ...]:
     """Only nodes that get a driver container count. Variants by kernel and by release have the names that NVIDIA's
     operator gives them."""
