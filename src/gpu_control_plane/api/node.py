@@ -11,10 +11,11 @@ import msgspec
 from gpu_control_plane.kube.objects import Object, Resource
 
 
-class Taint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False, kw_only=True):
     key: str
     value: str = ""
     effect: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True):
