@@ -199,4 +199,4 @@ class EventReason(OpenEnum):
         "On a GPUNodeState: another device plugin serves the node's cards; nothing is issued there.",
     )
     POOL_PHASE_CHANGED = "GPUPoolPhaseChanged", "A pool has entered another phase."
-    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: no card of the pool is free; the note says what to do."
+    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: it gets no card; the note says why and what to do."

@@ -15,6 +15,7 @@ _COMMANDS = {
     "down": "gpu_control_plane.cli.down",
     "status": "gpu_control_plane.cli.status",
     "simulate": "gpu_control_plane.cli.simulate",
+    "explain": "gpu_control_plane.cli.explain",
     "migrate": "gpu_control_plane.cli.migrate",
 }
 _DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"

@@ -46,8 +46,10 @@ class FlowEnv:
         folder.mkdir(exist_ok=True)
         self._through_proxy.write_bytes(plain_kubeconfig(proxy.config.server))
 
-    async def start_controller(self) -> None:
-        self._controller = await self._start("controller", self._through_proxy, *_CONTROLLER, "--status-port", "0")
+    async def start_controller(self, *arguments: str) -> None:
+        self._controller = await self._start(
+            "controller", self._through_proxy, *_CONTROLLER, "--status-port", "0", *arguments
+        )
 
     async def start_fleet(self) -> asyncio.subprocess.Process:
         return await self._start("fleet", self.cluster.kubeconfig, *_FLEET)
