@@ -17,7 +17,7 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.names import GROUP, Annotation, Label
 from gpu_control_plane.cli.screen import ATTENTION, OK, Screen
-from gpu_control_plane.cli.sidecars import SIDECARS
+from gpu_control_plane.cli.sidecars import install_local_webhooks, sidecars
 from gpu_control_plane.cli.summary import show_summary
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.kube import Client, FieldManager, Selection, load_config
@@ -312,8 +312,10 @@ def run() -> int:
     screen = Screen(sys.stdout)
     try:
         screen.line(screen.style("1. A real control plane, with our controller and simulated agents", bold=True))
-        bring_up(UpOptions(name=_NAME, nodes=0), screen, install_crds)
-        for sidecar in SIDECARS:
+        result = bring_up(UpOptions(name=_NAME, nodes=0), screen, install_crds)
+        programs = sidecars(_NAME, {}, running=result.was_running)
+        install_local_webhooks(cluster_folder(_NAME) / "kubeconfig", programs)
+        for sidecar in programs:
             start_sidecar(_NAME, sidecar)
             screen.mark(OK, f"Started {sidecar.name}")
         asyncio.run(_stages(screen))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gpu_control_plane.kube import Runtime
 
 _OPERATOR: Final = "operator"
+_DEPLOYMENT: Final = "gpu-control-plane-controller"
+"""What the chart calls the Deployment of this process."""
 _CONTROLLERS: Final = {
     "inventory": "gpu_control_plane.inventory.controller",
     "bootstrap": "gpu_control_plane.bootstrap.controller",
@@ -86,6 +88,11 @@ Examples:
 @click.option("--webhooks", metavar="SERVICE", help="Serve the webhooks behind this Service.  [default: do not]")
 @click.option("--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Their port.")
 @click.option(
+    "--webhook-host",
+    help="Listen on this address only, and be called by it: for an API server on the same machine."
+    "  [default: be called through the Service]",
+)
+@click.option(
     "--webhook-client-authority",
     type=click.Path(path_type=Path),
     help="Answer only callers with a certificate of this authority (PEM).  [default: answer all]",
@@ -109,6 +116,7 @@ def command(
     status_port: int,
     webhooks: str | None,
     webhook_port: int,
+    webhook_host: str | None,
     webhook_client_authority: Path | None,
     log_level: str,
 ) -> None:
@@ -117,7 +125,8 @@ def command(
     Environment variables that end in _IMAGE, such as DRIVER_IMAGE, name images of operands that a ClusterPolicy does
     not name.
     """
-    from gpu_control_plane.kube import main  # noqa: PLC0415 - `--help` answers without these
+    from gpu_control_plane.kube import Key, main  # noqa: PLC0415 - `--help` answers without these
+    from gpu_control_plane.kube.replicas import watch_replicas  # noqa: PLC0415
     from gpu_control_plane.rules.managed_nodes import ManagedNodes  # noqa: PLC0415
     from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces  # noqa: PLC0415
     from gpu_control_plane.settings import UnknownTiming  # noqa: PLC0415
@@ -136,6 +145,7 @@ def command(
         raise click.BadParameter(f"{error}.", param_hint="--timing") from error
 
     def build(runtime: "Runtime") -> None:
+        watch_replicas(runtime, Key(_DEPLOYMENT, namespace))
         for name, module in _CONTROLLERS.items():
             if name in without:
                 continue
@@ -152,6 +162,7 @@ def command(
                     service=webhooks,
                     namespace=namespace,
                     port=webhook_port,
+                    host=webhook_host,
                     client_authorities=_authority(webhook_client_authority),
                 ),
             )

@@ -16,7 +16,8 @@ VALUES = {"agent": {"labels": True}, "discovery": {"enabled": True}}
 KINDS = (
     *("deployments.apps", "daemonsets.apps", "jobs.batch", "services", "secrets", "serviceaccounts", "leases"),
     *("roles", "rolebindings", "clusterroles", "clusterrolebindings", "poddisruptionbudgets"),
-    *("validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    *("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
+    *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
 )
 CRDS = [definition.name for definition in INSTALLED]
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
@@ -24,7 +25,10 @@ POOLS = "/apis/gpu.deckhouse.io/v1alpha1/gpupools"
 REPORTS = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpu-control-plane"
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/gpu-control-plane-webhook"
-WEBHOOK = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpu-control-plane-webhook"
+WEBHOOKS = tuple(
+    f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/gpu-control-plane-webhook"
+    for kind in ("validating", "mutating")
+)
 MERGE = "application/merge-patch+json"
 
 
@@ -101,12 +105,13 @@ def _write_as_the_controller(cluster: Installed) -> None:
     cluster.request("PATCH", LEASE, {"spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}}, MERGE)
     cluster.request("PATCH", SECRET, {"data": {"tls.crt": "Y2VydGlmaWNhdGU="}}, MERGE)
     bundle = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YXV0aG9yaXR5"}
-    cluster.request("PATCH", WEBHOOK, [bundle], "application/json-patch+json")
+    for path in WEBHOOKS:
+        cluster.request("PATCH", path, [bundle], "application/json-patch+json")
 
 
 def _written_by_the_controller(cluster: Installed) -> tuple[object, ...]:
-    (webhook,) = cluster.request("GET", WEBHOOK)["webhooks"]
-    return cluster.request("GET", LEASE)["spec"], cluster.request("GET", SECRET)["data"], webhook["clientConfig"]
+    clients = [webhook["clientConfig"] for path in WEBHOOKS for webhook in cluster.request("GET", path)["webhooks"]]
+    return cluster.request("GET", LEASE)["spec"], cluster.request("GET", SECRET)["data"], *clients
 
 
 def _leftovers(cluster: Installed) -> list[str]:

@@ -79,8 +79,12 @@ async def test_the_controller_needs_no_more_rights(
             await until_async(labelled, saying="the gate has labelled node-b")
 
             async def trusted() -> bool:
-                path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{WEBHOOK}"
-                return bool(installed.request("GET", path)["webhooks"][0]["clientConfig"].get("caBundle"))
+                paths = (
+                    f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/{WEBHOOK}"
+                    for kind in ("validating", "mutating")
+                )
+                webhooks = [webhook for path in paths for webhook in installed.request("GET", path)["webhooks"]]
+                return all(webhook["clientConfig"].get("caBundle") for webhook in webhooks)
 
             await until_async(trusted, saying="the API server is told whom to trust")
             secret = installed.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/{WEBHOOK}")
@@ -162,8 +166,14 @@ async def test_discovery_needs_no_more_rights(installed: Installed, helm: Helm, 
         ("controller", "delete nodes"),
         ("controller", "create gpupools.gpu.deckhouse.io"),
         ("controller", "patch validatingwebhookconfigurations/other"),
+        ("controller", "patch mutatingwebhookconfigurations/other"),
         ("agent", "get secrets -n d8-gpu-operator"),
         ("agent", "create pods -n d8-gpu-operator"),
+        ("agent", "get pods -n d8-gpu-operator"),
+        ("agent", "list pods"),
+        ("agent", "watch pods"),
+        ("agent", "get nodes --subresource=proxy"),
+        ("agent", "get nodes --subresource=pods"),
         ("agent", "patch nodes --subresource=status"),
         ("agent", "create gpudevices.gpu.deckhouse.io"),
         ("agent", "delete gpudevices.gpu.deckhouse.io"),

@@ -2,7 +2,7 @@
 
 At 5,000 nodes the namespace of our programs and NVIDIA's operands has tens of thousands of Pods. So the view is trimmed
 while it is decoded: it keeps the two conditions, the environment variables and the volumes that a controller decides
-by, and drops what a Pod that has a node asked of nodes. A Pod of a driver takes 4 KiB then instead of 9.
+by, and drops the affinity of a Pod that has a node. A Pod of a driver takes 4 KiB then instead of 9.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,6 +31,8 @@ BY_NODE: Final = "node"
 """The index that files Pods under the node they run on; add it with `pods.index(BY_NODE, node_of)`."""
 
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_MOST_UNITS: Final = Decimal(2**63 - 1)
+"""The largest quantity that the API server stores."""
 _SAME_MOMENT: Final = timedelta(seconds=5)
 """How far apart the kubelet may write the end of a container and the change of its Pod's condition Ready."""
 
@@ -130,20 +132,10 @@ class Affinity(_View, frozen=True, kw_only=True):
 _NO_AFFINITY: Final = Affinity()
 
 
-class Toleration(_View, frozen=True, kw_only=True):
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
 class PodSpec(_View, frozen=True, kw_only=True):
     node_name: str = ""
-    node_selector: dict[str, str] = {}
-    """Like the affinity and the tolerations, only of a Pod that has no node yet."""
     affinity: Affinity = _NO_AFFINITY
-    tolerations: tuple[Toleration, ...] = ()
-    priority: int = 0
+    """Only of a Pod that has no node yet."""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()
@@ -154,8 +146,6 @@ class PodSpec(_View, frozen=True, kw_only=True):
         self._keep("volumes", (held for held in self.volumes if held.empty_dir is not None))
         if self.node_name:
             msgspec.structs.force_setattr(self, "affinity", _NO_AFFINITY)
-            msgspec.structs.force_setattr(self, "node_selector", {})
-            msgspec.structs.force_setattr(self, "tolerations", ())
 
     @property
     def all_containers(self) -> Iterator[Container]:
@@ -308,6 +298,14 @@ class Pod(Object, frozen=True):
     def condition(self, kind: str) -> PodCondition | None:
         return next((held for held in self.status.conditions if held.type == kind), None)
 
+    @property
+    def extended_resources(self) -> dict[str, int]:
+        """The extended resources that it asks for, and how many units of each it needs at once. `ValueError` for a
+        quantity that the API server would refuse."""
+        names = {name for container in self.spec.all_containers for name in container.resources.limits if "/" in name}
+        units = {name: self.limit_of(name) for name in sorted(names)}
+        return {name: count for name, count in units.items() if count > 0}
+
     def limit_of(self, resource: str) -> int:
         """Units of an extended resource that it needs at once, on one node, as the scheduler counts them: those of its
         containers and sidecars, or those of an init container and the sidecars before it, whichever is more."""
@@ -317,7 +315,27 @@ class Pod(Object, frozen=True):
             most = max(most, sidecars + asked)
             if container.restart_policy == "Always":
                 sidecars += asked
-        return int(max(most, sidecars + sum(container.limit_of(resource) for container in self.spec.containers)))
+        together = sum((container.limit_of(resource) for container in self.spec.containers), start=sidecars)
+        return int(min(max(most, together), _MOST_UNITS))
+
+
+class Toleration(_View, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class WaitingPodSpec(PodSpec, frozen=True, kw_only=True):
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int = 0
+
+
+class WaitingPod(Pod, frozen=True):
+    """A Pod that has no node yet, with what it asks of nodes."""
+
+    spec: WaitingPodSpec = WaitingPodSpec()
 
 
 def node_of(pod: Pod) -> Iterable[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from gpu_control_plane.api.pod import Pod
+    from gpu_control_plane.api.pod import WaitingPod
     from gpu_control_plane.kube import Client
     from gpu_control_plane.pools.explain.explanation import Explanation
     from gpu_control_plane.pools.explain.objects import Finding
@@ -153,14 +153,14 @@ class _Answer:
 
 
 async def _explained(client: "Client", name: str, namespace: str) -> _Answer:
-    from gpu_control_plane.api.pod import Pod  # noqa: PLC0415
+    from gpu_control_plane.api.pod import WaitingPod  # noqa: PLC0415
     from gpu_control_plane.kube.errors import Forbidden, NotFound  # noqa: PLC0415
     from gpu_control_plane.pools import explanation_reads as reads  # noqa: PLC0415
     from gpu_control_plane.pools.explain.pod import explain_pod  # noqa: PLC0415
     from gpu_control_plane.pools.explain.refusal import explain_refusal  # noqa: PLC0415
 
     try:
-        found = await client.get(Pod, name, namespace)
+        found = await client.get(WaitingPod, name, namespace)
     except NotFound:
         refusals = await reads.read_refusals(client, name, namespace)
         if not refusals:
@@ -180,7 +180,7 @@ async def _explained(client: "Client", name: str, namespace: str) -> _Answer:
     return _Answer(f"{about} waits", found=explained)
 
 
-def _of_placed(found: "Pod") -> str:
+def _of_placed(found: "WaitingPod") -> str:
     """About a pod that has a node, or has ended."""
     where = f" on {found.spec.node_name}" if found.spec.node_name else ""
     trouble = f": {found.trouble}" if found.trouble else ""

@@ -68,7 +68,7 @@ def command(
     """
     from gpu_control_plane.agent.simulated.machine import new_machine  # noqa: PLC0415
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.cli.sidecars import sidecars  # noqa: PLC0415
+    from gpu_control_plane.cli.sidecars import install_local_webhooks, sidecars  # noqa: PLC0415
     from gpu_control_plane.cli.summary import show_summary  # noqa: PLC0415
     from gpu_control_plane.local.folders import cluster_folder  # noqa: PLC0415
     from gpu_control_plane.local.lifecycle import UpOptions, bring_up, start_sidecar, stop_sidecar  # noqa: PLC0415
@@ -87,7 +87,10 @@ def command(
     if result.real_nodes:
         with progress.step(f"Giving cards to {', '.join(result.real_nodes)}"):
             _install_cards(cluster_folder(name) / "kubeconfig", [*result.real_nodes], machine)
-    for sidecar in sidecars(result.real_nodes):
+    programs = sidecars(name, result.real_nodes, running=result.was_running)
+    if not bare:
+        install_local_webhooks(cluster_folder(name) / "kubeconfig", programs)
+    for sidecar in programs:
         if bare:
             stop_sidecar(name, sidecar.name)
             continue

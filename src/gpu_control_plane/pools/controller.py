@@ -39,7 +39,7 @@ from gpu_control_plane.pools.apply import (
 )
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
-from gpu_control_plane.pools.events import record_card, record_pool
+from gpu_control_plane.pools.events import record_card, record_node, record_pool
 from gpu_control_plane.pools.explain.snapshot import PoolView, approvable_cards
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.pending_pods import PendingPods
@@ -183,6 +183,7 @@ class Pools:
             await self._applier.apply(
                 GPUNodeState, state.name, NodePoolsApplyConfiguration.of(plan.pools), written, subresource="status"
             )
+            record_node(self._runtime.events, state, plan.pools)
 
     async def _reconcile_pool(self, key: Key) -> Requeue | None:
         pool = self._pools.at(key)

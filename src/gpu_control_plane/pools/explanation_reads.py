@@ -14,13 +14,12 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import EventReason
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.kube.client import Client, Selection
 from gpu_control_plane.kube.errors import Forbidden
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Object, Resource
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
-from gpu_control_plane.pools.explain.pod import asked_for
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView, approvable_cards
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.selection import selects
@@ -49,11 +48,11 @@ class ReplicaSet(Object, frozen=True):
     status: ReplicaSetStatus = ReplicaSetStatus()
 
 
-async def read_pod_snapshot(client: Client, pod: Pod) -> PodSnapshot:
+async def read_pod_snapshot(client: Client, pod: WaitingPod) -> PodSnapshot:
     """Everything about the pools that the pod asks for. Needs the rights of somebody who may read nodes and cards."""
     pools = await client.list(GPUPool)
     by_resource = {name: pool for pool in pools for name in pool.resource_names}
-    wanted = {name: by_resource[name] for name in asked_for(pod) if name in by_resource}
+    wanted = {name: by_resource[name] for name in pod.extended_resources if name in by_resource}
     cards: list[GPUDevice] = []
     for name in {"", *(pool.name for pool in wanted.values())} if wanted else ():
         cards += await client.list(GPUDevice, Selection(fields=f"status.poolRef.name={name}"))
@@ -87,7 +86,7 @@ async def read_refusals(client: Client, name: str, namespace: str) -> list[str]:
     return found + [event.note for event in sorted(about, key=lambda event: event.seen_at, reverse=True)]
 
 
-async def read_told(client: Client, pod: Pod | None = None) -> list[Event]:
+async def read_told(client: Client, pod: WaitingPod | None = None) -> list[Event]:
     """What the controller has told this pod, or all pods that wait, the latest last."""
     fields = f"reason={EventReason.WAITING_FOR_CARDS}"
     if pod is not None:
@@ -101,17 +100,17 @@ def _related(name: str, workload: str) -> bool:
     return name == workload or name.startswith(f"{workload}-") or workload.startswith(f"{name}-")
 
 
-async def _ahead(client: Client, pod: Pod, wanted: Collection[str]) -> int | None:
+async def _ahead(client: Client, pod: WaitingPod, wanted: Collection[str]) -> int | None:
     """Pods that ask for the same and come first; None for somebody who may not see them."""
     try:
-        waiting = await client.list(Pod, UNSCHEDULED)
+        waiting = await client.list(WaitingPod, UNSCHEDULED)
     except Forbidden:
         return None
     place = _place(pod)
-    return sum(_place(each) < place and bool(asked_for(each).keys() & set(wanted)) for each in waiting)
+    return sum(_place(each) < place and bool(each.extended_resources.keys() & set(wanted)) for each in waiting)
 
 
-def _place(pod: Pod) -> tuple[int, datetime, str]:
+def _place(pod: WaitingPod) -> tuple[int, datetime, str]:
     return -pod.spec.priority, pod.metadata.creation_timestamp or _NOBODY, pod.metadata.uid
 
 

@@ -12,20 +12,22 @@ import msgspec
 
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.names import GROUP, EventReason
+from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.pools.events import record_pending
 from gpu_control_plane.pools.explain.explanation import Explanation
-from gpu_control_plane.pools.explain.pod import asked_for, explain_pod
+from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView
 from gpu_control_plane.pools.explanation_reads import UNSCHEDULED, read_told
 from gpu_control_plane.pools.snapshot import Settings
 
-_RESOURCE: Final = "resource"
+_ASKED_FOR: Final = "resource asked for"
+_OFFERED: Final = "resource offered"
 _NOT_COUNTED_SECONDS: Final = 1.0
 """When a pod is looked at again whose pool has not been counted yet."""
 _LONGEST_SILENCE: Final = timedelta(minutes=5)
@@ -68,7 +70,7 @@ class PendingPods:
         self._pools = runtime.cache(GPUPool)
         self._nodes = runtime.cache(Node)
         self._states = runtime.cache(GPUNodeState)
-        self._pods = runtime.cache(Pod, UNSCHEDULED)
+        self._pods = runtime.cache(WaitingPod, UNSCHEDULED)
         self._rate = RateLimit(settings.pending_pod_interval.total_seconds())
         self._told: dict[str, Told] = {}
         self._uncertain: dict[str, str] = {}
@@ -79,8 +81,8 @@ class PendingPods:
         self._reading = asyncio.Lock()
 
     def start(self) -> None:
-        self._pods.index(_RESOURCE, _resources)
-        self._pools.index(_RESOURCE, lambda pool: pool.resource_names)
+        self._pods.index(_ASKED_FOR, _resources)
+        self._pools.index(_OFFERED, lambda pool: pool.resource_names)
         self._pods.on_change(self._forget)
         self._runtime.on_lead(self._forget_all)
         controller = self._runtime.controller("pools-waiting", self._reconcile)
@@ -88,12 +90,12 @@ class PendingPods:
         controller.watch(self._pools, self._waiting_for)
 
     def _waiting_for(self, pool: GPUPool) -> Iterable[Key]:
-        return (pod.key for name in pool.resource_names for pod in self._pods.by_index(_RESOURCE, name))
+        return (pod.key for name in pool.resource_names for pod in self._pods.by_index(_ASKED_FOR, name))
 
     def _resources(self) -> set[str]:
         return {name for pool in self._pools for name in pool.resource_names}
 
-    def _forget(self, old: Pod | None, new: Pod | None) -> None:
+    def _forget(self, old: WaitingPod | None, new: WaitingPod | None) -> None:
         if old is not None and new is None:
             self._rate.forget(old.key)
             self._told.pop(old.metadata.uid, None)
@@ -107,8 +109,8 @@ class PendingPods:
         pod = self._pods.at(key)
         if pod is None or not pod.unschedulable:
             return None
-        asked = asked_for(pod)
-        pools = {name: found[0] for name in asked if (found := self._pools.by_index(_RESOURCE, name))}
+        asked = pod.extended_resources
+        pools = {name: found[0] for name in asked if (found := self._pools.by_index(_OFFERED, name))}
         if not pools and not any(name.startswith(f"{GROUP}/") for name in asked):
             return None
         created = pod.metadata.creation_timestamp
@@ -124,7 +126,7 @@ class PendingPods:
         explanation = self._explain(pod, views)
         return await self._tell(pod, explanation) if explanation is not None else None
 
-    def _explain(self, pod: Pod, views: Mapping[str, PoolView]) -> Explanation | None:
+    def _explain(self, pod: WaitingPod, views: Mapping[str, PoolView]) -> Explanation | None:
         """Pods of one workload wait for the same reason: it is found once for all of them."""
         now = self._clock()
         if now >= self._found_until:
@@ -140,7 +142,7 @@ class PendingPods:
             )
         return self._found[alike]
 
-    async def _tell(self, pod: Pod, found: Explanation) -> Requeue | None:
+    async def _tell(self, pod: WaitingPod, found: Explanation) -> Requeue | None:
         await self._read_events()
         uid, now = pod.metadata.uid, self._clock()
         told = self._told.get(uid)
@@ -151,7 +153,7 @@ class PendingPods:
             return Requeue(after=self._settings.pending_pod_interval.total_seconds())
         self._uncertain.pop(uid, None)
         self._told[uid] = Told(found.action, now, told.times + 1 if told is not None else 1)
-        self._runtime.events.warning(pod, EventReason.WAITING_FOR_CARDS, found.note, action=found.action)
+        record_pending(self._runtime.events, pod, found)
         return Requeue(after=self._settings.pending_pod_repeat_after.total_seconds())
 
     async def _read_events(self) -> None:
@@ -169,5 +171,5 @@ class PendingPods:
             self._events_read = True
 
 
-def _resources(pod: Pod) -> Iterable[str]:
+def _resources(pod: WaitingPod) -> Iterable[str]:
     return {name for part in pod.spec.all_containers for name in part.resources.limits if "/" in name}

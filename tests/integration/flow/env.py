@@ -20,13 +20,22 @@ from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.gpupool import Units
 from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.installation.webhooks import install as install_webhooks
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
+from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration
 from gpu_control_plane.local import Cluster
+from gpu_control_plane.local.ports import LOOPBACK, free_port
+from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
 from integration.kinds import Pod
 from waiting import until_async
 
 _CONTROLLER = ("-m", "gpu_control_plane.controller", "--identity", "test", "--status-host", "127.0.0.1")
 _FLEET = ("-m", "gpu_control_plane.agent", "--simulated", "--timing", "health.recoveryPeriod=0s")
+
+
+def webhook_options(port: int) -> tuple[str, ...]:
+    """Of a controller that serves the webhooks on this port."""
+    return ("--webhooks", WEBHOOKS, "--webhook-host", LOOPBACK, "--webhook-port", str(port))
 
 
 class ServiceAccount(Object, frozen=True):
@@ -47,9 +56,22 @@ class FlowEnv:
         self._through_proxy.write_bytes(plain_kubeconfig(proxy.config.server))
 
     async def start_controller(self, *arguments: str) -> None:
-        self._controller = await self._start(
-            "controller", self._through_proxy, *_CONTROLLER, "--status-port", "0", *arguments
-        )
+        command = (*_CONTROLLER, "--status-port", "0", *arguments)
+        self._controller = await self._start("controller", self._through_proxy, *command)
+
+    async def start_controller_with_webhooks(self) -> None:
+        """Returns when the API server has been told how to reach them."""
+        port = free_port()
+        await self.start_controller(*webhook_options(port))
+        await install_webhooks(self.client, f"https://{LOOPBACK}:{port}")
+        await self.webhooks_trusted()
+
+    async def webhooks_trusted(self) -> None:
+        async def trusted() -> bool:
+            held = await self.client.get(MutatingWebhookConfiguration, WEBHOOKS)
+            return not held.trusts(b"")
+
+        await until_async(trusted, within=90, saying="the API server trusts the webhooks")
 
     async def start_fleet(self) -> asyncio.subprocess.Process:
         return await self._start("fleet", self.cluster.kubeconfig, *_FLEET)

@@ -11,7 +11,7 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState, NodeStateStatus
 from gpu_control_plane.api.gpupool import Capacity, GPUPool, PoolCards, PoolPhase, PoolStatus
 from gpu_control_plane.api.names import NodeCondition, PoolCondition, Reason
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.pools.capacity import NodeCapacity, PoolCapacity
@@ -29,12 +29,12 @@ type Units = tuple[int, int, int]
 """Of a node: total, used, faulted; the rest is free."""
 
 
-def pod(resource: str = TRAINING, count: str = "1", *, says: str = "", **spec: Any) -> Pod:
+def pod(resource: str = TRAINING, count: str = "1", *, says: str = "", **spec: Any) -> WaitingPod:
     """A pod that the scheduler found no node for; `spec` is as Kubernetes writes it."""
     containers = spec.pop("containers", [{"resources": {"limits": {resource: count}}}])
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": says}
     raw = {"spec": {"containers": containers, **spec}, "status": {"conditions": [said]}}
-    return msgspec.convert(raw, Pod)
+    return msgspec.convert(raw, WaitingPod)
 
 
 def node(name: str, *, labels: dict[str, str] | None = None, ready: str = "True", **spec: Any) -> Node:
@@ -56,7 +56,7 @@ def said(kind: str, status: bool, reason: Reason, message: str = "") -> Conditio
 
 
 def situation(
-    waiting: Pod,
+    waiting: WaitingPod,
     nodes: Mapping[str, Units] | None = None,
     *,
     name: str = "training",

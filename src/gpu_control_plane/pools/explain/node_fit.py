@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpu_control_plane.api.node import KEPT_RESOURCES, Node, Taint
-from gpu_control_plane.api.pod import NodeExpression, NodeTerm, Pod, Toleration
+from gpu_control_plane.api.pod import NodeExpression, NodeTerm, Toleration, WaitingPod
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.pools.explain.explanation import Cause
 
@@ -25,7 +25,7 @@ class Misfit(msgspec.Struct, frozen=True):
     """What it is about: a label, a taint, a quantity."""
 
 
-def misfit(pod: Pod, node: Node | None) -> Misfit | None:
+def misfit(pod: WaitingPod, node: Node | None) -> Misfit | None:
     """The first reason, in the order in which a person would want to know it."""
     if node is None or not node.ready:
         return Misfit(Cause.NODE_NOT_READY)
@@ -49,7 +49,7 @@ def taint_text(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def _unmatched(pod: Pod, node: Node) -> str:
+def _unmatched(pod: WaitingPod, node: Node) -> str:
     """What the pod asks of the node's labels and the node does not have; empty if it has everything."""
     labels = node.metadata.labels
     for key, value in pod.spec.node_selector.items():

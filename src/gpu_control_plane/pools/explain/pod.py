@@ -11,7 +11,6 @@ import msgspec
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpupool import Capacity, PoolPhase
 from gpu_control_plane.api.names import GROUP, Annotation, NodeCondition, PoolCondition, Reason
-from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.conditions import FALSE, find
 from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.pools.explain.explanation import Cause, Explanation
@@ -40,16 +39,9 @@ _KEPT_OUT = {
 """What it means for a pod that cards are not in the pool for this reason."""
 
 
-def asked_for(pod: Pod) -> dict[str, int]:
-    """The extended resources that the pod asks for, and how many units of each it needs at once."""
-    names = {name for part in pod.spec.all_containers for name in part.resources.limits if "/" in name}
-    units = {name: pod.limit_of(name) for name in sorted(names)}
-    return {name: count for name, count in units.items() if count > 0}
-
-
 def explain_pod(snapshot: PodSnapshot) -> Explanation | None:
     """The first true cause for which the pod waits; None for a pod that asks for no card of a pool."""
-    asked = asked_for(snapshot.pod)
+    asked = snapshot.pod.extended_resources
     for resource in asked:
         if resource not in snapshot.pools and resource.startswith(f"{GROUP}/"):
             return _no_such_pool(snapshot, resource)

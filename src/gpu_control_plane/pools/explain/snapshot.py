@@ -8,7 +8,7 @@ from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import Capacity, GPUPool
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.pools.pending_reasons import PendingReason
 
@@ -30,7 +30,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
 class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that has no node yet, and what it asks for."""
 
-    pod: Pod
+    pod: WaitingPod
     pools: Mapping[str, PoolView]
     """Those that the pod asks for, by resource."""
     resources: Callable[[], Collection[str]]
