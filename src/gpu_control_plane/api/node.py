@@ -13,10 +13,11 @@ from gpu_control_plane.kube.objects import Object, Resource
 KEPT_RESOURCES: Final = frozenset({"cpu", "memory"})
 
 
-class Taint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False, kw_only=True):
     key: str
     value: str = ""
     effect: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -13,6 +13,7 @@ from gpu_control_plane.pools.decide import CardPlan
 class _DeviceStatus(msgspec.Struct, rename=wire_name, kw_only=True):
     state: DeviceState
     pool_ref: PoolRef | UnsetType = UNSET
+    pending_reason: str | UnsetType = UNSET
     history: tuple[Change, ...] | UnsetType = UNSET
 
 
@@ -22,7 +23,11 @@ class DeviceApplyConfiguration(msgspec.Struct):
     @classmethod
     def of(cls, plan: CardPlan) -> "DeviceApplyConfiguration":
         pool = PoolRef(name=plan.pool) if plan.pool else UNSET
-        return cls(_DeviceStatus(state=plan.state, pool_ref=pool, history=plan.history or UNSET))
+        return cls(
+            _DeviceStatus(
+                state=plan.state, pool_ref=pool, pending_reason=plan.pending or UNSET, history=plan.history or UNSET
+            )
+        )
 
 
 class _Assignments(msgspec.Struct):

@@ -6,7 +6,7 @@ allows, so the process may die between any two writes and the next one goes on f
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 import msgspec
@@ -15,7 +15,7 @@ from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
-from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.gpupool import GPUPool, PoolStatus
 from gpu_control_plane.api.names import GROUP, Annotation
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
@@ -39,7 +39,7 @@ from gpu_control_plane.pools.apply import (
 )
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
-from gpu_control_plane.pools.events import record_card, record_node, record_pool
+from gpu_control_plane.pools.events import record_cards, record_node, record_pool
 from gpu_control_plane.pools.explain.snapshot import PoolView, approvable_cards
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.pending_pods import PendingPods
@@ -48,6 +48,7 @@ from gpu_control_plane.pools.selected_cards import CardTally
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Settings, Snapshot
 from gpu_control_plane.pools.status import pool_status
+from gpu_control_plane.pools.taint_controller import NodeTaints
 from gpu_control_plane.rules.node_readiness import is_report_observed
 from gpu_control_plane.rules.pool_validation import faults
 
@@ -107,11 +108,12 @@ class Pools:
         status = self._runtime.controller("pools-status", self._reconcile_pool)
         status.watch(pools).watch(self._selection_changed)
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
-        status.watch(self._states, lambda state: {Key(order.pool) for order in state.spec.assignments})
+        status.watch(self._states, lambda state: {Key(name) for name in self._pools_on(state.name)})
         self._quotas.start(status)
         self._runtime.on_lead(self._selected.clear)
         devices.on_change(self._device_changed)
         self._states.on_change(self._state_changed)
+        NodeTaints(self._runtime).start()
         TroubleMetrics(self._runtime.metrics.registry).follow(devices, pools)
         PendingPods(self._runtime, self._settings, self._view, self._clock).start()
 
@@ -119,7 +121,11 @@ class Pools:
         state = self._states.at(key)
         plan = decide(self._snapshot(key.name, state))
         self._count_selected(key.name, plan if state is not None else None)
-        await gather_all(self._write_card(card, state) for card in plan.cards)
+        written: list[CardPlan] = []
+        try:
+            await gather_all(self._write_card(card, written) for card in plan.cards)
+        finally:
+            record_cards(self._runtime.events, written, state)
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
         self._metrics.cards(
@@ -151,7 +157,7 @@ class Pools:
             now=self._clock().replace(microsecond=0),
         )
 
-    async def _write_card(self, plan: CardPlan, state: GPUNodeState | None) -> None:
+    async def _write_card(self, plan: CardPlan, changed: list[CardPlan]) -> None:
         device = plan.device
         try:
             if plan.approve or plan.withdraw:
@@ -168,12 +174,12 @@ class Pools:
                 device,
                 subresource="status",
                 # A claim begins or ends, or a test is recorded: that must happen once.
-                guarded=plan.change is not None or plan.tested is not None,
+                guarded=bool(plan.change or plan.tested or plan.divided),
             )
         except NotFound:
             return  # it has been deleted; the cache is about to show that
         if written is not plan.device:
-            record_card(self._runtime.events, plan, state)
+            changed.append(plan)
 
     async def _write_node(self, plan: NodePlan, state: GPUNodeState) -> None:
         """The assignments first, since pods wait for them; what the node's status says about pools follows."""
@@ -225,7 +231,11 @@ class Pools:
             record_pool(self._runtime.events, pool, status)
         if Annotation.CONFIRM_LAYOUT in pool.metadata.annotations:
             await self._take_confirmation(written)
-        return None
+        return self._until_overdue(status)
+
+    def _until_overdue(self, status: PoolStatus) -> Requeue | None:
+        left = status.maintenance.deadline - self._clock() if status.maintenance is not None else timedelta()
+        return Requeue(after=left.total_seconds()) if left > timedelta() else None
 
     async def _take_confirmation(self, pool: GPUPool) -> None:
         """The status has been written with it. While a node is still not as ordered there is nothing to confirm."""
@@ -260,8 +270,11 @@ class Pools:
     def _state_changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         state = new or old
         if state is not None:
-            cards = self._devices.by_index(_NODE, state.name)
-            self._mark_changed({name for card in cards for name in _claimed_by(card)}, state.name)
+            self._mark_changed(self._pools_on(state.name), state.name)
+
+    def _pools_on(self, node: str) -> set[str]:
+        """The pools that have cards in the node, ordered or not."""
+        return {name for card in self._devices.by_index(_NODE, node) for name in _claimed_by(card)}
 
     def _mark_changed(self, pools: Iterable[str], node: str) -> None:
         for name in pools:
@@ -297,7 +310,11 @@ def _orders_may_change(old: GPUPool | None, new: GPUPool | None) -> bool:
     """Whether nodes have to be decided on again: the rest of a pool's status changes all the time."""
     if old is None or new is None or spec_changed(old, new):
         return True
-    return old.status.allocation != new.status.allocation
+    return (old.status.allocation, _turn(old)) != (new.status.allocation, _turn(new))
+
+
+def _turn(pool: GPUPool) -> str | None:
+    return pool.status.maintenance.node if pool.status.maintenance else None
 
 
 def _claimed_by(device: GPUDevice) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.pools.explain.explanation import Cause, Explanation
 from gpu_control_plane.pools.explain.node_fit import Misfit, misfit
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView, free_units
+from gpu_control_plane.pools.maintenance import serves_meanwhile
 from gpu_control_plane.pools.pending_reasons import PendingReason
 
 _GATED = "SchedulingGated"
@@ -120,7 +121,7 @@ class _Wish:
             return self._because(
                 Cause.POOL_DELETED, f"the pool {self.name} is being deleted", "ask for the resource of another pool"
             )
-        if pool.status.phase is PoolPhase.MAINTENANCE:
+        if pool.status.phase is PoolPhase.MAINTENANCE and not serves_meanwhile(pool):
             said = find(pool.status.conditions, PoolCondition.READY)
             more = f": {said.message}" if said is not None and said.message else ""
             return self._because(
@@ -137,7 +138,7 @@ class _Wish:
                 "it has to be mended by an administrator",
                 f"`kubectl describe gpupool {self.name}`",
             )
-        if self.resource not in pool.names_with(pool.allocation):
+        if not units.total and self.resource not in pool.names_with(pool.allocation):
             return self._because(
                 Cause.MAINTENANCE,
                 f"the pool {self.name} does not offer {self.resource} yet",
