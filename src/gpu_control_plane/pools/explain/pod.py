@@ -16,7 +16,6 @@ from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.pools.explain.explanation import Cause, Explanation
 from gpu_control_plane.pools.explain.node_fit import Misfit, misfit
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView, free_units
-from gpu_control_plane.pools.maintenance import serves_meanwhile
 from gpu_control_plane.pools.pending_reasons import PendingReason
 
 _GATED = "SchedulingGated"
@@ -121,7 +120,7 @@ class _Wish:
             return self._because(
                 Cause.POOL_DELETED, f"the pool {self.name} is being deleted", "ask for the resource of another pool"
             )
-        if pool.status.phase is PoolPhase.MAINTENANCE and not serves_meanwhile(pool):
+        if pool.status.phase is PoolPhase.MAINTENANCE:
             said = find(pool.status.conditions, PoolCondition.READY)
             more = f": {said.message}" if said is not None and said.message else ""
             return self._because(
