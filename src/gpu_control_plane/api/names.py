@@ -227,4 +227,4 @@ class EventReason(OpenEnum):
         "GPUPoolMaintenanceOverdue",
         "The cards of a pool are still not divided anew, past the deadline; the note says what it waits for.",
     )
-    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: no card of the pool is free; the note says what to do."
+    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: it gets no card; the note says why and what to do."

@@ -6,7 +6,7 @@ Counting 40,000 cards anew for every change would stop the event loop for a fift
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -115,6 +115,13 @@ class PoolCapacity:
     @property
     def nodes(self) -> int:
         return len(self._nodes)
+
+    def on_nodes(self, resource: str) -> Iterator[tuple[str, Capacity]]:
+        """What each node has of a resource."""
+        for node, capacity in self._nodes.items():
+            for counted in capacity.resources:
+                if counted.name == resource:
+                    yield node, counted
 
     @property
     def ready(self) -> int:

@@ -13,6 +13,7 @@ from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.pools.burnin import PASSED
 from gpu_control_plane.pools.decide import CardPlan
+from gpu_control_plane.pools.explain.explanation import Explanation
 from gpu_control_plane.pools.pending_reasons import PendingReason
 
 _DECISIONS: Final = frozenset({PendingReason.APPROVAL, PendingReason.HELD, PendingReason.NO_POOL})
@@ -95,9 +96,9 @@ def _is_overdue(conditions: Iterable[Condition]) -> bool:
     return ready is not None and ready.reason == Reason.MAINTENANCE_OVERDUE
 
 
-def record_pending(events: EventRecorder, pod: Pod, sentence: str) -> None:
+def record_pending(events: EventRecorder, pod: Pod, found: Explanation) -> None:
     """Tell a Pod why it gets no card."""
-    events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
+    events.warning(pod, EventReason.WAITING_FOR_CARDS, found.note, action=found.action)
 
 
 def record_node(events: EventRecorder, state: GPUNodeState, pools: NodePools) -> None:
