@@ -88,6 +88,11 @@ Examples:
 @click.option("--webhooks", metavar="SERVICE", help="Serve the webhooks behind this Service.  [default: do not]")
 @click.option("--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Their port.")
 @click.option(
+    "--webhook-host",
+    help="Listen on this address only, and be called by it: for an API server on the same machine."
+    "  [default: be called through the Service]",
+)
+@click.option(
     "--webhook-client-authority",
     type=click.Path(path_type=Path),
     help="Answer only callers with a certificate of this authority (PEM).  [default: answer all]",
@@ -111,6 +116,7 @@ def command(
     status_port: int,
     webhooks: str | None,
     webhook_port: int,
+    webhook_host: str | None,
     webhook_client_authority: Path | None,
     log_level: str,
 ) -> None:
@@ -156,6 +162,7 @@ def command(
                     service=webhooks,
                     namespace=namespace,
                     port=webhook_port,
+                    host=webhook_host,
                     client_authorities=_authority(webhook_client_authority),
                 ),
             )

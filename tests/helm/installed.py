@@ -122,10 +122,11 @@ class Installed:
     def _keep_the_webhook_silent(self, values: Mapping[str, Any]) -> None:
         """The Service leads nowhere here, and nothing may be sent to addresses that are not this machine's."""
         if values.get("webhook", {}).get("enabled", True):
-            path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpu-control-plane-webhook"
             never = {"matchLabels": {"calls-the-webhook": "never"}}
             patch = [{"op": "add", "path": "/webhooks/0/objectSelector", "value": never}]
-            self.request("PATCH", path, patch, _JSON_PATCH)
+            for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
+                path = f"/apis/admissionregistration.k8s.io/v1/{kind}/gpu-control-plane-webhook"
+                self.request("PATCH", path, patch, _JSON_PATCH)
 
     # Impersonation.
 

@@ -1,5 +1,6 @@
 """Programs can do their work with the rights the chart gives them, and not much more."""
 
+import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from waiting import until_async
 pytestmark = pytest.mark.timeout(600)
 
 WEBHOOK = "gpu-control-plane-webhook"
+INDEX = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gpu-pool-access"
 FIRST, SECOND = (f"node-a-0000-{bus}-00-0" for bus in ("18", "2a"))
 
 
@@ -58,6 +60,11 @@ async def test_the_controller_needs_no_more_rights(
                 return any(event.reason == "WaitingForGPU" for event in events)
 
             await until_async(explained, saying="an Event about the waiting pod")
+            installed.request("DELETE", INDEX)
+            await until_async(lambda: asyncio.to_thread(installed.exists, INDEX), saying="the index is made anew")
+            assert installed.request("GET", INDEX)["data"] == {
+                "gpu.deckhouse.io_training": "pool training\nselector Every\n\n"
+            }
             await scene.approve(FIRST, "training")
             await scene.pod_is("eager", "Running")
             await scene.end_pod("eager")
@@ -79,8 +86,12 @@ async def test_the_controller_needs_no_more_rights(
             await until_async(labelled, saying="the gate has labelled node-b")
 
             async def trusted() -> bool:
-                path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{WEBHOOK}"
-                return bool(installed.request("GET", path)["webhooks"][0]["clientConfig"].get("caBundle"))
+                paths = (
+                    f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/{WEBHOOK}"
+                    for kind in ("validating", "mutating")
+                )
+                webhooks = [webhook for path in paths for webhook in installed.request("GET", path)["webhooks"]]
+                return all(webhook["clientConfig"].get("caBundle") for webhook in webhooks)
 
             await until_async(trusted, saying="the API server is told whom to trust")
             secret = installed.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/{WEBHOOK}")
@@ -162,8 +173,14 @@ async def test_discovery_needs_no_more_rights(installed: Installed, helm: Helm, 
         ("controller", "delete nodes"),
         ("controller", "create gpupools.gpu.deckhouse.io"),
         ("controller", "patch validatingwebhookconfigurations/other"),
+        ("controller", "patch mutatingwebhookconfigurations/other"),
         ("agent", "get secrets -n d8-gpu-operator"),
         ("agent", "create pods -n d8-gpu-operator"),
+        ("agent", "get pods -n d8-gpu-operator"),
+        ("agent", "list pods"),
+        ("agent", "watch pods"),
+        ("agent", "get nodes --subresource=proxy"),
+        ("agent", "get nodes --subresource=pods"),
         ("agent", "patch nodes --subresource=status"),
         ("agent", "create gpudevices.gpu.deckhouse.io"),
         ("agent", "delete gpudevices.gpu.deckhouse.io"),

@@ -1,19 +1,27 @@
 """Serves the webhooks, on every replica, with certificates of its own."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
+from gpu_control_plane.admission.largest_nodes import LargestNodes
+from gpu_control_plane.admission.pods import Offer, asked_resources, review_pod
 from gpu_control_plane.admission.pools import review
-from gpu_control_plane.api import GPUPool
+from gpu_control_plane.api import GPUNodeState, GPUPool
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Key, Runtime, Selection
-from gpu_control_plane.kube.admission import AdmissionRequest, AdmissionResponse, allow
-from gpu_control_plane.kube.ca_bundle import ValidatingWebhookConfiguration, publisher
+from gpu_control_plane.kube.admission import AdmissionRequest, AdmissionResponse, Operation, allow
+from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration, ValidatingWebhookConfiguration, publisher
+from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.certificate_rotation import Subject
 from gpu_control_plane.kube.certificate_secret import Secret, ServingCertificates
 from gpu_control_plane.kube.webhooks import WebhookMetrics, WebhookServer, serve_webhooks
+from gpu_control_plane.rules.pool_validation import by_age
+from gpu_control_plane.rules.webhook_configuration import PODS, POOLS
 
-POOLS: Final = "/validate-gpupool"
+_CONFIGURATIONS: Final = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
+_RESOURCE: Final = "resource"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +31,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the Service, of the Secret with the certificates, and of the webhook configuration."""
     namespace: str
     port: int = 9443
+    host: str | None = None
+    """Listen on this address only, and be called by it: for an API server that cannot reach the Service."""
     client_authorities: bytes | None = None
     """PEM. Callers must show a certificate of theirs; without it, anybody is answered."""
 
@@ -32,20 +42,20 @@ def build(runtime: Runtime, settings: Settings) -> None:
     pools = runtime.cache(GPUPool)
     secret = Key(settings.service, settings.namespace)
     secrets = runtime.cache(Secret, Selection(settings.namespace, fields=f"metadata.name={settings.service}"))
-    configurations = runtime.cache(
-        ValidatingWebhookConfiguration, Selection(fields=f"metadata.name={settings.service}")
-    )
+    configurations = [
+        runtime.cache(kind, Selection(fields=f"metadata.name={settings.service}")) for kind in _CONFIGURATIONS
+    ]
     registry = runtime.metrics.registry
     certificates = ServingCertificates(
         runtime.unfenced_client,
         secret,
-        Subject(settings.service, (f"{settings.service}.{settings.namespace}.svc",)),
-        publisher(runtime.unfenced_client, [(ValidatingWebhookConfiguration, settings.service)]),
+        Subject(settings.service, (settings.host or f"{settings.service}.{settings.namespace}.svc",)),
+        publisher(runtime.unfenced_client, [(kind, settings.service) for kind in _CONFIGURATIONS]),
         client_authorities=settings.client_authorities,
         registry=registry,
         events=runtime.events,
     )
-    server = WebhookServer(certificates.tls, port=settings.port, metrics=WebhookMetrics(registry))
+    server = WebhookServer(certificates.tls, host=settings.host, port=settings.port, metrics=WebhookMetrics(registry))
 
     async def validate(request: AdmissionRequest[GPUPool]) -> AdmissionResponse:
         if request.object is None:
@@ -54,7 +64,42 @@ def build(runtime: Runtime, settings: Settings) -> None:
         return review(request.object, request.old_object, pools)
 
     server.validating(POOLS, GPUPool, validate)
-    for cache in (secrets, configurations):
+    server.mutating(PODS, Pod, PodReviews(pools, runtime.cache(GPUNodeState)).review)
+    secrets.on_change(lambda _old, _new: certificates.wake())
+    for cache in configurations:
         cache.on_change(lambda _old, _new: certificates.wake())
     runtime.status.ready("webhook certificate", certificates.problem)
     runtime.service(lambda: serve_webhooks(server, certificates))
+
+
+class PodReviews:
+    """Reviews Pods from the caches of pools and nodes."""
+
+    def __init__(self, pools: Cache[GPUPool], states: Cache[GPUNodeState]) -> None:
+        self._pools = pools
+        self._states = states
+        self._largest = LargestNodes(states)
+        pools.index(_RESOURCE, lambda pool: {pool.resource_name, *pool.resource_names})
+
+    async def review(self, request: AdmissionRequest[Pod]) -> AdmissionResponse:
+        if request.operation is not Operation.CREATE or request.object is None:
+            return allow()
+        try:
+            asked = asked_resources(request.object)
+        except ValueError:
+            return allow()  # The API server refuses it.
+        if not asked:
+            return allow()
+        await self._pools.synced()
+        await self._states.synced()
+        return review_pod(asked, self._offers(asked), request.document(), request.uid)
+
+    def _offers(self, asked: Iterable[str]) -> dict[str, Offer]:
+        """The pools behind the resources. Of several with one name, the oldest has it."""
+        offers: dict[str, Offer] = {}
+        for resource in asked:
+            found = self._pools.by_index(_RESOURCE, resource)
+            if found:
+                pool = min(found, key=lambda pool: (resource not in pool.resource_names, by_age(pool)))
+                offers[resource] = Offer(pool, self._largest.units(resource))
+        return offers

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.names import GROUP, VERSION, NodeCondition
-from gpu_control_plane.api.scheduling import Taint
+from gpu_control_plane.api.scheduling import NUMA, Taint
 from gpu_control_plane.api.shapes import InventoryID, Part, PCIAddress, PoolName, ResourceName
 from gpu_control_plane.kube.crd import AGE, Column, Definition
 from gpu_control_plane.kube.fields import OpenEnum, Rule, about
@@ -38,6 +38,7 @@ class Assignment(Part, frozen=True, kw_only=True):
         about("Resources the card is offered in.", minItems=1, maxItems=16),
     ]
     allocation: Annotated[Allocation, about("How the card is divided among pods.")]
+    numa: Annotated[NUMA | None, about("Whether the cards of one container lie together; Preferred if absent.")] = None
 
 
 class NodeStateSpec(Part, frozen=True, kw_only=True):

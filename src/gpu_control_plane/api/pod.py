@@ -7,6 +7,7 @@ by, and drops the affinity of a Pod that has a node. A Pod of a driver takes 4 K
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import ClassVar, Final
 
 import msgspec
@@ -30,6 +31,8 @@ BY_NODE: Final = "node"
 """The index that files Pods under the node they run on; add it with `pods.index(BY_NODE, node_of)`."""
 
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_MOST_UNITS: Final = Decimal(2**63 - 1)
+"""The largest quantity that the API server stores."""
 _SAME_MOMENT: Final = timedelta(seconds=5)
 """How far apart the kubelet may write the end of a container and the change of its Pod's condition Ready."""
 
@@ -62,6 +65,8 @@ class Container(_View, frozen=True, kw_only=True):
     env: tuple[EnvVar, ...] = ()
     """Only the variables in `KEPT_VARIABLES`."""
     resources: ContainerResources = _NO_RESOURCES
+    restart_policy: str = ""
+    """`Always` makes an init container a sidecar, which runs beside those that come after it."""
 
     def __post_init__(self) -> None:
         self._keep("env", (held for held in self.env if held.name in KEPT_VARIABLES))
@@ -72,6 +77,9 @@ class Container(_View, frozen=True, kw_only=True):
     def resource_names(self) -> frozenset[str]:
         """The resources it asks for, as a request or as a limit."""
         return frozenset(self.resources.limits) | frozenset(self.resources.requests)
+
+    def limit_of(self, resource: str) -> Decimal:
+        return parse_quantity(self.resources.limits.get(resource, "0"))
 
 
 class EmptyDir(_View, frozen=True, kw_only=True):
@@ -281,9 +289,16 @@ class Pod(Object, frozen=True):
         return next((held for held in self.status.conditions if held.type == kind), None)
 
     def limit_of(self, resource: str) -> int:
-        """Units of an extended resource that its containers together ask for."""
-        limits = (container.resources.limits.get(resource, "0") for container in self.spec.containers)
-        return int(sum(map(parse_quantity, limits)))
+        """Units of an extended resource that it needs at once, on one node, as the scheduler counts them: those of its
+        containers and sidecars, or those of an init container and the sidecars before it, whichever is more."""
+        sidecars = most = Decimal(0)
+        for container in self.spec.init_containers:
+            asked = container.limit_of(resource)
+            most = max(most, sidecars + asked)
+            if container.restart_policy == "Always":
+                sidecars += asked
+        together = sum((container.limit_of(resource) for container in self.spec.containers), start=sidecars)
+        return int(min(max(most, together), _MOST_UNITS))
 
 
 def node_of(pod: Pod) -> Iterable[str]:

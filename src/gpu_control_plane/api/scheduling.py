@@ -75,7 +75,8 @@ class Scheduling(Part, frozen=True, kw_only=True):
     topology_key: Annotated[
         str | None,
         about(
-            f"Node label over whose values Spread keeps pods apart; {DEFAULT_TOPOLOGY_KEY} if absent.",
+            "Node label over whose values Spread keeps pods of a namespace apart; "
+            f"{DEFAULT_TOPOLOGY_KEY} and kubernetes.io/hostname if absent.",
             Rule(
                 f"self.matches('{_LABEL_KEY}')",
                 "write topologyKey as the key of a node label, such as kubernetes.io/hostname",

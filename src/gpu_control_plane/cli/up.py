@@ -68,7 +68,7 @@ def command(
     """
     from gpu_control_plane.agent.simulated.machine import new_machine  # noqa: PLC0415
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.cli.sidecars import sidecars  # noqa: PLC0415
+    from gpu_control_plane.cli.sidecars import install_local_webhooks, sidecars  # noqa: PLC0415
     from gpu_control_plane.cli.summary import show_summary  # noqa: PLC0415
     from gpu_control_plane.local.folders import cluster_folder  # noqa: PLC0415
     from gpu_control_plane.local.lifecycle import UpOptions, bring_up, start_sidecar, stop_sidecar  # noqa: PLC0415
@@ -83,11 +83,14 @@ def command(
     machine = new_machine(profile, cards)
     wanted = UpOptions(name=name, nodes=nodes, real_nodes=real_nodes, port=port, timeout=timeout)
     progress = Screen(sys.stderr)
-    result = bring_up(wanted, progress, _install_api)
+    result = bring_up(wanted, progress, _install_api if bare else _install_guarded_api)
     if result.real_nodes:
         with progress.step(f"Giving cards to {', '.join(result.real_nodes)}"):
             _install_cards(cluster_folder(name) / "kubeconfig", [*result.real_nodes], machine)
-    for sidecar in sidecars(name, result.real_nodes):
+    programs = sidecars(name, result.real_nodes, running=result.was_running)
+    if not bare:
+        install_local_webhooks(cluster_folder(name) / "kubeconfig", programs)
+    for sidecar in programs:
         if bare:
             stop_sidecar(name, sidecar.name)
             continue
@@ -105,6 +108,13 @@ def _install_api(kubeconfig: Path) -> list[str]:
     from gpu_control_plane.installation.crds import install_crds  # noqa: PLC0415
 
     return install_crds(kubeconfig)
+
+
+def _install_guarded_api(kubeconfig: Path) -> list[str]:
+    """With the policies that keep pods out of pools; they need the controller, which says whom pools admit."""
+    from gpu_control_plane.installation.policies import install_policies  # noqa: PLC0415
+
+    return [*_install_api(kubeconfig), *install_policies(kubeconfig)]
 
 
 def _install_cards(kubeconfig: Path, nodes: list[str], machine: "Machine") -> None:

@@ -15,8 +15,11 @@ def parse_quantity(text: str) -> Decimal:
     if found is None:
         raise ValueError(f"{text!r} is not a quantity")
     number, suffix, exponent = found.groups()
-    if exponent is not None:
-        return Decimal(number).scaleb(int(exponent))
-    if suffix in _BINARY:
-        return Decimal(number) * Decimal(1024) ** _BINARY[suffix]
-    return Decimal(number).scaleb(_DECIMAL[suffix])
+    try:
+        if exponent is not None:
+            return Decimal(number).scaleb(int(exponent))
+        if suffix in _BINARY:
+            return Decimal(number) * Decimal(1024) ** _BINARY[suffix]
+        return Decimal(number).scaleb(_DECIMAL[suffix])
+    except ArithmeticError as error:
+        raise ValueError("the quantity is too large to be one") from error

@@ -20,6 +20,7 @@ from gpu_control_plane.api.gpunodestate import (
     PendingCard,
 )
 from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
+from gpu_control_plane.api.scheduling import NUMA
 from gpu_control_plane.kube.conditions import find, is_true
 from gpu_control_plane.pools.burnin import burn_in_pending, trimmed_history, unrecorded_burn_in
 from gpu_control_plane.pools.desired_pool import (
@@ -218,7 +219,13 @@ def _assignment(snapshot: Snapshot, plan: CardPlan) -> Assignment | None:
     resources = card_resources(pool, allocation, plan.device.status.hardware)
     if not resources:
         return None
-    return Assignment(inventory_id=plan.device.name, pool=pool.name, resources=resources, allocation=allocation)
+    return Assignment(
+        inventory_id=plan.device.name,
+        pool=pool.name,
+        resources=resources,
+        allocation=allocation,
+        numa=NUMA.IGNORED if pool.spec.scheduling.numa is NUMA.IGNORED else None,
+    )
 
 
 def _selected(plans: Iterable[CardPlan], selection: NodeSelection) -> dict[str, Counter[PendingReason | None]]:

@@ -34,7 +34,7 @@ POOL = """
 apiVersion: gpu.deckhouse.io/v1alpha1
 kind: GPUPool
 metadata: {name: %s}
-spec: {resource: {name: %s}}
+spec: {resource: {name: %s}, access: {namespaceSelector: {}}}
 """
 
 
@@ -128,6 +128,8 @@ def test_the_webhook_is_called_through_its_service(cluster_env: ClusterEnv, rele
         cluster_env.kubectl("create", "-f", "-", given=POOL % ("rival", TRAINING))
     calls = [line for line in release.metrics().splitlines() if line.startswith("kube_webhook_requests_total{")]
     assert any('path="/validate-gpupool"' in line and 'allowed="false"' in line for line in calls), calls
+    with pytest.raises(AssertionError, match="which no GPU pool offers"):
+        cluster_env.run_pod("lost", limits={f"{TRAINING}-of-others": 1})
 
 
 def test_an_upgrade_disturbs_no_running_pod(cluster_env: ClusterEnv, release: Release) -> None:
@@ -144,7 +146,10 @@ def test_an_upgrade_disturbs_no_running_pod(cluster_env: ClusterEnv, release: Re
 def test_an_uninstall_leaves_nothing_but_what_people_made(cluster_env: ClusterEnv, release: Release) -> None:
     release.run("uninstall", RELEASE)
     until(lambda: not release.pods("agent") and not release.pods("controller"), within=150)
-    kinds = "clusterroles,clusterrolebindings,validatingwebhookconfigurations,validatingadmissionpolicies"
+    kinds = (
+        "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,"
+        "validatingadmissionpolicies"
+    )
     assert "gpu-control-plane" not in cluster_env.kubectl("get", kinds, "-o", "name")
     left = ("get", "all,secrets,leases,roles,rolebindings,nodefeatures", "-n", NAMESPACE, "-o", "name")
     until(lambda: cluster_env.kubectl(*left).split() == [])

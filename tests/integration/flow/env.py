@@ -20,13 +20,23 @@ from gpu_control_plane.agent.simulated.machine import new_machine
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.gpupool import Units
 from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.installation.webhooks import install as install_webhooks
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
+from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration
+from gpu_control_plane.kube.errors import Forbidden
 from gpu_control_plane.local import Cluster
+from gpu_control_plane.local.ports import LOOPBACK, free_port
+from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
 from integration.kinds import Pod
 from waiting import until_async
 
 _CONTROLLER = ("-m", "gpu_control_plane.controller", "--identity", "test", "--status-host", "127.0.0.1")
 _FLEET = ("-m", "gpu_control_plane.agent", "--simulated", "--timing", "health.recoveryPeriod=0s")
+
+
+def webhook_options(port: int) -> tuple[str, ...]:
+    """Of a controller that serves the webhooks on this port."""
+    return ("--webhooks", WEBHOOKS, "--webhook-host", LOOPBACK, "--webhook-port", str(port))
 
 
 class ServiceAccount(Object, frozen=True):
@@ -47,8 +57,23 @@ class FlowEnv:
         folder.mkdir(exist_ok=True)
         self._through_proxy.write_bytes(plain_kubeconfig(proxy.config.server))
 
-    async def start_controller(self) -> None:
-        self._controller = await self._start("controller", self._through_proxy, *_CONTROLLER, "--status-port", "0")
+    async def start_controller(self, *arguments: str) -> None:
+        command = (*_CONTROLLER, "--status-port", "0", *arguments)
+        self._controller = await self._start("controller", self._through_proxy, *command)
+
+    async def start_controller_with_webhooks(self) -> None:
+        """Returns when the API server has been told how to reach them."""
+        port = free_port()
+        await self.start_controller(*webhook_options(port))
+        await install_webhooks(self.client, f"https://{LOOPBACK}:{port}")
+        await self.webhooks_trusted()
+
+    async def webhooks_trusted(self) -> None:
+        async def trusted() -> bool:
+            held = await self.client.get(MutatingWebhookConfiguration, WEBHOOKS)
+            return not held.trusts(b"")
+
+        await until_async(trusted, within=90, saying="the API server trusts the webhooks")
 
     async def start_fleet(self) -> None:
         self._fleet = await self._start("fleet", self.cluster.kubeconfig, *_FLEET)
@@ -83,7 +108,9 @@ class FlowEnv:
         await add_nodes(self.client, names, new_machine(profile, cards))
 
     async def add_pool(self, name: str, **spec: object) -> None:
-        await self.client.create(GPUPool, {"metadata": {"name": name}, "spec": spec})
+        """Every pod may use it, unless `spec` says something else."""
+        everybody: dict[str, object] = {"access": {"namespaceSelector": {}}}
+        await self.client.create(GPUPool, {"metadata": {"name": name}, "spec": {**everybody, **spec}})
 
     async def approve(self, device: str, pool: str | None) -> None:
         body = {"metadata": {"annotations": {Annotation.ASSIGNMENT: pool}}}
@@ -93,7 +120,17 @@ class FlowEnv:
         limits = {f"gpu.deckhouse.io/{pool}": str(cards)}
         container = {"name": "main", "image": "any", "resources": {"limits": limits}}
         body = {"metadata": {"name": name}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
-        await self.client.create(Pod, body, "default")
+
+        async def admitted() -> bool:
+            try:
+                await self.client.create(Pod, body, "default")
+            except Forbidden as error:
+                if "which no GPU pool offers" in error.message:
+                    return False  # the pool was made just now
+                raise
+            return True
+
+        await until_async(admitted, saying=f"{name} is admitted")
 
     async def end_pod(self, name: str) -> None:
         await self.client.delete(Pod, name, "default")

@@ -183,3 +183,23 @@ def test_trouble_names_the_container_or_what_the_scheduler_says() -> None:
 def test_limits_of_all_containers_are_added_up() -> None:
     asks = [{"resources": {"limits": {"gpu.deckhouse.io/training": amount}}} for amount in ("2", "1k")]
     assert pod(spec={"containers": [*asks, {}]}).limit_of("gpu.deckhouse.io/training") == 1002
+
+
+@pytest.mark.parametrize(
+    ("init", "main", "units"),
+    [
+        ([("", "2")], ["1"], 2),
+        ([("", "2"), ("Always", "3")], ["1"], 4),
+        ([("Always", "3"), ("", "2")], ["1"], 5),
+        ([], ["9e18", "9e18"], 2**63 - 1),
+    ],
+    ids=["an init container ends first", "a sidecar stays", "an init container beside a sidecar", "more than there is"],
+)
+def test_units_are_counted_as_the_scheduler_counts_them(
+    init: list[tuple[str, str]], main: list[str], units: int
+) -> None:
+    def asks(amount: str, policy: str = "") -> dict[str, object]:
+        return {"restartPolicy": policy, "resources": {"limits": {"gpu.deckhouse.io/training": amount}}}
+
+    spec = {"initContainers": [asks(amount, policy) for policy, amount in init], "containers": [*map(asks, main)]}
+    assert pod(spec=spec).limit_of("gpu.deckhouse.io/training") == units

@@ -12,6 +12,7 @@ from gpu_control_plane.api.gpudevice import DeviceState, DeviceStatus
 from gpu_control_plane.api.gpunodestate import NodeDevice, Plugin, Quiesced, StepResult, Validation, ValidationStep
 from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource, PoolSpec, PoolStatus
 from gpu_control_plane.api.names import Annotation, Label, NodeCondition
+from gpu_control_plane.api.scheduling import NUMA, Scheduling
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.pools.pending_reasons import PendingReason
@@ -282,6 +283,13 @@ def test_a_pool_whose_division_is_not_in_its_status_yet_gives_no_new_orders() ->
     assert ordered
     made.pools["a"] = replace(made.pools["a"], status=PoolStatus())
     assert made.plan().assignments == ordered, "what is ordered stays"
+
+
+@pytest.mark.parametrize(("numa", "ordered"), [(NUMA.PREFERRED, None), (NUMA.IGNORED, NUMA.IGNORED)])
+def test_orders_say_where_numa_plays_no_part(numa: NUMA, ordered: NUMA | None) -> None:
+    made = node_with(pool(scheduling=Scheduling(numa=numa)), approved="a")
+    made.settle()
+    assert {order.numa for order in made.state.spec.assignments} == {ordered}
 
 
 def test_no_more_cards_of_a_node_than_the_pool_allows_and_those_it_has_stay() -> None:

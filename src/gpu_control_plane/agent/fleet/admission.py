@@ -3,7 +3,7 @@
 A pod keeps what it was given once, so only pods about which nothing was decided yet are looked at.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 import msgspec
 
@@ -43,7 +43,7 @@ def admit(
         if not wanted:
             continue
         ours = [request for request in wanted if _is_ours(request, served, status)]
-        outcome, taken = _allocate(ours, allocatable.units - held, cards, held)
+        outcome, taken = _allocate(ours, allocatable, cards, held)
         # A pod that runs already, because nothing made it wait for us, is left alone like any running pod.
         if isinstance(outcome, Shortage) and pod.status.phase == _RUNNING:
             continue
@@ -53,9 +53,10 @@ def admit(
 
 
 def _allocate(
-    wanted: Sequence[Request], free: Collection[Unit], cards: Mapping[CardID, ObservedCard], held: Collection[Unit]
+    wanted: Sequence[Request], allocatable: Allocatable, cards: Mapping[CardID, ObservedCard], held: Set[Unit]
 ) -> tuple[tuple[Grant, ...] | Shortage, set[Unit]]:
     """The devices of each container of a pod, all or nothing, and the units they are."""
+    free = allocatable.units - held
     taken: set[Unit] = set()
     given: list[Grant] = []
     for request in wanted:
@@ -65,7 +66,8 @@ def _allocate(
             available = sum(unit.resource == request.resource for unit in free)
             return Shortage(request.resource, asked, available), set()
         ordered = sorted(candidates, key=lambda unit: (cards[unit.card].address, unit.id))
-        chosen = tuple(preferred_units(ordered, cards, {*held, *taken}, (), request.count))
+        in_use, ignored = {*held, *taken}, allocatable.numa_ignored
+        chosen = tuple(preferred_units(ordered, cards, in_use, (), request.count, numa_ignored=ignored))
         taken |= {unit for unit in candidates if unit.id in chosen}
         given.append(Grant(request.container, request.resource, chosen))
     return tuple(given), taken

@@ -26,7 +26,7 @@ from gpu_control_plane.agent.fleet.pod_devices import (
     requests,
 )
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, probe_hardware
-from gpu_control_plane.agent.metrics import AgentMetrics
+from gpu_control_plane.agent.metrics import FleetMetrics
 from gpu_control_plane.agent.mig.apply import Outcome, PartitionTask, partition
 from gpu_control_plane.agent.mig.units import parse_unit_id
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
@@ -95,7 +95,7 @@ class SimulatedNodeAgent:
         views: Views,
         client: Client,
         status: StatusWriter,
-        metrics: AgentMetrics,
+        metrics: FleetMetrics,
         *,
         recovery: RecoveryPolicy,
         now: Callable[[], datetime],
@@ -280,7 +280,7 @@ class _SimulatedStep:
         kubelet = KubeletSnapshot(
             allocations=tuple(entry for pod, given in admitted for entry in container_devices(pod, given)),
             allocatable=self._memory.told,
-            pods=tuple(pod for pod, _ in admitted),
+            checkpoint=(),  # What init containers were given is in its list, too.
         )
         partitioned: tuple[tuple[PartitionTask, Outcome], ...] = ()
         while True:

@@ -185,6 +185,8 @@ class NodeAgent:
             await plugins.advertise(resource, devices)
         for resource in plugins.states.keys() - plan.device_lists.keys():
             await plugins.withdraw(resource)
+        if plan.send_again:
+            plugins.send_again()
 
     async def _write_status(self, plan: NodePlan) -> None:
         state = self._views.states.get(self._name)

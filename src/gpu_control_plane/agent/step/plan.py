@@ -44,6 +44,8 @@ class Allocatable(msgspec.Struct, frozen=True, kw_only=True):
     held: frozenset[Unit] = frozenset()
     holds: frozenset[Hold] = frozenset()
     """Pods that may still have processes on a unit, whatever the kubelet says."""
+    numa_ignored: frozenset[CardID] = frozenset()
+    """Cards whose NUMA node plays no part: their order says so."""
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     resource that the kubelet knows."""
     device_lists: Mapping[ResourceName, tuple[Device, ...]] = {}
     """What the device plugins list; a resource that is not here is withdrawn."""
+    send_again: bool = False
+    """The kubelet is sent a list even if none has changed: it then writes its checkpoint anew."""
     plugin: Plugin | None = None
     """`status.plugin`; None leaves it as it is."""
     carried_out: int | None = None

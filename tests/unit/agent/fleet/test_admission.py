@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,6 +92,17 @@ def test_a_unit_that_is_held_is_not_given_again() -> None:
     allocatable = Allocatable(units=frozenset(WHOLE), held=held)
     (admission,) = admit([pod("one")], allocatable, CARDS, served={TRAINING}, status=NodeStatus())
     assert ids(admission) == [WHOLE[7].id]
+
+
+@pytest.mark.parametrize(("ignored", "chosen"), [(False, WHOLE[4:6]), (True, WHOLE[3:5])])
+def test_several_cards_of_a_container_are_of_one_numa_node_where_the_pool_wishes_it(
+    ignored: bool, chosen: list[Unit]
+) -> None:
+    """All eight are linked alike; the first four hang on one processor."""
+    numa_ignored = frozenset(CARDS) if ignored else frozenset()
+    allocatable = Allocatable(units=frozenset(WHOLE[3:6]), numa_ignored=numa_ignored)
+    (admission,) = admit([pod("one", container("main", 2))], allocatable, CARDS, served={TRAINING}, status=NodeStatus())
+    assert set(ids(admission)) == {unit.id for unit in chosen}
 
 
 def test_a_pod_that_runs_already_is_never_failed() -> None:

@@ -1,0 +1,77 @@
+"""Which requests the API server asks our webhooks about. The chart and the local cluster install what is made here.
+
+Every webhook is skipped when it does not answer: what must hold is held by the API server's own admission policies and
+quotas, and the rest is said again by conditions and Events.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from gpu_control_plane.api.names import GROUP, VERSION
+
+type Manifest = dict[str, Any]
+
+NAME: Final = "gpu-control-plane-webhook"
+"""Of the Service, of the Secret with the certificates, and of both configurations."""
+POOLS: Final = "/validate-gpupool"
+PODS: Final = "/mutate-pod"
+
+_ASKS_FOR_AN_EXTENDED_RESOURCE: Final = {
+    "name": "asks-for-an-extended-resource",
+    "expression": "(object.spec.containers + object.spec.?initContainers.orValue([]))"
+    ".exists(c, c.?resources.?limits.orValue({})"
+    ".exists(name, name.contains('/') && !name.contains('kubernetes.io/')))",
+}
+"""Pools may have resource names of any domain but Kubernetes' own. Pods without such a resource cost no call: the API
+server would wait for a webhook that is silent with each of them."""
+
+
+def webhook_configurations(client_config: Callable[[str], Manifest]) -> list[Manifest]:
+    """The configurations of both kinds; `client_config` says how a path is reached."""
+    return [
+        _configuration(
+            "ValidatingWebhookConfiguration",
+            {
+                "name": f"gpupools.{GROUP}",
+                "clientConfig": client_config(POOLS),
+                "timeoutSeconds": 5,
+                "rules": [_rule(GROUP, VERSION, "gpupools", "Cluster", ["CREATE", "UPDATE"])],
+            },
+        ),
+        _configuration(
+            "MutatingWebhookConfiguration",
+            {
+                "name": f"pods.{GROUP}",
+                "clientConfig": client_config(PODS),
+                "timeoutSeconds": 2,
+                "reinvocationPolicy": "IfNeeded",
+                "rules": [_rule("", "v1", "pods", "Namespaced", ["CREATE"])],
+                "matchConditions": [_ASKS_FOR_AN_EXTENDED_RESOURCE],
+            },
+        ),
+    ]
+
+
+def _configuration(kind: str, *webhooks: Manifest) -> Manifest:
+    same = {
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": NAME},
+        "webhooks": [{**webhook, **same} for webhook in webhooks],
+    }
+
+
+def _rule(group: str, version: str, resource: str, scope: str, operations: list[str]) -> Manifest:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "resources": [resource],
+        "scope": scope,
+        "operations": operations,
+    }
