@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from benchmarks import card_weight, idle, join, node, pooling, stack, sync, writes
+from benchmarks import admission, card_weight, idle, join, node, pooling, stack, sync, writes
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
@@ -68,6 +68,13 @@ def node_(changes: int, calls: int, seconds: float) -> bool:
 def stack_(nodes: int, seconds: float) -> bool:
     """A ClusterPolicy on a fleet with pod life, from nothing to quiet."""
     return publish("stack", asyncio.run(stack.measure(nodes, seconds)))
+
+
+@benchmarks.command("admission")
+@click.option("--creations", default=300, show_default=True, help="Pods of each kind, for each number of pools.")
+def admission_(creations: int) -> bool:
+    """What the admission policies add to the creation of a pod."""
+    return publish("admission", asyncio.run(admission.measure(creations)))
 
 
 @benchmarks.result_callback()

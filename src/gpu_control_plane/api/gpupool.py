@@ -19,6 +19,9 @@ MAX_WAITING: Final = 24
 MAX_RESOURCES: Final = 32
 """Those of one layout, and while it changes those of the next."""
 
+MAX_RESOURCE_NAME: Final = 230
+"""With the profile of a mixed layout after it, the name has to fit into a key of a ConfigMap: 253 characters."""
+
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _LAST_PART: Final = (
     "(has(self.spec.resource) && has(self.spec.resource.name) "
@@ -63,6 +66,7 @@ class PoolResource(Part, frozen=True, kw_only=True):
                 "!self.startsWith('requests.')",
                 "a resource name cannot begin with 'requests.', which quotas use: choose another domain",
             ),
+            maxLength=MAX_RESOURCE_NAME,
         ),
     ] = None
 

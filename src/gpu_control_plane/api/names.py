@@ -13,6 +13,9 @@ VERSION: Final = "v1alpha1"
 USE: Final = "use"
 """The RBAC verb on a GPUPool that lets its holder ask for the pool's resources."""
 
+BYPASS: Final = "bypass"
+"""The RBAC verb on GPUPools that lets its holder reach cards past every pool: for drivers, plugins and exporters."""
+
 
 class Annotation(OpenEnum):
     """Annotations. They change by a patch that carries a resourceVersion, never by apply."""
@@ -88,6 +91,7 @@ class PoolCondition(OpenEnum):
 
     CONFIGURED = "Configured", "The spec can be carried out, and every node has carried it out."
     READY = "Ready", "Pods that may use the pool can ask for its resources."
+    ACCESSIBLE = "Accessible", "spec.access admits somebody to the pool; RBAC may admit more."
     QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
 
 
@@ -161,6 +165,15 @@ class Reason(OpenEnum):
     NAMESPACE_NOT_FOUND = "NamespaceNotFound", "QuotasHold: a namespace with a limit does not exist yet."
     OVER_QUOTA = "OverQuota", "QuotasHold: a namespace holds more than its limit, which was lowered since."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
+    ACCESS_GRANTED = "AccessGranted", "Accessible: spec.access admits somebody."
+    NOBODY_ADMITTED = (
+        "NobodyAdmitted",
+        "Accessible: spec.access names nobody; only the RBAC verb use can admit anybody.",
+    )
+    ACCESS_LIST_TOO_LONG = (
+        "AccessListTooLong",
+        "Accessible: the lists in spec.access have no room beside those of older pools; nobody is admitted by them.",
+    )
     BURN_IN_WAITING = "Waiting", "BurnedIn: the card will be tested; the message says what it waits for."
     BURNING_IN = "BurningIn", "BurnedIn: the card is being tested."
     BURN_IN_PASSED = "Passed", "BurnedIn: the card was tested, and nothing was wrong."

@@ -24,6 +24,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
 from gpu_control_plane.api.pod import COMPONENT_LABEL, NAME_LABEL, PRODUCT, Pod
 from gpu_control_plane.installation.crds import INSTALLED, ours
+from gpu_control_plane.installation.policies import remove_policies
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import KubeError, NotFound
@@ -119,6 +120,8 @@ async def clean_up(
     report(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
     trusted = TrustedNamespaces(frozenset({*nvidia_namespaces, operand_namespace}))
     report(f"Nodes from which the software stack was taken off: {await clean_nodes(client, trusted)}.")
+    # Last, and only now: as long as an agent runs, pods have to be judged.
+    report(f"Admission policies removed: {await remove_policies(client)}.")
     if crds:
         report(f"CRDs deleted: {await _delete_crds(client, report)}.")
 

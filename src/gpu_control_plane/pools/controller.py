@@ -24,13 +24,15 @@ from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
 from gpu_control_plane.kube.gather_all import gather_all
-from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.kube.objects import FieldManager, Key
 from gpu_control_plane.kube.predicates import labels_changed, spec_changed
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import SLICE
+from gpu_control_plane.pools.access import AccessIndexWriter
+from gpu_control_plane.pools.accessible import access_condition
 from gpu_control_plane.pools.apply import (
     AssignmentsApplyConfiguration,
     DeviceApplyConfiguration,
@@ -86,6 +88,7 @@ class Pools:
         self._states = runtime.cache(GPUNodeState)
         self._pools = runtime.cache(GPUPool)
         self._metrics = PoolMetrics(runtime.metrics.registry, self._pools)
+        self._access = AccessIndexWriter(runtime, FieldManager(MANAGER), self._pools, self._states)
         self._nodes = runtime.cache(Node)
         self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
@@ -96,6 +99,7 @@ class Pools:
 
     def start(self) -> None:
         devices, pools = self._devices, self._pools
+        self._access.start()
         devices.index(_NODE, lambda device: (device.spec.node_name,))
         devices.index(_POOL, _claimed_by)
         devices.index(_APPROVED, _approved_for)
@@ -182,7 +186,12 @@ class Pools:
             changed.append(plan)
 
     async def _write_node(self, plan: NodePlan, state: GPUNodeState) -> None:
-        """The assignments first, since pods wait for them; what the node's status says about pools follows."""
+        """The assignments first, since pods wait for them; what the node's status says about pools follows.
+
+        Before them the index of access: a resource that is offered has to be guarded.
+        """
+        if plan.assignments:
+            await self._access.ensure()
         orders = AssignmentsApplyConfiguration.of(plan.assignments)
         written = await self._applier.apply(GPUNodeState, state.name, orders, state, guarded=True)
         if plan.complete:
@@ -205,13 +214,14 @@ class Pools:
             return later
         capacity = await self._count(pool)
         known, now = len(self._selected) >= len(self._states), self._clock().replace(microsecond=0)
+        accessible = access_condition(pool, overfull=pool.name in self._access.overfull, now=now)
         status = pool_status(
             pool,
             capacity,
             faults(self._pools).get(pool.name),
             self._selected.of(pool.name) if known else pool.status.cards,
             now,
-            also=self._quotas.conditions(pool, now),
+            also=(accessible, *self._quotas.conditions(pool, now)),
         )
         self._metrics.capacity(pool.name, status.capacity)
         try:
