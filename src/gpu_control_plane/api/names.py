@@ -209,6 +209,7 @@ class EventReason(OpenEnum):
     BURN_IN_PASSED = "GPUBurnInPassed", "A new card was tested, and nothing was wrong."
     BURN_IN_FAILED = "GPUBurnInFailed", "A new card did not pass its test and joins no pool; the note says why."
     APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
+    LABEL_IGNORED = "GPULabelIgnored", "A label of a card has a value without effect; the note says which has one."
     CARDS_WITHOUT_POOL = (
         "GPUCardsWithoutPool",
         "On a GPUNodeState: none of the node's cards is in a pool; the note says what they wait for.",

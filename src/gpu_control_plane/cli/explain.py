@@ -109,13 +109,9 @@ def device(*, name: str, kubeconfig: Path | None, context: str | None, output: s
 
     async def work(client: "Client") -> "tuple[Finding, ...]":
         from gpu_control_plane.api.gpudevice import GPUDevice  # noqa: PLC0415
-        from gpu_control_plane.api.gpunodestate import GPUNodeState  # noqa: PLC0415
-        from gpu_control_plane.kube import Selection  # noqa: PLC0415
         from gpu_control_plane.pools.explain.objects import explain_device  # noqa: PLC0415
 
-        found = await client.get(GPUDevice, name)
-        states = await client.list(GPUNodeState, Selection(fields=f"metadata.name={found.spec.node_name}"))
-        return explain_device(found, states[0] if states else None)
+        return explain_device(await client.get(GPUDevice, name))
 
     _show_findings(f"Card {name}", _run(kubeconfig, context, work), output)
 
