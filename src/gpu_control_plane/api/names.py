@@ -159,6 +159,8 @@ class Reason(OpenEnum):
     CARDS_ON_OFFER = "CardsOnOffer", "Ready: nodes offer cards of the pool."
     NO_CARDS = "NoCards", "Ready: no card is in the pool."
     NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
+    MAINTENANCE = "Maintenance", "Ready: cards are being divided anew; the message says how far that is."
+    MAINTENANCE_OVERDUE = "MaintenanceOverdue", "Ready: cards are still being divided anew, past the deadline."
     QUOTAS_HOLD = "QuotasHold", "QuotasHold: every namespace has its ResourceQuota and keeps within it."
     QUOTA_NOT_WRITTEN = "QuotaNotWritten", "QuotasHold: a namespace does not have its ResourceQuota yet."
     NAMESPACE_NOT_FOUND = "NamespaceNotFound", "QuotasHold: a namespace with a limit does not exist yet."
@@ -209,6 +211,7 @@ class EventReason(OpenEnum):
     BURN_IN_PASSED = "GPUBurnInPassed", "A new card was tested, and nothing was wrong."
     BURN_IN_FAILED = "GPUBurnInFailed", "A new card did not pass its test and joins no pool; the note says why."
     APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
+    LABEL_IGNORED = "GPULabelIgnored", "A label of a card has a value without effect; the note says which has one."
     CARDS_WITHOUT_POOL = (
         "GPUCardsWithoutPool",
         "On a GPUNodeState: none of the node's cards is in a pool; the note says what they wait for.",
@@ -222,4 +225,9 @@ class EventReason(OpenEnum):
         "On a GPUNodeState: another device plugin serves the node's cards; nothing is issued there.",
     )
     POOL_PHASE_CHANGED = "GPUPoolPhaseChanged", "A pool has entered another phase."
-    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: no card of the pool is free; the note says what to do."
+    POOL_MAINTENANCE = "GPUPoolMaintenance", "The cards of a pool begin to be divided anew, are, or stay as they were."
+    POOL_MAINTENANCE_OVERDUE = (
+        "GPUPoolMaintenanceOverdue",
+        "The cards of a pool are still not divided anew, past the deadline; the note says what it waits for.",
+    )
+    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: it gets no card; the note says why and what to do."

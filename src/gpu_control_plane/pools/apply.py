@@ -8,11 +8,14 @@ from gpu_control_plane.api.gpunodestate import Assignment, NodePools
 from gpu_control_plane.api.gpupool import PoolStatus
 from gpu_control_plane.api.shapes import PoolRef, wire_name
 from gpu_control_plane.pools.decide import CardPlan
+from gpu_control_plane.pools.ignored_requests import status_message
 
 
 class _DeviceStatus(msgspec.Struct, rename=wire_name, kw_only=True):
     state: DeviceState
     pool_ref: PoolRef | UnsetType = UNSET
+    pending_reason: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
     history: tuple[Change, ...] | UnsetType = UNSET
 
 
@@ -22,7 +25,15 @@ class DeviceApplyConfiguration(msgspec.Struct):
     @classmethod
     def of(cls, plan: CardPlan) -> "DeviceApplyConfiguration":
         pool = PoolRef(name=plan.pool) if plan.pool else UNSET
-        return cls(_DeviceStatus(state=plan.state, pool_ref=pool, history=plan.history or UNSET))
+        return cls(
+            _DeviceStatus(
+                state=plan.state,
+                pool_ref=pool,
+                pending_reason=plan.pending or UNSET,
+                message=status_message(plan.ignored) or UNSET,
+                history=plan.history or UNSET,
+            )
+        )
 
 
 class _Assignments(msgspec.Struct):
