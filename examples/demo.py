@@ -313,8 +313,8 @@ def run() -> int:
     try:
         screen.line(screen.style("1. A real control plane, with our controller and simulated agents", bold=True))
         result = bring_up(UpOptions(name=_NAME, nodes=0), screen, install_crds)
-        programs = sidecars(cluster_folder(_NAME), {}, running=result.was_running)
-        install_local_webhooks(cluster_folder(_NAME) / "kubeconfig", programs)
+        programs = sidecars(_NAME, {}, running=result.was_running)
+        install_local_webhooks(_NAME, programs)
         for sidecar in programs:
             start_sidecar(_NAME, sidecar)
             screen.mark(OK, f"Started {sidecar.name}")

@@ -1,7 +1,7 @@
 """An alert: when it fires, its text, and which Events and log lines report the same.
 
-Each has a runbook in `docs/runbooks`, and either the reason of the Event about the same thing or a sentence on why
-there is none. A test checks both, so that an alert, an Event and a runbook cannot drift apart.
+Each has a runbook in `docs/runbooks`, and the reasons of the Events about the same thing. A test raises what each alert
+is about and sees its Events and log lines, so that an alert, an Event and a runbook cannot drift apart.
 """
 
 import enum
@@ -53,17 +53,17 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     description: str
     """What it means and what to do first; the runbook has the rest."""
-    events: tuple[OpenEnum, ...] = ()
+    events: tuple[OpenEnum, ...]
     """Reasons of the Events about the same thing."""
-    no_event: str = ""
-    """Why there is no Event, where there is none."""
+    told_afterwards: str = ""
+    """Who writes the Event later, where nobody is there to write it at the time."""
     log: LogLine | None = None
     """A line of its own, beside the one with the reason of the Event."""
 
     @property
     def logs(self) -> tuple[LogLine, ...]:
         """Every log line about it."""
-        return (*((EVENT_RECORDED,) if self.events else ()), *((self.log,) if self.log else ()))
+        return (EVENT_RECORDED, *((self.log,) if self.log else ()))
 
     @property
     def runbook(self) -> str:

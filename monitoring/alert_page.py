@@ -12,7 +12,8 @@ _INTRODUCTION = """# Alerts
 They come with the chart (`monitoring.prometheusRules.enabled`, see [monitoring](monitoring.md)). Each has a runbook:
 what causes it, what to look at, what to do. `critical` is for now, `warning` for today, `info` for when there is time.
 
-Events expire within hours. The controller's log keeps them, under the same reason, in lines with `Event recorded`:
+Events expire within hours. The log of the process that wrote them keeps them, under the same reason, in lines with
+`Event recorded`; that is the controller, and the node's agent for what it sees of its cards:
 
 ```
 kubectl -n d8-gpu-operator logs -l app.kubernetes.io/component=controller --prefix --tail=-1 | grep "Event recorded"
@@ -39,6 +40,7 @@ def _link(alert: Alert) -> str:
 
 
 def _elsewhere(alert: Alert) -> str:
-    events = f"Event {code(*(reason.value for reason in alert.events))}" if alert.events else ""
+    events = f"Event {code(*(reason.value for reason in alert.events))}"
+    afterwards = f" ({alert.told_afterwards})" if alert.told_afterwards else ""
     log = f"log `{alert.log.event}`" if alert.log else ""
-    return "; ".join(filter(None, (events or f"no Event: {alert.no_event}", log)))
+    return "; ".join(filter(None, (events + afterwards, log)))

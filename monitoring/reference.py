@@ -46,7 +46,7 @@ _CHAPTERS: Final[Mapping[str, tuple[str, Callable[[Runtime], None]]]] = {
         lambda runtime: admission.build(runtime, admission.Settings(service="webhook", namespace="default")),
     ),
     "Agent": (
-        "The agent of a node. Simulated nodes share one agent, without what concerns the kubelet.",
+        "The agent of a node. Simulated nodes share one, with [metrics of their own](simulated-fleet.md#metrics).",
         lambda runtime: agent.build(runtime, Options(node="page", hardware=Hardware.SIMULATED)),
     ),
 }

@@ -6,6 +6,7 @@ from monitoring.alert import Alert, Group, LogLine, Severity
 from monitoring.promql import CARD, by_card, history, one_of
 
 from gpu_control_plane.agent.health import COOL_CELSIUS, HOT_CELSIUS
+from gpu_control_plane.agent.step.card_notices import MANY_CORRECTED_ERRORS
 from gpu_control_plane.agent.vendors.nvidia.health import APPLICATION_XIDS, HARMLESS_XIDS
 from gpu_control_plane.api.names import EventReason
 
@@ -71,7 +72,7 @@ CARDS: Final = Group(
             summary="A program failed on card {{ $labels.gpu }} of {{ $labels.Hostname }} with XID {{ $labels.xid }}.",
             description=f"{_CARD} reported XID {{{{ $labels.xid }}}}, which a program causes, not the card. The card "
             "stays in service. Look at the log of the pod that has it.",
-            no_event="the card is not at fault, so nothing happens to it; the program's own log tells its owner",
+            events=(EventReason.PROGRAM_FAILED,),
         ),
         Alert(
             name="GPUCardHeatingUp",
@@ -83,7 +84,7 @@ CARDS: Final = Group(
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} will be too hot within half an hour.",
             description=f"{_CARD} is at " + '{{ $value | printf "%.0f" }} °C and rising. '
             f"From {HOT_CELSIUS} °C on it is out of service. Check fans, air flow and the temperature of the room.",
-            no_event="nothing has happened yet: Events tell what is, this tells what is to come",
+            events=(EventReason.HEATING_UP,),
         ),
         Alert(
             name="GPUCardThrottledByHeat",
@@ -98,13 +99,13 @@ CARDS: Final = Group(
         ),
         Alert(
             name="GPUMemoryErrorsRising",
-            expr=f"increase({history('DCGM_FI_DEV_ECC_SBE_VOL_TOTAL', '1h')}) > 100",
+            expr=f"increase({history('DCGM_FI_DEV_ECC_SBE_VOL_TOTAL', '1h')}) > {MANY_CORRECTED_ERRORS}",
             hold="10m",
             severity=Severity.INFO,
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} corrects many memory errors.",
-            description=f"{_CARD} corrected more than 100 memory errors within an hour. Nothing is lost, but such "
-            "cards often fail later: plan a test of the card.",
-            no_event="corrected errors cost nothing, and the card goes on as before",
+            description=f"{_CARD} corrected more than {MANY_CORRECTED_ERRORS} memory errors within an hour. Nothing is "
+            "lost, but such cards often fail later: plan a test of the card.",
+            events=(EventReason.MEMORY_ERRORS_RISING,),
         ),
         Alert(
             name="GPUMemoryRowsRemapped",
@@ -114,7 +115,7 @@ CARDS: Final = Group(
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} has replaced a bad row of memory.",
             description=f"{_CARD} lost a row of memory to errors that it could not correct. The spare row is in use "
             "after a reset: reset the card once it is free.",
-            no_event="the card stays in service; its condition Healthy says RowRemapPending meanwhile",
+            events=(EventReason.ROW_REMAPPED,),
         ),
         Alert(
             name="GPUMemoryUncorrected",
@@ -124,7 +125,8 @@ CARDS: Final = Group(
             summary="Card {{ $labels.gpu }} of {{ $labels.Hostname }} had a memory error that it could not correct.",
             description=f"{_CARD} lost data. The program that used it has ended, or its result is wrong. Reset the "
             "card; replace it if the errors come back.",
-            events=(EventReason.DEVICE_FAULTED,),
+            # One that ended a single program leaves the card in service.
+            events=(EventReason.DEVICE_FAULTED, EventReason.PROGRAM_FAILED),
             log=_JUDGED,
         ),
         Alert(

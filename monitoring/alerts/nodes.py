@@ -125,7 +125,7 @@ NODES: Final = Group(
             summary="{{ $labels.node }} is ready, and none of its cards is in a pool.",
             description="The cards of {{ $labels.node }} are of use to nobody until somebody decides about them. "
             "status.pools.pending says what each waits for: approve them, or make a pool that selects them.",
-            no_event="nothing has gone wrong: a person has not decided yet, and status.pools.pending says so",
+            events=(EventReason.CARDS_WITHOUT_POOL,),
         ),
     ),
 )

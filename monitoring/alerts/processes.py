@@ -1,14 +1,17 @@
-"""Our own processes: what cannot report itself, because it is what reports."""
+"""Our own processes. Who is not there writes no Events: the leader tells of agents and of other replicas, and the next
+leader of a time without one."""
 
 from typing import Final
 
 from monitoring.alert import Alert, Group, LogLine, Severity
 from monitoring.promql import AGENT, CONTROLLER, LEASE, NAMESPACE
 
+from gpu_control_plane.api.names import Reason
+from gpu_control_plane.kube.process_events import ProcessEvent
+
 _IN: Final = f'namespace="{NAMESPACE}"'
 _LOGS: Final = f"kubectl -n {NAMESPACE} logs -l app.kubernetes.io/component=controller --prefix --tail=-1"
 """Of every replica: any of them may lead."""
-_DEAD: Final = "who is not there writes no Events; the kubelet's and the Deployment's own Events say why"
 
 PROCESSES: Final = Group(
     "processes",
@@ -21,7 +24,8 @@ PROCESSES: Final = Group(
             summary="No controller of the GPU control plane answers.",
             description="Pods that run keep their cards, and nodes offer what they were told to; but no card joins or "
             f"leaves a pool, and no fault is noticed beyond its node. kubectl -n {NAMESPACE} get pods",
-            no_event=_DEAD,
+            events=(ProcessEvent.LEADER_ABSENT,),
+            told_afterwards="by the next leader: while nobody is there, only the kubelet's own Events tell",
         ),
         Alert(
             name="GPUControllerNotLeading",
@@ -31,7 +35,7 @@ PROCESSES: Final = Group(
             summary="Controllers of the GPU control plane run, and none leads.",
             description="No replica holds the lease, so nothing is written. Either the API server does not take the "
             f"lease or a right is missing: kubectl -n {NAMESPACE} get lease {LEASE} -o yaml",
-            no_event="a replica that does not lead may not write; the lease and the log say who holds it",
+            events=(ProcessEvent.LEASE_NOT_TAKEN, ProcessEvent.LEADER_ABSENT),
             log=LogLine("kube.leader", "cannot take the lease"),
         ),
         Alert(
@@ -43,7 +47,7 @@ PROCESSES: Final = Group(
             summary="Only {{ $value }} replicas of the GPU control plane are available.",
             description="The next failure may leave nobody to lead. "
             f"kubectl -n {NAMESPACE} describe deployment {CONTROLLER}",
-            no_event=_DEAD,
+            events=(ProcessEvent.REPLICAS_MISSING,),
         ),
         Alert(
             name="GPUReconcilesFail",
@@ -55,7 +59,7 @@ PROCESSES: Final = Group(
             summary="The controller {{ $labels.controller }} keeps failing.",
             description="{{ $labels.controller }} tries again and again what does not work. Its log says what and why: "
             f"{_LOGS} | grep 'reconcile failed'",
-            no_event="what fails may be the writing itself; the log tells it once, then at every doubling",
+            events=(ProcessEvent.RECONCILE_FAILED,),
             log=LogLine("kube.controller", "reconcile failed"),
         ),
         Alert(
@@ -68,7 +72,7 @@ PROCESSES: Final = Group(
             description="It ought to be renewed 30 days before it expires, and has less than 14 left. When it expires, "
             "mistakes in GPUPools are told later, by their conditions. The log says what is in the way: "
             f"{_LOGS} | grep certificates",
-            no_event="it is an affair of the process, not of any object; the log tells it",
+            events=(ProcessEvent.CERTIFICATES_NOT_SYNCHRONISED,),
             log=LogLine("kube.certificate_secret", "certificates not synchronised"),
         ),
         Alert(
@@ -79,7 +83,7 @@ PROCESSES: Final = Group(
             summary="The agent on {{ $labels.node }} does not answer.",
             description="Pods on {{ $labels.node }} keep their cards, and no new pod is given one there. "
             f"kubectl -n {NAMESPACE} get pods -o wide --field-selector spec.nodeName={{{{ $labels.node }}}}",
-            no_event=_DEAD,
+            events=(Reason.AGENT_NOT_READY,),
         ),
         Alert(
             name="GPUAgentPodsMissing",
@@ -92,7 +96,7 @@ PROCESSES: Final = Group(
             summary="{{ $value }} GPU nodes have no working agent.",
             description="Prometheus cannot ask an agent that was never started, so this comes from Kubernetes. "
             f"kubectl -n {NAMESPACE} get pods -o wide -l app.kubernetes.io/component=agent",
-            no_event=_DEAD,
+            events=(Reason.AGENT_NOT_READY,),
         ),
     ),
 )

@@ -92,7 +92,6 @@ STACK: Final = Group(
             description="The labels cannot be written, or somebody takes them away again. The condition Error of the "
             f"ClusterPolicy names the first nodes: {_SEE}",
             events=(StackEvent.STATE_CHANGED,),
-            log=LogLine("operator.labelling.controller", "node labels written"),
         ),
         Alert(
             name="GPUHostDriverProblem",

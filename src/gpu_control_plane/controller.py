@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gpu_control_plane.kube import Runtime
 
 _OPERATOR: Final = "operator"
+_DEPLOYMENT: Final = "gpu-control-plane-controller"
+"""What the chart calls the Deployment of this process."""
 _CONTROLLERS: Final = {
     "inventory": "gpu_control_plane.inventory.controller",
     "bootstrap": "gpu_control_plane.bootstrap.controller",
@@ -123,7 +125,8 @@ def command(
     Environment variables that end in _IMAGE, such as DRIVER_IMAGE, name images of operands that a ClusterPolicy does
     not name.
     """
-    from gpu_control_plane.kube import main  # noqa: PLC0415 - `--help` answers without these
+    from gpu_control_plane.kube import Key, main  # noqa: PLC0415 - `--help` answers without these
+    from gpu_control_plane.kube.replicas import watch_replicas  # noqa: PLC0415
     from gpu_control_plane.rules.managed_nodes import ManagedNodes  # noqa: PLC0415
     from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces  # noqa: PLC0415
     from gpu_control_plane.settings import UnknownTiming  # noqa: PLC0415
@@ -142,6 +145,7 @@ def command(
         raise click.BadParameter(f"{error}.", param_hint="--timing") from error
 
     def build(runtime: "Runtime") -> None:
+        watch_replicas(runtime, Key(_DEPLOYMENT, namespace))
         for name, module in _CONTROLLERS.items():
             if name in without:
                 continue

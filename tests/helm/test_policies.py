@@ -159,8 +159,15 @@ async def test_an_agent_says_how_healthy_its_card_is(installed: Installed) -> No
 
 async def test_an_agent_writes_events_about_its_own_node_only(installed: Installed) -> None:
     await Asking(installed).tell(OURS)
-    for regarding, kind in ((OTHERS, "GPUNodeState"), (OURS, "Node")):
-        with refused("The agent of node-c may write Events about its own GPUNodeState only."):
+    await Asking(installed).tell(card(OURS), "GPUDevice")
+    for regarding, kind in (
+        (OTHERS, "GPUNodeState"),
+        (OURS, "Node"),
+        (card(OTHERS), "GPUDevice"),
+        (card(f"{OURS}-2"), "GPUDevice"),
+        (f"{OURS}-2", "GPUDevice"),
+    ):
+        with refused("The agent of node-c may write Events about its own GPUNodeState and its own cards only."):
             await Asking(installed).tell(regarding, kind)
 
 

@@ -103,6 +103,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> tuple[inve
         return 0
 
     monkeypatch.setattr("gpu_control_plane.kube.main", process)
+    monkeypatch.setattr("gpu_control_plane.kube.replicas.watch_replicas", lambda *_arguments: None)
     for name in ("inventory", "bootstrap"):
         built = f"gpu_control_plane.{name}.controller.build"
         monkeypatch.setattr(built, lambda _runtime, settings: given.append(settings))

@@ -53,6 +53,7 @@ def build(runtime: Runtime, settings: Settings) -> None:
         publisher(runtime.unfenced_client, [(kind, settings.service) for kind in _CONFIGURATIONS]),
         client_authorities=settings.client_authorities,
         registry=registry,
+        events=runtime.events,
     )
     server = WebhookServer(certificates.tls, host=settings.host, port=settings.port, metrics=WebhookMetrics(registry))
 

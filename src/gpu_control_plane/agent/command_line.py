@@ -145,6 +145,7 @@ def _checked_timings(_context: click.Context, _option: click.Parameter, given: t
 )
 @click.option("--elect/--no-elect", default=False, show_default=True, help="With --simulated: take turns.")
 @click.option("--namespace", help="Namespace of the lease, with --elect.")
+@click.option("--status-host", default="0.0.0.0", show_default=True, help="Address of the status port.")  # noqa: S104 - the kubelet and Prometheus call from outside the pod
 @click.option(
     "--status-port",
     type=click.IntRange(0, 65535),

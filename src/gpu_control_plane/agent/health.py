@@ -53,6 +53,9 @@ class HealthRules(Protocol):
     def is_memory_error(self, code: int) -> bool:
         """Whether the code reports an error of the card's memory, also one that does not take it out of service."""
 
+    def is_of_program(self, code: int) -> bool:
+        """Whether a program caused the code, and its owner has to look."""
+
     def is_contained(self, code: int) -> bool:
         """Whether the code reports an uncorrected memory error that ended one program and harmed no other."""
 

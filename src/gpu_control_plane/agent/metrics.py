@@ -14,11 +14,6 @@ class AgentMetrics:
         self.allocations = Counter(
             "gpu_agent_allocations_total", "Pods that got the cards they asked for.", registry=registry
         )
-        self.refusals = Counter(
-            "gpu_agent_unexpected_admission_errors_total",
-            "Pods that were bound to a node whose cards had meanwhile gone, and failed.",
-            registry=registry,
-        )
         self.releases = Counter(
             "gpu_agent_releases_total",
             "Times that cards left a resource after they were seen unused.",
@@ -26,4 +21,16 @@ class AgentMetrics:
         )
         self.faults = Counter(
             "gpu_agent_faults_total", "Cards that became unhealthy, by reason.", ("reason",), registry=registry
+        )
+
+
+class FleetMetrics(AgentMetrics):
+    """The metrics of the simulated fleet, which is the kubelet of its nodes, too."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        self.refusals = Counter(
+            "gpu_agent_unexpected_admission_errors_total",
+            "Pods that were bound to a node whose cards had meanwhile gone, and failed.",
+            registry=registry,
         )

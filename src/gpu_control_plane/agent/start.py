@@ -51,6 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kubeconfig: str | None
     elect: bool
     namespace: str | None
+    status_host: str
     status_port: int | None
     log_level: str
 
@@ -60,6 +61,7 @@ class _Process(TypedDict):
 
     kubeconfig: Path | None
     namespace: str | None
+    status_host: str
     status_port: int | None
     log_level: str
 
@@ -70,6 +72,7 @@ def start(options: Options) -> int:
     process = _Process(
         kubeconfig=Path(options.kubeconfig) if options.kubeconfig else None,
         namespace=options.namespace,
+        status_host=options.status_host,
         status_port=options.status_port,
         log_level=options.log_level,
     )

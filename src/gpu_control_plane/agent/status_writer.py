@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import UNSET, UnsetType
 
 from gpu_control_plane.agent.metrics import AgentMetrics
-from gpu_control_plane.agent.step import DeviceReport, NodePlan
+from gpu_control_plane.agent.step import DeviceReport, NodePlan, Notice
 from gpu_control_plane.agent.views import DeviceView, NodeStateView, node_state_apply_configuration
 from gpu_control_plane.api.gpunodestate import Plugin, Quiesced, Validation
 from gpu_control_plane.api.names import Annotation, EventReason
@@ -54,6 +54,10 @@ class StatusWriter:
                 continue  # It has just been deleted: the cache is about to show that.
             if report.new_fault is not None:
                 self._metrics.faults.labels(report.new_fault).inc()
+
+    def record_notices(self, notices: Iterable[tuple[DeviceView, Notice]]) -> None:
+        for device, notice in notices:
+            self._events.warning(device, notice.reason, notice.note, action="Probe")
 
     def _quiesced(self, state: NodeStateView, paused: str | None) -> Quiesced | UnsetType:
         if paused is None:

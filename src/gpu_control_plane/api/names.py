@@ -187,9 +187,17 @@ class EventReason(OpenEnum):
     DEVICE_RELEASED = "GPUDeviceReleased", "A card has left its pool and is free."
     DEVICE_FAULTED = "GPUDeviceFaulted", "A card has a hardware fault and is out of service."
     DEVICE_RECOVERED = "GPUDeviceRecovered", "A card works again."
+    PROGRAM_FAILED = "GPUProgramFailed", "A program failed on a card; the card is not at fault and stays in service."
+    HEATING_UP = "GPUHeatingUp", "A card gets hotter and will soon be too hot; it is in service until then."
+    MEMORY_ERRORS_RISING = "GPUMemoryErrorsRising", "A card corrects many memory errors; it stays in service."
+    ROW_REMAPPED = "GPURowRemapped", "A bad row of a card's memory is replaced at the next reset; it stays in service."
     BURN_IN_PASSED = "GPUBurnInPassed", "A new card was tested, and nothing was wrong."
     BURN_IN_FAILED = "GPUBurnInFailed", "A new card did not pass its test and joins no pool; the note says why."
     APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
+    CARDS_WITHOUT_POOL = (
+        "GPUCardsWithoutPool",
+        "On a GPUNodeState: none of the node's cards is in a pool; the note says what they wait for.",
+    )
     ORDER_NOT_CARRIED_OUT = (
         "GPUOrderNotCarriedOut",
         "On a GPUNodeState: a card cannot be offered as ordered; the note says why.",

@@ -14,6 +14,7 @@ _COMMANDS = {
     "up": "gpu_control_plane.cli.up",
     "down": "gpu_control_plane.cli.down",
     "status": "gpu_control_plane.cli.status",
+    "monitoring": "gpu_control_plane.cli.monitoring",
     "simulate": "gpu_control_plane.cli.simulate",
     "migrate": "gpu_control_plane.cli.migrate",
 }

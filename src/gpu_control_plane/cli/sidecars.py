@@ -1,10 +1,17 @@
-"""The controller and the agents as sidecars of a local cluster."""
+"""The controller and the agents as sidecars of a local cluster, and what watches them."""
 
 import sys
 from pathlib import Path
 
+import msgspec
+
 from gpu_control_plane.installation.webhooks import install_webhooks
-from gpu_control_plane.local.ports import LOOPBACK, free_port, is_free
+from gpu_control_plane.local import monitoring
+from gpu_control_plane.local.errors import LocalError
+from gpu_control_plane.local.folders import cluster_folder
+from gpu_control_plane.local.lifecycle import start_sidecar, stop_sidecar
+from gpu_control_plane.local.ports import LOOPBACK, free_port, is_free, require_free
+from gpu_control_plane.local.progress import Progress
 from gpu_control_plane.local.sidecars import Sidecar, read_sidecars
 from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
 
@@ -14,31 +21,70 @@ _AGENT = (sys.executable, "-m", "gpu_control_plane.agent")
 
 _CONTROLLER = (sys.executable, "-m", "gpu_control_plane.controller", *_STATUS, "--webhooks", WEBHOOKS)
 _WEBHOOK_PORT = "--webhook-port"
-_NAME = "controller"
 
+CONTROLLER = "controller"
 AGENTS = Sidecar(name="agents", command=(*_AGENT, "--simulated"))
+_WATCHERS = (monitoring.PROMETHEUS, monitoring.GRAFANA)
 
 
-def sidecars(cluster: Path, real_nodes: dict[str, Path], *, running: bool) -> list[Sidecar]:
-    """The controller, the agents of simulated nodes, and an agent for each real node, by a short path.
+class Monitoring(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to look."""
 
-    `cluster` is the folder of the cluster, which was `running` before or not.
+    prometheus: str
+    grafana: str | None
+    dashboards: Path
+
+
+def sidecars(cluster: str, real_nodes: dict[str, Path], *, running: bool) -> list[Sidecar]:
+    """The controller, the agents of simulated nodes, and an agent for each real node, by a short path. In a monitored
+    cluster each serves its metrics where Prometheus looks for them. `running` says whether the cluster was up already.
     """
-    port = str(_webhook_port(cluster, running=running))
-    controller = Sidecar(name=_NAME, command=(*_CONTROLLER, "--webhook-host", LOOPBACK, _WEBHOOK_PORT, port))
-    return [controller, AGENTS, *(_agent(name, folder) for name, folder in real_nodes.items())]
+    port = str(_webhook_port(cluster_folder(cluster), running=running))
+    controller = Sidecar(name=CONTROLLER, command=(*_CONTROLLER, "--webhook-host", LOOPBACK, _WEBHOOK_PORT, port))
+    made = [controller, AGENTS, *(_agent(name, folder) for name, folder in real_nodes.items())]
+    ports = monitoring.read_ports(cluster_folder(cluster))
+    return [monitoring.serving_metrics(sidecar, ports.get(sidecar.name)) for sidecar in made]
 
 
-def install_local_webhooks(kubeconfig: Path, started: list[Sidecar]) -> None:
+def install_local_webhooks(cluster: str, started: list[Sidecar]) -> None:
     """Tell the API server where the controller among these sidecars serves its webhooks."""
     ports = (_port(sidecar) for sidecar in started)
     port = next(port for port in ports if port is not None)
-    install_webhooks(kubeconfig, f"https://{LOOPBACK}:{port}")
+    install_webhooks(cluster_folder(cluster) / "kubeconfig", f"https://{LOOPBACK}:{port}")
 
 
-def _webhook_port(cluster: Path, *, running: bool) -> int:
+def start_monitoring(cluster: str, progress: Progress, *, port: int | None = None) -> Monitoring:
+    """Have Prometheus, and Grafana where it is installed, watch the controller and the agents that run."""
+    folder = cluster_folder(cluster)
+    watched = {name: each for name, each in read_sidecars(folder).items() if name not in _WATCHERS}
+    if CONTROLLER not in watched:
+        raise LocalError(f"There is no controller to watch. Start the cluster with `kubectl gpu up --name {cluster}`.")
+    if port is not None and monitoring.read_ports(folder).get(monitoring.PROMETHEUS) != port:
+        require_free(port, "Prometheus")
+    ports = monitoring.choose_ports(folder, (*watched, *_WATCHERS), prometheus=port)
+    prometheus, grafana = monitoring.prometheus(folder, ports), monitoring.grafana(folder, ports)
+    for sidecar in watched.values():
+        start_sidecar(cluster, monitoring.serving_metrics(sidecar, ports[sidecar.name]))
+    for watcher in (prometheus, grafana):
+        if watcher is not None:
+            with progress.step(f"Starting {watcher.name}"):
+                start_sidecar(cluster, watcher)
+    return Monitoring(
+        prometheus=f"http://{LOOPBACK}:{ports[monitoring.PROMETHEUS]}",
+        grafana=f"http://{LOOPBACK}:{ports[monitoring.GRAFANA]}" if grafana is not None else None,
+        dashboards=monitoring.CHART_FILES / "dashboards",
+    )
+
+
+def stop_monitoring(cluster: str) -> None:
+    for watcher in _WATCHERS:
+        stop_sidecar(cluster, watcher)
+    monitoring.forget_ports(cluster_folder(cluster))
+
+
+def _webhook_port(folder: Path, *, running: bool) -> int:
     """The port that the controller has, so that it is not started anew, or a free one."""
-    known = read_sidecars(cluster).get(_NAME)
+    known = read_sidecars(folder).get(CONTROLLER)
     port = _port(known) if known is not None else None
     return port if port is not None and (running or is_free(port)) else free_port()
 

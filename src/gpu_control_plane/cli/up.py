@@ -87,9 +87,9 @@ def command(
     if result.real_nodes:
         with progress.step(f"Giving cards to {', '.join(result.real_nodes)}"):
             _install_cards(cluster_folder(name) / "kubeconfig", [*result.real_nodes], machine)
-    programs = sidecars(cluster_folder(name), result.real_nodes, running=result.was_running)
+    programs = sidecars(name, result.real_nodes, running=result.was_running)
     if not bare:
-        install_local_webhooks(cluster_folder(name) / "kubeconfig", programs)
+        install_local_webhooks(name, programs)
     for sidecar in programs:
         if bare:
             stop_sidecar(name, sidecar.name)

@@ -28,7 +28,9 @@ from gpu_control_plane.kube.certificate_rotation import (
 from gpu_control_plane.kube.certificates import KeyPair, read, split_pem
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from gpu_control_plane.kube.objects import Key, Object, Resource
+from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.kube.objects import Key, Object, ObjectMeta, Resource
+from gpu_control_plane.kube.process_events import PERSISTENT_FAILURES, RENEWAL_REMINDER, ProcessEvent
 from gpu_control_plane.kube.tls import load_certificate, server_context
 
 Publish = Callable[[bytes], Awaitable[bool]]
@@ -65,6 +67,7 @@ class ServingCertificates:
         policy: RotationPolicy | None = None,
         client_authorities: bytes | None = None,
         registry: CollectorRegistry | None = None,
+        events: EventRecorder | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: random.Random | None = None,
     ) -> None:
@@ -76,6 +79,8 @@ class ServingCertificates:
         self._policy = policy or RotationPolicy()
         self._now = now
         self._rng = rng or random.Random()
+        self._events = events
+        self._told_at: datetime | None = None
         self._woken = asyncio.Event()
         self._loaded = asyncio.Event()
         self._held: CertificateSet | None = None
@@ -96,9 +101,14 @@ class ServingCertificates:
         """Why no caller could be served now, for a readiness check; None when all is well."""
         if self._held is None:
             return "there is no serving certificate yet"
-        if read(self._held.serving.certificate).expires_at <= self._now():
+        if self._expires_at <= self._now():
             return "the serving certificate has expired"
         return None
+
+    @property
+    def _expires_at(self) -> datetime:
+        assert self._held is not None  # noqa: S101 - asked of a certificate that is there
+        return read(self._held.serving.certificate).expires_at
 
     async def loaded(self) -> None:
         """Return when there is a certificate to serve."""
@@ -115,17 +125,30 @@ class ServingCertificates:
             self._woken.clear()
             try:
                 due = await self.sync()
-                failures = 0
+                failures, self._told_at = 0, None
                 pause = min(max((due - self._now()).total_seconds(), 0.0), _RESYNC_SECONDS)
             except KubeError as error:
                 failures += 1
                 pause = _RETRY.delay(failures, self._rng)
                 _log.warning("certificates not synchronised", secret=str(self._secret), error=str(error))
+                self._record(failures, error)
             try:
                 async with asyncio.timeout(pause):
                     await self._woken.wait()
             except TimeoutError:
                 continue
+
+    def _record(self, failures: int, error: KubeError) -> None:
+        """When it lasts, and once a day from then on: an Event is gone long before the certificate expires."""
+        now = self._now()
+        recent = self._told_at is not None and now - self._told_at < RENEWAL_REMINDER
+        if self._events is None or failures < PERSISTENT_FAILURES or recent:
+            return
+        self._told_at = now
+        held = f" The one in use expires at {self._expires_at:%Y-%m-%d %H:%M} UTC." if self._held else ""
+        secret = Secret(metadata=ObjectMeta(name=self._secret.name, namespace=self._secret.namespace))
+        note = f"The webhooks' certificates cannot be kept up to date: {error}.{held}"
+        self._events.warning(secret, ProcessEvent.CERTIFICATES_NOT_SYNCHRONISED, note, action="Renew")
 
     async def sync(self) -> datetime:
         """Read, load, publish, and rotate what is due. Returns when the next rotation is due."""

@@ -19,6 +19,7 @@ from gpu_control_plane.kube.conflict_retry import ConflictRetries
 from gpu_control_plane.kube.errors import Conflict, KubeError, LeadershipLost, StaleWrite
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.process_events import PERSISTENT_FAILURES
 from gpu_control_plane.kube.queue import QueueClosed, WorkQueue
 from gpu_control_plane.kube.signal import Keyed, Watchable
 
@@ -37,6 +38,8 @@ class Requeue(msgspec.Struct, frozen=True):
 
 
 Reconcile = Callable[[Key], Awaitable[Requeue | None]]
+Tell = Callable[[Object | None, str], None]
+"""Tells people that a key keeps failing: the object of that key, if a cache has it, and a sentence."""
 
 
 class _Trigger[T](msgspec.Struct, frozen=True):
@@ -76,8 +79,10 @@ class Controller:
         drain_limit: float = 20.0,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
+        tell: "Tell | None" = None,
     ) -> None:
         self.name = name
+        self._tell = tell
         self._reconcile = reconcile
         self._workers = workers
         self._backoff = backoff or Backoff()
@@ -211,6 +216,11 @@ class Controller:
         else:
             queue.add(key)
 
+    def _object(self, key: Key) -> Object | None:
+        """The object of this key; keys of no object, or of one that is gone, have none."""
+        caches = (trigger.source for trigger in self._triggers if isinstance(trigger.source, Cache))
+        return next((found for cache in caches if (found := cache.at(key)) is not None), None)
+
     def _count(self, result: str) -> None:
         self._metrics.reconciles.labels(self.name, result).inc()
 
@@ -220,6 +230,8 @@ class Controller:
             return
         expected = isinstance(error, KubeError | TimeoutError)
         why = f"it took longer than {self._time_limit:g} s" if isinstance(error, TimeoutError) else str(error)
+        if failures == PERSISTENT_FAILURES and self._tell is not None:
+            self._tell(self._object(key), f"{self.name} keeps failing on {key}: {why or type(error).__name__}")
         _log.warning(
             "reconcile failed",
             controller=self.name,

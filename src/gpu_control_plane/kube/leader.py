@@ -17,7 +17,9 @@ import structlog
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Client, Selection
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, LeadershipLost, NotFound
-from gpu_control_plane.kube.objects import Object, Resource
+from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.kube.objects import Object, ObjectMeta, Resource
+from gpu_control_plane.kube.process_events import ProcessEvent, absence
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.kube.watch import ApiSource
 
@@ -40,6 +42,8 @@ class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int = 0
+    renew_time: str | None = None
+    """As it is written: Kubernetes accepts years that Python has no datetime for."""
 
 
 class Lease(Object, frozen=True):
@@ -66,8 +70,12 @@ class Leadership:
         timing: Timing | None = None,
         clock: Callable[[], float] = boot_time,
         now: Callable[[], datetime] = utc_now,
+        events: EventRecorder | None = None,
     ) -> None:
         self._client = client
+        self._events = events
+        self._refused_since: float | None = None
+        self._told_refusal = False
         self._name = name
         self._namespace = namespace
         self._identity = identity
@@ -78,6 +86,11 @@ class Leadership:
         self._held_until = 0.0
         self._leads = False
         self._held: Lease | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The Lease, to write Events about."""
+        return self._held or Lease(metadata=ObjectMeta(name=self._name, namespace=self._namespace))
 
     @property
     def leading(self) -> bool:
@@ -152,7 +165,7 @@ class Leadership:
                 wait = 0.0 if held is None or self._free(held) else observed_at + _duration(held) - self._clock()
                 if wait > 0:
                     await _wait_at_most(seen, wait)
-                elif await self._acquire(held):
+                elif await self.acquire(held):
                     return
                 else:
                     await _wait_at_most(seen, self._timing.retry)
@@ -163,7 +176,7 @@ class Leadership:
     def _free(self, held: Lease) -> bool:
         return held.spec.holder_identity in {None, "", self._identity}
 
-    async def _acquire(self, held: Lease | None) -> bool:
+    async def acquire(self, held: Lease | None) -> bool:
         """Try to become the holder; False when another process was first or the API server did not answer."""
         asked_at = self._clock()
         stamp = micro_time(self._now())
@@ -184,10 +197,32 @@ class Leadership:
         except (AlreadyExists, Conflict):
             return False
         except (KubeError, TimeoutError) as error:
-            _log.warning("cannot take the lease", lease=self._name, why=str(error) or "no answer in time")
+            why = str(error) or "no answer in time"
+            _log.warning("cannot take the lease", lease=self._name, why=why)
+            self._record_refusal(held, why)
             return False
         self._valid_until = self._held_until = asked_at + self._timing.deadline
+        self._refused_since, self._told_refusal = None, False
+        self._record_absence(held)
         return True
+
+    def _record_refusal(self, held: Lease | None, why: str) -> None:
+        """Once, when it has lasted for as long as a leader may go without renewing."""
+        if self._refused_since is None:
+            self._refused_since = self._clock()
+        lasts = self._clock() - self._refused_since >= self._timing.deadline
+        if self._events is None or self._told_refusal or not lasts:
+            return
+        self._told_refusal = True
+        note = f"{self._identity} cannot take the lease, so it does not lead: {why}"
+        self._events.warning(held or self.lease, ProcessEvent.LEASE_NOT_TAKEN, note, action="Elect")
+
+    def _record_absence(self, held: Lease | None) -> None:
+        away = absence(held.spec.renew_time, self._now()) if held is not None else None
+        if self._events is None or held is None or away is None:
+            return
+        note = f"Nobody led for {away.total_seconds() / 60:.0f} minutes; {self._identity} leads now."
+        self._events.warning(held, ProcessEvent.LEADER_ABSENT, note, action="Elect")
 
     async def _keep_renewing(self) -> None:
         while True:

@@ -24,6 +24,7 @@ from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.leader import Leadership, Timing
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object, Resource
+from gpu_control_plane.kube.process_events import ProcessEvent
 from gpu_control_plane.kube.recovery import ONE_OF_FEW, ONE_OF_MANY, Recovery
 from gpu_control_plane.kube.status_server import StatusServer
 from gpu_control_plane.kube.watch import ApiSource
@@ -60,9 +61,11 @@ class Runtime:
         # What takes no part in an election runs once on every node, and there may be thousands.
         recovery = Recovery(ONE_OF_FEW if elect else ONE_OF_MANY)
         self.unfenced_client = Client(config, metrics=self.metrics, recovery=recovery)
+        self.events = EventRecorder(self.unfenced_client, name, self.identity)
         self._leadership = (
             Leadership(
                 self.unfenced_client,
+                events=self.events,
                 name=name,
                 namespace=namespace or config.namespace,
                 identity=self.identity,
@@ -75,7 +78,6 @@ class Runtime:
         self.client = self.unfenced_client.fenced(
             self._leadership.check if self._leadership else None, _OwnWrites(self._caches)
         )
-        self.events = EventRecorder(self.unfenced_client, name, self.identity)
         self.status = StatusServer(self.metrics.registry, host=status_host, port=status_port or 0)
         self._serves_status = status_port is not None
         self._controllers: list[Controller] = []
@@ -102,7 +104,7 @@ class Runtime:
 
     def controller(self, name: str, reconcile: Reconcile, *, workers: int = 8) -> Controller:
         """A controller that runs while this process leads; say with `.watch(…)` what wakes it."""
-        made = Controller(name, reconcile, workers=workers, metrics=self.metrics)
+        made = Controller(name, reconcile, workers=workers, metrics=self.metrics, tell=self.tell_failure)
         self._controllers.append(made)
         return made
 
@@ -156,6 +158,15 @@ class Runtime:
 
     def _has_ended(self) -> bool:
         return self._working is not None and self._working.done() and not self._stopping.is_set()
+
+    def tell_failure(self, about: Object | None, note: str) -> None:
+        """Record that a reconcile keeps failing: on the object where it is the cluster's or ours, else on the Lease,
+        since our trouble is no news for a user. An agent, which takes part in no election, has its log alone."""
+        if self._leadership is None:
+            return
+        lease = self._leadership.lease
+        is_ours = about is not None and about.metadata.namespace in (None, lease.metadata.namespace)
+        self.events.warning(about if about is not None and is_ours else lease, ProcessEvent.RECONCILE_FAILED, note)
 
     async def _work(self) -> None:
         for cache in self._caches.values():

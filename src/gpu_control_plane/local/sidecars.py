@@ -7,6 +7,7 @@ when it ends, and stops it when its file is gone; so a sidecar survives a restar
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -66,8 +67,10 @@ class _Running(msgspec.Struct):
 class Sidecars:
     """The sidecars that the supervisor runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, on_death: Callable[[str, str, Path], None] = lambda *_death: None) -> None:
+        """`on_death` is told of every sidecar that has ended by itself: its name, how it ended, and its log."""
         self._folder = folder
+        self._on_death = on_death
         self._running: dict[str, _Running] = {}
 
     def reconcile(self, *, restart_now: bool) -> tuple[SidecarRecord, ...]:
@@ -96,6 +99,7 @@ class Sidecars:
         now = time.monotonic()
         if running.history.next_at is None:
             running.last_exit = processes.describe_exit(code)
+            self._on_death(running.sidecar.name, running.last_exit, self._log(running.sidecar.name))
             running.history = running.history.died(now)
         if restart_now:
             running.history = running.history.without_delay(now)

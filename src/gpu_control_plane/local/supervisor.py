@@ -24,6 +24,7 @@ from gpu_control_plane.local.cluster import Cluster
 from gpu_control_plane.local.components import HEALTH, Component, Health
 from gpu_control_plane.local.errors import LocalError
 from gpu_control_plane.local.identity import identify
+from gpu_control_plane.local.logs import tail
 from gpu_control_plane.local.ports import LOOPBACK
 from gpu_control_plane.local.processes import describe_exit
 from gpu_control_plane.local.progress import Step
@@ -110,7 +111,7 @@ class Supervisor:
         ]
         self._history: dict[str, Restarts] = {}
         self._components: dict[str, ComponentRecord] = {}
-        self._sidecars = Sidecars(folder)
+        self._sidecars = Sidecars(folder, log_death)
         self._sidecar_records: tuple[SidecarRecord, ...] = ()
         self._stopping = False
         self._restart_now = False
@@ -188,7 +189,7 @@ class Supervisor:
             return history
         if history.next_at is None:
             how = describe_exit(code)
-            _logger.warning("%s ended: %s", process.name, how)
+            log_death(process.name, how, process.log)
             self._components[process.name] = replace(self._components[process.name], last_exit=how)
             history = history.died(now)
         if restart_now:
@@ -267,6 +268,11 @@ def _first_record(process: SupervisedProcess) -> ComponentRecord:
     return ComponentRecord(
         name=process.name, version=process.version, address="", log=process.log, health=process.health
     )
+
+
+def log_death(name: str, how: str, log: Path) -> None:
+    """What died, how, and what it said last: that is usually why, such as a disk without room."""
+    _logger.warning("%s ended: %s. The end of %s:\n%s", name, how, log, tail(log))
 
 
 def _now() -> datetime:

@@ -15,7 +15,7 @@ from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.names import GROUP, Annotation, EventReason
+from gpu_control_plane.api.names import GROUP, Annotation
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
 from gpu_control_plane.api.pod import Pod
@@ -39,7 +39,7 @@ from gpu_control_plane.pools.apply import (
 )
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
-from gpu_control_plane.pools.events import record_card, record_pool
+from gpu_control_plane.pools.events import record_card, record_node, record_pending, record_pool
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.pending_pods import pending_message
 from gpu_control_plane.pools.pending_reasons import PendingReason
@@ -187,6 +187,7 @@ class Pools:
             await self._applier.apply(
                 GPUNodeState, state.name, NodePoolsApplyConfiguration.of(plan.pools), written, subresource="status"
             )
+            record_node(self._runtime.events, state, plan.pools)
 
     async def _reconcile_pool(self, key: Key) -> Requeue | None:
         pool = self._pools.at(key)
@@ -286,7 +287,7 @@ class Pools:
         pools_asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
         sentence = pending_message(pod, pools, {pool.name: self._approvable(pool) for pool in pools_asked})
         if sentence is not None:
-            self._runtime.events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
+            record_pending(self._runtime.events, pod, sentence)
         return None
 
     def _approvable(self, pool: GPUPool) -> list[str]:

@@ -1,13 +1,20 @@
 """Events about cards and pools."""
 
+from typing import Final
+
 from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
-from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.gpunodestate import GPUNodeState, NodePools, PendingCard
 from gpu_control_plane.api.gpupool import GPUPool, PoolPhase, PoolStatus
 from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason
+from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.pools.burnin import PASSED
 from gpu_control_plane.pools.decide import CardPlan
+from gpu_control_plane.pools.pending_reasons import PendingReason
+
+_DECISIONS: Final = frozenset({PendingReason.APPROVAL, PendingReason.HELD, PendingReason.NO_POOL})
+"""What a card waits for while a person has not decided about it."""
 
 
 def record_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | None) -> None:
@@ -40,6 +47,30 @@ def record_pool(events: EventRecorder, pool: GPUPool, status: PoolStatus) -> Non
         note = f"{pool.status.phase or 'new'} → {status.phase}" + (f": {why}" if why else "")
         write = events.warning if status.phase is PoolPhase.MISCONFIGURED else events.normal
         write(pool, EventReason.POOL_PHASE_CHANGED, note)
+
+
+def record_pending(events: EventRecorder, pod: Pod, sentence: str) -> None:
+    """Tell a Pod why it gets no card."""
+    events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
+
+
+def record_node(events: EventRecorder, state: GPUNodeState, pools: NodePools) -> None:
+    """Tell that all cards of a node wait for a person's decision, when that begins."""
+    waiting = _waits_for_decision(pools)
+    if not waiting or (state.status.pools is not None and _waits_for_decision(state.status.pools)):
+        return
+    reasons = sorted({PendingReason(card.reason).because for card in waiting if card.reason})
+    note = (
+        f"None of the node's cards is in a pool: {'; '.join(reasons)}. Approve them, or make a pool that selects them."
+    )
+    events.warning(state, EventReason.CARDS_WITHOUT_POOL, note, action="Assign")
+
+
+def _waits_for_decision(pools: NodePools) -> list[PendingCard]:
+    """The cards about which a person has to decide, on a node of which no card is in a pool."""
+    if pools.assigned:
+        return []
+    return [card for card in pools.pending if card.reason in _DECISIONS]
 
 
 def _record_burn_in(events: EventRecorder, device: GPUDevice, test: Change) -> None:

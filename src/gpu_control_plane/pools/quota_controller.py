@@ -37,7 +37,7 @@ class Quotas:
         self._pools.index(_NAMESPACE, lambda pool: (quota.namespace for quota in pool.spec.quotas))
         self._pools.index(_RESOURCE, lambda pool: pool.resource_names)
         self._held.index(_POOL, lambda quota: (quota.metadata.labels[Label.POOL],) if is_ours(quota) else ())
-        self._controller.watch(self._pools, self._of_pool, when=spec_changed)
+        self._controller.watch(self._pools, self._of_pool, when=_limits_may_change)
         self._controller.watch(self._held, _of_quota)
         self._controller.watch(self._namespaces, self._of_namespace, when=spec_changed)
         status.watch(self._held, lambda quota: (Key(key.name) for key in _of_quota(quota)))
@@ -106,6 +106,11 @@ class Quotas:
                 namespace=namespace,
                 resource_version=held.metadata.resource_version,
             )
+
+
+def _limits_may_change(old: GPUPool | None, new: GPUPool | None) -> bool:
+    """The resources of a pool follow from its spec, and from how its cards are divided until that is carried out."""
+    return spec_changed(old, new) or old is None or new is None or old.resource_names != new.resource_names
 
 
 def _of_quota(quota: ResourceQuota) -> Iterable[Key]:

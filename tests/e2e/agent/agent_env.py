@@ -157,6 +157,11 @@ class AgentEnv:
         except OSError:
             return ""
 
+    def admission_errors(self) -> float:
+        """How many pods the kubelet has refused since it could not give them their devices, by its own count."""
+        metrics = self.cluster_env.kubectl("get", "--raw", f"/api/v1/nodes/{self.node.name}/proxy/metrics")
+        return sum(_values(metrics, ('kubelet_admission_rejections_total{reason="UnexpectedAdmissionError"}',)))
+
     def metric(self, name: str) -> float:
         """The sum of a metric of the agent over all labels."""
         return sum(_values(self.metrics(), (f"{name} ", f"{name}{{")))

@@ -75,11 +75,11 @@ def test_a_card_in_use_changes_pools_only_when_its_pod_ends(env: AgentEnv) -> No
 
 
 def test_a_pod_promised_a_card_that_has_left_fails_and_is_counted(env: AgentEnv) -> None:
-    counted = env.metric("gpu_agent_unexpected_admission_errors_total")
+    counted = env.admission_errors()
     env.cluster_env.create_pod("late", limits={TRAINING: 1}, node=env.node.name)
     until(lambda: env.cluster_env.pod("late")["status"]["phase"] == "Failed")
     assert env.cluster_env.pod("late")["status"]["reason"] == "UnexpectedAdmissionError"
-    until(lambda: env.metric("gpu_agent_unexpected_admission_errors_total") == counted + 1)
+    until(lambda: env.admission_errors() == counted + 1)
 
 
 def test_the_cards_metrics_name_the_pod(env: AgentEnv) -> None:

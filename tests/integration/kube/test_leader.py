@@ -8,17 +8,21 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from fault_proxy import Fault, FaultProxy, plain_kubeconfig
-from gpu_control_plane.kube import Cache, Client, Leadership, Selection, Timing
+from gpu_control_plane.kube import Cache, Client, EventRecorder, Leadership, Selection, Timing
 from gpu_control_plane.kube.errors import LeadershipLost
+from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.leader import Lease
+from gpu_control_plane.kube.process_events import ProcessEvent
+from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.kube.watch import ApiSource
 from integration.kinds import ConfigMap, configmap
-from waiting import until
+from waiting import until, until_async
 
 ROOT = Path(__file__).parents[2]
 
@@ -258,3 +262,51 @@ async def test_a_process_stopped_in_the_moment_of_winning_releases_the_lease(cli
     await asyncio.wait((task,))
     assert not led.is_set()
     assert not (await client.get(Lease, "brief", namespace)).spec.holder_identity
+
+
+async def _reasons(client: Client, namespace: str) -> list[str]:
+    return [event.reason for event in await client.list(Event, Selection(namespace)) if event.regarding is not None]
+
+
+async def test_the_next_leader_tells_that_nobody_led(client: Client, namespace: str) -> None:
+    long_ago = micro_time(utc_now() - timedelta(minutes=12))
+    spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": long_ago}
+    await client.create(Lease, {"metadata": {"name": "left"}, "spec": spec}, namespace)
+    recorder = EventRecorder(client, "test", "me")
+    leadership = Leadership(client, name="left", namespace=namespace, identity="me", events=recorder)
+    writing = asyncio.create_task(recorder.run())
+    await asyncio.wait_for(leadership.run(lambda: asyncio.sleep(0)), 60)
+    await asyncio.wait_for(leadership.run(lambda: asyncio.sleep(0)), 60)  # it has just been renewed
+
+    async def told() -> bool:
+        return await _reasons(client, namespace) == [ProcessEvent.LEADER_ABSENT]
+
+    await until_async(told, saying="one Event")
+    writing.cancel()
+
+
+async def test_a_replica_that_cannot_take_the_lease_says_so_once(client: Client, namespace: str) -> None:
+    recorder = EventRecorder(client, "test", "me")
+    async with FaultProxy.before(client.config) as proxy, Client(proxy.config) as refused:
+        proxy.plant(
+            Fault(when=lambda request: request.method == "POST", times=math.inf, status=403, reason="Forbidden")
+        )
+        timing = Timing(duration=3.0, deadline=0.5, renewal=0.3, retry=0.05)
+        leadership = Leadership(
+            refused, name="denied", namespace=namespace, identity="me", timing=timing, events=recorder
+        )
+        writing = asyncio.create_task(recorder.run())
+        campaign = asyncio.create_task(leadership.run(lambda: asyncio.sleep(0)))
+
+        async def told() -> bool:
+            return await _reasons(client, namespace) == [ProcessEvent.LEASE_NOT_TAKEN]
+
+        await until_async(told, saying="one Event")
+        tried = len(proxy.writes)
+        await until(lambda: len(proxy.writes) > tried + 10, saying="more attempts")
+        assert await told()
+        for task in (campaign, writing):
+            task.cancel()
+            await asyncio.wait((task,))
+    (event,) = await client.list(Event, Selection(namespace))
+    assert event.series is None

@@ -47,6 +47,9 @@ def test_a_sidecar_is_owned_restarted_replaced_and_ended_with_the_cluster(cluste
     again = shown()
     assert again is not None
     assert (again.restarts, again.last_exit) == (1, "killed by SIGKILL")
+    deaths = (cluster / "logs" / "supervisor.log").read_text()
+    assert "waiter ended: killed by SIGKILL" in deaths
+    assert f"  {cluster}/kubeconfig one" in deaths.partition("waiter ended")[2]  # the last that it said
 
     start_sidecar("gpu", waiter("two"))
     until(lambda: f"{cluster}/kubeconfig two" in log.read_text())

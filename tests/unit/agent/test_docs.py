@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gpu_control_plane.agent.metrics import AgentMetrics
+from gpu_control_plane.agent.metrics import FleetMetrics
 from gpu_control_plane.agent.simulated.models import PROFILES
 from gpu_control_plane.cli.main import run
 from gpu_control_plane.cli.simulate import command
@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "simulated-fleet.md").read_text()
 
 
 def test_the_page_lists_every_metric_as_the_code_describes_it() -> None:
-    for metric in vars(AgentMetrics(CollectorRegistry())).values():
+    for metric in vars(FleetMetrics(CollectorRegistry())).values():
         assert f"| `{metric._name}_total` | {metric._documentation} |" in PAGE
 
 

@@ -69,6 +69,8 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     """The card no longer answers on the bus."""
     uncorrected_ecc: int = 0
     """Uncorrected memory errors since the driver was loaded."""
+    corrected_ecc: int = 0
+    """Corrected memory errors since the driver was loaded."""
     remap_failed: bool = False
     """A bad row of memory could not be replaced by a spare one."""
     remap_pending: bool = False

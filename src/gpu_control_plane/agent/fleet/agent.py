@@ -26,7 +26,7 @@ from gpu_control_plane.agent.fleet.pod_devices import (
     requests,
 )
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, probe_hardware
-from gpu_control_plane.agent.metrics import AgentMetrics
+from gpu_control_plane.agent.metrics import FleetMetrics
 from gpu_control_plane.agent.mig.apply import Outcome, PartitionTask, partition
 from gpu_control_plane.agent.mig.units import parse_unit_id
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
@@ -37,6 +37,7 @@ from gpu_control_plane.agent.step import (
     NodeMemory,
     NodePlan,
     NodeSnapshot,
+    Notice,
     RecoveryPolicy,
     Stage,
     StepSettings,
@@ -94,7 +95,7 @@ class SimulatedNodeAgent:
         views: Views,
         client: Client,
         status: StatusWriter,
-        metrics: AgentMetrics,
+        metrics: FleetMetrics,
         *,
         recovery: RecoveryPolicy,
         now: Callable[[], datetime],
@@ -144,6 +145,7 @@ class SimulatedNodeAgent:
         self._memories[node.name] = decision.memory
         await self._advertise(node, decision)
         await self._status.write_devices(decision.plan.reports)
+        self._status.record_notices(step.notices)
         await self._answer_pods(decision.admissions)
         await remove_clear_fault(self._client, self._views.devices, step.repaired)
         return decision.due
@@ -250,6 +252,7 @@ class _SimulatedStep:
         self._next_probe = memory.next_probe
         self._step = memory.step
         self._backend = SimulatedBackend(node.name, machine)
+        self.notices: list[tuple[DeviceView, Notice]] = []
 
     def decide(self) -> _Decision:
         admitted = [(pod, given) for pod in self._pods if (given := grants(pod)) is not None]
@@ -277,7 +280,7 @@ class _SimulatedStep:
         kubelet = KubeletSnapshot(
             allocations=tuple(entry for pod, given in admitted for entry in container_devices(pod, given)),
             allocatable=self._memory.told,
-            pods=tuple(pod for pod, _ in admitted),
+            checkpoint=(),  # What init containers were given is in its list, too.
         )
         partitioned: tuple[tuple[PartitionTask, Outcome], ...] = ()
         while True:
@@ -296,6 +299,7 @@ class _SimulatedStep:
                 settings=self._settings,
             )
             plan = decide(snapshot, self._step)
+            self.notices += (each for each in plan.notices if each not in self.notices)
             self._after_probe(plan)
             if plan.stage is not Stage.PARTITION:
                 return plan, hardware

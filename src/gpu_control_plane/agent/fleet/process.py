@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from gpu_control_plane.agent.fleet.agent import BY_NODE, SimulatedNodeAgent, Views
-from gpu_control_plane.agent.metrics import AgentMetrics
+from gpu_control_plane.agent.metrics import FleetMetrics
 from gpu_control_plane.agent.publish import Publisher
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import SIMULATED, SIMULATED_VALUE, Machine, read_machine
@@ -39,7 +39,7 @@ def build(runtime: Runtime, *, recovery: RecoveryPolicy = RECOVERY) -> None:
     pods.index(BY_NODE, lambda pod: (pod.spec.node_name,))
     devices.index(BY_NODE, lambda device: (device.spec.node_name,))
 
-    metrics = AgentMetrics(runtime.metrics.registry)
+    metrics = FleetMetrics(runtime.metrics.registry)
     applier = runtime.applier(MANAGER)
     status = StatusWriter(applier, runtime.events, metrics, utc_now)
     agent = SimulatedNodeAgent(

@@ -19,6 +19,8 @@ class DeviceList:
         self.devices: tuple[Device, ...] = ()
         self.payload: bytes = b""
         """The list as it goes over the wire, made once for all streams."""
+        self.number = 0
+        """Another one for every list that has to be sent, also for the same one again."""
         self.changed = asyncio.Event()
         """Set at the next change, and replaced by a new one: take it before reading the list, then wait for it."""
         self._ids: frozenset[str] = frozenset()
@@ -35,8 +37,13 @@ class DeviceList:
         self.payload = self._encoded(ordered)
         self.devices, self._ids = ordered, ids
         self._healthy_ids = frozenset(device.id for device in ordered if device.healthy)
-        self.wake()
+        self.send_again()
         return True
+
+    def send_again(self) -> None:
+        """Have every stream send the list, whether or not it has changed."""
+        self.number += 1
+        self.wake()
 
     def wake(self) -> None:
         """Have every stream look at the list again."""

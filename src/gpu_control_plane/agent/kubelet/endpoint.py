@@ -30,10 +30,10 @@ type _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class _Stream:
-    """An open ListAndWatch stream, and the last list that was sent on it."""
+    """An open ListAndWatch stream, and the number of the last list that was sent on it."""
 
     def __init__(self) -> None:
-        self.sent: bytes | None = None
+        self.sent: int | None = None
 
 
 class Endpoint:
@@ -88,7 +88,7 @@ class Endpoint:
     @property
     def list_sent(self) -> bool:
         """Whether there are open streams and the current list has been sent on all of them."""
-        return bool(self._streams) and all(stream.sent == self._device_list.payload for stream in self._streams)
+        return bool(self._streams) and all(stream.sent == self._device_list.number for stream in self._streams)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
         call = grpc.unary_unary_rpc_method_handler
@@ -113,10 +113,10 @@ class Endpoint:
         try:
             while True:
                 changed = self._device_list.changed
-                if stream.sent != self._device_list.payload:
-                    payload = self._device_list.payload
-                    await context.write(payload)
-                    stream.sent = payload
+                number = self._device_list.number
+                if stream.sent != number:
+                    await context.write(self._device_list.payload)
+                    stream.sent = number
                     self._on_push()
                 elif self._closing:
                     return

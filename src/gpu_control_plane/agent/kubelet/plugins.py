@@ -88,6 +88,13 @@ class DevicePlugins:
         if resource not in self._resources:
             self._metrics.forget(resource)
 
+    def send_again(self) -> None:
+        """Send the kubelet a list that it has already, if it listens to any: it writes its checkpoint after every list,
+        without the pods that it no longer knows."""
+        listening = next((plugin for plugin in self._resources.values() if plugin.state.list_sent), None)
+        if listening is not None:
+            listening.send_again()
+
     async def run(self) -> None:
         """Serve until cancelled. Raises PluginError when the folder is unusable or has gone."""
         await asyncio.to_thread(self._prepare)

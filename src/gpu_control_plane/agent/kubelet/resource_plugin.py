@@ -83,6 +83,10 @@ class ResourcePlugin:
             self._metrics.devices.labels(self.name, "unhealthy").set(len(self._device_list.devices) - healthy)
             self._changed()
 
+    def send_again(self) -> None:
+        """Send the list once more on open streams."""
+        self._device_list.send_again()
+
     def wake(self) -> None:
         """Look at the folder again: something in it may have changed."""
         self._wake.set()

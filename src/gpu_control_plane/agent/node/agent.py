@@ -102,7 +102,8 @@ class NodeAgent:
         while True:
             snapshot = await self._gatherer.gather(node, self._memory, partitioned)
             plan = decide(snapshot, self._memory)
-            self._log_changes(plan.memory)
+            log_changes(self._memory, plan.memory)
+            self._status.record_notices(plan.notices)
             self._memory = plan.memory
             await self._save_holds(plan.memory.holds)
             await self._components.watch.clear_errors(plan.clear_errors)
@@ -184,6 +185,8 @@ class NodeAgent:
             await plugins.advertise(resource, devices)
         for resource in plugins.states.keys() - plan.device_lists.keys():
             await plugins.withdraw(resource)
+        if plan.send_again:
+            plugins.send_again()
 
     async def _write_status(self, plan: NodePlan) -> None:
         state = self._views.states.get(self._name)
@@ -205,23 +208,23 @@ class NodeAgent:
             unconfirmed=plan.memory.unconfirmed_since is not None,
         )
 
-    def _log_changes(self, after: NodeMemory) -> None:
-        """Log verdicts, holds and partitions that differ from before."""
-        before = self._memory
-        for card, verdict in after.verdicts.items():
-            known = before.verdicts.get(card)
-            if known is None or known.healthy != verdict.healthy:
-                level = _log.info if verdict.healthy else _log.warning
-                level("card health", card=card, healthy=verdict.healthy, reason=verdict.reason, message=verdict.message)
-        for hold in after.forgotten_since.keys() - before.forgotten_since.keys():
-            _log.warning("the kubelet has forgotten a pod that still runs", unit=hold.unit.id, pod=hold.pod)
-        for hold in before.forgotten_since.keys() - after.forgotten_since.keys():
-            _log.info("a pod that the kubelet had forgotten has ended", unit=hold.unit.id, pod=hold.pod)
-        for card, attempt in after.attempts.items():
-            last = before.attempts.get(card)
-            outcome = attempt.outcome
-            if last is None or (last.outcome.result, last.outcome.reason) != (outcome.result, outcome.reason):
-                _log.info("card partitioned", card=card, result=outcome.result.value, why=outcome.reason)
+
+def log_changes(before: NodeMemory, after: NodeMemory) -> None:
+    """Log verdicts, holds and partitions that differ from before."""
+    for card, verdict in after.verdicts.items():
+        known = before.verdicts.get(card)
+        if known is None or known.healthy != verdict.healthy:
+            level = _log.info if verdict.healthy else _log.warning
+            level("card health", card=card, healthy=verdict.healthy, reason=verdict.reason, message=verdict.message)
+    for hold in after.forgotten_since.keys() - before.forgotten_since.keys():
+        _log.warning("the kubelet has forgotten a pod that still runs", unit=hold.unit.id, pod=hold.pod)
+    for hold in before.forgotten_since.keys() - after.forgotten_since.keys():
+        _log.info("a pod that the kubelet had forgotten has ended", unit=hold.unit.id, pod=hold.pod)
+    for card, attempt in after.attempts.items():
+        last = before.attempts.get(card)
+        outcome = attempt.outcome
+        if last is None or (last.outcome.result, last.outcome.reason) != (outcome.result, outcome.reason):
+            _log.info("card partitioned", card=card, result=outcome.result.value, why=outcome.reason)
 
 
 def _users(holders: Mapping[Unit, User], hardware: HardwareSnapshot) -> dict[str, tuple[User, ...]]:

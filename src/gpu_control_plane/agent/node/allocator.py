@@ -53,7 +53,9 @@ class Allocator:
     The kubelet lists a unit as allocated only when `allocate` has returned. Until then, and until the unit was seen in
     that list, it counts as held: otherwise a slow call could end after its card had moved to another resource.
     A unit that a pod still uses is given to no other: `living` tells which pods, by UID, have processes, `pod_of` to
-    which other pod a process belongs. `runtime_variable` tells the vendor's own container runtime what to inject.
+    which other pod a process belongs; `on_obstacle` is called when such a pod is in the way. `may_allocate` is asked
+    first: an agent that another one has replaced no longer learns who holds what. `runtime_variable` tells the vendor's
+    own container runtime what to inject.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class Allocator:
         *,
         runtime_variable: Callable[[], str | None] = lambda: None,
         on_allocated: Callable[[], None] = lambda: None,
+        on_obstacle: Callable[[], None] = lambda: None,
+        may_allocate: Callable[[], bool] = lambda: True,
         living: Callable[[Collection[str]], Set[str]] = lambda _uids: frozenset(),
         pod_of: Callable[[int], str | None] = lambda _pid: None,
         checkpoint: Callable[[], tuple[PodDevices, ...] | None] = lambda: None,
@@ -73,6 +77,8 @@ class Allocator:
         self._injection = injection
         self._runtime_variable = runtime_variable
         self._on_allocated = on_allocated
+        self._on_obstacle = on_obstacle
+        self._may_allocate = may_allocate
         self._living = living
         self._pod_of = pod_of
         self._checkpoint = checkpoint
@@ -113,6 +119,8 @@ class Allocator:
         return self._recorded
 
     async def allocate(self, resource: ResourceName, ids: tuple[str, ...]) -> ContainerAllocation:
+        if not self._may_allocate():
+            raise AllocationRefused("Another agent serves this node now, and knows better what is free.")
         units = [self._allocatable(resource, unit_id) for unit_id in ids]
         self._calls.update(units)
         try:
@@ -154,10 +162,14 @@ class Allocator:
     async def _wait_until_unused(self, units: Sequence[Unit]) -> None:
         """Wait for pods that the kubelet has forgotten and that still run: most end at once. The others keep theirs."""
         deadline = self._monotonic() + _HOLDER_SECONDS
-        while (obstacle := await self._obstacle(units)) is not None:
+        obstacle = await self._obstacle(units)
+        if obstacle is not None:
+            self._on_obstacle()
+        while obstacle is not None:
             if self._monotonic() >= deadline:
                 raise AllocationRefused(obstacle)
             await self._sleep(_HOLDER_CHECK_SECONDS)
+            obstacle = await self._obstacle(units)
 
     async def _obstacle(self, units: Sequence[Unit]) -> str | None:
         """Who still uses one of these units, as a sentence."""

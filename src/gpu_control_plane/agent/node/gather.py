@@ -11,19 +11,18 @@ from gpu_control_plane.agent.kubelet.podresources import KubeletUnavailable
 from gpu_control_plane.agent.mig.apply import Outcome, PartitionTask
 from gpu_control_plane.agent.node.components import Components
 from gpu_control_plane.agent.step import BurnInSnapshot, KubeletSnapshot, NodeMemory, NodeSnapshot, StepSettings
-from gpu_control_plane.agent.views import DeviceView, NodeStateView, NodeView, PodView
+from gpu_control_plane.agent.views import DeviceView, NodeStateView, NodeView
 from gpu_control_plane.kube.cache import Cache
 
 _log = structlog.get_logger(component="agent.gather")
 
 
 class Views(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent knows of the cluster: its own node, and what is on it."""
+    """What the agent knows of the cluster: its own node, and the cards in it."""
 
     nodes: Cache[NodeView]
     states: Cache[NodeStateView]
     devices: Cache[DeviceView]
-    pods: Cache[PodView]
 
 
 class Gatherer:
@@ -84,14 +83,13 @@ class Gatherer:
             return None
         allocator = self._components.allocator
         checkpoint = await asyncio.to_thread(self._components.checkpoint)
-        if recorded := allocator.recorded():
-            checkpoint = (*(checkpoint or ()), *recorded)
-        uids = {hold.pod_uid for hold in memory.holds} | {entry.pod_uid for entry in checkpoint or ()}
+        recorded = tuple(allocator.recorded())
+        uids = {hold.pod_uid for hold in memory.holds} | {entry.pod_uid for entry in (*(checkpoint or ()), *recorded)}
         return KubeletSnapshot(
             allocations=allocations,
             allocatable=allocatable,
             in_flight=allocator.in_flight(allocations),
-            pods=tuple(self._views.pods),
             checkpoint=checkpoint,
+            recorded_before=recorded,
             living=await asyncio.to_thread(self._components.pod_cgroups.living, uids),
         )

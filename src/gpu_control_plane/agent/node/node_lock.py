@@ -51,7 +51,7 @@ class NodeLock:
         """Take the lock, waiting for as long as another process has it, and keep it until cancelled. Raises PluginError
         when it was lost: a new process takes it again, or waits."""
         told = False
-        while not self._take():
+        while not self.take():
             if not told:
                 _log.warning("another agent serves this node; waiting until it ends", agent=self._holder())
                 told = True
@@ -66,16 +66,8 @@ class NodeLock:
         finally:
             self.release()
 
-    async def wait(self) -> None:
-        """Until the lock is taken."""
-        await self._held.wait()
-
-    def release(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def _take(self) -> bool:
+    def take(self) -> bool:
+        """Take the lock, unless another process has it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -87,6 +79,15 @@ class NodeLock:
         os.write(descriptor, f"{self._owner}\n".encode())
         self._descriptor = descriptor
         return True
+
+    async def wait(self) -> None:
+        """Until the lock is taken."""
+        await self._held.wait()
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def _holder(self) -> str:
         return self._path.read_text(errors="replace").strip()

@@ -2,8 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Set
-from datetime import timedelta
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -36,22 +35,18 @@ from gpu_control_plane.agent.node.publication import NodePublisher
 from gpu_control_plane.agent.node.validation_runner import ValidationRunner
 from gpu_control_plane.agent.publish import Publisher
 from gpu_control_plane.agent.step import RecoveryPolicy, StepSettings
-from gpu_control_plane.agent.units import ResourceName
 from gpu_control_plane.agent.validator.kernel import SimulatedKernel, VendorKernel
 from gpu_control_plane.agent.validator.validator import Validator
 from gpu_control_plane.agent.vendors.interface import VendorChecks, VendorSupport
 from gpu_control_plane.agent.vendors.registry import on_bus, open_backend, supports_of
 from gpu_control_plane.agent.views import (
     MANAGER,
-    UNEXPECTED_ADMISSION,
     DeviceView,
     NodeStateView,
     NodeView,
-    PodView,
     is_relevant,
 )
 from gpu_control_plane.api.gpunodestate import Injection, Validation
-from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
@@ -64,9 +59,6 @@ if TYPE_CHECKING:
     from gpu_control_plane.agent.node.simulation import Simulation
 
 NAME: Final = "gpu-agent"
-
-_RECENT: Final = timedelta(minutes=2)
-"""Younger pods that failed before the agent started are counted; older ones were counted by the agent before it."""
 
 
 class _Wakeup:
@@ -123,17 +115,16 @@ def build(runtime: Runtime, options: Options) -> None:
             publishing.enqueue(key)  # What was done may be worth publishing, such as that containers can be served now.
 
     serving = runtime.controller("node", reconcile, workers=1)
-    serving.watch(views.nodes, wakeup.node_key, is_relevant).watch(views.states, wakeup.node_key, is_relevant)
-    serving.watch(views.devices, wakeup.node_key, is_relevant).watch(views.pods, wakeup.node_key, is_relevant)
+    for view in (views.nodes, views.states, views.devices):
+        serving.watch(view, wakeup.node_key, is_relevant)
     publishing = runtime.controller("publication", publish, workers=1)
     publishing.watch(views.nodes, wakeup.node_key, is_relevant).watch(features, wakeup.node_key)
     wakeup.wakes(serving, publishing)
     views.states.on_change(agent.orders.heard)
-    views.pods.on_change(_count_refusals(metrics, lambda: agent.served_resources))
 
     runtime.status.alive("driver", components.watch.alive)
     runtime.status.ready("only agent", components.lock.problem)
-    services = [components.watch.run, components.plugins.run]
+    services = [components.watch.run, components.plugins.run, lambda: components.pod_cgroups.watch(wakeup)]
     if options.validator:
         services.append(components.validation.run)
     if options.burn_in:
@@ -160,7 +151,6 @@ def _views(runtime: Runtime, node: str) -> Views:
         nodes=runtime.cache(NodeView, by_name),
         states=runtime.cache(NodeStateView, by_name),
         devices=runtime.cache(DeviceView, on_node),
-        pods=runtime.cache(PodView, on_node),
     )
 
 
@@ -189,17 +179,19 @@ def _components(
         wakeup()  # Who holds the unit is learnt before anything can happen to the pod.
 
     pod_cgroups = PodCgroups(options.host / "sys/fs/cgroup")
+    lock = NodeLock(options.state, f"{socket.gethostname()}, process {os.getpid()}")
     allocator = Allocator(
         watch,
         options.injection,
         runtime_variable=lambda: vendor().visible_devices,
         on_allocated=allocated,
+        on_obstacle=wakeup,  # The kubelet has forgotten the pod that is in the way, and tells nobody.
+        may_allocate=lambda: lock.held,
         living=pod_cgroups.living,
         checkpoint=checkpoint,
         pod_of=_other_pod_of() if simulation is None else lambda _pid: None,
     )
     plugin_metrics = PluginMetrics(runtime.metrics.registry)
-    lock = NodeLock(options.state, f"{socket.gethostname()}, process {os.getpid()}")
     return Components(
         lock=lock,
         watch=watch,
@@ -294,24 +286,3 @@ def _checks(options: Options, vendor: VendorSupport, simulation: "Simulation | N
 
 def _validation(state: NodeStateView | None) -> Validation | None:
     return state.status.validation if state else None
-
-
-def _count_refusals(
-    metrics: NodeMetrics, served: Callable[[], Set[ResourceName]]
-) -> Callable[[PodView | None, PodView | None], None]:
-    """Count the pods that were bound here and could not be given their devices."""
-
-    def count(old: PodView | None, new: PodView | None) -> None:
-        if new is None or not _is_refused(new, served()) or (old is not None and _is_refused(old, served())):
-            return
-        created = new.metadata.creation_timestamp
-        if old is not None or (created is not None and utc_now() - created < _RECENT):
-            metrics.refusals.inc()
-
-    return count
-
-
-def _is_refused(pod: PodView, served: Set[ResourceName]) -> bool:
-    asked = {name for container in pod.spec.containers for name in container.resources.limits}
-    of_ours = any(name in served or name.startswith(f"{GROUP}/") for name in asked)
-    return of_ours and pod.status.phase == "Failed" and pod.status.reason == UNEXPECTED_ADMISSION

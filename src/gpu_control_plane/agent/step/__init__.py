@@ -1,5 +1,6 @@
 """One step of a node. `decide` is the only way to its decisions; an import contract keeps it so."""
 
+from gpu_control_plane.agent.step.card_notices import Notice
 from gpu_control_plane.agent.step.decide import decide
 from gpu_control_plane.agent.step.holds import blocking_hold, recorded_holds
 from gpu_control_plane.agent.step.plan import Allocatable, DeviceReport, NodePlan, Stage
@@ -21,6 +22,7 @@ __all__ = [
     "NodeMemory",
     "NodePlan",
     "NodeSnapshot",
+    "Notice",
     "RecoveryPolicy",
     "Stage",
     "StepSettings",

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
-from gpu_control_plane.agent.health import Verdict
+from gpu_control_plane.agent.health import WORKS, Verdict, unseen
+from gpu_control_plane.agent.step.card_notices import Notice, NoticeMemory, card_notices, recalled_notices
 from gpu_control_plane.agent.step.recovery import CardHealth, RecoveryPolicy, judge, recalled
 from gpu_control_plane.agent.step.snapshot import NodeMemory
 from gpu_control_plane.agent.units import CardID
@@ -20,6 +21,8 @@ class HealthUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
     health: dict[CardID, CardHealth]
     verdicts: dict[CardID, Verdict]
+    notice_memory: dict[CardID, NoticeMemory]
+    notices: tuple[tuple[DeviceView, Notice], ...]
     clear_errors: tuple[str, ...]
     next_probe: float | None
 
@@ -29,24 +32,57 @@ def judge_cards(
 ) -> HealthUpdate:
     """Judge every card by a probe that has not been judged yet. Of a card that this agent has not judged before, its
     Healthy condition tells what an earlier agent knew."""
-    conditions = {device.name: find(device.status.conditions, DeviceCondition.HEALTHY) for device in devices}
+    objects = {device.name: device for device in devices}
+    conditions = {name: find(device.status.conditions, DeviceCondition.HEALTHY) for name, device in objects.items()}
     health: dict[CardID, CardHealth] = {}
     verdicts: dict[CardID, Verdict] = {}
+    remembered: dict[CardID, NoticeMemory] = {}
+    notices: list[tuple[DeviceView, Notice]] = []
     clear: list[str] = []
     due: list[float] = []
     for card in hardware.observed.values():
+        rules = support_of(card.hardware.vendor).health
+        before = memory.health.get(card.id) or recalled(conditions.get(card.id))
         judged = judge(
-            memory.health.get(card.id) or recalled(conditions.get(card.id)),
+            before,
             card.signals,
             now,
-            rules=support_of(card.hardware.vendor).health,
+            rules=rules,
             cleared=card.id in hardware.cleared,
             temperature=card.readings.temperature,
             policy=policy,
         )
-        health[card.id], verdicts[card.id] = judged.memory, judged.verdict
+        device = objects.get(card.id)
+        told = card_notices(
+            memory.notices.get(card.id) or _recalled_notices(device, now),
+            card.signals,
+            card.readings.temperature,
+            unseen(before.known, card.signals.xids),
+            now,
+            rules=rules,
+        )
+        health[card.id] = judged.memory
+        verdicts[card.id] = told.advice[0] if told.advice and judged.verdict == WORKS else judged.verdict
+        if device is not None:  # A card without its object is told of later, by the next probe.
+            remembered[card.id] = told.memory
+            notices += ((device, notice) for notice in told.new)
         if judged.forget:
             clear.append(card.address)
         if judged.next_probe is not None:
             due.append(judged.next_probe)
-    return HealthUpdate(health=health, verdicts=verdicts, clear_errors=tuple(clear), next_probe=min(due, default=None))
+    return HealthUpdate(
+        health=health,
+        verdicts=verdicts,
+        notice_memory=remembered,
+        notices=tuple(notices),
+        clear_errors=tuple(clear),
+        next_probe=min(due, default=None),
+    )
+
+
+def _recalled_notices(device: DeviceView | None, now: float) -> NoticeMemory:
+    if device is None:
+        return NoticeMemory()
+    telemetry = device.status.telemetry
+    healthy = find(device.status.conditions, DeviceCondition.HEALTHY)
+    return recalled_notices(healthy, telemetry.last_xid if telemetry is not None else None, now)

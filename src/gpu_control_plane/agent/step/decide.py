@@ -28,16 +28,18 @@ from gpu_control_plane.agent.step.card_health import judge_cards
 from gpu_control_plane.agent.step.conflicting_plugins import OwnResources, conflicting_resources, own_resources
 from gpu_control_plane.agent.step.desired_units import desired_units, mig_targets, order_problems, usable_cards
 from gpu_control_plane.agent.step.device_reports import device_reports
-from gpu_control_plane.agent.step.holds import forgotten_since, hold_problems, pod_holds, withheld_units
+from gpu_control_plane.agent.step.holds import (
+    checkpoint_rewrite,
+    doubt_look_again,
+    forgotten_since,
+    hold_problems,
+    pod_holds,
+    withheld_units,
+)
 from gpu_control_plane.agent.step.pausing import pause_reason
 from gpu_control_plane.agent.step.plan import Allocatable, DeviceReport, NodePlan, Stage
-from gpu_control_plane.agent.step.pod_allocations import (
-    card_refs,
-    init_container_resources,
-    is_unsettled,
-    pod_allocations,
-)
-from gpu_control_plane.agent.step.snapshot import KubeletSnapshot, NodeMemory, NodeSnapshot
+from gpu_control_plane.agent.step.pod_allocations import card_refs, pod_allocations
+from gpu_control_plane.agent.step.snapshot import CheckpointRewrite, KubeletSnapshot, NodeMemory, NodeSnapshot
 from gpu_control_plane.agent.units import CardID, ResourceName, Unit
 from gpu_control_plane.agent.vendors.registry import supports_of
 from gpu_control_plane.api.gpunodestate import OrderProblem
@@ -78,9 +80,14 @@ def _judged(snapshot: NodeSnapshot, hardware: HardwareSnapshot, memory: NodeMemo
     return NodePlan(
         stage=Stage.COMPLETE,
         memory=msgspec.structs.replace(
-            memory, health=judged.health, verdicts=judged.verdicts, judged_probe=hardware.probe
+            memory,
+            health=judged.health,
+            verdicts=judged.verdicts,
+            notices=judged.notice_memory,
+            judged_probe=hardware.probe,
         ),
         paused=paused,
+        notices=judged.notices,
         clear_errors=judged.clear_errors,
         next_probe=judged.next_probe,
     )
@@ -127,17 +134,14 @@ class _Step:
 
     def _held_units(self) -> dict[Unit, str]:
         """What must not be given to another pod, and who has it. The kubelet lists an allocation only after Allocate
-        has returned, and no init containers: where its checkpoint does not tell, what those may hold counts as held."""
+        has returned, and no init containers: where its checkpoint does not tell, these may have anything."""
         held = self._allocations.held
         for hold in self._pod_holds.in_order:
             held.setdefault(hold.unit, hold.pod)
         for unit in self._kubelet.in_flight:
             held.setdefault(unit, "a pod that is starting")
-        if self._kubelet.checkpoint is not None:
-            return held
-        initializing = init_container_resources(self._kubelet.pods)
-        for unit in self._advertised:
-            if unit.resource in initializing:
+        if self._kubelet.checkpoint is None:
+            for unit in self._advertised:
                 held.setdefault(unit, "perhaps an init container")
         return held
 
@@ -216,7 +220,14 @@ class _Step:
         withheld = withheld_units(self._memory.forgotten_since, snapshot.monotonic)
         nothing = paused or conflicts or snapshot.driver_hung
         units = set() if nothing else allocatable_units(desired, advertised, healthy) - withheld
-        self._remember(advertised=advertised, own_resources=own, unconfirmed_since=self._unconfirmed_since(units))
+        rewrite = self._checkpoint_rewrite(advertised)
+        send_again = rewrite is not None and rewrite is not self._memory.checkpoint_rewrite
+        self._remember(
+            advertised=advertised,
+            own_resources=own,
+            unconfirmed_since=self._unconfirmed_since(units),
+            checkpoint_rewrite=rewrite,
+        )
         return msgspec.structs.replace(
             self._plan,
             stage=Stage.COMPLETE,
@@ -230,6 +241,7 @@ class _Step:
             ),
             kubelet_first=advertising.removed or paused,
             device_lists=self._device_lists(units),
+            send_again=send_again,
             plugin=msgspec.structs.replace(
                 plugin_status(advertised, units, snapshot.generation, unpooled=unpooled),
                 problems=self._problems(),
@@ -275,6 +287,13 @@ class _Step:
         problems = {problem.inventory_id: problem for problem in (*of_holds, *of_mig, *of_orders)}
         return tuple(problems[card] for card in sorted(problems))
 
+    def _checkpoint_rewrite(self, advertised: Advertised) -> CheckpointRewrite | None:
+        """Only a kubelet that is sent lists can be made to write its checkpoint."""
+        if not advertised:
+            return None
+        last, now = self._memory.checkpoint_rewrite, self._snapshot.monotonic
+        return checkpoint_rewrite(self._pod_holds, self._kubelet, last, now)
+
     def _unconfirmed_since(self, allocatable: Set[Unit]) -> float | None:
         """The kubelet confirms nothing: whether it has taken a list in shows only in what it calls allocatable."""
         if all(self._is_allocatable(unit) for unit in allocatable):
@@ -284,12 +303,11 @@ class _Step:
 
     def _look_again(self, advertising: float | None) -> float | None:
         retry = partitioning.retry_after(self._memory.attempts) if self._plan.paused is None else None
-        resources = {unit.resource for unit in self._advertised}
-        unsettled = is_unsettled(self._kubelet.pods, self._allocations, resources)
-        since = self._memory.unconfirmed_since
-        unconfirmed = since is not None and self._snapshot.monotonic < since + self._snapshot.settings.confirm_seconds
-        settling = unsettled or unconfirmed or bool(self._pod_holds.forgotten)
-        waits = (advertising, retry, _SETTLE_SECONDS if settling else None)
+        now, since, rewrite = self._snapshot.monotonic, self._memory.unconfirmed_since, self._memory.checkpoint_rewrite
+        unconfirmed = since is not None and now < since + self._snapshot.settings.confirm_seconds
+        settling = unconfirmed or bool(self._kubelet.in_flight) or bool(self._pod_holds.forgotten)
+        doubt = doubt_look_again(self._pod_holds, self._kubelet, rewrite, now)
+        waits = (advertising, retry, doubt, _SETTLE_SECONDS if settling else None)
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _is_allocatable(self, unit: Unit) -> bool:

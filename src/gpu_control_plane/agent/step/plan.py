@@ -8,6 +8,7 @@ import msgspec
 from gpu_control_plane.agent.burnin.status import BurnInStatus
 from gpu_control_plane.agent.kubelet.interface import Device
 from gpu_control_plane.agent.mig.apply import PartitionTask
+from gpu_control_plane.agent.step.card_notices import Notice
 from gpu_control_plane.agent.step.snapshot import NodeMemory
 from gpu_control_plane.agent.units import CardID, Hold, ResourceName, Unit
 from gpu_control_plane.agent.views import DeviceApplyConfiguration, DeviceView
@@ -56,6 +57,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Why the driver has to be released, such as `paused-for-driver-upgrade`; None when it may be held."""
     clear_errors: tuple[str, ...] = ()
     """PCI addresses of cards that have just recovered: their old error reports must not count as new."""
+    notices: tuple[tuple[DeviceView, Notice], ...] = ()
+    """What an Event has to tell of cards, as found by a probe that is judged now."""
     next_probe: float | None = None
     """When the hardware has to be probed again at the latest, in seconds since 1970."""
     partition: tuple[PartitionTask, ...] = ()
@@ -68,6 +71,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     resource that the kubelet knows."""
     device_lists: Mapping[ResourceName, tuple[Device, ...]] = {}
     """What the device plugins list; a resource that is not here is withdrawn."""
+    send_again: bool = False
+    """The kubelet is sent a list even if none has changed: it then writes its checkpoint anew."""
     plugin: Plugin | None = None
     """`status.plugin`; None leaves it as it is."""
     carried_out: int | None = None

@@ -8,13 +8,10 @@ import msgspec
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.mig.units import parse_unit_id
 from gpu_control_plane.agent.units import REPLICA, CardID, ContainerDevices, ResourceName, Unit, card_of
-from gpu_control_plane.agent.views import DeviceView, PodContainer, PodView
+from gpu_control_plane.agent.views import DeviceView
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpudevice import Hardware, User
 
-_SIDECAR = "Always"
-ENDED = frozenset({"Succeeded", "Failed"})
-"""The phases of pods that have ended."""
 _UNKNOWN_SIZE = 8
 
 
@@ -89,41 +86,10 @@ def allocated_unit(resource: ResourceName, unit_id: str, refs: CardRefs) -> Unit
     return Unit(resource, unit_id, ref.card, mode)
 
 
-def init_container_resources(pods: Iterable[PodView]) -> set[ResourceName]:
-    """The resources that init containers may hold at the moment: the kubelet's list leaves init containers out."""
-    return {
-        name
-        for pod in pods
-        if pod.status.phase not in ENDED and not _initialized(pod)
-        for container in pod.spec.init_containers
-        if container.restart_policy != _SIDECAR
-        for name in container.resources.limits
-    }
-
-
-def is_unsettled(pods: Iterable[PodView], allocations: PodAllocations, resources: Iterable[ResourceName]) -> bool:
-    """Whether the kubelet's list is about to change: it has a pod that has ended, or lacks one that is running."""
-    served = set(resources)
-    living = {
-        f"{pod.metadata.namespace}/{pod.name}"
-        for pod in pods
-        if pod.status.phase not in ENDED and _asks_for(pod.spec.containers, served)
-    }
-    return living != set(allocations.held.values())
-
-
-def _asks_for(containers: Iterable[PodContainer], served: set[ResourceName]) -> bool:
-    return any(served & container.resources.limits.keys() for container in containers)
-
-
 def _size(hardware: Hardware | None, profile: str) -> int:
     """Memory slices of a profile. Where that is no longer known it counts as the whole card."""
     known = hardware.mig.profiles if hardware and hardware.mig else ()
     return next((each.slices for each in known if each.name == profile), _UNKNOWN_SIZE)
-
-
-def _initialized(pod: PodView) -> bool:
-    return any(each.type == "Initialized" and each.status == "True" for each in pod.status.conditions)
 
 
 def _user(namespace: str, pod: str, container: str, resource: str, units: int) -> User:

@@ -10,16 +10,17 @@ from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.health import Verdict
 from gpu_control_plane.agent.mig.apply import Outcome, PartitionTask
 from gpu_control_plane.agent.step.advertising import UnusedCheck
+from gpu_control_plane.agent.step.card_notices import NoticeMemory
 from gpu_control_plane.agent.step.partitioning import PartitionAttempt
 from gpu_control_plane.agent.step.recovery import RECOVERY, CardHealth, RecoveryPolicy
 from gpu_control_plane.agent.units import CardID, ContainerDevices, Hold, PodDevices, ResourceName, Unit
-from gpu_control_plane.agent.views import DeviceView, NodeStateView, NodeView, PodView
+from gpu_control_plane.agent.views import DeviceView, NodeStateView, NodeView
 from gpu_control_plane.api.gpudevice import User
 from gpu_control_plane.api.gpunodestate import Assignment
 
 
 class KubeletSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kubelet says, and the pods it runs."""
+    """What the kubelet says, and which of its pods have processes."""
 
     allocations: tuple[ContainerDevices, ...] = ()
     """Its pod-resources List: init containers are not in it."""
@@ -27,10 +28,12 @@ class KubeletSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Its GetAllocatableResources: what it may allocate, by device ID."""
     in_flight: frozenset[Unit] = frozenset()
     """Units of Allocate calls under way, or answered and not in the List yet."""
-    pods: tuple[PodView, ...] = ()
-    """The pods bound to the node."""
     checkpoint: tuple[PodDevices, ...] | None = None
-    """What its checkpoint records, init containers too; None while that cannot be read."""
+    """What its checkpoint records, init containers too, and pods that have ended since it was written; None while it
+    cannot be read."""
+    recorded_before: tuple[PodDevices, ...] = ()
+    """What it recorded at Allocate calls since the last step: pods that the kubelet has forgotten leave it with the
+    next allocation."""
     living: Set[str] = frozenset()
     """UIDs of the pods whose control group has processes."""
 
@@ -98,6 +101,16 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self.state.metadata.generation if self.state else 0
 
 
+class CheckpointRewrite(msgspec.Struct, frozen=True):
+    """The kubelet was last made to write its checkpoint anew."""
+
+    doubted: frozenset[tuple[Unit, str, bool]]
+    """The records of which it was to be found out whether they still hold: the unit, the UID of the pod, and whether
+    the pod had processes."""
+    at: float
+    """By the monotonic clock."""
+
+
 class NodeMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan hands to the next step. A new agent begins with the holds alone, which are kept in a file: the
     kubelet's lists, the last `status.plugin` and the conditions of the cards hold what else must not be lost."""
@@ -109,6 +122,8 @@ class NodeMemory(msgspec.Struct, frozen=True, kw_only=True):
     attempts: Mapping[CardID, PartitionAttempt] = {}
     health: Mapping[CardID, CardHealth] = {}
     verdicts: Mapping[CardID, Verdict] = {}
+    notices: Mapping[CardID, NoticeMemory] = {}
+    """What was told of cards that are worth a look."""
     judged_probe: int | None = None
     """The probe that the verdicts are about."""
     users: Mapping[CardID, tuple[User, ...]] | None = None
@@ -123,3 +138,5 @@ class NodeMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Which pods hold which units, as last known."""
     forgotten_since: Mapping[Hold, float] = {}
     """The holds of them that the kubelet no longer knows of, and since when, by the monotonic clock."""
+    checkpoint_rewrite: CheckpointRewrite | None = None
+    """None while nothing that the checkpoint records is in doubt."""

@@ -90,6 +90,21 @@ async def test_a_withdrawn_resource_can_come_back(folder: Path, kubelet: FakeKub
         await until(lambda: kubelet.known() == {"b": HEALTHY})
 
 
+async def test_a_list_is_sent_again_on_one_resource_although_nothing_has_changed(
+    folder: Path, kubelet: FakeKubelet
+) -> None:
+    await kubelet.start()
+    agent = plugins(folder)
+    async with serving(agent):
+        await agent.advertise("gpu.deckhouse.io/one", devices("a"))
+        await agent.advertise("gpu.deckhouse.io/two", devices("b"))
+        await until(lambda: all(state.list_sent for state in agent.states.values()))
+        agent.send_again()
+        await until(lambda: sum(map(len, kubelet.history.values())) == 3)
+        assert all(state.list_sent for state in agent.states.values())
+    assert sorted(map(len, kubelet.history.values())) == [1, 2]
+
+
 async def test_at_shutdown_the_last_list_stands(folder: Path, kubelet: FakeKubelet) -> None:
     await kubelet.start()
     agent = plugins(folder)

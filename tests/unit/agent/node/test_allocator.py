@@ -164,12 +164,26 @@ async def test_a_card_whose_last_pod_still_runs_is_refused_with_its_name() -> No
     await at.allocate(RESOURCE, (WHOLE[1].id,))
 
 
+async def test_an_agent_that_was_replaced_allocates_nothing() -> None:
+    at = allocator(Watch(), WHOLE, may_allocate=lambda: False)
+    with pytest.raises(AllocationRefused, match="Another agent serves this node"):
+        await at.allocate(RESOURCE, (WHOLE[0].id,))
+
+
 async def test_a_pod_waits_for_the_last_one_to_end() -> None:
     looks = iter([{"uid-1"}, {"uid-1"}, set()])
-    now = [0.0]
-    at = allocator(Watch(), WHOLE, now=now, holds=frozenset({HOLD}), living=lambda _uids: next(looks))
+    now, obstacles = [0.0], list[float]()
+    at = allocator(
+        Watch(),
+        WHOLE,
+        now=now,
+        holds=frozenset({HOLD}),
+        living=lambda _uids: next(looks),
+        on_obstacle=lambda: obstacles.append(now[0]),
+    )
     assert (await at.allocate(RESOURCE, (WHOLE[0].id,))).cdi_devices
     assert 0 < now[0] < 5
+    assert obstacles == [0.0], "the agent is told at once, and once"
 
 
 async def test_a_pod_that_only_the_kubelets_checkpoint_knows_keeps_its_card() -> None:

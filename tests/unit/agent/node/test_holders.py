@@ -1,6 +1,8 @@
 """What is read on the node to know who holds what: control groups, the kubelet's checkpoint, our own file."""
 
+import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from gpu_control_plane.agent.node.hold_file import HoldFile
 from gpu_control_plane.agent.node.pod_cgroups import PodCgroups
 from gpu_control_plane.agent.units import Hold, PodDevices, Unit
 from gpu_control_plane.api.allocation import Mode
+from waiting import until
 
 UID = "1fb3fb3e-91bd-4bd4-a0e8-e4bb5ff3f2ba"
 GONE = "00000000-91bd-4bd4-a0e8-e4bb5ff3f2ba"
@@ -55,6 +58,30 @@ def test_a_node_whose_pods_come_later_is_looked_at_again(tmp_path: Path) -> None
     assert cgroups.living({UID}) == set()
     group(tmp_path / "nothing-yet" / "kubepods" / f"pod{UID}", populated=True)
     assert cgroups.living({UID}) == {UID}
+
+
+async def test_the_begin_and_the_end_of_pods_are_noticed(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").touch()
+    classes = tmp_path / "kubepods.slice" / "kubepods-burstable.slice"
+    noticed = 0
+
+    def notice() -> None:
+        nonlocal noticed
+        noticed += 1
+
+    async def until_there(_seconds: float) -> None:
+        classes.mkdir(parents=True)
+
+    watching = asyncio.create_task(PodCgroups(tmp_path, sleep=until_there).watch(notice))
+    await until(lambda: classes.exists() and noticed >= 2)
+    pod, late = classes / f"kubepods-burstable-pod{UID}.slice", tmp_path / "kubepods.slice" / "besteffort"
+    for change in (pod.mkdir, pod.rmdir, late.mkdir, (late / f"pod{UID}").mkdir):
+        before = noticed
+        change()
+        await until(partial(lambda before: noticed > before, before))
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
 
 
 def test_the_checkpoint_tells_uids_and_devices(tmp_path: Path) -> None:

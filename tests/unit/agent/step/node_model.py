@@ -1,6 +1,7 @@
 """A node that carries out what `decide` says: simulated cards, a kubelet that may lag behind, and the objects about it.
 
-It decides nothing itself. Tests choose what happens: orders, pods, faults, lost answers, restarts.
+It decides nothing itself. Tests choose what happens: orders, pods, faults, lost answers, restarts, a second agent.
+Which of two agents may act and register is asked of their locks, as the real ones do.
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from gpu_control_plane.agent.cdi.spec import card_name, instance_name
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot, probe_hardware
 from gpu_control_plane.agent.mig.apply import partition
 from gpu_control_plane.agent.mig.units import parse_unit_id
+from gpu_control_plane.agent.node.node_lock import NodeLock
 from gpu_control_plane.agent.simulated.backend import SimulatedBackend
 from gpu_control_plane.agent.simulated.machine import Machine, new_machine
 from gpu_control_plane.agent.step import (
@@ -36,11 +38,31 @@ from gpu_control_plane.agent.views import (
     NodeStateView,
     NodeStatus,
     NodeView,
-    PodView,
 )
 from gpu_control_plane.api.gpunodestate import Assignment, NodeStateSpec
 from gpu_control_plane.kube.objects import ObjectMeta
 from unit.agent.step.builders import NODE, NOW, device
+
+
+class AgentModel:
+    """What one agent's process knows. Without a lock it is the only one."""
+
+    def __init__(self, lock: NodeLock | None = None, holds: frozenset[Hold] = frozenset()) -> None:
+        self.lock = lock
+        self.memory = NodeMemory(holds=holds)
+        self.sent: dict[str, dict[str, bool]] = {}
+        """The lists that its device plugins have sent: health by device ID, by resource."""
+        self.sends = False
+        """Whether it has sent a list again that the kubelet has not taken in yet."""
+        self.recorded: frozenset[PodDevices] = frozenset()
+        """What it saw in the kubelet's checkpoint at allocations since its last step."""
+        self.in_force = Allocatable()
+        """What its Allocate goes by."""
+
+    @property
+    def is_the_one(self) -> bool:
+        """Whether it may act on the node, register with the kubelet, and allocate."""
+        return self.lock is None or self.lock.held
 
 
 class NodeModel:
@@ -52,7 +74,10 @@ class NodeModel:
         self.settings = settings or StepSettings()
         self.backend = SimulatedBackend(NODE, new_machine(model, cards), **options)
         self.backend.open()
-        self.memory = NodeMemory()
+        self.agent = AgentModel()
+        """The agent that serves the node."""
+        self.cut_off: AgentModel | None = None
+        """One whose lock was replaced: it lives on for a while, and so do its streams."""
         self.node = NodeView(metadata=ObjectMeta(name=NODE))
         self.state = NodeStateView(metadata=ObjectMeta(name=NODE, generation=1))
         self.hardware: HardwareSnapshot = probe_hardware(NODE, self.backend, probe=1)
@@ -60,16 +85,18 @@ class NodeModel:
         self.cards = tuple(self.hardware.observed)
         self.monotonic = 1000.0
         self.now = NOW
-        self.sent: dict[str, dict[str, bool]] = {}
-        """The lists that the device plugins have sent: health by device ID, by resource."""
         self.heard: dict[str, dict[str, bool]] = {}
-        """What the kubelet has taken in of them."""
+        """The lists that the kubelet has taken in."""
+        self.streams: dict[str, AgentModel] = {}
+        """Whose plugin the kubelet listens to, by resource."""
+        self.listed: dict[tuple[str, str], Unit] = {}
+        """Every unit that was ever in a list, by resource and device ID."""
         self.pods: dict[str, ContainerDevices] = {}
         """What the kubelet lists. A pod's UID is its name."""
         self.checkpoint: dict[str, ContainerDevices] = {}
-        """What its checkpoint records: init containers too, and pods that have ended, until the next allocation."""
-        self.recorded: frozenset[PodDevices] = frozenset()
-        """What the agent saw in it at allocations since its last step."""
+        """What its checkpoint records: init containers too, and pods that have ended, until it is written anew."""
+        self.known: dict[str, ContainerDevices] = {}
+        """What it would write into it. Whoever asks for its list has it drop pods that have ended."""
         self.active: set[str] = set()
         """The pods that the API server has and that have not ended."""
         self.processes: dict[str, ContainerDevices] = {}
@@ -80,8 +107,6 @@ class NodeModel:
         self.burn_in = BurnInSnapshot()
         self.partitions = 0
         self.plan: NodePlan | None = None
-        self.in_force = Allocatable()
-        """What Allocate goes by."""
 
     # What tests do
 
@@ -107,30 +132,59 @@ class NodeModel:
         number = self.hardware.probe + 1
         self.hardware = probe_hardware(NODE, self.backend, probe=number, cleared=frozenset(cleared))
 
-    def restart(self) -> None:
+    def restart(self, lock: NodeLock | None = None) -> None:
         """A new agent: only holds are remembered, and the kubelet allocates nothing before it has registered."""
-        self.memory = NodeMemory(holds=self.saved)
+        self._end_streams(self.agent)
+        self._begin(lock or self.agent.lock)
+
+    def replace(self, lock: NodeLock) -> None:
+        """A new agent, of which the one before knows nothing: the kubelet still listens to that one."""
+        self.end_cut_off()
+        self.cut_off = self.agent
+        self._begin(lock)
+
+    def end_cut_off(self) -> None:
+        if self.cut_off is not None:
+            self._end_streams(self.cut_off)
+            self.cut_off = None
+
+    def restart_kubelet(self) -> None:
+        """All streams end, and every agent that may registers again."""
+        self.heard, self.streams = {}, {}
+        for agent in (self.agent, self.cut_off):
+            if agent is not None:
+                self._hear(agent)
+
+    def _begin(self, lock: NodeLock | None) -> None:
+        self.agent = AgentModel(lock, self.saved)
         self.hardware = probe_hardware(NODE, self.backend, probe=1)
-        self.sent, self.heard = {}, {}
+
+    def _end_streams(self, agent: AgentModel) -> None:
+        for resource in [name for name, whose in self.streams.items() if whose is agent]:
+            del self.streams[resource], self.heard[resource]
 
     def allocate(self, resource: str, unit_id: str, pod: str, *, init: bool = False) -> None:
         """The kubelet gives a unit to a pod; it does not list init containers."""
-        self.recorded |= self._checkpoint()
-        self.checkpoint = {name: entry for name, entry in self.checkpoint.items() if name in self.active}
+        self.streams.get(resource, self.agent).recorded |= self._checkpoint()
+        self._drop_ended()
         entry = ContainerDevices("team", pod, "main", resource, (unit_id,))
         if not init:
             self.pods[pod] = entry
-        self.checkpoint[pod] = entry
+        self.known[pod] = entry
+        self.checkpoint = dict(self.known)
         self.active.add(pod)
         self.start_processes(pod)
 
     def refused(self, resource: str, unit_id: str) -> bool:
-        """Whether Allocate refuses to give this unit to another pod since one still uses it. That it also refuses what
-        is no longer on offer is left out: the lists alone have to be safe, as far as the kubelet knows its pods."""
-        advertised = (*self.advertised, *self.known_units)
-        units = [unit for unit in advertised if (unit.resource, unit.id) == (resource, unit_id)]
-        recorded = recorded_holds(self._checkpoint() | self.recorded, self.hardware.observed.values())
-        holds = self.in_force.holds | recorded
+        """Whether Allocate refuses to give this unit to another pod since one still uses it, or since another agent
+        serves the node. That it also refuses what is no longer on offer is left out: the lists alone have to be safe,
+        as far as the kubelet knows its pods."""
+        asked = self.streams.get(resource, self.agent)
+        if not asked.is_the_one:
+            return True
+        units = [unit for key, unit in self.units.items() if key == (resource, unit_id)]
+        recorded = recorded_holds(self._checkpoint() | asked.recorded, self.hardware.observed.values())
+        holds = asked.in_force.holds | recorded
         return any(blocking_hold(unit, holds, self.processes.keys()) for unit in units)
 
     def end_pod(self, pod: str) -> None:
@@ -145,7 +199,7 @@ class NodeModel:
 
     def lose_checkpoint(self) -> None:
         """The kubelet starts again without its checkpoint."""
-        self.pods, self.checkpoint = {}, {}
+        self.pods, self.checkpoint, self.known = {}, {}, {}
 
     def end_processes(self, pod: str) -> None:
         """The containers end, or their sandbox is lost."""
@@ -154,12 +208,23 @@ class NodeModel:
 
     def start_processes(self, pod: str) -> None:
         """The containers start, perhaps again, with what the kubelet recorded for them."""
-        self.processes[pod] = self.checkpoint[pod]
+        self.processes[pod] = self.known[pod]
         self._occupy()
 
     def hear(self) -> None:
         """The kubelet takes in what it was sent."""
-        self.heard = {resource: dict(devices) for resource, devices in self.sent.items()}
+        self._hear(self.agent)
+
+    def _hear(self, agent: AgentModel) -> None:
+        """Lists on open streams, and those of resources that the agent may register. After every one of them the
+        kubelet writes its checkpoint anew."""
+        before = {name: self.heard[name] for name, whose in self.streams.items() if whose is agent}
+        taken = {name: dict(devices) for name, devices in agent.sent.items() if name in before or agent.is_the_one}
+        if agent.sends or before != taken:
+            self.checkpoint, agent.sends = dict(self.known), False
+        self._end_streams(agent)
+        self.heard |= taken
+        self.streams |= dict.fromkeys(taken, agent)
 
     def pass_time(self, seconds: float) -> None:
         self.monotonic += seconds
@@ -187,8 +252,8 @@ class NodeModel:
         partitioned: tuple[Any, ...] = ()
         while True:
             plan = decide(self.snapshot(partitioned, kubelet=kubelet), self.memory)
-            self.plan, self.memory, self.saved = plan, plan.memory, plan.memory.holds
-            self.recorded = frozenset() if kubelet else self.recorded
+            self.plan, self.agent.memory, self.saved = plan, plan.memory, plan.memory.holds
+            self.agent.recorded = frozenset() if kubelet else self.agent.recorded
             for address in plan.clear_errors:
                 self.backend.clear(address)
             if plan.stage is not Stage.PARTITION:
@@ -197,7 +262,7 @@ class NodeModel:
             self.partitions += len(partitioned)
             self.probe()
         if plan.stage is Stage.COMPLETE:
-            self.in_force = plan.allocatable
+            self.agent.in_force = plan.allocatable
             writes = [self._tell_kubelet, self._write_status]
             for write in writes[:dies_after] if plan.kubelet_first else writes[::-1][:dies_after]:
                 write(plan)
@@ -220,18 +285,32 @@ class NodeModel:
     # What follows from it
 
     @property
+    def memory(self) -> NodeMemory:
+        return self.agent.memory
+
+    @property
+    def sent(self) -> dict[str, dict[str, bool]]:
+        return self.agent.sent
+
+    @property
+    def units(self) -> dict[tuple[str, str], Unit]:
+        """Every unit that is or was listed, by resource and device ID."""
+        now = (*self.advertised, *self.known_units)
+        return {**self.listed, **{(unit.resource, unit.id): unit for unit in now}}
+
+    @property
     def advertised(self) -> set[Unit]:
         return set(self.memory.advertised or ())
 
     @property
     def allocatable(self) -> set[Unit]:
-        """What the kubelet may allocate, by the lists that it has taken in."""
-        units = {(unit.resource, unit.id): unit for unit in (*self.advertised, *self.known_units)}
+        """What the kubelet may allocate, by the lists that it has taken in. An agent that was cut off refuses."""
+        units = self.units
         return {
             units[resource, unit_id]
             for resource, devices in self.heard.items()
             for unit_id, healthy in devices.items()
-            if healthy and (resource, unit_id) in units
+            if healthy and (resource, unit_id) in units and self.streams[resource].is_the_one
         }
 
     @property
@@ -241,7 +320,7 @@ class NodeModel:
     @property
     def free(self) -> list[tuple[str, str]]:
         """Resource and device ID of what the kubelet may give to the next pod."""
-        known = (*self.pods.values(), *(self.checkpoint[pod] for pod in self.active if pod in self.checkpoint))
+        known = (*self.pods.values(), *(self.known[pod] for pod in self.active if pod in self.known))
         taken = {(entry.resource, unit_id) for entry in known for unit_id in entry.ids}
         return sorted(
             (resource, unit_id)
@@ -262,7 +341,11 @@ class NodeModel:
     def device(self, card: str) -> DeviceView:
         return next(each for each in self.devices if each.name == card)
 
+    def _drop_ended(self) -> None:
+        self.known = {pod: entry for pod, entry in self.known.items() if pod in self.active}
+
     def _kubelet(self) -> KubeletSnapshot:
+        self._drop_ended()
         return KubeletSnapshot(
             allocations=tuple(self.pods.values()),
             allocatable={
@@ -270,10 +353,8 @@ class NodeModel:
                 for resource, devices in self.heard.items()
             },
             in_flight=self.in_flight,
-            pods=tuple(
-                PodView(metadata=ObjectMeta(name=pod, namespace="team", uid=pod)) for pod in sorted(self.active)
-            ),
-            checkpoint=tuple(self._checkpoint() | self.recorded),
+            checkpoint=tuple(self._checkpoint()),
+            recorded_before=tuple(self.agent.recorded),
             living=frozenset(self.processes),
         )
 
@@ -291,9 +372,11 @@ class NodeModel:
         return frozenset(names)
 
     def _tell_kubelet(self, plan: NodePlan) -> None:
-        self.sent = {
+        self.agent.sent = {
             resource: {each.id: each.healthy for each in devices} for resource, devices in plan.device_lists.items()
         }
+        self.agent.sends = self.agent.sends or plan.send_again
+        self.listed = self.units
 
     def _write_status(self, plan: NodePlan) -> None:
         self.state = msgspec.structs.replace(self.state, status=NodeStateStatus(plugin=plan.plugin))

@@ -5,11 +5,9 @@ import pytest
 
 from gpu_control_plane.agent.simulated.machine import heal, overheat, report_xid
 from gpu_control_plane.agent.step import NodeMemory, RecoveryPolicy, Stage, StepSettings, decide
-from gpu_control_plane.agent.views import PodContainer, PodSpec, PodStatus, PodView, Resources
 from gpu_control_plane.api.names import Annotation, DeviceCondition, Label, Reason
 from gpu_control_plane.api.scheduling import NUMA
 from gpu_control_plane.kube.conditions import find
-from gpu_control_plane.kube.objects import ObjectMeta
 from unit.agent.step.builders import RESOURCE, exclusive, time_sliced
 from unit.agent.step.node_model import NodeModel
 
@@ -93,24 +91,19 @@ def test_a_conflicting_plugin_stops_allocation_until_it_is_gone() -> None:
     assert len(node.free) == 2
 
 
-def test_without_a_checkpoint_an_init_container_may_hold_any_unit_of_its_resource() -> None:
+def test_without_a_checkpoint_an_init_container_may_hold_any_unit() -> None:
     node = NodeModel()
     node.order(exclusive(node.cards[0]))
     node.step()
-    asking = PodContainer(name="load", resources=Resources(limits={RESOURCE: "1"}))
-    starting = PodView(
-        metadata=ObjectMeta(name="trainer", namespace="team"),
-        spec=PodSpec(init_containers=(asking,)),
-        status=PodStatus(phase="Pending"),
-    )
     node.order()
     node.step()
     snapshot = node.snapshot()
     assert snapshot.kubelet is not None
-    kubelet = msgspec.structs.replace(snapshot.kubelet, pods=(starting,), checkpoint=None)
+    kubelet = msgspec.structs.replace(snapshot.kubelet, checkpoint=None)
     plan = decide(msgspec.structs.replace(snapshot, kubelet=kubelet, monotonic=9999.0), node.memory)
     assert set(plan.held.values()) == {"perhaps an init container"}
     assert plan.memory.advertised, "it stays listed"
+    assert plan.send_again, "the kubelet writes its checkpoint after every list"
 
 
 def test_an_allocation_in_flight_counts_as_held() -> None:

@@ -1,5 +1,6 @@
 """Random histories of a node: orders in every mode, pods, faults, slow kubelets, lost answers and crashes; pods
-that are deleted by force, init containers that run again in a new sandbox, and checkpoints that the kubelet loses.
+that are deleted by force, init containers that run again in a new sandbox, checkpoints that the kubelet loses, and a
+second agent on the node, of which the lock decides.
 
 Each history is made from a seed by `random`, which is quick enough for thousands of them; a failure prints the seed and
 everything that happened. What must hold at every moment is checked after every event.
@@ -8,10 +9,12 @@ everything that happened. What must hold at every moment is checked after every 
 import random
 from collections.abc import Callable
 from itertools import combinations, product
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from gpu_control_plane.agent.node.node_lock import FILE_NAME, NodeLock
 from gpu_control_plane.agent.simulated.machine import break_memory, heal, lose, overheat, report_xid, reset
 from gpu_control_plane.agent.step import RecoveryPolicy, StepSettings
 from gpu_control_plane.agent.step.advertising import UNUSED_CHECK_SECONDS
@@ -33,11 +36,16 @@ FAULTS = (overheat, lose, break_memory, heal, reset)
 class History:
     """One node, and everything that happens to it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, folder: Path) -> None:
         self.rng = random.Random(seed)
         recovery = RecoveryPolicy(seconds=20.0)
         unpooled = self.rng.choice((None, None, "nvidia.com/gpu"))
         self.node = NodeModel(self.rng.choice(MODELS), 2, StepSettings(unpooled=unpooled, recovery=recovery))
+        self.folder = folder
+        self.node.restart(self.new_lock())
+        assert self.lock.take()
+        self.waiting: NodeLock | None = None
+        """The lock of an agent that was started while another serves the node."""
         self.log: list[str] = []
         self.orders: dict[str, Assignment] = {}
         self.started = 0
@@ -61,6 +69,11 @@ class History:
             (1, self.pause),
             (1, self.take_out_of_service),
             (1, self.leave_the_kubelet_alone),
+            (1, self.restart_kubelet),
+            (2, self.start_second_agent),
+            (2, self.replace_lock),
+            (2, self.wake_cut_off_agent),
+            (1, self.end_agent),
         )
         weights = [weight for weight, _ in happenings]
         for _ in range(events):
@@ -80,6 +93,7 @@ class History:
     def _step(self, **how: object) -> None:
         before, node = self.node.advertised, self.node
         allocatable, held = node.allocatable, self.held()
+        assert node.agent.is_the_one
         plan = node.step(**how)  # type: ignore[arg-type]
         gone = before - set(plan.memory.advertised or ())
         overruled = {unit for unit in gone if any(clash(unit, other) for other in held)}
@@ -125,7 +139,13 @@ class History:
             assert not clash(given, other), f"{given} was given while {other} was in use"
 
     def start_init_container(self) -> None:
+        """It may take a while until the pod has a sandbox at all."""
         self.start_pod(init=True)
+        pod = f"pod-{self.started}"
+        if pod in self.node.processes and self.rng.random() < 0.3:
+            self.node.end_processes(pod)
+            self.lost_sandboxes.add(pod)
+            self.log.append(f"{pod} has no sandbox yet")
 
     def end_pod(self) -> None:
         if not self.node.active:
@@ -161,11 +181,11 @@ class History:
         if self.lost_sandboxes and self.rng.random() < 0.6:
             pod = self.lost_sandboxes.pop()
             self.log.append(f"{pod} has a new sandbox")
-            if pod not in self.node.checkpoint:
+            if pod not in self.node.known:
                 return  # The kubelet asks for other devices.
             before = self.in_use()
             self.node.start_processes(pod)
-            entry = self.node.checkpoint[pod]
+            entry = self.node.known[pod]
             own = self.units({(entry.resource, unit_id) for unit_id in entry.ids})
             for again, other in product(own, before - own):
                 assert not clash(again, other), f"{again} is used again while {other} is in use"
@@ -188,7 +208,7 @@ class History:
 
     def unused(self, pod: str) -> None:
         """From now on it is right that a unit of this pod is free, if nothing else speaks against it."""
-        entry = self.node.checkpoint.get(pod) or self.node.processes.get(pod)
+        entry = self.node.known.get(pod) or self.node.processes.get(pod)
         for unit_id in entry.ids if entry else ():
             self.unused_since[entry.resource, unit_id] = self.node.monotonic  # type: ignore[union-attr]
 
@@ -215,7 +235,9 @@ class History:
             self._step(dies_after=self.rng.choice((0, 1, 2)))
 
     def lose_status(self) -> None:
-        """The GPUNodeState is deleted, and inventory makes another one: the status is gone, the orders come back."""
+        """The GPUNodeState is deleted, and inventory makes another one: the status is gone, the orders come back. An
+        agent that was cut off has ended by then."""
+        self.node.end_cut_off()
         self.node.restart()
         state = self.node.state
         self.node.state = type(state)(metadata=state.metadata, spec=state.spec)
@@ -239,12 +261,75 @@ class History:
     def leave_the_kubelet_alone(self) -> None:
         self._step(kubelet=False)
 
+    def restart_kubelet(self) -> None:
+        self.node.restart_kubelet()
+        self.log.append(f"the kubelet restarts and hears {sorted(self.node.heard)}")
+
+    def start_second_agent(self) -> None:
+        """It waits for the lock, for as long as another has it."""
+        self.waiting = self.waiting or self.new_lock()
+        assert not self.waiting.take(), "two agents have the lock"
+        self.log.append("a second agent waits")
+
+    def replace_lock(self) -> None:
+        """Somebody removes the lock file: another agent takes the lock, and the one before does not know of it yet.
+        Meanwhile things go on."""
+        (self.folder / FILE_NAME).unlink()
+        if self.node.cut_off is not None:
+            self.end_cut_off()
+        taken, self.waiting = self.waiting or self.new_lock(), None
+        assert taken.take()
+        self.node.replace(taken)
+        self.log.append("the lock is replaced, and another agent serves the node")
+        meanwhile = (self.order, self.step, self.start_pod, self.restart_kubelet, self.wake_cut_off_agent)
+        for happen in self.rng.choices(meanwhile, k=5):
+            happen()
+            self.check()
+
+    def wake_cut_off_agent(self) -> None:
+        """It looks whether it is the node's agent before it does anything; within 15 s it ends for it is not."""
+        cut_off = self.node.cut_off
+        if cut_off is None:
+            return
+        if cut_off.is_the_one:
+            self.node.agent, self.node.cut_off = cut_off, self.node.agent
+            self._step()
+        elif self.rng.random() < 0.5:
+            self.end_cut_off()
+
+    def end_cut_off(self) -> None:
+        if self.node.cut_off is not None and self.node.cut_off.lock is not None:
+            self.node.cut_off.lock.release()
+        self.node.end_cut_off()
+        self.log.append("the agent that was cut off ends")
+
+    def end_agent(self) -> None:
+        """The agent ends, and the one that waits, or a new one, takes over."""
+        self.lock.release()
+        taken, self.waiting = self.waiting or self.new_lock(), None
+        assert taken.take()
+        self.node.restart(taken)
+        self.log.append("the agent ends, and another one takes over")
+
+    @property
+    def lock(self) -> NodeLock:
+        assert self.node.agent.lock is not None
+        return self.node.agent.lock
+
+    def new_lock(self) -> NodeLock:
+        return NodeLock(self.folder, "agent")
+
+    def close(self) -> None:
+        for agent in (self.node.agent, self.node.cut_off):
+            if agent is not None and agent.lock is not None:
+                agent.lock.release()
+
     # What must hold
 
     def held(self) -> set[Unit]:
         """What pods have by the kubelet's word, and what is in use."""
         node = self.node
-        known = [*node.pods.values(), *(node.checkpoint[pod] for pod in node.active if pod in node.checkpoint)]
+        known = [*node.pods.values(), *(node.known[pod] for pod in node.active if pod in node.known)]
         return self.in_use() | self.units({(entry.resource, each) for entry in known for each in entry.ids})
 
     def in_use(self) -> set[Unit]:
@@ -254,8 +339,7 @@ class History:
 
     def units(self, keys: set[tuple[str, str]]) -> set[Unit]:
         node = self.node
-        known = (*node.advertised, *node.known_units, *(hold.unit for hold in node.saved))
-        units = {(unit.resource, unit.id): unit for unit in known}
+        units = node.units | {(hold.unit.resource, hold.unit.id): hold.unit for hold in node.saved}
         return {units[key] for key in keys if key in units}
 
     def check(self) -> None:
@@ -276,6 +360,7 @@ class History:
     def calm_down(self) -> None:
         """Nothing happens any more: every order is carried out or explained, and what pods hold is listed."""
         node = self.node
+        self.end_cut_off()
         node.label()
         for _ in range(8):
             node.pass_time(40.0)
@@ -285,6 +370,8 @@ class History:
         ignored = {each.name for each in node.devices if each.metadata.labels}
         plugin = node.state.status.plugin
         assert plugin is not None
+        assert node.plan is not None
+        assert set(node.plan.held) <= self.held(), "what nobody has counts as held"
         for pod, entry in node.pods.items():
             assert set(entry.ids) <= node.sent.get(entry.resource, {}).keys(), f"{pod} holds what no list has"
         served = {unit.card for unit in node.allocatable}
@@ -300,11 +387,15 @@ def _names(units: set[Unit]) -> list[str]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_history_gives_a_unit_to_two_pods_or_takes_one_from_its_pod(chunk: int, histories: int) -> None:
+def test_no_history_gives_a_unit_to_two_pods_or_takes_one_from_its_pod(
+    chunk: int, histories: int, tmp_path: Path
+) -> None:
     for seed in range(chunk * histories // CHUNKS, (chunk + 1) * histories // CHUNKS):
-        history = History(seed)
+        history = History(seed, tmp_path)
         try:
             history.simulated_burn_in()
         except AssertionError as error:
             events = "\n  ".join(history.log)
             raise AssertionError(f"seed {seed}: {error}\n  {events}") from error
+        finally:
+            history.close()

@@ -1,17 +1,10 @@
 """The kubelet's device IDs become units and users again."""
 
 from gpu_control_plane.agent.mig.units import slot_of, unit_id
-from gpu_control_plane.agent.step.pod_allocations import (
-    CardRef,
-    init_container_resources,
-    is_unsettled,
-    pod_allocations,
-)
+from gpu_control_plane.agent.step.pod_allocations import CardRef, pod_allocations
 from gpu_control_plane.agent.units import ContainerDevices, Unit, replica_id
-from gpu_control_plane.agent.views import PodCondition, PodContainer, PodSpec, PodStatus, PodView, Resources
 from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpudevice import User
-from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.rules.mig_layout import Slot
 from unit.agent.step.builders import RESOURCE, first, hardware, uuid_of
 
@@ -22,16 +15,6 @@ REFS = {UUID: CardRef(CARD.id, CARD.hardware)}
 
 def held(*ids: str, pod: str = "trainer") -> ContainerDevices:
     return ContainerDevices("team", pod, "main", RESOURCE, ids)
-
-
-def pod(*, phase: str = "Running", init: bool = False, initialized: bool = True, restart_policy: str = "") -> PodView:
-    asking = PodContainer(name="main", resources=Resources(limits={RESOURCE: "1"}), restart_policy=restart_policy)
-    conditions = (PodCondition(type="Initialized", status="True"),) if initialized else ()
-    return PodView(
-        metadata=ObjectMeta(name="trainer", namespace="team"),
-        spec=PodSpec(containers=() if init else (asking,), init_containers=(asking,) if init else ()),
-        status=PodStatus(phase=phase, conditions=conditions),
-    )
 
 
 def test_each_kind_of_device_id_is_understood() -> None:
@@ -65,21 +48,3 @@ def test_the_place_of_an_instance_is_read_from_its_unit() -> None:
     unit = Unit(RESOURCE, unit_id(UUID, "3g.71gb", 4), CARD.id, Mode.MIG, (4, 8))
     assert slot_of(unit) == Slot(4, 4, "3g.71gb")
     assert slot_of(Unit(RESOURCE, UUID, CARD.id)) is None
-
-
-def test_init_containers_may_hold_what_the_kubelet_does_not_list() -> None:
-    assert init_container_resources([pod(phase="Pending", init=True, initialized=False)]) == {RESOURCE}
-    assert init_container_resources([pod(phase="Pending", init=True, initialized=True)]) == set()
-    assert init_container_resources([pod(phase="Failed", init=True, initialized=False)]) == set()
-    assert (
-        init_container_resources([pod(phase="Pending", init=True, initialized=False, restart_policy="Always")]) == set()
-    )
-    assert init_container_resources([pod(phase="Pending", initialized=False)]) == set()
-
-
-def test_a_list_without_a_running_pod_is_about_to_change() -> None:
-    nothing, something = pod_allocations([], REFS), pod_allocations([held(UUID)], REFS)
-    assert is_unsettled([pod()], nothing, {RESOURCE})
-    assert not is_unsettled([pod()], something, {RESOURCE})
-    assert is_unsettled([pod(phase="Succeeded")], something, {RESOURCE})
-    assert not is_unsettled([pod()], nothing, {"another.com/resource"})

@@ -43,6 +43,9 @@ class XIDRules(HealthRules):
     def is_memory_error(self, code: int) -> bool:
         return code in MEMORY_XIDS
 
+    def is_of_program(self, code: int) -> bool:
+        return code in APPLICATION_XIDS
+
     def is_contained(self, code: int) -> bool:
         return code == CONTAINED_ECC
 

@@ -44,14 +44,16 @@ class ThermalSlowdown:
 def probe(library: Library, handle: object, address: str, slowdown: ThermalSlowdown, reported: Signals) -> Signals:
     """The health signals of a card, beside what the driver has reported of it; raises CardLost."""
     nvml = library.nvml
-    ecc: int | None = library.ask(
-        "nvmlDeviceGetTotalEccErrors", handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+    uncorrected, corrected = (
+        library.ask("nvmlDeviceGetTotalEccErrors", handle, kind, nvml.NVML_VOLATILE_ECC) or 0
+        for kind in (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED)
     )
     _, _, pending, failed = library.ask("nvmlDeviceGetRemappedRows", handle) or (0, 0, 0, 0)
     action = library.field(handle, _RECOVERY_ACTION)
     return msgspec.structs.replace(
         reported,
-        uncorrected_ecc=ecc or 0,
+        uncorrected_ecc=uncorrected,
+        corrected_ecc=corrected,
         remap_pending=bool(pending),
         remap_failed=bool(failed),
         overheated=slowdown.overheated(address, clock_reasons(library, handle)),

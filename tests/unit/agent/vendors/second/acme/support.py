@@ -63,6 +63,9 @@ class AcmeRules(HealthRules):
     def is_memory_error(self, code: int) -> bool:
         return code == 2
 
+    def is_of_program(self, code: int) -> bool:
+        return code == 1
+
     def is_contained(self, code: int) -> bool:
         return False
 
