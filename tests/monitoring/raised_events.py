@@ -49,7 +49,7 @@ from gpu_control_plane.operator.upgrade.executor import ActionExecutor
 from gpu_control_plane.operator.upgrade.node_view import Refusal
 from gpu_control_plane.operator.upgrade.step import step
 from gpu_control_plane.pools.capacity import PoolCapacity
-from gpu_control_plane.pools.events import record_card, record_node, record_pending, record_pool
+from gpu_control_plane.pools.events import record_card, record_expired, record_node, record_pending, record_pool
 from gpu_control_plane.pools.pending_pods import pending_message
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.rules.pool_validation import PoolFault
@@ -213,6 +213,10 @@ async def _pool_capacity_low(recorder: EventRecorder, _folder: Path) -> None:
     sentence = pending_message(waiting, {TRAINING: training(total=8, available=0)}, {"training": []})
     assert sentence is not None
     record_pending(recorder, waiting, sentence)
+
+
+async def _reservation_expired(recorder: EventRecorder, _folder: Path) -> None:
+    record_expired(recorder, training(total=8, available=8), pod_for(TRAINING))
 
 
 async def _pool_misconfigured(recorder: EventRecorder, _folder: Path) -> None:
@@ -410,6 +414,7 @@ RAISED: Final[Mapping[str, Raise]] = {
     "GPUNodeWithoutPool": _node_without_pool,
     "GPUPoolCapacityLow": _pool_capacity_low,
     "GPUPoolMisconfigured": _pool_misconfigured,
+    "GPUReservationExpired": _reservation_expired,
     "GPUStackFailed": _stack(problem="driver.image: no"),
     "GPUOperandNotReady": _stack(readiness={"state-driver": (BROKEN,), "state-dcgm": (GOOD,)}),
     "GPUOperandMissingOnManyNodes": _stack(readiness={"state-driver": (BROKEN,), "state-dcgm": (BROKEN,)}),

@@ -207,4 +207,8 @@ class EventReason(OpenEnum):
         "On a GPUNodeState: another device plugin serves the node's cards; nothing is issued there.",
     )
     POOL_PHASE_CHANGED = "GPUPoolPhaseChanged", "A pool has entered another phase."
+    RESERVATION_EXPIRED = (
+        "GPUReservationExpired",
+        "On a Pod: it did not start while units were reserved for it; others may have them now.",
+    )
     WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: no card of the pool is free; the note says what to do."

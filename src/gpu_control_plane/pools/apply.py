@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gpu_control_plane.api.gpudevice import Change, DeviceState
+from gpu_control_plane.api.gpudevice import Change, DeviceState, Reservation
 from gpu_control_plane.api.gpunodestate import Assignment, NodePools
 from gpu_control_plane.api.gpupool import PoolStatus
 from gpu_control_plane.api.shapes import PoolRef, wire_name
@@ -13,6 +13,7 @@ from gpu_control_plane.pools.decide import CardPlan
 class _DeviceStatus(msgspec.Struct, rename=wire_name, kw_only=True):
     state: DeviceState
     pool_ref: PoolRef | UnsetType = UNSET
+    reservation: Reservation | UnsetType = UNSET
     history: tuple[Change, ...] | UnsetType = UNSET
 
 
@@ -22,7 +23,10 @@ class DeviceApplyConfiguration(msgspec.Struct):
     @classmethod
     def of(cls, plan: CardPlan) -> "DeviceApplyConfiguration":
         pool = PoolRef(name=plan.pool) if plan.pool else UNSET
-        return cls(_DeviceStatus(state=plan.state, pool_ref=pool, history=plan.history or UNSET))
+        reservation = plan.reservation or UNSET
+        return cls(
+            _DeviceStatus(state=plan.state, pool_ref=pool, reservation=reservation, history=plan.history or UNSET)
+        )
 
 
 class _Assignments(msgspec.Struct):

@@ -44,6 +44,7 @@ from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.pending_pods import pending_message
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.quota_controller import Quotas
+from gpu_control_plane.pools.reservation_controller import PoolReservations
 from gpu_control_plane.pools.selected_cards import CardTally
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Settings, Snapshot
@@ -93,6 +94,9 @@ class Pools:
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
         self._quotas = Quotas(runtime)
+        self._reservations = PoolReservations(
+            runtime, self._metrics, self._pools, self._unscheduled, settings.reservation_shown_after
+        )
         self._selected = CardTally()
         self._selection_changed = Signal("pool-selection")
 
@@ -112,6 +116,7 @@ class Pools:
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
         status.watch(self._states, lambda state: {Key(order.pool) for order in state.spec.assignments})
         self._quotas.start(status)
+        self._reservations.start(status, nodes)
         self._runtime.on_lead(self._selected.clear)
         devices.on_change(self._device_changed)
         self._states.on_change(self._state_changed)
@@ -126,10 +131,7 @@ class Pools:
         await gather_all(self._write_card(card, state) for card in plan.cards)
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
-        self._metrics.cards(
-            unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED),
-            reserved=self._devices.count(_STATE, DeviceState.RESERVED),
-        )
+        self._metrics.cards(unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED))
 
     def _count_selected(self, node: str, plan: NodePlan | None) -> None:
         """What the node means for the numbers of each pool; they are complete once every node has been decided on."""
@@ -144,13 +146,15 @@ class Pools:
         node = self._nodes.get(name)
         pools = {pool.name: pool for pool in self._pools}
         report = self._features.get(feature_name(name), NAMESPACE)
+        devices = tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting)
         return Snapshot(
             node=name,
             labels=node.metadata.labels if node else None,
             state=state,
-            devices=tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting),
+            devices=devices,
             pools=pools,
             faults=faults(pools.values()),
+            reserved=self._reservations.shown(name, devices, state),
             report_observed=state is None or is_report_observed(state.status, report, self._devices.get),
             now=self._clock().replace(microsecond=0),
         )
@@ -194,6 +198,7 @@ class Pools:
         if pool is None:
             self._status_rate.forget(key)
             self._counted.pop(key.name, None)
+            self._reservations.forget(key.name)
             return None
         if pool.deleting:
             await self._release(pool)
@@ -203,6 +208,7 @@ class Pools:
             return later
         capacity = await self._count(pool)
         known, now = len(self._selected) >= len(self._states), self._clock().replace(microsecond=0)
+        self._reservations.update(pool, capacity, now)
         status = pool_status(
             pool,
             capacity,
@@ -229,7 +235,7 @@ class Pools:
             record_pool(self._runtime.events, pool, status)
         if Annotation.CONFIRM_LAYOUT in pool.metadata.annotations:
             await self._take_confirmation(written)
-        return None
+        return self._reservations.next_look(pool, now)
 
     async def _take_confirmation(self, pool: GPUPool) -> None:
         """The status has been written with it. While a node is still not as ordered there is nothing to confirm."""

@@ -27,16 +27,17 @@ def pending_message(pod: Pod, pools: Mapping[str, GPUPool], approvable: Mapping[
 def _about_pool(count: int, pool: GPUPool, approvable: list[str]) -> str:
     status = pool.status
     units = status.units
+    free = units.available + units.reserved if units else 0
     cards = "1 card" if count == 1 else f"{count} cards"
     if status.phase is PoolPhase.MISCONFIGURED:
         return f"the pool {pool.name} is misconfigured: {_message(status.conditions)}"
     if units is None or units.total == 0:
         sentence = f"the pool {pool.name} has no cards"
-    elif units.available >= count:
-        sentence = f"the pool {pool.name} has {units.available} free, but no single node has {cards} free"
+    elif free >= count:
+        sentence = f"the pool {pool.name} has {free} free, but no single node has {cards} free"
     else:
         sentence = (
-            f"{cards} of the pool {pool.name} asked for: {units.available} free, {units.used} in use, "
+            f"{cards} of the pool {pool.name} asked for: {free} free, {units.used} in use, "
             f"{units.faulted} faulted, {units.total} in all"
         )
     if approvable:
