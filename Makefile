@@ -71,7 +71,7 @@ image-lock: setup ## Record the Debian packages of the image anew, as Debian ser
 	@$(RUN) python -m images lock
 
 bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (15 minutes)
-	@$(RUN) python -m benchmarks runtime card pooling join node stack webhook
+	@$(RUN) python -m benchmarks runtime card pooling join node stack admission webhook
 
 bench-scale: setup binaries ## Pool 500 nodes of eight cards
 	@$(RUN) python -m benchmarks pooling --nodes 500
@@ -88,13 +88,15 @@ lint: setup ## Check style, types, imports and generated files
 	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate --check
 	@$(RUN) python -m monitoring.generate --check
 	@$(RUN) python tools/settings_page.py --check
+	@$(RUN) python tools/admission_policies.py --check
 	@$(RUN) python tools/webhook_configurations.py --check
 
-generate: setup ## Write CRDs, references, gRPC messages, rules and dashboards anew from their sources
+generate: setup ## Write CRDs, references, gRPC messages, policies, rules and dashboards anew from their sources
 	@$(RUN) python -m gpu_control_plane.api.generate
 	@$(RUN) python -m gpu_control_plane.agent.kubelet.generate
 	@$(RUN) python -m monitoring.generate
 	@$(RUN) python tools/settings_page.py
+	@$(RUN) python tools/admission_policies.py
 	@$(RUN) python tools/webhook_configurations.py
 
 docs: generate ## Write the generated pages of the documentation anew

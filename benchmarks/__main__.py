@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from benchmarks import card_weight, idle, join, node, pod_webhook, pooling, stack, sync, writes
+from benchmarks import admission, card_weight, idle, join, node, pod_webhook, pooling, stack, sync, writes
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
@@ -75,6 +75,13 @@ def stack_(nodes: int, seconds: float) -> bool:
 def webhook_(seconds: float) -> bool:
     """What the pod webhook adds to the creation of a pod."""
     return publish("webhook", asyncio.run(pod_webhook.measure(seconds)))
+
+
+@benchmarks.command("admission")
+@click.option("--creations", default=300, show_default=True, help="Pods of each kind, for each number of pools.")
+def admission_(creations: int) -> bool:
+    """What the admission policies add to the creation of a pod."""
+    return publish("admission", asyncio.run(admission.measure(creations)))
 
 
 @benchmarks.result_callback()

@@ -6,10 +6,11 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import click
 
-from examples.workloads import Deployment, Pod, deployment
+from examples.workloads import Deployment, Namespace, Pod, deployment
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card
 from gpu_control_plane.agent.simulated.machine import heal, new_machine, report_xid
 from gpu_control_plane.agent.simulated.models import pci_address
@@ -20,7 +21,9 @@ from gpu_control_plane.cli.screen import ATTENTION, OK, Screen
 from gpu_control_plane.cli.sidecars import install_local_webhooks, sidecars
 from gpu_control_plane.cli.summary import show_summary
 from gpu_control_plane.installation.crds import install_crds
+from gpu_control_plane.installation.policies import install_policies
 from gpu_control_plane.kube import Client, FieldManager, Selection, load_config
+from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.local import LocalError
@@ -30,13 +33,15 @@ from gpu_control_plane.local.status import cluster_status
 
 _NAME = "gpu"
 _US = FieldManager("demo")
+_GUESTS = "guests"
 _NODES = {"h200-1": ("H200-141", 4), "h200-2": ("H200-141", 4), "l40s-1": ("L40S", 4)}
 _APPS = ("chat", "train", "notebooks", "batch")
 _LAB, _LAB_CARDS = "h100-lab", 2
 """A machine that no pool manages: its orders are written by hand here, as a pool of MIG instances would write them."""
 _POOLS: dict[str, dict[str, object]] = {
-    "training": {"deviceSelector": {"include": {"products": ["*H200*"]}}},
+    "training": {"deviceSelector": {"include": {"products": ["*H200*"]}}, "access": {"namespaces": ["default"]}},
     "inference": {
+        "access": {"namespaceSelector": {}},
         "deviceSelector": {"include": {"products": ["*L40S*", "*H200*"]}},
         "assignment": {"autoApproveSelector": {"matchLabels": {Label.PRODUCT.value: "NVIDIA-L40S"}}},
     },
@@ -117,6 +122,9 @@ class Demo:
             )
 
     async def _pods_run(self) -> None:
+        with self._screen.step(f"A pod in the namespace {_GUESTS}, which training does not admit, is refused"):
+            refusal = await self._refusal()
+        self._screen.mark(ATTENTION, refusal)
         await self._deploy("chat", "inference", 3)
         await self._deploy("train", "training", 8)
         with self._screen.step("3 pods of chat run"):
@@ -161,6 +169,9 @@ class Demo:
             _order(whole[0], "notebooks", 7, {"mode": "MIG", "mig": {"profile": "1g.10gb"}}, profile="1g.10gb"),
             _order(whole[1], "batch", 4, {"mode": "TimeSlice", "timeSlice": {"replicas": 4}}),
         )
+        for order in orders:
+            spec = {"allocation": order["allocation"], "access": {"namespaces": ["default"]}}
+            await self._client.apply(GPUPool, str(order["pool"]), {"spec": spec}, manager=_US)
         await self._client.apply(GPUNodeState, _LAB, {"spec": {"assignments": orders}}, manager=_US)
         with self._screen.step("7 MIG instances on one H100, 4 time slices on another"):
             await _until(lambda: self._advertises(_LAB, notebooks=7, batch=4), "the cards were not shared")
@@ -184,6 +195,21 @@ class Demo:
 
     async def _approve(self, device: str, pool: str | None) -> None:
         await self._client.patch(GPUDevice, device, {"metadata": {"annotations": {Annotation.ASSIGNMENT.value: pool}}})
+
+    async def _refusal(self) -> str:
+        """What a Deployment says whose pods may not use the pool that they ask for."""
+        await self._client.apply(Namespace, _GUESTS, {}, manager=_US)
+        await self._client.apply(
+            Deployment, "uninvited", deployment("uninvited", "training", 1), manager=_US, namespace=_GUESTS
+        )
+        await _until(self._failure, "the pod was not refused")
+        return await self._failure()
+
+    async def _failure(self) -> str:
+        """Why the Deployment has no pod; nothing while that is not known."""
+        asked = await self._client.get(Deployment, "uninvited", _GUESTS)
+        failure = find(asked.status.conditions, "ReplicaFailure")
+        return failure.message.partition("denied request: ")[2] if failure else ""
 
     async def _deploy(self, name: str, pool: str, replicas: int) -> None:
         body = deployment(name, pool, replicas)
@@ -299,6 +325,10 @@ async def _stages(screen: Screen) -> None:
         await Demo(client, screen).run()
 
 
+def _install(kubeconfig: Path) -> list[str]:
+    return [*install_crds(kubeconfig), *install_policies(kubeconfig)]
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Run the main job on a real control plane with simulated GPU machines. Safe to run again; `make down` removes it.
@@ -312,9 +342,9 @@ def run() -> int:
     screen = Screen(sys.stdout)
     try:
         screen.line(screen.style("1. A real control plane, with our controller and simulated agents", bold=True))
-        result = bring_up(UpOptions(name=_NAME, nodes=0), screen, install_crds)
+        result = bring_up(UpOptions(name=_NAME, nodes=0), screen, _install)
         programs = sidecars(_NAME, {}, running=result.was_running)
-        install_local_webhooks(_NAME, programs)
+        install_local_webhooks(cluster_folder(_NAME) / "kubeconfig", programs)
         for sidecar in programs:
             start_sidecar(_NAME, sidecar)
             screen.mark(OK, f"Started {sidecar.name}")

@@ -5,16 +5,22 @@ from typing import ClassVar
 import msgspec
 
 from gpu_control_plane.kube import Object, Resource
+from gpu_control_plane.kube.objects import Condition
 
 
 class DeploymentStatus(msgspec.Struct, frozen=True, rename="camel"):
     available_replicas: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class Deployment(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("apps", "v1", "Deployment", "deployments")
 
     status: DeploymentStatus = DeploymentStatus()
+
+
+class Namespace(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -18,7 +18,7 @@ POOL_RESOURCES: Final = 'resource=~"gpu_deckhouse_io_.+"'
 WITHOUT_POOL: Final = (
     'max by (node) (gpu_bootstrap_node_phase{phase=~"Monitoring|Ready"}) '
     'and on (node) max by (node) (gpu_inventory_devices_state{state="Unassigned"}) > 0 '
-    'unless on (node) max by (node) (gpu_inventory_devices_state{state=~"Assigned|Reserved"}) > 0'
+    'unless on (node) max by (node) (gpu_inventory_devices_state{state=~"Assigned|Draining|Reserved"}) > 0'
 )
 """Nodes that could serve pools, and none of whose cards does. A broken card says nothing of the others."""
 

@@ -43,5 +43,16 @@ POOLS: Final = Group(
             "Configured says which node, why, and what to do: kubectl describe gpupool {{ $labels.pool }}",
             events=(EventReason.POOL_PHASE_CHANGED,),
         ),
+        Alert(
+            name="GPUPoolMaintenance",
+            expr="max by (pool) (gpupool_maintenance_deadline_timestamp_seconds) < time()",
+            hold="1m",
+            severity=Severity.WARNING,
+            summary="The maintenance of the pool {{ $labels.pool }} is overdue.",
+            description="The cards of the pool {{ $labels.pool }} are still not divided as its spec says, past "
+            "spec.maintenance.deadline. No pod is ended for it. Who is in the way: "
+            "kubectl describe gpupool {{ $labels.pool }}",
+            events=(EventReason.POOL_MAINTENANCE_OVERDUE,),
+        ),
     ),
 )

@@ -14,16 +14,20 @@ import pytest
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature, discovery_name, feature_name
+from gpu_control_plane.installation.policies import POLICIES as ALL_POLICIES
 from gpu_control_plane.kube import Client, FieldManager, Object, load_config
 from gpu_control_plane.kube.errors import Forbidden, Invalid
 from gpu_control_plane.kube.events import Event
-from helm.chart import NAMESPACE
+from helm.chart import NAMESPACE, Manifest
 from helm.installed import Installed
 from waiting import until_async
 
 OURS, OTHERS = "node-c", "node-d"
 AGENT, DISCOVERY = "gpu-control-plane-agent", "gpu-control-plane-discovery"
-POLICIES = ("own-node-state", "own-cards", "own-reports", "own-events", "own-node")
+POLICIES = (
+    *(f"gpu-control-plane-own-{name}" for name in ("node-state", "cards", "reports", "events", "node")),
+    *(policy["metadata"]["name"] for policy in ALL_POLICIES if policy["kind"] == "ValidatingAdmissionPolicy"),
+)
 
 READING = {"status": {"telemetry": {"temperature": 40, "at": "2026-01-01T00:00:00Z"}}}
 ANSWER = {"status": {"plugin": {"observedGeneration": 1}}}
@@ -116,10 +120,20 @@ def annotations(**changes: str | None) -> dict[str, Any]:
 
 async def test_kubernetes_finds_no_fault_in_the_policies(installed: Installed) -> None:
     for name in POLICIES:
-        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gpu-control-plane-{name}"
-        policy = installed.request("GET", path)
-        assert policy["status"]["observedGeneration"] == policy["metadata"]["generation"]
+        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
+        policy = await _type_checked(installed, path)
         assert policy["status"].get("typeChecking", {}) == {}
+
+
+async def _type_checked(installed: Installed, path: str) -> Manifest:
+    """The policy, once the controller-manager has looked at it."""
+
+    async def checked() -> bool:
+        policy = installed.request("GET", path)
+        return bool(policy.get("status", {}).get("observedGeneration") == policy["metadata"]["generation"])
+
+    await until_async(checked, saying="the policy is checked")
+    return installed.request("GET", path)
 
 
 async def test_an_agent_answers_for_its_own_node(installed: Installed) -> None:

@@ -1,7 +1,10 @@
 """The life of a release: installed, upgraded, uninstalled, and nothing of it left."""
 
+import subprocess
+
 import msgspec
 import pytest
+import yaml
 
 from blocking_wait import until
 from gpu_control_plane.api.nodefeature import feature_name
@@ -24,6 +27,7 @@ POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 POOLS = "/apis/gpu.deckhouse.io/v1alpha1/gpupools"
 REPORTS = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpu-control-plane"
+INDEX = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gpu-pool-access"
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/gpu-control-plane-webhook"
 WEBHOOKS = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/gpu-control-plane-webhook"
@@ -44,8 +48,14 @@ def test_a_release_comes_and_goes(empty_cluster: Installed) -> None:
     cluster.helm("upgrade", RELEASE, str(CHART), "--wait", values={**VALUES, "controller": {"replicas": 3}})
     assert _written_by_the_controller(cluster) == written
 
+    assert "which no GPU pool offers" in _answer_to_a_pod(cluster)
+    assert " admits neither the namespace default" in _answer_to_a_pod(cluster, "training")
+    assert _answer_to_a_pod(cluster, None) == ""
     cluster.helm("uninstall", RELEASE, "--wait", "--timeout", "300s")
-    cluster.run_hook("cleanup", VALUES)
+    assert " admits neither the namespace default" in _answer_to_a_pod(cluster, "training")
+    assert _answer_to_a_pod(cluster, None) == ""
+    assert "Admission policies removed: 9." in cluster.run_hook("cleanup", VALUES)
+    until(lambda: _answer_to_a_pod(cluster, "training") == "")
     assert _leftovers(cluster) == []
     assert _labels(cluster, "node-a").keys() & {"gpu.deckhouse.io/gpu.present", "nvidia.com/gpu.count"} == set()
     assert _labels(cluster, "node-a")["nvidia.com/gpu.deploy.driver"] == "true"
@@ -103,6 +113,7 @@ def _leave_traces(cluster: Installed) -> None:
 def _write_as_the_controller(cluster: Installed) -> None:
     """What the controller writes into objects that are the chart's."""
     cluster.request("PATCH", LEASE, {"spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}}, MERGE)
+    cluster.request("PATCH", INDEX, {"data": {"gpu.deckhouse.io_training": "pool training\n\n"}}, MERGE)
     cluster.request("PATCH", SECRET, {"data": {"tls.crt": "Y2VydGlmaWNhdGU="}}, MERGE)
     bundle = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YXV0aG9yaXR5"}
     for path in WEBHOOKS:
@@ -111,7 +122,21 @@ def _write_as_the_controller(cluster: Installed) -> None:
 
 def _written_by_the_controller(cluster: Installed) -> tuple[object, ...]:
     clients = [webhook["clientConfig"] for path in WEBHOOKS for webhook in cluster.request("GET", path)["webhooks"]]
-    return cluster.request("GET", LEASE)["spec"], cluster.request("GET", SECRET)["data"], *clients
+    held = (cluster.request("GET", path)["data"] for path in (SECRET, INDEX))
+    return cluster.request("GET", LEASE)["spec"], *held, *clients
+
+
+def _answer_to_a_pod(cluster: Installed, pool: str | None = "unknown") -> str:
+    """Why a pod that asks for a card of the pool, or for none, is refused to a user; nothing if it is not."""
+    limits = {f"gpu.deckhouse.io/{pool}": "1"} if pool else {}
+    main = {"name": "main", "image": "any", "resources": {"limits": limits}}
+    body = _typed("Pod", metadata={"name": "asking"}, spec={"containers": [main]}) | {"apiVersion": "v1"}
+    group = "system:serviceaccounts:kube-system"
+    who = ("--as=system:serviceaccount:kube-system:replicaset-controller", f"--as-group={group}")
+    create = ("create", "--dry-run=server", "-f", "-")
+    command = [str(cluster.program), f"--kubeconfig={cluster.cluster.kubeconfig}", *create]
+    done = subprocess.run([*command, *who], input=yaml.safe_dump(body), capture_output=True, text=True, check=False)
+    return done.stderr
 
 
 def _leftovers(cluster: Installed) -> list[str]:

@@ -1,5 +1,6 @@
 """Programs can do their work with the rights the chart gives them, and not much more."""
 
+import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from waiting import until_async
 pytestmark = pytest.mark.timeout(600)
 
 WEBHOOK = "gpu-control-plane-webhook"
+INDEX = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gpu-pool-access"
 FIRST, SECOND = (f"node-a-0000-{bus}-00-0" for bus in ("18", "2a"))
 
 
@@ -58,6 +60,11 @@ async def test_the_controller_needs_no_more_rights(
                 return any(event.reason == "WaitingForGPU" for event in events)
 
             await until_async(explained, saying="an Event about the waiting pod")
+            installed.request("DELETE", INDEX)
+            await until_async(lambda: asyncio.to_thread(installed.exists, INDEX), saying="the index is made anew")
+            assert installed.request("GET", INDEX)["data"] == {
+                "gpu.deckhouse.io_training": "pool training\nselector Every\n\n"
+            }
             await scene.approve(FIRST, "training")
             await scene.pod_is("eager", "Running")
             await scene.end_pod("eager")

@@ -49,8 +49,8 @@ from gpu_control_plane.operator.upgrade.executor import ActionExecutor
 from gpu_control_plane.operator.upgrade.node_view import Refusal
 from gpu_control_plane.operator.upgrade.step import step
 from gpu_control_plane.pools.capacity import PoolCapacity
-from gpu_control_plane.pools.events import record_card, record_expired, record_node, record_pending, record_pool
-from gpu_control_plane.pools.pending_pods import pending_message
+from gpu_control_plane.pools.events import record_cards, record_expired, record_node, record_pending, record_pool
+from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.rules.pool_validation import PoolFault
 from unit.agent.node.test_burnin_runner import burning_in
@@ -66,8 +66,11 @@ from unit.operator.upgrade.builders import CRASHING, POLICY, ago, cordoned, gpu_
 from unit.operator.upgrade.builders import NOW as UPGRADE_NOON
 from unit.pools.test_burnin import report as burn_in_report
 from unit.pools.test_decide import node_with, only, pool
-from unit.pools.test_pending_pods import TRAINING, training
-from unit.pools.test_pending_pods import pod as pod_for
+from unit.pools.test_explain_pod import TRAINING, situation
+from unit.pools.test_explain_pod import pod as pod_for
+from unit.pools.test_maintenance import INSTANCES
+from unit.pools.test_maintenance import change as divide_anew
+from unit.pools.test_maintenance import running as holding
 from unit.pools.test_status import POOL
 from waiting import until
 
@@ -122,8 +125,7 @@ class _Card:
         device = self._pools.devices[only(self._pools)]
         healthy = condition((), DeviceCondition.HEALTHY, verdict.healthy, verdict.reason, verdict.message, now=NOON)
         self._pools.devices[device.name] = replace(device, status=replace(device.status, conditions=(healthy,)))
-        for card in self._pools.plan().cards:
-            record_card(self._recorder, card, self._pools.state)
+        record_cards(self._recorder, self._pools.plan().cards, self._pools.state)
         self._pools.settle()
 
 
@@ -161,8 +163,7 @@ async def _burn_in_failed(recorder: EventRecorder, _folder: Path) -> None:
         node.program.end(Reason.MEMORY_ERRORS)
         await node.ends_as()
     tested = burn_in_report(node_with(pool(), approved="a"), FALSE, ended=-10)
-    for card in tested.plan().cards:
-        record_card(recorder, card, tested.state)
+    record_cards(recorder, tested.plan().cards, tested.state)
 
 
 # Nodes
@@ -209,14 +210,14 @@ async def _node_without_pool(recorder: EventRecorder, _folder: Path) -> None:
 
 
 async def _pool_capacity_low(recorder: EventRecorder, _folder: Path) -> None:
-    waiting = pod_for(TRAINING)
-    sentence = pending_message(waiting, {TRAINING: training(total=8, available=0)}, {"training": []})
-    assert sentence is not None
-    record_pending(recorder, waiting, sentence)
+    waiting = situation(pod_for(TRAINING), {"w1": (8, 8, 0)})
+    found = explain_pod(waiting)
+    assert found is not None
+    record_pending(recorder, waiting.pod, found)
 
 
 async def _reservation_expired(recorder: EventRecorder, _folder: Path) -> None:
-    record_expired(recorder, training(total=8, available=8), pod_for(TRAINING))
+    record_expired(recorder, POOL, pod_for())
 
 
 async def _pool_misconfigured(recorder: EventRecorder, _folder: Path) -> None:
@@ -224,6 +225,15 @@ async def _pool_misconfigured(recorder: EventRecorder, _folder: Path) -> None:
     status = pool_status(POOL, PoolCapacity(), fault, None, NOON)
     assert status.phase is PoolPhase.MISCONFIGURED
     record_pool(recorder, POOL, status)
+
+
+async def _pool_maintenance(recorder: EventRecorder, _folder: Path) -> None:
+    """A pod holds a whole card of a pool that is to be divided anew, for longer than the deadline."""
+    made = holding()
+    divide_anew(made, INSTANCES)
+    known = made.pools["a"]
+    late = NOON + timedelta(days=400)
+    record_pool(recorder, known, pool_status(known, made.capacity(known), None, None, late))
 
 
 # The software stack
@@ -413,6 +423,7 @@ RAISED: Final[Mapping[str, Raise]] = {
     "GPUInventoryIncomplete": _inventory_incomplete,
     "GPUNodeWithoutPool": _node_without_pool,
     "GPUPoolCapacityLow": _pool_capacity_low,
+    "GPUPoolMaintenance": _pool_maintenance,
     "GPUPoolMisconfigured": _pool_misconfigured,
     "GPUReservationExpired": _reservation_expired,
     "GPUStackFailed": _stack(problem="driver.image: no"),

@@ -275,6 +275,22 @@ POOLS: Final = (
         fired=Fired({"pool": "a"}),
     ),
     Situation(
+        alert="GPUPoolMaintenance",
+        name="its deadline was ten minutes after the beginning",
+        series={
+            led("gpupool_maintenance_deadline_timestamp_seconds", pool="a"): "600x30",
+            led("gpupool_maintenance_deadline_timestamp_seconds", pool="b"): "7200x30",
+        },
+        since=11,
+        fires=(Fired({"pool": "a"}),),
+    ),
+    Situation(
+        alert="GPUPoolMaintenance",
+        name="it ended in time",
+        series={led("gpupool_maintenance_deadline_timestamp_seconds", pool="a"): "600x9 stale"},
+        after=20,
+    ),
+    Situation(
         alert="GPUPoolMisconfigured",
         name="a pool without cards",
         series={led("gpupool_phase", pool="a", phase="Pending"): "1x10"},

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpudevice import BurnIn, DeviceSpec, DeviceState, DeviceStatus
-from gpu_control_plane.api.gpupool import Capacity, GPUPool, PoolPhase, PoolSpec, PoolStatus
+from gpu_control_plane.api.gpupool import Capacity, GPUPool, Maintenance, PoolPhase, PoolSpec, PoolStatus
 from gpu_control_plane.api.names import DeviceCondition, Reason
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import ObjectMeta
@@ -110,6 +110,18 @@ def test_a_pool_is_in_one_phase() -> None:
     assert env.shown("gpupool_phase") == {("gpupool_phase", "training", "Misconfigured"): 1}
     env.pools.remove("training")
     assert not env.shown("gpupool_phase")
+
+
+def test_a_pool_in_maintenance_shows_its_deadline() -> None:
+    env = MetricsEnv()
+    began = utc_now()
+    under_way = Maintenance(since=began, reason="", units_in_use=0, nodes_done=0, nodes_total=1, deadline=began)
+    status = PoolStatus(phase=PoolPhase.MAINTENANCE, maintenance=under_way)
+    env.pools.put(msgspec.structs.replace(pool(PoolPhase.READY), status=status))
+    name = "gpupool_maintenance_deadline_timestamp_seconds"
+    assert env.shown(name) == {(name, "training"): began.timestamp()}
+    env.pools.put(pool(PoolPhase.READY))
+    assert not env.shown(name)
 
 
 def test_the_capacity_of_a_deleted_pool_is_removed_on_every_replica() -> None:

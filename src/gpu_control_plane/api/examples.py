@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from gpu_control_plane.api.access import Access, Quota
-from gpu_control_plane.api.allocation import MIG, Allocation, Mode, PoolAllocation, ProfileCount
+from gpu_control_plane.api.allocation import MIG, Allocation, Mode, PoolAllocation, ProfileCount, TimeSlice
 from gpu_control_plane.api.deviceselector import DeviceCriteria, DeviceSelector, MemoryRange
 from gpu_control_plane.api.gpudevice import (
     PCI,
@@ -52,6 +52,8 @@ from gpu_control_plane.api.gpunodestate import (
 from gpu_control_plane.api.gpupool import (
     Capacity,
     GPUPool,
+    MaintenanceStrategy,
+    PoolMaintenance,
     PoolNodes,
     PoolPhase,
     PoolResource,
@@ -62,6 +64,7 @@ from gpu_control_plane.api.gpupool import (
 )
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.api.names import GROUP, Annotation, DeviceCondition, NodeCondition, PoolCondition, Reason
+from gpu_control_plane.api.scheduling import Scheduling, Taint, TaintEffect
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.kube.objects import Condition, Object, ObjectMeta
 
@@ -196,12 +199,14 @@ def node_state(node: str = "worker-3", cards: int = 8, *, pool: str | None = "tr
 
 def pool(name: str = "training", spec: PoolSpec | None = None) -> GPUPool:
     """A pool of whole H200s for two teams, with one node that needs attention."""
+    spec = spec or training()
     return GPUPool(
         metadata=ObjectMeta(name=name),
-        spec=spec or training(),
+        spec=spec,
         status=PoolStatus(
             observed_generation=1,
             phase=PoolPhase.READY,
+            allocation=spec.allocation.canonical,
             units=Units(total=32, used=20, reserved=1, available=10, faulted=1),
             capacity=(Capacity(name=f"{GROUP}/{name}", total=32, used=20, reserved=1, available=10, faulted=1),),
             nodes=PoolNodes(
@@ -240,6 +245,15 @@ def mixed_layout() -> PoolSpec:
     return PoolSpec(
         resource=PoolResource(name="gpu.example.com/notebooks"),
         allocation=PoolAllocation(mode=Mode.MIG, mig=MIG(layout=layout)),
+    )
+
+
+def time_slices() -> PoolSpec:
+    """Cards on which four pods take turns. A change of that goes node by node."""
+    return PoolSpec(
+        allocation=PoolAllocation(mode=Mode.TIME_SLICE, time_slice=TimeSlice(replicas=4)),
+        scheduling=Scheduling(taints=(Taint(key="example.com/gpu", effect=TaintEffect.NO_SCHEDULE),)),
+        maintenance=PoolMaintenance(strategy=MaintenanceStrategy.NODE, deadline="12h"),
     )
 
 

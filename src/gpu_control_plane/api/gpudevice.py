@@ -52,6 +52,7 @@ class DeviceState(OpenEnum):
     UNASSIGNED = "Unassigned", "in no pool."
     RESERVED = "Reserved", "promised to a pod that has not started yet."
     ASSIGNED = "Assigned", "in a pool and offered to pods, or in use by them."
+    DRAINING = "Draining", "leaving its pool: no pod gets it, and those that have it run on."
     FAULTED = "Faulted", "out of service because of a hardware fault."
 
 
@@ -222,6 +223,7 @@ class DeviceStatus(Part, frozen=True, kw_only=True):
 
     state: Annotated[DeviceState | None, about("Where the card stands.")] = None
     pool_ref: Annotated[PoolRef | None, about("Pool the card is in.", atomic=True)] = None
+    pending_reason: Annotated[str | None, about("Why the card is in no pool, in one word.", maxLength=64)] = None
     hardware: Annotated[
         Hardware | None, about("What the card is. Facts the card does not tell are absent.", atomic=True)
     ] = None
@@ -272,12 +274,14 @@ DEFINITION: Final = Definition(
     columns=(
         Column("Node", ".spec.nodeName", description="Node the card is in"),
         Column("Product", ".status.hardware.product", description="Model of the card"),
-        Column("State", ".status.state", description="Unassigned, Reserved, Assigned or Faulted"),
+        Column("State", ".status.state", description="Unassigned, Reserved, Assigned, Draining or Faulted"),
         Column("Pool", ".status.poolRef.name", description="Pool the card is in"),
+        Column("Reason", ".status.pendingReason", description="Why the card is in no pool"),
         Column(
             "Healthy",
             f'.status.conditions[?(@.type=="{DeviceCondition.HEALTHY}")].status',
             description="Whether the card works",
+            priority=1,
         ),
         Column("Memory", ".status.hardware.memoryMiB", "integer", "Memory in MiB", priority=1),
         Column("UUID", ".status.hardware.uuid", description="The card's own identity", priority=1),

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.names import GROUP, VERSION, NodeCondition
-from gpu_control_plane.api.scheduling import NUMA
+from gpu_control_plane.api.scheduling import NUMA, Taint
 from gpu_control_plane.api.shapes import InventoryID, Part, PCIAddress, PoolName, ResourceName
 from gpu_control_plane.kube.crd import AGE, Column, Definition
 from gpu_control_plane.kube.fields import OpenEnum, Rule, about
@@ -216,6 +216,8 @@ class Plugin(Part, frozen=True, kw_only=True):
 
     observed_generation: Annotated[int, about("Generation of the orders that this answers.", minimum=0)]
     resources: Annotated[tuple[PluginResource, ...], about("Resources announced.", maxItems=128)] = ()
+    used: Annotated[int | None, about("Units of all resources that pods hold.", minimum=0)] = None
+    free: Annotated[int | None, about("Units of all resources that a pod could be given now.", minimum=0)] = None
     problems: Annotated[
         tuple[OrderProblem, ...],
         about("Orders that are not carried out as they stand.", maxItems=MAX_CARDS),
@@ -257,6 +259,10 @@ class NodeStateStatus(Part, frozen=True, kw_only=True):
         None
     )
     plugin: Annotated[Plugin | None, about("What the agent has announced to the kubelet.", atomic=True)] = None
+    taints: Annotated[
+        tuple[Taint, ...],
+        about("Taints of the Node that pools have set; those of others are not listed.", maxItems=64),
+    ] = ()
     quiesced: Annotated[
         Quiesced | None,
         about("Present while the agent has released the driver, so that it can be reloaded.", atomic=True),
@@ -296,6 +302,8 @@ DEFINITION: Final = Definition(
     categories=("gpus",),
     columns=(
         Column("Cards", ".status.deviceCount", "integer", "Number of cards"),
+        Column("Used", ".status.plugin.used", "integer", "Units that pods hold"),
+        Column("Free", ".status.plugin.free", "integer", "Units that a pod could be given now"),
         Column("Ready", _condition(NodeCondition.READY_FOR_POOLING), description="Whether its cards may join pools"),
         Column("Degraded", _condition(NodeCondition.DEGRADED), description="Whether something is wrong"),
         Column("Driver", ".status.driver.version", description="Version of the GPU driver"),

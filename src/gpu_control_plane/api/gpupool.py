@@ -1,5 +1,6 @@
 """GPUPool: a named set of cards, who may use them, and how they are handed out. People write the spec."""
 
+from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.access import Access, Quota
@@ -8,7 +9,7 @@ from gpu_control_plane.api.deviceselector import DeviceSelector
 from gpu_control_plane.api.names import GROUP, VERSION
 from gpu_control_plane.api.scheduling import Scheduling
 from gpu_control_plane.api.selectors import Selector
-from gpu_control_plane.api.shapes import DNS_LABEL, NodeName, Part, ResourceName
+from gpu_control_plane.api.shapes import DNS_LABEL, NodeName, Part, ResourceName, time_span
 from gpu_control_plane.kube.crd import AGE, Column, Definition
 from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Condition, Object, Resource
@@ -17,6 +18,9 @@ MAX_WORST_NODES: Final = 20
 MAX_WAITING: Final = 24
 MAX_RESOURCES: Final = 32
 """Those of one layout, and while it changes those of the next."""
+
+MAX_RESOURCE_NAME: Final = 230
+"""With the profile of a mixed layout after it, the name has to fit into a key of a ConfigMap: 253 characters."""
 
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _LAST_PART: Final = (
@@ -38,7 +42,8 @@ class PoolPhase(OpenEnum):
     PENDING = "Pending", "no card is on offer yet."
     READY = "Ready", "pods can ask for its resources."
     MAINTENANCE = "Maintenance", "new pods are refused while cards are divided again."
-    MISCONFIGURED = "Misconfigured", "the spec cannot be carried out; the conditions say why."
+    MISCONFIGURED = "Misconfigured", "the spec, or a part of it, cannot be carried out; the conditions say why."
+    DELETING = "Deleting", "the pool goes when its last card is free."
 
 
 class PoolResource(Part, frozen=True, kw_only=True):
@@ -61,6 +66,7 @@ class PoolResource(Part, frozen=True, kw_only=True):
                 "!self.startsWith('requests.')",
                 "a resource name cannot begin with 'requests.', which quotas use: choose another domain",
             ),
+            maxLength=MAX_RESOURCE_NAME,
         ),
     ] = None
 
@@ -89,6 +95,39 @@ class PoolAssignment(Part, frozen=True, kw_only=True):
     )
 
 
+class MaintenanceStrategy(OpenEnum):
+    """How a change of spec.allocation is carried out."""
+
+    POOL = "Pool", "all cards at once: new pods are refused until those that run have ended."
+    NODE = "Node", "one node after the other: the rest of the pool goes on serving."
+
+
+class PoolMaintenance(Part, frozen=True, kw_only=True):
+    """How a change of spec.allocation is carried out. It never ends a pod."""
+
+    strategy: Annotated[MaintenanceStrategy, about("All cards at once, or node by node.", default=True)] = (
+        MaintenanceStrategy.POOL
+    )
+    deadline: Annotated[
+        str,
+        about(
+            "How long it may take before the pool says that it is overdue, such as 90m or 24h.",
+            Rule(
+                "self.matches('^([0-9]{1,5}[smh])+$') && duration(self) >= duration('10s') && "
+                "duration(self) <= duration('720h')",
+                "write maintenance.deadline as a duration from 10s to 720h, such as 90m or 24h",
+            ),
+            default=True,
+            maxLength=16,
+        ),
+    ] = "24h"
+
+    @property
+    def time_limit(self) -> timedelta:
+        """`deadline` as a span of time."""
+        return time_span(self.deadline)
+
+
 class PoolSpec(Part, frozen=True, kw_only=True):
     """Which cards, for whom, and how they are handed out."""
 
@@ -113,6 +152,9 @@ class PoolSpec(Part, frozen=True, kw_only=True):
         about("What single namespaces may hold at once.", keys=("namespace",), maxItems=256),
     ] = ()
     scheduling: Annotated[Scheduling, about("Where pods are put.", default=True)] = Scheduling()
+    maintenance: Annotated[PoolMaintenance, about("How a change of spec.allocation is carried out.", default=True)] = (
+        PoolMaintenance()
+    )
     backend: Annotated[
         Backend,
         about(
@@ -202,6 +244,18 @@ class PoolNodes(Part, frozen=True, kw_only=True):
     ] = ()
 
 
+class Maintenance(Part, frozen=True, kw_only=True):
+    """A change of spec.allocation that is being carried out, or taken back."""
+
+    since: Annotated[datetime, about("When it began.")]
+    reason: Annotated[str, about("What changes, such as Exclusive → MIG 1g.18gb.", maxLength=1024)]
+    units_in_use: Annotated[int, about("Units that pods hold on nodes that are not done.", minimum=0)]
+    nodes_done: Annotated[int, about("Nodes that stand in nobody's way any more.", minimum=0)]
+    nodes_total: Annotated[int, about("Nodes with cards of the pool.", minimum=0)]
+    deadline: Annotated[datetime, about("When it is overdue. It goes on all the same.")]
+    node: Annotated[NodeName | None, about("Node whose turn it is, with the strategy Node.")] = None
+
+
 class PoolStatus(Part, frozen=True, kw_only=True):
     """What the pool has and how it fares."""
 
@@ -219,6 +273,9 @@ class PoolStatus(Part, frozen=True, kw_only=True):
     ] = ()
     cards: Annotated[PoolCards | None, about("Cards that the pool selects, in numbers.", atomic=True)] = None
     nodes: Annotated[PoolNodes | None, about("Nodes behind the pool, in numbers.")] = None
+    maintenance: Annotated[
+        Maintenance | None, about("Present while cards are being divided anew: how far that is.", atomic=True)
+    ] = None
     conditions: Annotated[
         tuple[Condition, ...], about("Why the pool is in its phase.", keys=("type",), maxItems=16)
     ] = ()
@@ -275,14 +332,14 @@ DEFINITION: Final = Definition(
     short_names=("gpool", "gp"),
     categories=("gpus",),
     columns=(
-        Column("Phase", ".status.phase", description="Pending, Ready, Maintenance or Misconfigured"),
+        Column("Phase", ".status.phase", description="Pending, Ready, Maintenance, Misconfigured or Deleting"),
         Column("Mode", ".spec.allocation.mode", description="Exclusive, MIG or TimeSlice"),
         Column("Total", ".status.units.total", "integer", "Units of all resources together"),
         Column("Used", ".status.units.used", "integer", "Units held by pods"),
         Column("Available", ".status.units.available", "integer", "Units a pod could have now"),
+        Column("Faulted", ".status.units.faulted", "integer", "Units of faulted cards"),
         Column("Nodes", ".status.nodes.total", "integer", "Nodes with cards of the pool"),
         Column("Reserved", ".status.units.reserved", "integer", "Units promised to pods", priority=1),
-        Column("Faulted", ".status.units.faulted", "integer", "Units of faulted cards", priority=1),
         Column("Resource", ".status.capacity[0].name", description="Resource that pods ask for", priority=1),
         AGE,
     ),

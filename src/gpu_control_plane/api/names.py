@@ -13,6 +13,9 @@ VERSION: Final = "v1alpha1"
 USE: Final = "use"
 """The RBAC verb on a GPUPool that lets its holder ask for the pool's resources."""
 
+BYPASS: Final = "bypass"
+"""The RBAC verb on GPUPools that lets its holder reach cards past every pool: for drivers, plugins and exporters."""
+
 
 class Annotation(OpenEnum):
     """Annotations. They change by a patch that carries a resourceVersion, never by apply."""
@@ -88,6 +91,7 @@ class PoolCondition(OpenEnum):
 
     CONFIGURED = "Configured", "The spec can be carried out, and every node has carried it out."
     READY = "Ready", "Pods that may use the pool can ask for its resources."
+    ACCESSIBLE = "Accessible", "spec.access admits somebody to the pool; RBAC may admit more."
     QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
 
 
@@ -154,11 +158,22 @@ class Reason(OpenEnum):
     CARDS_ON_OFFER = "CardsOnOffer", "Ready: nodes offer cards of the pool."
     NO_CARDS = "NoCards", "Ready: no card is in the pool."
     NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
+    MAINTENANCE = "Maintenance", "Ready: cards are being divided anew; the message says how far that is."
+    MAINTENANCE_OVERDUE = "MaintenanceOverdue", "Ready: cards are still being divided anew, past the deadline."
     QUOTAS_HOLD = "QuotasHold", "QuotasHold: every namespace has its ResourceQuota and keeps within it."
     QUOTA_NOT_WRITTEN = "QuotaNotWritten", "QuotasHold: a namespace does not have its ResourceQuota yet."
     NAMESPACE_NOT_FOUND = "NamespaceNotFound", "QuotasHold: a namespace with a limit does not exist yet."
     OVER_QUOTA = "OverQuota", "QuotasHold: a namespace holds more than its limit, which was lowered since."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
+    ACCESS_GRANTED = "AccessGranted", "Accessible: spec.access admits somebody."
+    NOBODY_ADMITTED = (
+        "NobodyAdmitted",
+        "Accessible: spec.access names nobody; only the RBAC verb use can admit anybody.",
+    )
+    ACCESS_LIST_TOO_LONG = (
+        "AccessListTooLong",
+        "Accessible: the lists in spec.access have no room beside those of older pools; nobody is admitted by them.",
+    )
     BURN_IN_WAITING = "Waiting", "BurnedIn: the card will be tested; the message says what it waits for."
     BURNING_IN = "BurningIn", "BurnedIn: the card is being tested."
     BURN_IN_PASSED = "Passed", "BurnedIn: the card was tested, and nothing was wrong."
@@ -211,4 +226,9 @@ class EventReason(OpenEnum):
         "GPUReservationExpired",
         "On a Pod: it did not start while units were reserved for it; others may have them now.",
     )
-    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: no card of the pool is free; the note says what to do."
+    POOL_MAINTENANCE = "GPUPoolMaintenance", "The cards of a pool begin to be divided anew, are, or stay as they were."
+    POOL_MAINTENANCE_OVERDUE = (
+        "GPUPoolMaintenanceOverdue",
+        "The cards of a pool are still not divided anew, past the deadline; the note says what it waits for.",
+    )
+    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: it gets no card; the note says why and what to do."

@@ -19,6 +19,10 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, Object], ...]]] = {
             "Cards cut into instances of two sizes",
             examples.written(examples.pool("notebooks", examples.mixed_layout())),
         ),
+        (
+            "Cards on which pods take turns, on nodes that other pods stay away from",
+            examples.written(examples.pool("shared", examples.time_slices())),
+        ),
     ),
 }
 _VOCABULARY: Final = (

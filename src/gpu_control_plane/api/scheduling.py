@@ -1,10 +1,9 @@
 """Where a pool's pods are put."""
 
-import re
 from datetime import timedelta
 from typing import Annotated, ClassVar, Final
 
-from gpu_control_plane.api.shapes import Part
+from gpu_control_plane.api.shapes import Part, time_span
 from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 
 DEFAULT_TOPOLOGY_KEY: Final = "topology.kubernetes.io/zone"
@@ -13,7 +12,6 @@ _LABEL_KEY: Final = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
     r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 )
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 class Strategy(OpenEnum):
@@ -116,5 +114,4 @@ class Scheduling(Part, frozen=True, kw_only=True):
     @property
     def reservation_time(self) -> timedelta:
         """`reservation_ttl` as a span of time."""
-        parts = re.findall(r"(\d+)([smh])", self.reservation_ttl)
-        return timedelta(seconds=sum(int(number) * _SECONDS[unit] for number, unit in parts))
+        return time_span(self.reservation_ttl)

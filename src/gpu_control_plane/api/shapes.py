@@ -4,6 +4,8 @@ Every default in a status stands for absence, so encoding a status gives exactly
 fields of a spec that carry an API default differ from absence.
 """
 
+import re
+from datetime import timedelta
 from typing import Annotated, Final
 
 import msgspec
@@ -21,6 +23,8 @@ _ACRONYMS: Final = {
     "pci": "PCI",
     "fs": "FS",
 }
+
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 DNS_LABEL: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 PCI_ADDRESS: Final = r"^([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"
@@ -60,3 +64,9 @@ class PoolRef(Part, frozen=True, kw_only=True):
 def immutable(what: str) -> Rule:
     """The rule that a required field keeps its first value."""
     return Rule("self == oldSelf", f"{what} cannot be changed: delete the object and create another")
+
+
+def time_span(text: str) -> timedelta:
+    """A duration as people write it, such as 90s or 1h30m."""
+    parts = re.findall(r"(\d+)([smh])", text)
+    return timedelta(seconds=sum(int(number) * _SECONDS[unit] for number, unit in parts))

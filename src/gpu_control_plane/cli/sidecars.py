@@ -21,8 +21,8 @@ _AGENT = (sys.executable, "-m", "gpu_control_plane.agent")
 
 _CONTROLLER = (sys.executable, "-m", "gpu_control_plane.controller", *_STATUS, "--webhooks", WEBHOOKS)
 _WEBHOOK_PORT = "--webhook-port"
+_NAME = "controller"
 
-CONTROLLER = "controller"
 AGENTS = Sidecar(name="agents", command=(*_AGENT, "--simulated"))
 _WATCHERS = (monitoring.PROMETHEUS, monitoring.GRAFANA)
 
@@ -37,27 +37,30 @@ class Monitoring(msgspec.Struct, frozen=True, kw_only=True):
 
 def sidecars(cluster: str, real_nodes: dict[str, Path], *, running: bool) -> list[Sidecar]:
     """The controller, the agents of simulated nodes, and an agent for each real node, by a short path. In a monitored
-    cluster each serves its metrics where Prometheus looks for them. `running` says whether the cluster was up already.
+    cluster each serves its metrics where Prometheus looks for them.
+
+    `running` says whether the cluster was running before.
     """
-    port = str(_webhook_port(cluster_folder(cluster), running=running))
-    controller = Sidecar(name=CONTROLLER, command=(*_CONTROLLER, "--webhook-host", LOOPBACK, _WEBHOOK_PORT, port))
-    made = [controller, AGENTS, *(_agent(name, folder) for name, folder in real_nodes.items())]
-    ports = monitoring.read_ports(cluster_folder(cluster))
+    folder = cluster_folder(cluster)
+    port = str(_webhook_port(folder, running=running))
+    controller = Sidecar(name=_NAME, command=(*_CONTROLLER, "--webhook-host", LOOPBACK, _WEBHOOK_PORT, port))
+    made = [controller, AGENTS, *(_agent(name, node) for name, node in real_nodes.items())]
+    ports = monitoring.read_ports(folder)
     return [monitoring.serving_metrics(sidecar, ports.get(sidecar.name)) for sidecar in made]
 
 
-def install_local_webhooks(cluster: str, started: list[Sidecar]) -> None:
+def install_local_webhooks(kubeconfig: Path, started: list[Sidecar]) -> None:
     """Tell the API server where the controller among these sidecars serves its webhooks."""
     ports = (_port(sidecar) for sidecar in started)
     port = next(port for port in ports if port is not None)
-    install_webhooks(cluster_folder(cluster) / "kubeconfig", f"https://{LOOPBACK}:{port}")
+    install_webhooks(kubeconfig, f"https://{LOOPBACK}:{port}")
 
 
 def start_monitoring(cluster: str, progress: Progress, *, port: int | None = None) -> Monitoring:
     """Have Prometheus, and Grafana where it is installed, watch the controller and the agents that run."""
     folder = cluster_folder(cluster)
     watched = {name: each for name, each in read_sidecars(folder).items() if name not in _WATCHERS}
-    if CONTROLLER not in watched:
+    if _NAME not in watched:
         raise LocalError(f"There is no controller to watch. Start the cluster with `kubectl gpu up --name {cluster}`.")
     if port is not None and monitoring.read_ports(folder).get(monitoring.PROMETHEUS) != port:
         require_free(port, "Prometheus")
@@ -82,9 +85,9 @@ def stop_monitoring(cluster: str) -> None:
     monitoring.forget_ports(cluster_folder(cluster))
 
 
-def _webhook_port(folder: Path, *, running: bool) -> int:
+def _webhook_port(cluster: Path, *, running: bool) -> int:
     """The port that the controller has, so that it is not started anew, or a free one."""
-    known = read_sidecars(folder).get(CONTROLLER)
+    known = read_sidecars(cluster).get(_NAME)
     port = _port(known) if known is not None else None
     return port if port is not None and (running or is_free(port)) else free_port()
 

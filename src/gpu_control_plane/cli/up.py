@@ -83,13 +83,13 @@ def command(
     machine = new_machine(profile, cards)
     wanted = UpOptions(name=name, nodes=nodes, real_nodes=real_nodes, port=port, timeout=timeout)
     progress = Screen(sys.stderr)
-    result = bring_up(wanted, progress, _install_api)
+    result = bring_up(wanted, progress, _install_api if bare else _install_guarded_api)
     if result.real_nodes:
         with progress.step(f"Giving cards to {', '.join(result.real_nodes)}"):
             _install_cards(cluster_folder(name) / "kubeconfig", [*result.real_nodes], machine)
     programs = sidecars(name, result.real_nodes, running=result.was_running)
     if not bare:
-        install_local_webhooks(name, programs)
+        install_local_webhooks(cluster_folder(name) / "kubeconfig", programs)
     for sidecar in programs:
         if bare:
             stop_sidecar(name, sidecar.name)
@@ -108,6 +108,13 @@ def _install_api(kubeconfig: Path) -> list[str]:
     from gpu_control_plane.installation.crds import install_crds  # noqa: PLC0415
 
     return install_crds(kubeconfig)
+
+
+def _install_guarded_api(kubeconfig: Path) -> list[str]:
+    """With the policies that keep pods out of pools; they need the controller, which says whom pools admit."""
+    from gpu_control_plane.installation.policies import install_policies  # noqa: PLC0415
+
+    return [*_install_api(kubeconfig), *install_policies(kubeconfig)]
 
 
 def _install_cards(kubeconfig: Path, nodes: list[str], machine: "Machine") -> None:

@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Final
 
 import click
+import msgspec
 
 from gpu_control_plane import NAMESPACE
 from gpu_control_plane.agent.node.labelling import feature_labels as labels_of_features
-from gpu_control_plane.api import GPUPool, nvidia
+from gpu_control_plane.api import GPUNodeState, GPUPool, nvidia
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
 from gpu_control_plane.api.pod import COMPONENT_LABEL, NAME_LABEL, PRODUCT, Pod
 from gpu_control_plane.installation.crds import INSTALLED, ours
+from gpu_control_plane.installation.policies import remove_policies
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import KubeError, NotFound
@@ -30,6 +32,7 @@ from gpu_control_plane.kube.finalizers import remove_finalizer
 from gpu_control_plane.operator.node_cleanup import clean_nodes
 from gpu_control_plane.operator.stack.orphan_delete import finish_orphan_deletes
 from gpu_control_plane.pools.controller import FINALIZER
+from gpu_control_plane.pools.node_taints import plan_taints
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 _OURS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL} in (controller,agent,discovery)"
@@ -113,9 +116,12 @@ async def clean_up(
         released = await finish_orphan_deletes(client, operand_namespace)
         report(f"DaemonSets let go that were held for their pods: {released}.")
     report(f"Reports deleted: {await _delete_reports(client)}.")
+    report(f"Nodes from which taints of pools were taken off: {await _untaint(client)}.")
     report(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
     trusted = TrustedNamespaces(frozenset({*nvidia_namespaces, operand_namespace}))
     report(f"Nodes from which the software stack was taken off: {await clean_nodes(client, trusted)}.")
+    # Last, and only now: as long as an agent runs, pods have to be judged.
+    report(f"Admission policies removed: {await remove_policies(client)}.")
     if crds:
         report(f"CRDs deleted: {await _delete_crds(client, report)}.")
 
@@ -144,6 +150,19 @@ async def _delete_reports(client: Client) -> int:
     for report in reports:
         await _delete(client, report)
     return len(reports)
+
+
+async def _untaint(client: Client) -> int:
+    """Taints that nobody takes off any more would keep pods away for good."""
+    ours = {state.name: state.status.taints for state in await _all(client, GPUNodeState) if state.status.taints}
+    count = 0
+    for node in await _all(client, Node):
+        left = plan_taints(node.spec.taints, ours.get(node.name, ()), ()).on_node
+        if left != node.spec.taints:
+            body = {"spec": {"taints": msgspec.to_builtins(left)}}
+            await client.patch(Node, node.name, body, resource_version=node.metadata.resource_version)
+            count += 1
+    return count
 
 
 async def _unlabel(client: Client, *, feature_labels: bool) -> int:

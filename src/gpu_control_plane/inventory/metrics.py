@@ -39,7 +39,7 @@ class InventoryMetrics:
         self.per_state = CountGauge(
             Gauge(
                 "gpu_inventory_devices_state",
-                "Cards of each node by state: Unassigned, Reserved, Assigned, Faulted; `unknown` before they have one.",
+                "Cards of each node by state: Unassigned, Reserved, Assigned, Draining, Faulted or `unknown`.",
                 ("node", "state"),
                 registry=registry,
             )

@@ -14,6 +14,7 @@ class _DeviceStatus(msgspec.Struct, rename=wire_name, kw_only=True):
     state: DeviceState
     pool_ref: PoolRef | UnsetType = UNSET
     reservation: Reservation | UnsetType = UNSET
+    pending_reason: str | UnsetType = UNSET
     history: tuple[Change, ...] | UnsetType = UNSET
 
 
@@ -23,9 +24,14 @@ class DeviceApplyConfiguration(msgspec.Struct):
     @classmethod
     def of(cls, plan: CardPlan) -> "DeviceApplyConfiguration":
         pool = PoolRef(name=plan.pool) if plan.pool else UNSET
-        reservation = plan.reservation or UNSET
         return cls(
-            _DeviceStatus(state=plan.state, pool_ref=pool, reservation=reservation, history=plan.history or UNSET)
+            _DeviceStatus(
+                state=plan.state,
+                pool_ref=pool,
+                reservation=plan.reservation or UNSET,
+                pending_reason=plan.pending or UNSET,
+                history=plan.history or UNSET,
+            )
         )
 
 

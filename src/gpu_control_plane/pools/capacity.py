@@ -6,12 +6,12 @@ Counting 40,000 cards anew for every change would stop the event loop for a fift
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.allocation import Mode, resource_suffix
+from gpu_control_plane.api.allocation import Allocation, Mode, resource_suffix
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import (
     Assignment,
@@ -22,8 +22,8 @@ from gpu_control_plane.api.gpunodestate import (
     ProblemReason,
 )
 from gpu_control_plane.api.gpupool import MAX_WORST_NODES, Capacity, GPUPool, Units, WorstNode
-from gpu_control_plane.api.names import DeviceCondition, Reason
-from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.api.names import DeviceCondition, NodeCondition, Reason
+from gpu_control_plane.kube.conditions import find, is_true
 from gpu_control_plane.pools.units import card_resources
 
 _FIELDS: Final = Units.__struct_fields__
@@ -67,6 +67,14 @@ class NodeCapacity(msgspec.Struct, frozen=True):
     """Units that pods have or could have."""
     trouble: WorstNode | None = None
     problem: NodeProblem | None = None
+    used: int = 0
+    """Units that pods hold."""
+    busy: bool = False
+    """Whether a card of the pool is ordered, on offer or held by a pod."""
+    settled: Allocation | None = None
+    """How all cards of the pool are divided and offered; None while some are not, or not alike."""
+    absent: bool = False
+    """The node is gone or not ready for pooling: nobody waits for it."""
 
 
 class PoolCapacity:
@@ -124,6 +132,13 @@ class PoolCapacity:
     def nodes(self) -> int:
         return len(self._nodes)
 
+    def on_nodes(self, resource: str) -> Iterator[tuple[str, Capacity]]:
+        """What each node has of a resource."""
+        for node, capacity in self._nodes.items():
+            for counted in capacity.resources:
+                if counted.name == resource:
+                    yield node, counted
+
     @property
     def ready(self) -> int:
         return len(self._nodes) - len(self._troubled)
@@ -143,6 +158,19 @@ class PoolCapacity:
             return worst
         more = "1 other node" if others == 1 else f"{others} other nodes"
         return msgspec.structs.replace(worst, message=f"{worst.message} (and on {more})")
+
+    def busy_nodes(self) -> dict[str, int]:
+        """Nodes with a card of the pool that is ordered, on offer or in use, and the units that pods hold there."""
+        return {node: found.used for node, found in self._nodes.items() if found.busy}
+
+    def nodes_without(self, allocation: Allocation) -> dict[str, int]:
+        """Nodes that should offer all their cards of the pool divided like this, and do not; with the units that pods
+        hold there."""
+        return {
+            node: found.used
+            for node, found in self._nodes.items()
+            if found.settled != allocation and not (found.absent and not found.used)
+        }
 
     def _add(self, capacity: NodeCapacity | None, sign: int) -> None:
         for counted in capacity.resources if capacity is not None else ():
@@ -176,7 +204,35 @@ def node_capacity(
         offered=sum(each.used + each.available for each in resources),
         trouble=count.trouble(node, problems),
         problem=_node_problem(node, problems, count.orders),
+        used=sum(user.units for card in held for user in card.status.used_by),
+        busy=_is_busy(held, state, count.orders),
+        settled=_settled(held, count.orders) if count.is_complete(problems) else None,
+        absent=state is None or _is_absent(state),
     )
+
+
+def _is_busy(cards: Iterable[GPUDevice], state: GPUNodeState | None, orders: Mapping[str, Assignment]) -> bool:
+    """Whether one of the cards is ordered, on offer or held. What the agent says counts once it has read its orders."""
+    names = {card.name for card in cards}
+    if orders.keys() & names or any(card.status.used_by for card in cards):
+        return True
+    plugin = state.status.plugin if state is not None else None
+    if state is None or plugin is None or is_true(state.status.conditions, NodeCondition.VANISHED):
+        return False
+    offered = any(names.intersection(resource.inventory_ids) for resource in plugin.resources)
+    return offered or plugin.observed_generation < state.metadata.generation
+
+
+def _settled(cards: Iterable[GPUDevice], orders: Mapping[str, Assignment]) -> Allocation | None:
+    """How the cards are ordered to be divided, if all that stay in the pool are ordered alike."""
+    staying = [card for card in cards if card.status.state is not DeviceState.DRAINING]
+    found = {orders[card.name].allocation if card.name in orders else None for card in staying}
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_absent(state: GPUNodeState) -> bool:
+    conditions = state.status.conditions
+    return is_true(conditions, NodeCondition.VANISHED) or not is_true(conditions, NodeCondition.READY_FOR_POOLING)
 
 
 class _Tally(msgspec.Struct):
@@ -265,10 +321,18 @@ class _NodeCount:
         names = {card.name for card in cards}
         return tuple(problem for problem in self._problems if problem.inventory_id in names)
 
+    def is_complete(self, problems: tuple[OrderProblem, ...]) -> bool:
+        """Whether all that is ordered is offered, and nothing else."""
+        return not problems and not self._held_elsewhere and not self._missing()
+
+    def _missing(self) -> int:
+        """Units that were ordered and are not offered."""
+        counted = (each.used + each.available + each.faulted for each in self.resources())
+        return sum(tally.total for tally in self._tallies.values()) - sum(counted) - self._withdrawn
+
     def trouble(self, node: str, problems: tuple[OrderProblem, ...]) -> WorstNode | None:
         """What is wrong with the node, the worst first."""
-        counted = (each.used + each.available + each.faulted for each in self.resources())
-        missing = sum(tally.total for tally in self._tallies.values()) - sum(counted) - self._withdrawn
+        missing = self._missing()
         found: list[tuple[Trouble, set[str], str]] = [
             (_PROBLEMS.get(problem.reason, Trouble.FAILED), {problem.inventory_id}, problem.message)
             for problem in problems

@@ -1,4 +1,4 @@
-"""Carries out what `decide` and `status` say: one controller keyed by node, one by pool, one by pending Pod.
+"""Carries out what `decide` and `status` say: one controller keyed by node, one by pool.
 
 Every claim and every order carries the resourceVersion it was decided on. A claim is written before the order it
 allows, so the process may die between any two writes and the next one goes on from what it finds.
@@ -6,7 +6,8 @@ allows, so the process may die between any two writes and the next one goes on f
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -14,23 +15,24 @@ from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
-from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.gpupool import GPUPool, PoolStatus
 from gpu_control_plane.api.names import GROUP, Annotation
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
-from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
 from gpu_control_plane.kube.gather_all import gather_all
-from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.kube.objects import FieldManager, Key
 from gpu_control_plane.kube.predicates import labels_changed, spec_changed
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import SLICE
+from gpu_control_plane.pools.access import AccessIndexWriter
+from gpu_control_plane.pools.accessible import access_condition
 from gpu_control_plane.pools.apply import (
     AssignmentsApplyConfiguration,
     DeviceApplyConfiguration,
@@ -39,27 +41,24 @@ from gpu_control_plane.pools.apply import (
 )
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
-from gpu_control_plane.pools.events import record_card, record_node, record_pending, record_pool
+from gpu_control_plane.pools.events import record_cards, record_node, record_pool
+from gpu_control_plane.pools.explain.snapshot import PoolView, approvable_cards
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
-from gpu_control_plane.pools.pending_pods import pending_message
-from gpu_control_plane.pools.pending_reasons import PendingReason
+from gpu_control_plane.pools.pending_pods import PendingPods
 from gpu_control_plane.pools.quota_controller import Quotas
 from gpu_control_plane.pools.reservation_controller import PoolReservations
 from gpu_control_plane.pools.selected_cards import CardTally
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Settings, Snapshot
 from gpu_control_plane.pools.status import pool_status
+from gpu_control_plane.pools.taint_controller import NodeTaints
 from gpu_control_plane.rules.node_readiness import is_report_observed
 from gpu_control_plane.rules.pool_validation import faults
 
 FINALIZER = f"{GROUP}/pool"
 MANAGER = "gpu-pools"
 
-UNSCHEDULED = Selection(fields="status.phase=Pending,spec.nodeName=")
-"""Pods without a node, in every namespace: the only ones that can wait for a card."""
-
 _NODE, _POOL, _APPROVED, _STATE = "node", "pool", "approved", "state"
-_MAX_APPROVABLE = 50
 _DEFAULTS = Settings()
 
 
@@ -74,6 +73,8 @@ class _CountedPool(msgspec.Struct):
     capacity: PoolCapacity = msgspec.field(default_factory=PoolCapacity)
     changed: set[str] = msgspec.field(default_factory=set)
     version: tuple[int, Allocation | None] = (0, None)
+    complete: bool = False
+    """Whether every node has been counted once."""
 
 
 class Pools:
@@ -88,20 +89,19 @@ class Pools:
         self._states = runtime.cache(GPUNodeState)
         self._pools = runtime.cache(GPUPool)
         self._metrics = PoolMetrics(runtime.metrics.registry, self._pools)
+        self._access = AccessIndexWriter(runtime, FieldManager(MANAGER), self._pools, self._states)
         self._nodes = runtime.cache(Node)
         self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
-        self._unscheduled = runtime.cache(Pod, UNSCHEDULED)
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
         self._quotas = Quotas(runtime)
-        self._reservations = PoolReservations(
-            runtime, self._metrics, self._pools, self._unscheduled, settings.reservation_shown_after
-        )
+        self._reservations = PoolReservations(runtime, self._metrics, self._pools, settings.reservation_shown_after)
         self._selected = CardTally()
         self._selection_changed = Signal("pool-selection")
 
     def start(self) -> None:
         devices, pools = self._devices, self._pools
+        self._access.start()
         devices.index(_NODE, lambda device: (device.spec.node_name,))
         devices.index(_POOL, _claimed_by)
         devices.index(_APPROVED, _approved_for)
@@ -114,21 +114,25 @@ class Pools:
         status = self._runtime.controller("pools-status", self._reconcile_pool)
         status.watch(pools).watch(self._selection_changed)
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
-        status.watch(self._states, lambda state: {Key(order.pool) for order in state.spec.assignments})
+        status.watch(self._states, lambda state: {Key(name) for name in self._pools_on(state.name)})
         self._quotas.start(status)
         self._reservations.start(status, nodes)
         self._runtime.on_lead(self._selected.clear)
         devices.on_change(self._device_changed)
         self._states.on_change(self._state_changed)
+        NodeTaints(self._runtime).start()
         TroubleMetrics(self._runtime.metrics.registry).follow(devices, pools)
-        waiting = self._runtime.controller("pools-waiting", self._record_pending)
-        waiting.watch(self._unscheduled, when=lambda _old, new: new is not None and new.unschedulable)
+        PendingPods(self._runtime, self._settings, self._view, self._clock).start()
 
     async def _reconcile_node(self, key: Key) -> None:
         state = self._states.at(key)
         plan = decide(self._snapshot(key.name, state))
         self._count_selected(key.name, plan if state is not None else None)
-        await gather_all(self._write_card(card, state) for card in plan.cards)
+        written: list[CardPlan] = []
+        try:
+            await gather_all(self._write_card(card, written) for card in plan.cards)
+        finally:
+            record_cards(self._runtime.events, written, state)
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
         self._metrics.cards(unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED))
@@ -159,7 +163,7 @@ class Pools:
             now=self._clock().replace(microsecond=0),
         )
 
-    async def _write_card(self, plan: CardPlan, state: GPUNodeState | None) -> None:
+    async def _write_card(self, plan: CardPlan, changed: list[CardPlan]) -> None:
         device = plan.device
         try:
             if plan.approve or plan.withdraw:
@@ -176,15 +180,20 @@ class Pools:
                 device,
                 subresource="status",
                 # A claim begins or ends, or a test is recorded: that must happen once.
-                guarded=plan.change is not None or plan.tested is not None,
+                guarded=bool(plan.change or plan.tested or plan.divided),
             )
         except NotFound:
             return  # it has been deleted; the cache is about to show that
         if written is not plan.device:
-            record_card(self._runtime.events, plan, state)
+            changed.append(plan)
 
     async def _write_node(self, plan: NodePlan, state: GPUNodeState) -> None:
-        """The assignments first, since pods wait for them; what the node's status says about pools follows."""
+        """The assignments first, since pods wait for them; what the node's status says about pools follows.
+
+        Before them the index of access: a resource that is offered has to be guarded.
+        """
+        if plan.assignments:
+            await self._access.ensure()
         orders = AssignmentsApplyConfiguration.of(plan.assignments)
         written = await self._applier.apply(GPUNodeState, state.name, orders, state, guarded=True)
         if plan.complete:
@@ -209,13 +218,14 @@ class Pools:
         capacity = await self._count(pool)
         known, now = len(self._selected) >= len(self._states), self._clock().replace(microsecond=0)
         self._reservations.update(pool, capacity, now)
+        accessible = access_condition(pool, overfull=pool.name in self._access.overfull, now=now)
         status = pool_status(
             pool,
             capacity,
             faults(self._pools).get(pool.name),
             self._selected.of(pool.name) if known else pool.status.cards,
             now,
-            also=self._quotas.conditions(pool, now),
+            also=(accessible, *self._quotas.conditions(pool, now)),
         )
         self._metrics.capacity(pool.name, status.capacity)
         try:
@@ -235,7 +245,14 @@ class Pools:
             record_pool(self._runtime.events, pool, status)
         if Annotation.CONFIRM_LAYOUT in pool.metadata.annotations:
             await self._take_confirmation(written)
-        return self._reservations.next_look(pool, now)
+        return self._next_look(pool, status, now)
+
+    def _next_look(self, pool: GPUPool, status: PoolStatus, now: datetime) -> Requeue | None:
+        """When time alone changes something."""
+        overdue = status.maintenance.deadline if status.maintenance is not None else None
+        moments = (overdue, self._reservations.next_change(pool, now))
+        waits = [(moment - now).total_seconds() for moment in moments if moment is not None and moment > now]
+        return Requeue(after=min(waits)) if waits else None
 
     async def _take_confirmation(self, pool: GPUPool) -> None:
         """The status has been written with it. While a node is still not as ordered there is nothing to confirm."""
@@ -259,6 +276,7 @@ class Pools:
             counted.capacity.put(node, node_capacity(pool, node, held, self._states.get(node)))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
+        counted.complete = True
         return counted.capacity
 
     def _device_changed(self, old: GPUDevice | None, new: GPUDevice | None) -> None:
@@ -269,8 +287,11 @@ class Pools:
     def _state_changed(self, old: GPUNodeState | None, new: GPUNodeState | None) -> None:
         state = new or old
         if state is not None:
-            cards = self._devices.by_index(_NODE, state.name)
-            self._mark_changed({name for card in cards for name in _claimed_by(card)}, state.name)
+            self._mark_changed(self._pools_on(state.name), state.name)
+
+    def _pools_on(self, node: str) -> set[str]:
+        """The pools that have cards in the node, ordered or not."""
+        return {name for card in self._devices.by_index(_NODE, node) for name in _claimed_by(card)}
 
     def _mark_changed(self, pools: Iterable[str], node: str) -> None:
         for name in pools:
@@ -281,45 +302,36 @@ class Pools:
         if not self._devices.by_index(_POOL, pool.name) and not self._devices.by_index(_APPROVED, pool.name):
             await remove_finalizer(self._runtime.client, pool, FINALIZER)
 
-    async def _record_pending(self, key: Key) -> Requeue | None:
-        pod = self._unscheduled.at(key)
-        if pod is None or not pod.unschedulable:
+    def _view(self, pool: GPUPool) -> PoolView | None:
+        """The pool as an explanation needs it; None until it and the cards that it selects have been counted."""
+        counted = self._counted.get(pool.name)
+        if counted is None or not counted.complete or len(self._selected) < len(self._states):
             return None
-        created = pod.metadata.creation_timestamp
-        left = created + self._settings.pending_pod_hint_after - self._clock() if created else timedelta()
-        if left > timedelta():
-            return Requeue(after=left.total_seconds())
-        pools = {name: pool for pool in self._pools for name in pool.resource_names}
-        pools_asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
-        sentence = pending_message(pod, pools, {pool.name: self._approvable(pool) for pool in pools_asked})
-        if sentence is not None:
-            record_pending(self._runtime.events, pod, sentence)
-        return None
+        return PoolView(
+            pool=pool,
+            capacity=counted.capacity,
+            waiting_on=partial(self._selected.waiting_on, pool.name),
+            approvable=partial(self._approvable, pool),
+        )
 
-    def _approvable(self, pool: GPUPool) -> list[str]:
-        """Cards that would join the pool if a person approved them; the first few are enough for an advice."""
-        found: list[str] = []
-        for state in self._states:
-            node = self._nodes.get(state.name)
-            for card in state.status.pools.pending if state.status.pools and node else ():
-                device = self._devices.get(card.inventory_id)
-                if (
-                    card.reason == PendingReason.APPROVAL
-                    and device
-                    and node
-                    and selects(pool, device, node.metadata.labels)
-                ):
-                    found.append(device.name)
-            if len(found) >= _MAX_APPROVABLE:
-                break
-        return sorted(found)
+    def _approvable(self, pool: GPUPool, name: str) -> list[str]:
+        """Cards of a node that would join the pool if a person approved them."""
+        node, state = self._nodes.get(name), self._states.get(name)
+        if node is None or state is None:
+            return []
+        cards = approvable_cards(state, self._devices.get)
+        return [card.name for card in cards if selects(pool, card, node.metadata.labels)]
 
 
 def _orders_may_change(old: GPUPool | None, new: GPUPool | None) -> bool:
     """Whether nodes have to be decided on again: the rest of a pool's status changes all the time."""
     if old is None or new is None or spec_changed(old, new):
         return True
-    return old.status.allocation != new.status.allocation
+    return (old.status.allocation, _turn(old)) != (new.status.allocation, _turn(new))
+
+
+def _turn(pool: GPUPool) -> str | None:
+    return pool.status.maintenance.node if pool.status.maintenance else None
 
 
 def _claimed_by(device: GPUDevice) -> tuple[str, ...]:

@@ -31,12 +31,14 @@ from gpu_control_plane.pools.desired_pool import (
     is_faulted,
     suits,
 )
+from gpu_control_plane.pools.maintenance import ordered_allocation
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
 from gpu_control_plane.pools.units import card_resources
 from gpu_control_plane.rules.node_readiness import contradicts_readiness
 
 WHO = "gpu-pools"
+_LONGEST_WHAT, _LONGEST_WHY = 128, 512
 
 
 class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +58,13 @@ class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
     reservation: Reservation | None = None
     tested: Change | None = None
     """A burn-in that has ended and is to be recorded."""
+    divided: Change | None = None
+    """The card is about to be divided anew."""
 
     @property
     def history(self) -> tuple[Change, ...]:
         """The card's history with what happens now."""
-        new = tuple(change for change in (self.change, self.tested) if change)
+        new = tuple(change for change in (self.change, self.divided, self.tested) if change)
         return trimmed_history(self.device, (*new, *self.device.status.history))
 
 
@@ -117,7 +121,9 @@ def _plan(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPl
     if claim is not None and claim == desired.pool:
         ordered = _ordered(snapshot, device, claim) is not None or _may_issue(snapshot)
         return msgspec.structs.replace(
-            _card_plan(device, claim, ordered=ordered), approve=claim if desired.approve else None
+            _card_plan(device, claim, ordered=ordered),
+            approve=claim if desired.approve else None,
+            divided=_divided_anew(snapshot, device, claim) if ordered else None,
         )
     if claim is not None:
         return _leave(snapshot, device, claim, desired)
@@ -146,10 +152,29 @@ def _join(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPl
     return msgspec.structs.replace(plan, approve=pool if desired.approve else None)
 
 
+def _divided_anew(snapshot: Snapshot, device: GPUDevice, claim: str) -> Change | None:
+    """The entry for the card's history when maintenance gives it another order, once."""
+    pool = snapshot.pools[claim]
+    held = _ordered(snapshot, device, claim)
+    allocation = ordered_allocation(pool, snapshot.node, held)
+    maintenance = pool.status.maintenance
+    if maintenance is None or allocation is None or (held is not None and held.allocation == allocation):
+        return None
+    what = f"Divided as {allocation}"[:_LONGEST_WHAT]
+    if any(change.what == what and change.when >= maintenance.since for change in device.status.history):
+        return None
+    return Change(
+        what=what, who=WHO, when=snapshot.now, why=f"Maintenance of the pool {claim}: {maintenance.reason}"[:512]
+    )
+
+
 def _leave(snapshot: Snapshot, device: GPUDevice, claim: str, desired: DesiredPool) -> CardPlan:
     """Withdraw the order, and end the claim once the agent reports that no pod has the card any more."""
     if not _released(snapshot, device):
-        return _card_plan(device, claim)
+        draining = _card_plan(device, claim)
+        if draining.state is DeviceState.ASSIGNED:
+            return msgspec.structs.replace(draining, state=DeviceState.DRAINING)
+        return draining
     pending = desired.pending or PendingReason.DRAIN
     change = Change(what=f"Released from {claim}", who=WHO, when=snapshot.now, why=pending.because)
     return _card_plan(device, None, pending=pending, change=change)
@@ -191,9 +216,12 @@ def _assignment(snapshot: Snapshot, plan: CardPlan) -> Assignment | None:
     if plan.pool is None or not plan.ordered:
         return None
     pool = snapshot.pools[plan.pool]
-    allocation = pool.status.allocation
+    held = _ordered(snapshot, plan.device, plan.pool)
+    if pool.status.allocation is None:
+        return held
+    allocation = ordered_allocation(pool, snapshot.node, held)
     if allocation is None:
-        return _ordered(snapshot, plan.device, plan.pool)
+        return None
     resources = card_resources(pool, allocation, plan.device.status.hardware)
     if not resources:
         return None

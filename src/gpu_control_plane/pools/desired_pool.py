@@ -14,6 +14,7 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Annotation, DeviceCondition
 from gpu_control_plane.kube.conditions import FALSE, find
 from gpu_control_plane.pools.burnin import burn_in_pending
+from gpu_control_plane.pools.maintenance import is_in_turn
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
@@ -67,8 +68,10 @@ def is_approval_withdrawn(snapshot: Snapshot, device: GPUDevice) -> bool:
 
 
 def suits(pool: GPUPool, device: GPUDevice) -> bool:
-    """Whether the card can be divided as the pool asks: one that it holds as it does now, another as its spec says."""
-    allocation = pool.allocation if claim_of(device) == pool.name else pool.spec.allocation.canonical
+    """Whether the card can be divided as the pool asks: one that it holds as nodes are ordered now, another as its
+    spec says."""
+    held = claim_of(device) == pool.name and not is_in_turn(pool, device.spec.node_name)
+    allocation = pool.allocation if held else pool.spec.allocation.canonical
     return is_suitable(allocation, device.status.hardware)
 
 

@@ -1,29 +1,53 @@
 """Events about cards and pools."""
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState, NodePools, PendingCard
 from gpu_control_plane.api.gpupool import GPUPool, PoolPhase, PoolStatus
-from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason
+from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason, PoolCondition, Reason
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.pools.burnin import PASSED
 from gpu_control_plane.pools.decide import CardPlan
+from gpu_control_plane.pools.explain.explanation import Explanation
 from gpu_control_plane.pools.pending_reasons import PendingReason
 
 _DECISIONS: Final = frozenset({PendingReason.APPROVAL, PendingReason.HELD, PendingReason.NO_POOL})
 """What a card waits for while a person has not decided about it."""
 
 
-def record_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | None) -> None:
-    """Write what has just changed for a card, compared with its status before."""
+def record_cards(events: EventRecorder, plans: Sequence[CardPlan], state: GPUNodeState | None) -> None:
+    """Write what has just changed for cards of a node, compared with their status before."""
+    _record_changes(events, plans, state)
+    for plan in plans:
+        _record_card(events, plan, state)
+
+
+def _record_changes(events: EventRecorder, plans: Sequence[CardPlan], state: GPUNodeState | None) -> None:
+    """Cards that joined or left a pool. Several of one node have one Event, on the node's object: a fleet that is
+    pooled must not become a storm of Events. Each card has its own history."""
+    changes: dict[tuple[EventReason, str], list[CardPlan]] = {}
+    for plan in plans:
+        if plan.change is not None:
+            reason = EventReason.DEVICE_ASSIGNED if plan.pool else EventReason.DEVICE_RELEASED
+            changes.setdefault((reason, f"{plan.change.what}: {plan.change.why}"), []).append(plan)
+    for (reason, note), concerned in changes.items():
+        if len(concerned) == 1 or state is None:
+            for plan in concerned:
+                events.normal(plan.device, reason, note, action="Assign")
+        else:
+            addresses = ", ".join(plan.device.spec.pci_address for plan in concerned)
+            events.normal(
+                state, reason, f"{len(concerned)} cards {note[0].lower()}{note[1:]}: {addresses}", action="Assign"
+            )
+
+
+def _record_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | None) -> None:
     device, before = plan.device, plan.device.status
-    was = before.pool_ref.name if before.pool_ref else None
-    if plan.pool != was and plan.change is not None:
-        reason = EventReason.DEVICE_ASSIGNED if plan.pool else EventReason.DEVICE_RELEASED
-        events.normal(device, reason, f"{plan.change.what}: {plan.change.why}", action="Assign")
     if plan.tested is not None:
         _record_burn_in(events, device, plan.tested)
     if plan.state is DeviceState.FAULTED and before.state is not DeviceState.FAULTED:
@@ -31,8 +55,9 @@ def record_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | Non
         events.warning(device, EventReason.DEVICE_FAULTED, health.message if health else "the card has a fault")
     if before.state is DeviceState.FAULTED and plan.state is not DeviceState.FAULTED:
         events.normal(device, EventReason.DEVICE_RECOVERED, "the card works again")
-    if plan.pending is not None and plan.pending.needs_attention and _written_reason(plan, state) != plan.pending:
-        approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+    approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+    attention = approved and plan.pending is not None and plan.pending.needs_attention
+    if attention and plan.pending is not None and _written_reason(plan, state) != plan.pending:
         events.warning(
             device,
             EventReason.APPROVAL_IGNORED,
@@ -47,11 +72,33 @@ def record_pool(events: EventRecorder, pool: GPUPool, status: PoolStatus) -> Non
         note = f"{pool.status.phase or 'new'} → {status.phase}" + (f": {why}" if why else "")
         write = events.warning if status.phase is PoolPhase.MISCONFIGURED else events.normal
         write(pool, EventReason.POOL_PHASE_CHANGED, note)
+    if (stage := _maintenance_note(pool, status)) is not None:
+        events.normal(pool, EventReason.POOL_MAINTENANCE, stage, action="Maintain")
+    if _is_overdue(status.conditions) and not _is_overdue(pool.status.conditions):
+        held = find(status.conditions, PoolCondition.READY)
+        note = f"it takes longer than {pool.spec.maintenance.deadline}: {held.message if held else ''}"
+        events.warning(pool, EventReason.POOL_MAINTENANCE_OVERDUE, note, action="Maintain")
 
 
-def record_pending(events: EventRecorder, pod: Pod, sentence: str) -> None:
+def _maintenance_note(pool: GPUPool, status: PoolStatus) -> str | None:
+    before, now = pool.status.maintenance, status.maintenance
+    if before is None and now is not None:
+        return f"begins: {now.reason}; pods that run go on"
+    if before is not None and pool.status.allocation != status.allocation:
+        return f"no pod is in the way any more: {before.reason}"
+    if before is not None and now is None:
+        return f"ended: the cards are divided as {status.allocation}"
+    return None
+
+
+def _is_overdue(conditions: Iterable[Condition]) -> bool:
+    ready = find(conditions, PoolCondition.READY)
+    return ready is not None and ready.reason == Reason.MAINTENANCE_OVERDUE
+
+
+def record_pending(events: EventRecorder, pod: Pod, found: Explanation) -> None:
     """Tell a Pod why it gets no card."""
-    events.warning(pod, EventReason.WAITING_FOR_CARDS, sentence, action="Schedule")
+    events.warning(pod, EventReason.WAITING_FOR_CARDS, found.note, action=found.action)
 
 
 def record_expired(events: EventRecorder, pool: GPUPool, pod: Pod) -> None:

@@ -116,11 +116,25 @@ class TroubleMetrics:
         )
         self._phase = Gauge("gpupool_phase", "1 for the phase that a pool is in.", ("pool", "phase"), registry=registry)
 
+        self._deadline = Gauge(
+            "gpupool_maintenance_deadline_timestamp_seconds",
+            "When the maintenance of a pool is overdue; there is no series for a pool that is in none.",
+            ("pool",),
+            registry=registry,
+        )
+
     def follow(self, devices: Cache[GPUDevice], pools: Cache[GPUPool]) -> None:
         devices.on_change(lambda old, new: _move(self._faulted, _fault(old), _fault(new)))
         devices.on_change(lambda old, new: _move(self._failed, _failed_test(old), _failed_test(new)))
         devices.on_change(lambda old, new: self._tests.move(_test(old), _test(new)))
         pools.on_change(lambda old, new: _move(self._phase, _phase(old), _phase(new)))
+        pools.on_change(self._maintenance_changed)
+
+    def _maintenance_changed(self, old: GPUPool | None, new: GPUPool | None) -> None:
+        if new is not None and new.status.maintenance is not None:
+            self._deadline.labels(new.name).set(new.status.maintenance.deadline.timestamp())
+        elif old is not None and old.status.maintenance is not None:
+            self._deadline.remove(old.name)
 
 
 def _move(gauge: Gauge, was: tuple[str, ...] | None, now: tuple[str, ...] | None) -> None:

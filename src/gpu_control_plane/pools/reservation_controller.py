@@ -8,36 +8,36 @@ from typing import Final
 from gpu_control_plane.api.gpudevice import GPUDevice, Reservation
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.api.pod import Pod, WaitingPod
 from gpu_control_plane.kube.cache import Cache
-from gpu_control_plane.kube.controller import Controller, Requeue
+from gpu_control_plane.kube.controller import Controller
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.pools.events import record_expired
+from gpu_control_plane.pools.explanation_reads import UNSCHEDULED
 from gpu_control_plane.pools.metrics import PoolMetrics
-from gpu_control_plane.pools.reservations import NOTHING, Promise, Reservations, reserve, reserved_cards, waiting_pods
+from gpu_control_plane.pools.reservations import NOTHING, Promise, Reservations, demands, reserve, reserved_cards
 from gpu_control_plane.pools.snapshot import claim_of
 
 _RESOURCE: Final = "resource"
 
 
 class PoolReservations:
-    """The reservations of all pools, on the caches of pools and of pods without a node."""
+    """The reservations of all pools."""
 
     def __init__(
         self,
         runtime: Runtime,
         metrics: PoolMetrics,
         pools: Cache[GPUPool],
-        unscheduled: Cache[Pod],
         shown_after: timedelta,
     ) -> None:
         self._runtime = runtime
         self._metrics = metrics
         self._pools = pools
-        self._unscheduled = unscheduled
+        self._unscheduled = runtime.cache(WaitingPod, UNSCHEDULED)
         self._shown_after = shown_after
         self._made: dict[str, Reservations] = {}
         self._lasting: dict[str, dict[str, tuple[Promise, ...]]] = {}
@@ -64,8 +64,7 @@ class PoolReservations:
         made = NOTHING
         if asking:
             ttl = pool.spec.scheduling.reservation_time
-            waiting = waiting_pods(asking.values(), pool)
-            made = reserve(waiting, capacity.free, ttl=ttl, now=now, before=before)
+            made = reserve(demands(asking.values(), pool), capacity.free, ttl=ttl, now=now, before=before)
         capacity.reserved = made.units
         self._made[pool.name] = made
         self._metrics.reservations(pool.name, expired=len(made.expired))
@@ -92,12 +91,12 @@ class PoolReservations:
                 found |= {card.name: card.status.reservation for card in held if card.status.reservation is not None}
         return found
 
-    def next_look(self, pool: GPUPool, now: datetime) -> Requeue | None:
+    def next_change(self, pool: GPUPool, now: datetime) -> datetime | None:
         """When time alone changes something."""
         made = self._made.get(pool.name, NOTHING)
         shown = (promise.pod.created + self._shown_after for promise in made.promises)
         moments = [moment for moment in (made.next_expiry, *shown) if moment is not None and moment > now]
-        return Requeue(after=(min(moments) - now).total_seconds()) if moments else None
+        return min(moments, default=None)
 
     def forget(self, pool: str) -> None:
         self._made.pop(pool, None)

@@ -25,8 +25,8 @@ _GATED: Final = "SchedulingGated"
 _MAX_TOKEN: Final = 63
 
 
-class WaitingPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod without a node that asks for units of one pool."""
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod without a node asks of one pool."""
 
     key: Key
     token: str
@@ -37,7 +37,7 @@ class WaitingPod(msgspec.Struct, frozen=True, kw_only=True):
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """Units on one node that are reserved for a pod."""
 
-    pod: WaitingPod
+    pod: Demand
     node: str
     expires_at: datetime
 
@@ -46,7 +46,7 @@ class Reservations(msgspec.Struct, frozen=True, kw_only=True):
     """What is reserved of a pool."""
 
     promises: tuple[Promise, ...] = ()
-    expired: tuple[WaitingPod, ...] = ()
+    expired: tuple[Demand, ...] = ()
     """Pods whose time is over although a node has their units free: something else keeps them from starting."""
 
     @property
@@ -66,7 +66,7 @@ class Reservations(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING: Final = Reservations()
 
 
-def waiting_pods(pods: Iterable[Pod], pool: GPUPool) -> Iterator[WaitingPod]:
+def demands(pods: Iterable[Pod], pool: GPUPool) -> Iterator[Demand]:
     """Those of these unscheduled pods that could be given a node and ask for the pool."""
     for pod in pods:
         scheduled = pod.condition("PodScheduled")
@@ -78,11 +78,11 @@ def waiting_pods(pods: Iterable[Pod], pool: GPUPool) -> Iterator[WaitingPod]:
             # Whoever creates a pod may have written it: it only names the promise.
             token = pod.metadata.annotations.get(Annotation.RESERVATION, "")
             known = token if 0 < len(token) <= _MAX_TOKEN else pod.metadata.uid
-            yield WaitingPod(key=pod.key, token=known, created=created, units=units)
+            yield Demand(key=pod.key, token=known, created=created, units=units)
 
 
 def reserve(
-    pods: Iterable[WaitingPod],
+    pods: Iterable[Demand],
     free: Mapping[str, UnitsByResource],
     *,
     ttl: timedelta,
@@ -97,7 +97,7 @@ def reserve(
     left = _FreeUnits(free)
     nodes = {promise.pod.key: promise.node for promise in before.promises}
     promises: list[Promise] = []
-    late: list[WaitingPod] = []
+    late: list[Demand] = []
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
         if pod.created + ttl <= now:
             late.append(pod)

@@ -33,6 +33,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "seconds, and would only cost writes."
         ),
     ] = timedelta(seconds=30)
+    pending_pod_interval: Annotated[
+        timedelta,
+        about(
+            "A Pod that waits for a card is looked at anew at most once in this time. An Event follows when the cause "
+            "is another one; the more often that happens to a Pod, the later, up to five minutes."
+        ),
+    ] = timedelta(seconds=10)
+    pending_pod_repeat_after: Annotated[
+        timedelta,
+        about(
+            "A Pod that still waits for the same reason gets its Event anew: API servers forget Events after an hour."
+        ),
+    ] = timedelta(minutes=45)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

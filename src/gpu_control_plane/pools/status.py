@@ -5,11 +5,13 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.gpupool import GPUPool, PoolCards, PoolNodes, PoolPhase, PoolStatus
+from gpu_control_plane.api.gpupool import GPUPool, Maintenance, PoolCards, PoolNodes, PoolPhase, PoolStatus
 from gpu_control_plane.api.names import Annotation, PoolCondition, Reason
 from gpu_control_plane.kube.conditions import FALSE, condition, find
 from gpu_control_plane.kube.objects import Condition
+from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.pools.capacity import PoolCapacity
+from gpu_control_plane.pools.maintenance import is_overdue, message, progress, serves_meanwhile
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.rules.pool_validation import PoolFault
 
@@ -39,19 +41,26 @@ def pool_status(
     A node that cannot carry its order out makes the pool Misconfigured; the other nodes go on serving. `also` are
     conditions about something else than its cards.
     """
-    allocation = pool.spec.allocation.canonical
+    stage = progress(pool, capacity, now)
+    allocation, maintenance = stage.allocation, stage.maintenance
     configured = _configured(pool, capacity, fault)
-    ready = _ready(pool, capacity, fault, cards)
+    closed = maintenance is not None and not serves_meanwhile(pool)
+    ready = (
+        _in_maintenance(maintenance, now)
+        if maintenance is not None and closed
+        else _ready(pool, capacity, fault, cards)
+    )
     held, generation = pool.status.conditions, pool.metadata.generation
     return _bounded(
         PoolStatus(
             observed_generation=generation,
-            phase=_phase(configured, ready),
+            phase=_phase(pool, configured, ready, closed=closed),
             allocation=allocation,
             units=capacity.units,
             capacity=capacity.resources(pool.names_with(allocation)),
             cards=cards,
             nodes=PoolNodes(total=capacity.nodes, ready=capacity.ready, worst=capacity.worst),
+            maintenance=maintenance,
             conditions=(
                 *(
                     condition(held, kind, said.status, said.reason, said.message, generation=generation, now=now)
@@ -75,9 +84,13 @@ def awaits_confirmation(pool: GPUPool) -> bool:
     )
 
 
-def _phase(configured: _Verdict, ready: _Verdict) -> PoolPhase:
+def _phase(pool: GPUPool, configured: _Verdict, ready: _Verdict, *, closed: bool) -> PoolPhase:
+    if pool.deleting:
+        return PoolPhase.DELETING
     if not configured.status:
         return PoolPhase.MISCONFIGURED
+    if closed:
+        return PoolPhase.MAINTENANCE
     return PoolPhase.READY if ready.status else PoolPhase.PENDING
 
 
@@ -95,7 +108,11 @@ def _configured(pool: GPUPool, capacity: PoolCapacity, fault: PoolFault | None) 
 def _ready(pool: GPUPool, capacity: PoolCapacity, fault: PoolFault | None, cards: PoolCards | None) -> _Verdict:
     total = capacity.units.total
     if pool.deleting:
-        return _Verdict(False, Reason.DELETING, f"waits until {total} units are released")
+        return _Verdict(
+            False,
+            Reason.DELETING,
+            f"the pool goes when its cards are free: {counted(capacity.units.used, 'unit')} in use",
+        )
     if fault is not None:
         return _Verdict(False, fault.reason, fault.message)
     if total == 0:
@@ -103,6 +120,11 @@ def _ready(pool: GPUPool, capacity: PoolCapacity, fault: PoolFault | None, cards
     if capacity.offered == 0:
         return _Verdict(False, Reason.NOT_OFFERED, f"none of {total} units is offered by its node")
     return _Verdict(True, Reason.CARDS_ON_OFFER)
+
+
+def _in_maintenance(maintenance: Maintenance, now: datetime) -> _Verdict:
+    reason = Reason.MAINTENANCE_OVERDUE if is_overdue(maintenance, now) else Reason.MAINTENANCE
+    return _Verdict(False, reason, message(maintenance))
 
 
 def _why_no_cards(pool: GPUPool, cards: PoolCards | None) -> str:

@@ -64,7 +64,7 @@ def test_a_card_in_use_changes_pools_only_when_its_pod_ends(env: AgentEnv) -> No
     approve(env, 0, None)
     env.wait_offered(TRAINING, 0)
     settle(2)
-    assert state_of(env, 0) == "Assigned", "it drains"
+    assert state_of(env, 0) == "Draining"
     assert env.cards_in("trainer") == ["nvidia0"]
     env.cluster_env.delete_pod("trainer")
     until(lambda: state_of(env, 0) == "Unassigned", within=90)

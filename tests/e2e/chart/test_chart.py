@@ -34,7 +34,7 @@ POOL = """
 apiVersion: gpu.deckhouse.io/v1alpha1
 kind: GPUPool
 metadata: {name: %s}
-spec: {resource: {name: %s}}
+spec: {resource: {name: %s}, access: {namespaceSelector: {}}}
 """
 
 

@@ -21,7 +21,7 @@ TRAINER = f"""
 apiVersion: gpu.deckhouse.io/v1alpha1
 kind: GPUPool
 metadata: {{name: training}}
-spec: {{}}
+spec: {{access: {{namespaceSelector: {{}}}}}}
 ---
 apiVersion: v1
 kind: Pod

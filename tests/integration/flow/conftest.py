@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpu_control_plane.installation.crds import install_crds
+from gpu_control_plane.installation.policies import install_policies
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
 from integration.flow.env import FlowEnv, flow_env
@@ -17,6 +18,7 @@ def whole_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Every component, and nothing in it but our CRDs."""
     with Cluster(tmp_path / "cluster", ensure_binaries([*Component]), Settings(), Quiet()) as cluster:
         install_crds(cluster.kubeconfig)
+        install_policies(cluster.kubeconfig)
         yield cluster
 
 

@@ -23,6 +23,7 @@ from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.installation.webhooks import install as install_webhooks
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
 from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration
+from gpu_control_plane.kube.errors import Forbidden
 from gpu_control_plane.local import Cluster
 from gpu_control_plane.local.ports import LOOPBACK, free_port
 from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
@@ -105,7 +106,9 @@ class FlowEnv:
         await add_nodes(self.client, names, new_machine(profile, cards))
 
     async def add_pool(self, name: str, **spec: object) -> None:
-        await self.client.create(GPUPool, {"metadata": {"name": name}, "spec": spec})
+        """Every pod may use it, unless `spec` says something else."""
+        everybody: dict[str, object] = {"access": {"namespaceSelector": {}}}
+        await self.client.create(GPUPool, {"metadata": {"name": name}, "spec": {**everybody, **spec}})
 
     async def approve(self, device: str, pool: str | None) -> None:
         body = {"metadata": {"annotations": {Annotation.ASSIGNMENT: pool}}}
@@ -115,7 +118,17 @@ class FlowEnv:
         limits = {f"gpu.deckhouse.io/{pool}": str(cards)}
         container = {"name": "main", "image": "any", "resources": {"limits": limits}}
         body = {"metadata": {"name": name}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
-        await self.client.create(Pod, body, "default")
+
+        async def admitted() -> bool:
+            try:
+                await self.client.create(Pod, body, "default")
+            except Forbidden as error:
+                if "which no GPU pool offers" in error.message:
+                    return False  # the pool was made just now
+                raise
+            return True
+
+        await until_async(admitted, saying=f"{name} is admitted")
 
     async def end_pod(self, name: str) -> None:
         await self.client.delete(Pod, name, "default")

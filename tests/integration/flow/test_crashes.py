@@ -8,6 +8,7 @@ import pytest
 
 from fault_proxy import Request
 from gpu_control_plane.installation.crds import install_crds
+from gpu_control_plane.installation.policies import install_policies
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
 from integration.flow.env import FlowEnv, end_state, flow_env, is_product_write, pool_of
@@ -140,6 +141,7 @@ async def _undisturbed(folder: Path) -> object:
     await asyncio.to_thread(cluster.start)
     try:
         await asyncio.to_thread(install_crds, cluster.kubeconfig)
+        await asyncio.to_thread(install_policies, cluster.kubeconfig)
         async with flow_env(cluster, folder) as env:
             await env.start_controller()
             return await whole_flow(env, nothing)

@@ -37,6 +37,8 @@ async def test_a_card_costs_four_writes_and_a_settled_node_none(env: FlowEnv) ->
     # The status of a pool is written at most once a second.
     assert writes["gpupools"] == 1
     assert writes["gpupools/status"] <= 3 + took
+    # Who may use the pool.
+    assert writes["configmaps"] == 1
 
 
 async def _quiet(env: FlowEnv) -> None:
@@ -56,5 +58,6 @@ def _renewed(env: FlowEnv, before: int) -> bool:
 
 def _what(path: str) -> str:
     parts = path.split("/")
-    kind = next(part for part in parts if part in {"gpudevices", "gpunodestates", "gpupools", "nodefeatures"})
+    kinds = {"gpudevices", "gpunodestates", "gpupools", "nodefeatures", "configmaps"}
+    kind = next(part for part in parts if part in kinds)
     return f"{kind}/status" if parts[-1] == "status" else kind

@@ -25,8 +25,9 @@ from gpu_control_plane.api.gpupool import GPUPool, PoolStatus
 from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
-from gpu_control_plane.pools.capacity import node_capacity
+from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
+from gpu_control_plane.pools.maintenance import progress
 from gpu_control_plane.pools.snapshot import Snapshot
 from gpu_control_plane.rules.pool_validation import faults
 
@@ -190,9 +191,7 @@ class NodeModel:
 
     def controller_acts(self, *, dies_after: int | None = None) -> int:
         """Carry the plan out, write by write; returns how many writes there were."""
-        for pool in tuple(self.pools.values()):
-            if pool.status.allocation is None:
-                self.pools[pool.name] = replace(pool, status=PoolStatus(allocation=pool.spec.allocation.canonical))
+        self.pools_act()
         plan = self.plan()
         writes: list[Callable[[], None]] = [
             partial(self._write_card, card) for card in plan.cards if self._card_differs(card)
@@ -206,6 +205,19 @@ class NodeModel:
         for name in [pool.name for pool in self.pools.values() if pool.deleting and self._unclaimed(pool.name)]:
             del self.pools[name]
         return len(writes)
+
+    def pools_act(self, now: datetime = NOW) -> None:
+        """Write how each pool's cards are to be divided, and how far a change of that is."""
+        for pool in tuple(self.pools.values()):
+            stage = progress(pool, self.capacity(pool), now)
+            status = PoolStatus(allocation=stage.allocation, maintenance=stage.maintenance)
+            self.pools[pool.name] = replace(pool, status=status)
+
+    def capacity(self, pool: GPUPool) -> PoolCapacity:
+        cards = [device for device in self.devices.values() if self.claim(device.name) == pool.name]
+        capacity = PoolCapacity()
+        capacity.put(NODE, node_capacity(pool, NODE, cards, self.state))
+        return capacity
 
     def settle(self) -> None:
         """Let controller and agent work until neither has anything to do."""
@@ -224,8 +236,7 @@ class NodeModel:
     def capacity_adds_up(self, *, exactly: bool) -> None:
         for pool in self.pools.values():
             cards = [device for device in self.devices.values() if self.claim(device.name) == pool.name]
-            capacity = node_capacity(pool, NODE, cards, self.state)
-            for units in capacity.resources if capacity else ():
+            for units in self.capacity(pool).resources(()):
                 parts = units.used + units.reserved + units.available + units.faulted
                 assert parts <= units.total
                 if exactly and all(self._serves(card.name) for card in cards):
@@ -234,15 +245,21 @@ class NodeModel:
     def _card_differs(self, card: CardPlan) -> bool:
         status = card.device.status
         claim = status.pool_ref.name if status.pool_ref else None
-        changes = card.change or card.tested
-        return bool(card.approve or card.withdraw or changes or card.state != status.state or card.pool != claim)
+        changes = card.approve or card.withdraw or card.change or card.tested or card.divided
+        return bool(changes or (card.state, card.pool, card.pending) != (status.state, claim, status.pending_reason))
 
     def _write_card(self, card: CardPlan) -> None:
         if card.approve or card.withdraw:
             self.annotate(card.device.name, assignment=card.approve)
         device = self.devices[card.device.name]
         reference = PoolRef(name=card.pool) if card.pool else None
-        status = replace(device.status, state=card.state, pool_ref=reference, history=card.history)
+        status = replace(
+            device.status,
+            state=card.state,
+            pool_ref=reference,
+            pending_reason=card.pending,
+            history=card.history,
+        )
         self.devices[device.name] = replace(device, status=status)
 
     def _write_assignments(self, plan: NodePlan) -> None:

@@ -9,16 +9,27 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.allocation import MIG, Mode, PoolAllocation, ProfileCount, TimeSlice
 from gpu_control_plane.api.deviceselector import DeviceCriteria, DeviceSelector
-from gpu_control_plane.api.gpupool import GPUPool, PoolAssignment, PoolResource, PoolSpec, PoolStatus
+from gpu_control_plane.api.gpudevice import DeviceState
+from gpu_control_plane.api.gpupool import (
+    GPUPool,
+    MaintenanceStrategy,
+    PoolAssignment,
+    PoolMaintenance,
+    PoolResource,
+    PoolSpec,
+    PoolStatus,
+)
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
+from gpu_control_plane.pools.maintenance import is_changing
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.units import card_resources
 from gpu_control_plane.rules.pool_validation import faults
 from unit.pools.model import NOW, NodeModel
 
-_POOLS = ("a", "b", "c")
+STRATEGIES = {"a": MaintenanceStrategy.POOL, "b": MaintenanceStrategy.POOL, "c": MaintenanceStrategy.NODE}
+_POOLS = tuple(STRATEGIES)
 _indices = st.integers(0, 3)
 _selectors = st.sampled_from(
     [
@@ -136,10 +147,16 @@ class Histories(RuleBasedStateMachine):
         self.pools_made += 1
         created = known.metadata.creation_timestamp if known else NOW + timedelta(seconds=self.pools_made)
         resource = PoolResource(name="gpu.example.com/shared") if shared else None
-        spec = PoolSpec(device_selector=selector, assignment=assignment, allocation=allocation, resource=resource)
+        spec = PoolSpec(
+            device_selector=selector,
+            assignment=assignment,
+            allocation=allocation,
+            resource=resource,
+            maintenance=PoolMaintenance(strategy=STRATEGIES[name]),
+        )
         if known is not None:
             # The resource of a pool in use keeps its name: a change would move its cards, which the model leaves out.
-            spec = replace(spec, resource=known.spec.resource, allocation=known.spec.allocation)
+            spec = replace(spec, resource=known.spec.resource)
         metadata = ObjectMeta(name=name, creation_timestamp=created)
         self.model.pools[name] = GPUPool(metadata=metadata, spec=spec, status=known.status if known else PoolStatus())
 
@@ -164,6 +181,10 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def the_agent_acts(self) -> None:
         self.model.agent_acts()
+
+    @rule()
+    def the_pools_act(self) -> None:
+        self.model.pools_act()
 
     @rule()
     def the_controller_acts(self) -> None:
@@ -193,6 +214,11 @@ class Histories(RuleBasedStateMachine):
                 assert selects(pool, device, model.labels), "assigned without being selected"
             assert card_resources(pool, pool.allocation, device.status.hardware), "assigned without being suitable"
         for name, pool in model.pools.items():
+            held = [card for card in model.devices if model.claim(card) == name and card in model.holders]
+            if is_changing(pool) and STRATEGIES[name] is MaintenanceStrategy.POOL:
+                assert held, "nothing is in the way of the maintenance"
+                assert pool.status.maintenance is not None
+                assert name not in {order.pool for order in model.state.spec.assignments}, "ordered in maintenance"
             selector = pool.spec.device_selector
             limit = selector.max_devices_per_node if selector else None
             idle = [card for card in model.devices if model.claim(card) == name and card not in model.holders]
@@ -219,7 +245,8 @@ class Histories(RuleBasedStateMachine):
         model = self.model
         orders = {order.inventory_id: order for order in model.state.spec.assignments}
         for name, held in model.holders.items():
-            if model.labels is not None and name in orders:
+            by_node = name in orders and STRATEGIES[orders[name].pool] is MaintenanceStrategy.NODE
+            if model.labels is not None and name in orders and not by_node:
                 offered = {each.name for each in orders[name].resources}
                 assert set(held) <= offered, "a card in use was ordered for another resource"
                 assert orders[name].allocation == model.granted[name], "a card in use was ordered to be divided anew"
@@ -280,6 +307,7 @@ def test_a_card_in_use_is_released_only_when_its_pod_has_ended() -> None:
     model.pools["b"] = GPUPool(metadata=ObjectMeta(name="b", creation_timestamp=NOW), spec=PoolSpec())
     model.settle()
     assert model.claim(name) == "a"
+    assert model.devices[name].status.state is DeviceState.DRAINING
     assert model.state.spec.assignments == ()
     model.end_pod(name)
     model.settle()

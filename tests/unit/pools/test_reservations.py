@@ -16,11 +16,11 @@ from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.objects import Key, ObjectMeta
 from gpu_control_plane.pools.reservations import (
     NOTHING,
+    Demand,
     Reservations,
-    WaitingPod,
+    demands,
     reserve,
     reserved_cards,
-    waiting_pods,
 )
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -29,16 +29,16 @@ TRAINING = "gpu.deckhouse.io/training"
 POOL = GPUPool(metadata=ObjectMeta(name="training"), spec=PoolSpec())
 
 
-def waits(name: str, units: int = 1, *, age: float = 10, **more: int) -> WaitingPod:
+def waits(name: str, units: int = 1, *, age: float = 10, **more: int) -> Demand:
     asked = {TRAINING: units, **more}
-    return WaitingPod(key=Key(name, "team"), token=name, created=NOON - timedelta(seconds=age), units=asked)
+    return Demand(key=Key(name, "team"), token=name, created=NOON - timedelta(seconds=age), units=asked)
 
 
-def made(*pods: WaitingPod, before: Reservations = NOTHING, **free: int) -> Reservations:
+def made(*pods: Demand, before: Reservations = NOTHING, **free: int) -> Reservations:
     return made_of(pods, free, before)
 
 
-def made_of(pods: Iterable[WaitingPod], free: Mapping[str, int], before: Reservations = NOTHING) -> Reservations:
+def made_of(pods: Iterable[Demand], free: Mapping[str, int], before: Reservations = NOTHING) -> Reservations:
     nodes = {node: {TRAINING: units} for node, units in free.items()}
     return reserve(pods, nodes, ttl=TTL, now=NOON, before=before)
 
@@ -120,13 +120,13 @@ def pod(*, gated: bool = False, **fields: Any) -> Pod:
     ids=["the webhook's", "without the webhook", "too long to be the webhook's"],
 )
 def test_a_promise_is_named_by_the_token_of_the_pod(annotation: dict[str, str], token: str) -> None:
-    (found,) = waiting_pods([pod(annotations=annotation)], POOL)
+    (found,) = demands([pod(annotations=annotation)], POOL)
     assert (found.token, found.units, found.key) == (token, {TRAINING: 2}, Key("x", "team"))
 
 
 @pytest.mark.parametrize("gone", [pod(gated=True), pod(deletionTimestamp=NOON.isoformat())], ids=["gated", "deleted"])
 def test_pods_that_will_get_no_node_are_promised_nothing(gone: Pod) -> None:
-    assert list(waiting_pods([gone], POOL)) == []
+    assert list(demands([gone], POOL)) == []
 
 
 def card(index: int, *, used: bool = False, shows: Reservation | None = None) -> GPUDevice:

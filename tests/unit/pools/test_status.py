@@ -331,3 +331,10 @@ def test_a_status_is_bounded_whatever_the_names() -> None:
         trouble = WorstNode(name=node, cards=8, reason="Faulted", message="x" * 256)
         capacity.put(node, NodeCapacity((), 0, trouble))
     assert len(msgspec.json.encode(pool_status(pool, capacity, None, None, NOW))) <= 16 * 1024
+
+
+def test_a_pool_that_is_being_deleted_says_so_and_what_it_waits_for() -> None:
+    going = replace(POOL, metadata=replace(POOL.metadata, deletion_timestamp=NOW))
+    status = pool_status(going, _pool_with([card(0, used=True), card(1)]), None, None, NOW)
+    assert (status.phase, status.conditions[1].reason) == (PoolPhase.DELETING, Reason.DELETING)
+    assert "1 unit in use" in status.conditions[1].message

@@ -244,6 +244,8 @@ class _Step:
             send_again=send_again,
             plugin=msgspec.structs.replace(
                 plugin_status(advertised, units, snapshot.generation, unpooled=unpooled),
+                used=sum(unit in self._held for unit in advertised),
+                free=len(units - self._held.keys()),
                 problems=self._problems(),
                 conflicts=conflicts,
                 driver_hung=snapshot.driver_hung or None,

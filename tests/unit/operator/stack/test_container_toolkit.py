@@ -173,6 +173,13 @@ def test_without_cdi_nothing_is_said_of_it() -> None:
     )
 
 
+def test_people_may_have_the_runtime_ignore_what_images_ask_for() -> None:
+    """As docs/security.md advises where it is the default runtime."""
+    variable = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
+    made = daemonset(STATE, render_input(**toolkit_env(**{variable: "false"})))
+    assert env(made)[variable] == "false"
+
+
 def test_people_may_make_it_the_default_runtime_all_the_same() -> None:
     made = daemonset(STATE, render_input(**toolkit_env(NVIDIA_RUNTIME_SET_AS_DEFAULT="true")))
     assert env(made)["NVIDIA_RUNTIME_SET_AS_DEFAULT"] == "true"

@@ -1,0 +1,75 @@
+"""Installs the admission policies into a cluster without the chart, which brings them itself."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from gpu_control_plane import NAMESPACE
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.config import load_config
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.objects import FieldManager, Object, Resource
+from gpu_control_plane.rules.access_index import INDEX_NAME
+from gpu_control_plane.rules.access_policy import access_policies, index_manifest
+from gpu_control_plane.rules.bypass_policy import bypass_policies
+
+MANAGER: Final = FieldManager("gpu-control-plane-policies")
+
+_GROUP: Final = "admissionregistration.k8s.io"
+
+
+class _ConfigMap(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
+
+
+class Policy(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource(
+        _GROUP, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
+    )
+
+
+class Binding(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource(
+        _GROUP, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+    )
+
+
+POLICIES: Final[list[dict[str, Any]]] = [*access_policies(), *bypass_policies()]
+"""All policies and their bindings, with the chart's default settings."""
+_KINDS: Final[dict[str, type[Object]]] = {kind.resource.kind: kind for kind in (Policy, Binding)}
+
+
+def install_policies(kubeconfig: Path | None) -> list[str]:
+    """Install the policies into the cluster of this kubeconfig; a sentence about them. For programs without a loop."""
+
+    async def connect() -> list[str]:
+        async with Client(load_config(kubeconfig)) as client:
+            return await install(client)
+
+    return asyncio.run(connect())
+
+
+async def remove_policies(client: Client) -> int:
+    """Delete the bindings, then the policies, then the index; how many of these there were."""
+    doomed: list[tuple[type[Object], str, str | None]] = [
+        (_KINDS[manifest["kind"]], manifest["metadata"]["name"], None) for manifest in POLICIES
+    ]
+    doomed.sort(key=lambda each: each[0] is not Binding)
+    doomed.append((_ConfigMap, INDEX_NAME, NAMESPACE))
+    count = 0
+    for kind, name, namespace in doomed:
+        with contextlib.suppress(NotFound):
+            await client.delete(kind, name, namespace)
+            count += 1
+    return count
+
+
+async def install(client: Client) -> list[str]:
+    """Apply the index without data, which is the controller's, and the policies. Our namespace has to be there."""
+    await client.apply(_ConfigMap, INDEX_NAME, index_manifest(), manager=MANAGER, namespace=NAMESPACE)
+    manifests = POLICIES
+    for manifest in manifests:
+        await client.apply(_KINDS[manifest["kind"]], manifest["metadata"]["name"], manifest, manager=MANAGER)
+    names = sorted({manifest["metadata"]["name"] for manifest in manifests})
+    return [f"admission policies {', '.join(names)}: in force"]

@@ -1,0 +1,128 @@
+"""Keeps the index of who may use which resource, and has it written before any card of a pool is ordered.
+
+The admission policies read the index. An order that went out first would bring a resource onto nodes that pods without
+access could ask for.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+import msgspec
+
+from gpu_control_plane import NAMESPACE
+from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.client import Selection
+from gpu_control_plane.kube.objects import FieldManager, Key, Object, Resource
+from gpu_control_plane.kube.predicates import spec_changed
+from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.rules.access_index import INDEX_NAME, access_index, pool_in, resource_of
+
+_KEY: Final = Key(INDEX_NAME, NAMESPACE)
+_RESOURCE: Final = "resource"
+
+
+class IndexConfigMap(Object, frozen=True):
+    """The ConfigMap that holds the index."""
+
+    resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
+
+    data: dict[str, str] = {}
+
+
+class _IndexApplyConfiguration(msgspec.Struct):
+    data: dict[str, str]
+
+
+class AccessIndexWriter:
+    """Brings the index up to date with the pools. Nothing is written or computed while nothing has changed."""
+
+    def __init__(
+        self, runtime: Runtime, manager: FieldManager, pools: Cache[GPUPool], states: Cache[GPUNodeState]
+    ) -> None:
+        self._runtime = runtime
+        self._manager = manager
+        self._pools = pools
+        self._states = states
+        self._index = runtime.cache(
+            IndexConfigMap, Selection(namespace=NAMESPACE, fields=f"metadata.name={INDEX_NAME}")
+        )
+        self._lock = asyncio.Lock()
+        self._stale = True
+        self._retired: frozenset[str] = frozenset()
+        self.overfull: frozenset[str] = frozenset()
+        """Pools whose lists do not fit into the index."""
+
+    def start(self) -> None:
+        self._states.index(_RESOURCE, _resources)
+        self._pools.on_change(self._pool_changed)
+        self._states.on_change(self._state_changed)
+        self._index.on_change(self._index_changed)
+        self._runtime.on_lead(self._mark_stale)
+        controller = self._runtime.controller("pools-access", self._reconcile, workers=1)
+        controller.watch(self._index)
+        controller.watch(self._pools, lambda _pool: (_KEY,), when=_entries_changed)
+        controller.watch(self._states, lambda _state: (_KEY,), when=lambda _old, _new: self._stale)
+
+    async def ensure(self) -> None:
+        """Return once the index in the cluster has every pool that the cache has, as it is there."""
+        async with self._lock:
+            if not self._stale:
+                return
+            self._stale = False  # what changes from here on makes it stale again
+            try:
+                await self._write()
+            except BaseException:
+                self._stale = True
+                raise
+
+    async def _reconcile(self, _key: Key) -> None:
+        await self.ensure()
+
+    async def _write(self) -> None:
+        observed = self._index.at(_KEY)
+        held = observed.data if observed is not None else {}
+        named = {name for pool in self._pools for name in pool.resource_names}
+        gone = {resource_of(key): pool_in(text) for key, text in held.items()}
+        retired = {
+            name: pool for name, pool in gone.items() if name not in named and self._states.count(_RESOURCE, name)
+        }
+        index = access_index(self._pools, retired)
+        self._retired, self.overfull = frozenset(retired), index.overfull
+        if observed is not None and held == index.data:
+            return
+        written = await self._runtime.client.apply(
+            IndexConfigMap, INDEX_NAME, _IndexApplyConfiguration(index.data), manager=self._manager, namespace=NAMESPACE
+        )
+        if foreign := written.data.keys() - index.data.keys():
+            removal = {"data": dict.fromkeys(foreign)}
+            await self._runtime.client.patch(IndexConfigMap, INDEX_NAME, removal, namespace=NAMESPACE)
+
+    def _mark_stale(self) -> None:
+        self._stale = True
+
+    def _pool_changed(self, old: GPUPool | None, new: GPUPool | None) -> None:
+        if _entries_changed(old, new):
+            self._mark_stale()
+
+    def _state_changed(self, old: GPUNodeState | None, _new: GPUNodeState | None) -> None:
+        """A node may have stopped offering a resource that no pool has any more: then it leaves the index."""
+        if old is not None and self._retired and not self._retired.isdisjoint(_resources(old)):
+            self._mark_stale()
+
+    def _index_changed(self, _old: IndexConfigMap | None, _new: IndexConfigMap | None) -> None:
+        self._mark_stale()
+
+
+def _entries_changed(old: GPUPool | None, new: GPUPool | None) -> bool:
+    """Whether the entries of a pool may differ: another spec, or resources that it offers no longer."""
+    return spec_changed(old, new) or (old is not None and new is not None and old.resource_names != new.resource_names)
+
+
+def _resources(state: GPUNodeState) -> Iterable[str]:
+    """The resources that the node is ordered to offer, or offers."""
+    ordered = {resource.name for order in state.spec.assignments for resource in order.resources}
+    plugin = state.status.plugin
+    return ordered | ({resource.name for resource in plugin.resources} if plugin is not None else set())

@@ -1,0 +1,241 @@
+"""The admission policies that keep pods out of pools they may not use: CEL that reads the index of `access_index`.
+
+A ValidatingAdmissionPolicy holds while every program of ours is down. It has one ConfigMap as its parameter: a kind
+that is always there, so that nothing can lock a cluster out, and one object, so that the cost does not grow with the
+number of pools. A resource of ours that is not in the index is refused: no pod gets past before its pool is guarded.
+
+The chart and the local cluster install what is made here. Only functions of CEL that Kubernetes 1.32 has are used.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from gpu_control_plane import NAMESPACE
+from gpu_control_plane.api.names import GROUP, USE
+from gpu_control_plane.rules.access_index import EVERY, INDEX_NAME
+
+type Manifest = dict[str, Any]
+
+POD_ACCESS: Final = INDEX_NAME
+WORKLOAD_ACCESS: Final = "gpu-workload-access"
+
+_POD_SPEC: Final = "object.spec"
+_TEMPLATE_SPEC: Final = (
+    "(request.resource.resource == 'cronjobs' ? dyn(object).spec.jobTemplate.spec.template.spec"
+    " : dyn(object).spec.template.spec)"
+)
+_POD_RULES: Final = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+_WORKLOAD_RULES: Final = [
+    {
+        "apiGroups": [group],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": resources,
+    }
+    for group, resources in (
+        ("apps", ["deployments", "statefulsets", "daemonsets", "replicasets"]),
+        ("batch", ["jobs", "cronjobs"]),
+    )
+]
+_MAX_NAME: Final = 253
+
+
+def access_policies() -> list[Manifest]:
+    """The policies about access to pools, each with its binding."""
+    return [
+        _policy(
+            POD_ACCESS,
+            rules=_POD_RULES,
+            conditions=_asks_for_an_extended_resource(_POD_SPEC),
+            variables=[*_who(_POD_SPEC), *_what(_POD_SPEC, _ADMITS_POD)],
+            validations=[
+                _validation("variables.unknown.size() == 0", f"'The pod asks for ' + {_UNKNOWN}"),
+                _validation(
+                    f"variables.refused.all(name, {_may_use(_ACCOUNT_CHECK)} || {_may_use(_REQUESTER_CHECK)})",
+                    f"""'The pod asks for ' + {_REFUSED} + ' neither the namespace ' + request.namespace"""
+                    """ + ', nor the service account ' + variables.account"""
+                    """ + ', nor ' + variables.shownUser + ', who creates the pod.' + """
+                    f"{_WAY_IN}",
+                ),
+            ],
+        ),
+        _binding(POD_ACCESS, POD_ACCESS, ["Deny"]),
+        _policy(
+            WORKLOAD_ACCESS,
+            rules=_WORKLOAD_RULES,
+            conditions=_asks_for_an_extended_resource(_TEMPLATE_SPEC),
+            variables=[*_who(_TEMPLATE_SPEC), *_what(_TEMPLATE_SPEC, _ADMITS_WORKLOAD)],
+            validations=[
+                _validation(
+                    "variables.unknown.size() == 0", f"'Its pods would be refused: they ask for ' + {_UNKNOWN}"
+                ),
+                _validation(
+                    f"variables.refused.all(name, {_may_use(_ACCOUNT_CHECK)})",
+                    f"""'Its pods would be refused: they ask for ' + {_REFUSED} + ' neither the namespace '"""
+                    """ + request.namespace + ' nor the service account ' + variables.account"""
+                    """ + '. Users and groups do not count here, since a controller creates the pods.' + """
+                    f"{_WAY_IN}",
+                ),
+            ],
+        ),
+        _binding(WORKLOAD_ACCESS, WORKLOAD_ACCESS, ["Warn"]),
+    ]
+
+
+def index_manifest() -> Manifest:
+    """The ConfigMap before there is any pool."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": INDEX_NAME, "namespace": NAMESPACE},
+    }
+
+
+def _policy(
+    name: str,
+    *,
+    rules: Sequence[Manifest],
+    conditions: Manifest,
+    variables: list[Manifest],
+    validations: list[Manifest],
+) -> Manifest:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "matchConstraints": {"resourceRules": list(rules)},
+            "matchConditions": [conditions],
+            "variables": variables,
+            "validations": validations,
+        },
+    }
+
+
+def _binding(name: str, policy: str, actions: list[str]) -> Manifest:
+    """`Allow` concerns a missing ConfigMap only: with `Deny`, deleting it would keep every pod out of the cluster."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {
+            "policyName": policy,
+            "paramRef": {"name": INDEX_NAME, "namespace": NAMESPACE, "parameterNotFoundAction": "Allow"},
+            "validationActions": actions,
+        },
+    }
+
+
+def _validation(expression: str, message: str) -> Manifest:
+    return {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
+
+
+def _variable(name: str, expression: str) -> Manifest:
+    return {"name": name, "expression": expression}
+
+
+def _containers(pod_spec: str) -> str:
+    """Sidecars are init containers. Ephemeral ones cannot ask for resources."""
+    return f"{pod_spec}.containers + {pod_spec}.?initContainers.orValue([])"
+
+
+def _asks_for_an_extended_resource(pod_spec: str) -> Manifest:
+    """What every pod has to pay: a look at the names of its limits. Pools cannot be named under kubernetes.io."""
+    return {
+        "name": "asks-for-an-extended-resource",
+        "expression": f"({_containers(pod_spec)}).exists(c, c.?resources.?limits.orValue({{}})"
+        ".exists(name, name.contains('/') && !name.contains('kubernetes.io/')))",
+    }
+
+
+def _who(pod_spec: str) -> list[Manifest]:
+    named = f"{pod_spec}.?serviceAccountName.orValue('')"
+    user = "request.userInfo.?username.orValue('')"
+    return [
+        _variable("account", f"{named} == '' ? 'default' : {named}"),
+        _variable("user", _escaped(user)),
+        _variable(
+            "shownUser",
+            f"variables.user.size() > {_MAX_NAME} ? variables.user.substring(0, {_MAX_NAME}) + '…' : variables.user",
+        ),
+        _variable("labels", "namespaceObject.metadata.?labels.orValue({})"),
+        _variable("index", "params.?data.orValue({})"),
+    ]
+
+
+def _what(pod_spec: str, admits: str) -> list[Manifest]:
+    """Names of resources hold no spaces, so a list of lists is made one by joining and splitting."""
+    asked = (
+        f"({_containers(pod_spec)}).map(c, c.?resources.?limits.orValue({{}}).map(name,"
+        f" name.contains('/') && (name.startsWith('{GROUP}/') || {_key('name')} in variables.index)"
+        " && quantity(string(c.resources.limits[name])).isGreaterThan(quantity('0')), name).join(' '))"
+        ".join(' ').split(' ').filter(name, name != '')"
+    )
+    return [
+        _variable("asked", asked),
+        _variable("unknown", f"variables.asked.filter(name, !({_key('name')} in variables.index))"),
+        _variable(
+            "refused",
+            f"variables.asked.filter(name, {_key('name')} in variables.index"
+            f" && ![variables.index[{_key('name')}]].exists(text, {admits}))",
+        ),
+    ]
+
+
+def _key(name: str) -> str:
+    return f"{name}.replace('/', '_')"
+
+
+def _escaped(name: str) -> str:
+    return rf"{name}.replace('\\', '\\\\').replace('\n', '\\n')"
+
+
+def _pool_of(name: str) -> str:
+    return rf"variables.index[{_key(name)}].split('\n', 2)[0].substring({len('pool ')})"
+
+
+def _may_use(check: str) -> str:
+    """The verb is asked for cluster-wide: in a namespace, whoever has every right there would have every pool."""
+    return f"{check}.group('{GROUP}').resource('gpupools').name({_pool_of('name')}).check('{USE}').allowed()"
+
+
+_ACCOUNT_CHECK: Final = "authorizer.serviceAccount(request.namespace, variables.account)"
+_REQUESTER_CHECK: Final = "authorizer"
+
+_SELECTED: Final = (
+    r"(text.contains('\nselector ') && text.split('\n\n', 2)[0].split('\n').filter(line, line.startsWith('selector '))"
+    r".map(line, line.split(' ')).all(part,"
+    f" part[1] == '{EVERY}'"
+    " || (part[1] == 'In' && part[2] in variables.labels && variables.labels[part[2]] in part[3].split(','))"
+    " || (part[1] == 'NotIn' && !(part[2] in variables.labels && variables.labels[part[2]] in part[3].split(',')))"
+    " || (part[1] == 'Exists' && part[2] in variables.labels)"
+    " || (part[1] == 'DoesNotExist' && !(part[2] in variables.labels))))"
+)
+_ADMITS_WORKLOAD: Final = (
+    r"text.contains('\nnamespace ' + request.namespace + '\n')"
+    r" || text.contains('\naccount ' + request.namespace + '/' + variables.account + '\n')"
+    f" || {_SELECTED}"
+)
+_ADMITS_POD: Final = (
+    rf"{_ADMITS_WORKLOAD} || text.contains('\nuser ' + variables.user + '\n')"
+    " || request.userInfo.?groups.orValue([]).exists(group,"
+    rf" text.contains('\ngroup ' + {_escaped('group')} + '\n'))"
+)
+
+_OTHERS: Final = "variables.refused.filter(name, name != variables.refused[0])"
+_REFUSED: Final = (
+    "variables.refused[0] + (variables.refused.all(name, name == variables.refused[0]) ? ', and the GPU pool '"
+    f" + {_pool_of('variables.refused[0]')} + ' admits'"
+    f" : ' and ' + {_OTHERS}[0] + ({_OTHERS}.all(name, name == {_OTHERS}[0]) ? '' : ' and others')"
+    " + ', and at least one of these GPU pools admits')"
+)
+_WAY_IN: Final = (
+    f"' An administrator can name one of them in spec.access of the GPUPool ' + {_pool_of('variables.refused[0]')}"
+    f" + ', or grant the RBAC verb {USE} on it.'"
+)
+_UNKNOWN: Final = (
+    "variables.unknown[0] + ', which no GPU pool offers. What there is: kubectl get gpupools -o wide."
+    " A pool that was just made can be used in a moment.'"
+)
