@@ -49,7 +49,7 @@ from gpu_control_plane.operator.upgrade.executor import ActionExecutor
 from gpu_control_plane.operator.upgrade.node_view import Refusal
 from gpu_control_plane.operator.upgrade.step import step
 from gpu_control_plane.pools.capacity import PoolCapacity
-from gpu_control_plane.pools.events import record_cards, record_node, record_pending, record_pool
+from gpu_control_plane.pools.events import record_cards, record_expired, record_node, record_pending, record_pool
 from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.rules.pool_validation import PoolFault
@@ -214,6 +214,10 @@ async def _pool_capacity_low(recorder: EventRecorder, _folder: Path) -> None:
     found = explain_pod(waiting)
     assert found is not None
     record_pending(recorder, waiting.pod, found)
+
+
+async def _reservation_expired(recorder: EventRecorder, _folder: Path) -> None:
+    record_expired(recorder, POOL, pod_for())
 
 
 async def _pool_misconfigured(recorder: EventRecorder, _folder: Path) -> None:
@@ -421,6 +425,7 @@ RAISED: Final[Mapping[str, Raise]] = {
     "GPUPoolCapacityLow": _pool_capacity_low,
     "GPUPoolMaintenance": _pool_maintenance,
     "GPUPoolMisconfigured": _pool_misconfigured,
+    "GPUReservationExpired": _reservation_expired,
     "GPUStackFailed": _stack(problem="driver.image: no"),
     "GPUOperandNotReady": _stack(readiness={"state-driver": (BROKEN,), "state-dcgm": (GOOD,)}),
     "GPUOperandMissingOnManyNodes": _stack(readiness={"state-driver": (BROKEN,), "state-dcgm": (BROKEN,)}),

@@ -21,7 +21,7 @@ from gpu_control_plane.rules.pool_validation import by_age
 from gpu_control_plane.rules.webhook_configuration import PODS, POOLS
 
 _CONFIGURATIONS: Final = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
-_RESOURCE: Final = "resource"
+_RESOURCE: Final = "resource-or-stem"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

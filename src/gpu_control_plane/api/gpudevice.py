@@ -1,7 +1,7 @@
 """GPUDevice: one object per card, named after its place.
 
 The spec is that place and never changes. Each part of the status has one writer: `inventory` the hardware, `pools`
-the state, pool and history, `admission` the reservation, the node's agent the rest. There are 40,000 of them in a large
+the state, pool, reservation and history, the node's agent the rest. There are 40,000 of them in a large
 cluster, and what a write costs the API server follows the number of fields: so the parts are atomic, and what all cards
 of a model have in common is one string.
 """
@@ -172,7 +172,7 @@ class Reservation(Part, frozen=True, kw_only=True):
     token: Annotated[str, about("Token of the claim, found as an annotation on the pod.", minLength=1, maxLength=63)]
     holder: Annotated[
         str,
-        about("Who is waiting: namespace/pod, or the prefix of a name not given yet.", minLength=1, maxLength=320),
+        about("Who is waiting: namespace/pod.", minLength=1, maxLength=320),
     ]
     expires_at: Annotated[datetime, about("When the promise ends by itself.")]
 

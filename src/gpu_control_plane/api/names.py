@@ -225,6 +225,10 @@ class EventReason(OpenEnum):
         "On a GPUNodeState: another device plugin serves the node's cards; nothing is issued there.",
     )
     POOL_PHASE_CHANGED = "GPUPoolPhaseChanged", "A pool has entered another phase."
+    RESERVATION_EXPIRED = (
+        "GPUReservationExpired",
+        "On a Pod: it did not start while units were reserved for it; others may have them now.",
+    )
     POOL_MAINTENANCE = "GPUPoolMaintenance", "The cards of a pool begin to be divided anew, are, or stay as they were."
     POOL_MAINTENANCE_OVERDUE = (
         "GPUPoolMaintenanceOverdue",

@@ -6,7 +6,7 @@ allows, so the process may die between any two writes and the next one goes on f
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 import msgspec
@@ -46,6 +46,7 @@ from gpu_control_plane.pools.explain.snapshot import PoolView, approvable_cards
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
 from gpu_control_plane.pools.pending_pods import PendingPods
 from gpu_control_plane.pools.quota_controller import Quotas
+from gpu_control_plane.pools.reservation_controller import PoolReservations
 from gpu_control_plane.pools.selected_cards import CardTally
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Settings, Snapshot
@@ -94,6 +95,7 @@ class Pools:
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
         self._quotas = Quotas(runtime)
+        self._reservations = PoolReservations(runtime, self._metrics, self._pools, settings.reservation_shown_after)
         self._selected = CardTally()
         self._selection_changed = Signal("pool-selection")
 
@@ -114,6 +116,7 @@ class Pools:
         status.watch(self._states, lambda state: {Key(name) for name in self._pools_on(state.name)})
         self._quotas.start(status)
         self._access.start(status)
+        self._reservations.start(status, nodes)
         self._runtime.on_lead(self._selected.clear)
         devices.on_change(self._device_changed)
         self._states.on_change(self._state_changed)
@@ -132,10 +135,7 @@ class Pools:
             record_cards(self._runtime.events, written, state)
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
-        self._metrics.cards(
-            unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED),
-            reserved=self._devices.count(_STATE, DeviceState.RESERVED),
-        )
+        self._metrics.cards(unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED))
 
     def _count_selected(self, node: str, plan: NodePlan | None) -> None:
         """What the node means for the numbers of each pool; they are complete once every node has been decided on."""
@@ -150,13 +150,15 @@ class Pools:
         node = self._nodes.get(name)
         pools = {pool.name: pool for pool in self._pools}
         report = self._features.get(feature_name(name), NAMESPACE)
+        devices = tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting)
         return Snapshot(
             node=name,
             labels=node.metadata.labels if node else None,
             state=state,
-            devices=tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting),
+            devices=devices,
             pools=pools,
             faults=faults(pools.values()),
+            reserved=self._reservations.shown(name, devices, state),
             report_observed=state is None or is_report_observed(state.status, report, self._devices.get),
             now=self._clock().replace(microsecond=0),
         )
@@ -205,6 +207,7 @@ class Pools:
         if pool is None:
             self._status_rate.forget(key)
             self._counted.pop(key.name, None)
+            self._reservations.forget(key.name)
             return None
         if pool.deleting:
             await self._release(pool)
@@ -214,6 +217,7 @@ class Pools:
             return later
         capacity = await self._count(pool)
         known, now = len(self._selected) >= len(self._states), self._clock().replace(microsecond=0)
+        self._reservations.update(pool, capacity, now)
         overfull = pool.name in self._access.overfull
         access = access_conditions(pool, overfull=overfull, guarded=self._access.guarded, now=now)
         status = pool_status(
@@ -242,11 +246,14 @@ class Pools:
             record_pool(self._runtime.events, pool, status)
         if Annotation.CONFIRM_LAYOUT in pool.metadata.annotations:
             await self._take_confirmation(written)
-        return self._until_overdue(status)
+        return self._next_look(pool, status, now)
 
-    def _until_overdue(self, status: PoolStatus) -> Requeue | None:
-        left = status.maintenance.deadline - self._clock() if status.maintenance is not None else timedelta()
-        return Requeue(after=left.total_seconds()) if left > timedelta() else None
+    def _next_look(self, pool: GPUPool, status: PoolStatus, now: datetime) -> Requeue | None:
+        """When time alone changes something."""
+        overdue = status.maintenance.deadline if status.maintenance is not None else None
+        moments = (overdue, self._reservations.next_change(pool, now))
+        waits = [(moment - now).total_seconds() for moment in moments if moment is not None and moment > now]
+        return Requeue(after=min(waits)) if waits else None
 
     async def _take_confirmation(self, pool: GPUPool) -> None:
         """The status has been written with it. While a node is still not as ordered there is nothing to confirm."""

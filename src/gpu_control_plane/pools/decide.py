@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
+from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice, Reservation
 from gpu_control_plane.api.gpunodestate import (
     AssignedCard,
     Assignment,
@@ -56,6 +56,7 @@ class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
     withdraw: bool = False
     """Take the approval off: its pool is being deleted."""
     change: Change | None = None
+    reservation: Reservation | None = None
     tested: Change | None = None
     """A burn-in that has ended and is to be recorded."""
     divided: Change | None = None
@@ -92,7 +93,7 @@ def decide(snapshot: Snapshot) -> NodePlan:
     desired = desired_pools(snapshot, cards, selection)
     plans = tuple(
         msgspec.structs.replace(
-            _plan(snapshot, device, desired[device.name]),
+            _reserved(snapshot, _plan(snapshot, device, desired[device.name])),
             ignored=ignored_requests(snapshot, device, desired[device.name]),
         )
         for device in cards
@@ -196,12 +197,9 @@ def _card_plan(
     pending: PendingReason | None = None,
     change: Change | None = None,
 ) -> CardPlan:
+    state = DeviceState.ASSIGNED if pool else DeviceState.UNASSIGNED
     if is_faulted(device):
         state = DeviceState.FAULTED
-    elif device.status.reservation is not None:
-        state = DeviceState.RESERVED
-    else:
-        state = DeviceState.ASSIGNED if pool else DeviceState.UNASSIGNED
     return CardPlan(
         device=device,
         pool=pool,
@@ -211,6 +209,14 @@ def _card_plan(
         change=change,
         tested=unrecorded_burn_in(device),
     )
+
+
+def _reserved(snapshot: Snapshot, plan: CardPlan) -> CardPlan:
+    """The plan with what is promised to a pod, for a card that a pod could be given."""
+    reservation = snapshot.reserved.get(plan.device.name)
+    if reservation is None or not plan.ordered or plan.state is not DeviceState.ASSIGNED:
+        return plan
+    return msgspec.structs.replace(plan, state=DeviceState.RESERVED, reservation=reservation)
 
 
 def _assignment(snapshot: Snapshot, plan: CardPlan) -> Assignment | None:

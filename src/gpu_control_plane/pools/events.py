@@ -95,6 +95,16 @@ def record_pending(events: EventRecorder, pod: Pod, found: Explanation) -> None:
     events.warning(pod, EventReason.WAITING_FOR_CARDS, found.note, action=found.action)
 
 
+def record_expired(events: EventRecorder, pool: GPUPool, pod: Pod) -> None:
+    """Tell a Pod that nothing is reserved for it any more."""
+    note = (
+        f"units of the GPU pool {pool.name} were reserved for {pool.spec.scheduling.reservation_ttl}, and others may "
+        "have them now, since the pod did not start. Its other Events say what it lacks; as soon as it has that, it "
+        "gets units that are free"
+    )
+    events.warning(pod, EventReason.RESERVATION_EXPIRED, note, action="Reserve")
+
+
 def record_node(events: EventRecorder, state: GPUNodeState, pools: NodePools) -> None:
     """Tell that all cards of a node wait for a person's decision, when that begins."""
     waiting = _waits_for_decision(pools)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from gpu_control_plane.api.gpudevice import GPUDevice
+from gpu_control_plane.api.gpudevice import GPUDevice, Reservation
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.kube.fields import about
@@ -26,6 +26,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "who has the cards."
         ),
     ] = timedelta(seconds=3)
+    reservation_shown_after: Annotated[
+        timedelta,
+        about(
+            "How long a Pod has waited before the units that are reserved for it are shown on cards: most start within "
+            "seconds, and would only cost writes."
+        ),
+    ] = timedelta(seconds=30)
     pending_pod_interval: Annotated[
         timedelta,
         about(
@@ -49,6 +56,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[GPUDevice, ...]
     pools: Mapping[str, GPUPool]
     faults: Mapping[str, PoolFault]
+    reserved: Mapping[str, Reservation] = {}
+    """What is promised to pods and shown on cards, by card."""
     report_observed: bool = True
     """Whether inventory has taken the latest report of the node into its status."""
     now: datetime
