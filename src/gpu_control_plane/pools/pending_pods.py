@@ -20,7 +20,7 @@ from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.pools.events import record_pending
-from gpu_control_plane.pools.explain.explanation import Explanation
+from gpu_control_plane.pools.explain.explanation import Cause, Explanation
 from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView
 from gpu_control_plane.pools.explanation_reads import UNSCHEDULED, read_told
@@ -124,7 +124,9 @@ class PendingPods:
             return Requeue(after=_NOT_COUNTED_SECONDS)
         self._rate.mark(key)
         explanation = self._explain(pod, views)
-        return await self._tell(pod, explanation) if explanation is not None else None
+        if explanation is None or explanation.cause is Cause.GATED:
+            return None  # who holds a pod back on purpose, such as a queue for jobs, says so itself
+        return await self._tell(pod, explanation)
 
     def _explain(self, pod: WaitingPod, views: Mapping[str, PoolView]) -> Explanation | None:
         """Pods of one workload wait for the same reason: it is found once for all of them."""
