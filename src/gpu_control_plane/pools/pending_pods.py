@@ -124,9 +124,7 @@ class PendingPods:
             return Requeue(after=_NOT_COUNTED_SECONDS)
         self._rate.mark(key)
         explanation = self._explain(pod, views)
-        if explanation is None or explanation.cause is Cause.GATED:
-            return None  # who holds a pod back on purpose, such as a queue for jobs, says so itself
-        return await self._tell(pod, explanation)
+        return await self._tell(pod, explanation) if explanation is not None else None
 
     def _explain(self, pod: WaitingPod, views: Mapping[str, PoolView]) -> Explanation | None:
         """Pods of one workload wait for the same reason: it is found once for all of them."""
@@ -137,11 +135,13 @@ class PendingPods:
         scheduled = pod.condition("PodScheduled")
         alike = msgspec.json.encode((pod.spec, scheduled.reason, scheduled.message) if scheduled else pod.spec)
         if alike not in self._found:
-            self._found[alike] = explain_pod(
+            found = explain_pod(
                 PodSnapshot(
                     pod=pod, pools=views, resources=self._resources, node=self._nodes.get, state=self._states.get
                 )
             )
+            # Who holds a pod back on purpose, such as a queue for jobs, says so itself.
+            self._found[alike] = None if found is not None and found.cause is Cause.GATED else found
         return self._found[alike]
 
     async def _tell(self, pod: WaitingPod, found: Explanation) -> Requeue | None:

@@ -361,7 +361,7 @@ def test_others_are_named_to_an_administrator_alone() -> None:
     )
     found = explained(snapshot)
     assert found.facts == (
-        "3 pods that ask for the same have waited longer or a higher priority",
+        "pods ahead that ask for the same, by priority and age: 3",
         "held by namespace: team-b 5, team-a 2",
     )
     assert "team-b" not in found.note

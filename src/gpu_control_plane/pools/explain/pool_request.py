@@ -243,12 +243,7 @@ class PoolRequest:
         """Who is ahead, and who holds the units."""
         facts: list[str] = []
         if (ahead := self._snapshot.ahead) is not None:
-            pods = (
-                "no pod that asks for the same has"
-                if not ahead
-                else f"{counted(ahead, 'pod')} that ask for the same have"
-            )
-            facts.append(f"{pods} waited longer or a higher priority")
+            facts.append(f"pods ahead that ask for the same, by priority and age: {ahead:,}")
         if holders := self._snapshot.holders.get(self.resource):
             most = sorted(holders.items(), key=lambda each: (-each[1], each[0]))
             facts.append("held by namespace: " + ", ".join(f"{name} {units}" for name, units in most))
