@@ -92,7 +92,7 @@ class PoolCondition(OpenEnum):
     CONFIGURED = "Configured", "The spec can be carried out, and every node has carried it out."
     READY = "Ready", "Pods that may use the pool can ask for its resources."
     ACCESSIBLE = "Accessible", "spec.access admits somebody to the pool; RBAC may admit more."
-    GUARDED = "Guarded", "Pods that the pool does not admit are refused. Present only while they are not."
+    GUARDED = "Guarded", "Pods that the pool does not admit are refused."
     QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
 
 
@@ -167,6 +167,7 @@ class Reason(OpenEnum):
     OVER_QUOTA = "OverQuota", "QuotasHold: a namespace holds more than its limit, which was lowered since."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
     ACCESS_GRANTED = "AccessGranted", "Accessible: spec.access admits somebody."
+    POLICY_IN_FORCE = "PolicyInForce", "Guarded: the admission policy is there."
     POLICY_MISSING = "PolicyMissing", "Guarded: the admission policy of the release is missing; everybody is admitted."
     NOBODY_ADMITTED = (
         "NobodyAdmitted",

@@ -11,18 +11,24 @@ from gpu_control_plane.rules.pool_access import admits_nobody
 
 
 def access_conditions(pool: GPUPool, *, overfull: bool, guarded: bool, now: datetime) -> tuple[Condition, ...]:
-    """Accessible, and Guarded where the pool is not."""
-    accessible = _accessible(pool, overfull=overfull, now=now)
-    return (accessible,) if guarded else (accessible, _unguarded(pool, now))
+    """Accessible and Guarded."""
+    return _accessible(pool, overfull=overfull, now=now), _guarded(pool, guarded=guarded, now=now)
 
 
-def _unguarded(pool: GPUPool, now: datetime) -> Condition:
-    message = (
+def _guarded(pool: GPUPool, *, guarded: bool, now: datetime) -> Condition:
+    missing = (
         f"The admission policy {POD_ACCESS} or its binding is missing, so every pod can ask for "
         f"{pool.resource_name}. Both are part of the release: upgrade it, which makes them anew."
     )
-    held, generation = pool.status.conditions, pool.metadata.generation
-    return condition(held, PoolCondition.GUARDED, False, Reason.POLICY_MISSING, message, generation=generation, now=now)
+    return condition(
+        pool.status.conditions,
+        PoolCondition.GUARDED,
+        guarded,
+        Reason.POLICY_IN_FORCE if guarded else Reason.POLICY_MISSING,
+        "" if guarded else missing,
+        generation=pool.metadata.generation,
+        now=now,
+    )
 
 
 def _accessible(pool: GPUPool, *, overfull: bool, now: datetime) -> Condition:

@@ -65,7 +65,7 @@ async def test_the_index_follows_pools_and_is_nobody_elses(env: FlowEnv) -> None
     await env.start_controller()
     await env.add_pool("training", resource={"name": OWN}, access={"namespaces": ["default"]})
     await index_is(env, own="pool training\n\nnamespace default\n")
-    await env.pool_is("training", lambda pool: _accessible(pool) == "True")
+    await env.pool_is("training", lambda pool: _status(pool, PoolCondition.ACCESSIBLE) == "True")
 
     await env.client.patch(
         ConfigMap, INDEX_NAME, {"data": {"a_b": "x", "gpu.example.com_own": "y"}}, namespace=NAMESPACE
@@ -75,9 +75,9 @@ async def test_the_index_follows_pools_and_is_nobody_elses(env: FlowEnv) -> None
     await index_is(env, own="pool training\n\nnamespace default\n")
 
     await env.client.delete(ValidatingAdmissionPolicyBinding, INDEX_NAME)
-    await env.pool_is("training", lambda pool: find(pool.status.conditions, PoolCondition.GUARDED))
+    await env.pool_is("training", lambda pool: _status(pool, PoolCondition.GUARDED) == "False")
     await asyncio.to_thread(install_policies, env.cluster.kubeconfig)
-    await env.pool_is("training", lambda pool: not find(pool.status.conditions, PoolCondition.GUARDED))
+    await env.pool_is("training", lambda pool: _status(pool, PoolCondition.GUARDED) == "True")
 
     # A node that says it still offers the old name.
     await env.client.create(GPUNodeState, {"metadata": {"name": "slow"}})
@@ -85,7 +85,7 @@ async def test_the_index_follows_pools_and_is_nobody_elses(env: FlowEnv) -> None
     await env.client.patch(GPUNodeState, "slow", {"status": {"plugin": offered}}, subresource="status")
     await env.client.patch(GPUPool, "training", {"spec": {"resource": {"name": OTHER}, "access": None}})
     await index_is(env, own="pool training\n\n", other="pool training\n\n")
-    await env.pool_is("training", lambda pool: _accessible(pool) == "False")
+    await env.pool_is("training", lambda pool: _status(pool, PoolCondition.ACCESSIBLE) == "False")
     await env.client.patch(GPUNodeState, "slow", {"status": {"plugin": None}}, subresource="status")
     await index_is(env, other="pool training\n\n")
 
@@ -94,6 +94,6 @@ async def _more_writes(env: FlowEnv, seen: int) -> bool:
     return any(request.is_write and "configmaps" in request.path for request in env.proxy.requests[seen:])
 
 
-def _accessible(pool: GPUPool) -> str | None:
-    found = find(pool.status.conditions, PoolCondition.ACCESSIBLE)
+def _status(pool: GPUPool, kind: PoolCondition) -> str | None:
+    found = find(pool.status.conditions, kind)
     return found.status if found else None

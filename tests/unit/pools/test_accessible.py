@@ -33,13 +33,20 @@ def test_the_condition_says_whether_anybody_is_admitted(
     access: dict[str, Any] | None, overfull: bool, status: str, reason: str, sentence: str
 ) -> None:
     pool = msgspec.convert({"metadata": {"name": "a"}, "spec": {"access": access}}, GPUPool)
-    (found,) = access_conditions(pool, overfull=overfull, guarded=True, now=NOW)
+    found, _guarded = access_conditions(pool, overfull=overfull, guarded=True, now=NOW)
     assert (found.type, found.status, found.reason) == ("Accessible", status, reason)
     assert sentence in found.message
 
 
-def test_a_pool_says_if_nothing_keeps_pods_out() -> None:
+@pytest.mark.parametrize(
+    ("guarded", "status", "reason", "sentence"),
+    [
+        (True, "True", "PolicyInForce", ""),
+        (False, "False", "PolicyMissing", "every pod can ask for gpu.deckhouse.io/a"),
+    ],
+)
+def test_a_pool_says_if_nothing_keeps_pods_out(guarded: bool, status: str, reason: str, sentence: str) -> None:
     pool = msgspec.convert({"metadata": {"name": "a"}, "spec": {}}, GPUPool)
-    *_, found = access_conditions(pool, overfull=False, guarded=False, now=NOW)
-    assert (found.type, found.status, found.reason) == ("Guarded", "False", "PolicyMissing")
-    assert "every pod can ask for gpu.deckhouse.io/a" in found.message
+    *_, found = access_conditions(pool, overfull=False, guarded=guarded, now=NOW)
+    assert (found.type, found.status, found.reason) == ("Guarded", status, reason)
+    assert sentence in found.message
