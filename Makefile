@@ -33,7 +33,9 @@ test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavin
 
 test-long: setup node-binaries ## Run for minutes what `make test` tries a few times, or in a model (10 minutes)
 	@$(PYTEST) -n 2 --dist worksteal --histories 10000 --sandbox-losses 50 tests/unit/agent/step/test_histories.py tests/e2e/agent/test_holds.py
+	@$(PYTEST) -s --steps 10000 tests/integration/flow/test_long_history.py
 	@$(PYTEST) -s --clients 500 tests/integration/kube/test_herd.py
+	@$(PYTEST) -s --reviews 100000 tests/unit/admission/test_fuzzed_reviews.py
 
 test-integration: setup binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
@@ -70,7 +72,7 @@ image-lock: setup ## Record the Debian packages of the image anew, as Debian ser
 	@$(RUN) python -m images lock
 
 bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (15 minutes)
-	@$(RUN) python -m benchmarks runtime card pooling join node stack admission
+	@$(RUN) python -m benchmarks runtime card pooling join node stack admission webhook
 
 bench-scale: setup binaries ## Pool 500 nodes of eight cards
 	@$(RUN) python -m benchmarks pooling --nodes 500

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from benchmarks import admission, card_weight, idle, join, node, pooling, stack, sync, writes
+from benchmarks import admission, card_weight, idle, join, node, pod_webhook, pooling, stack, sync, writes
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
@@ -68,6 +68,13 @@ def node_(changes: int, calls: int, seconds: float) -> bool:
 def stack_(nodes: int, seconds: float) -> bool:
     """A ClusterPolicy on a fleet with pod life, from nothing to quiet."""
     return publish("stack", asyncio.run(stack.measure(nodes, seconds)))
+
+
+@benchmarks.command("webhook")
+@click.option("--seconds", default=5.0, show_default=True, help="How long each round takes.")
+def webhook_(seconds: float) -> bool:
+    """What the pod webhook adds to the creation of a pod."""
+    return publish("webhook", asyncio.run(pod_webhook.measure(seconds)))
 
 
 @benchmarks.command("admission")

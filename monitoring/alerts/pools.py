@@ -3,7 +3,7 @@
 from typing import Final
 
 from monitoring.alert import Alert, Group, Severity
-from monitoring.promql import pool
+from monitoring.promql import led, pool
 
 from gpu_control_plane.api.gpupool import PoolPhase
 from gpu_control_plane.api.names import EventReason
@@ -21,6 +21,17 @@ POOLS: Final = Group(
             "{{ $value | humanizePercentage }} is free. New pods may have "
             "to wait; each is told what for. Approve more cards, or look for pods that hold cards and do not use them.",
             events=(EventReason.WAITING_FOR_CARDS,),
+        ),
+        Alert(
+            name="GPUReservationExpired",
+            expr=f"max by (pool) {led('gpupool_reservations_expired')} > 0",
+            hold="5m",
+            severity=Severity.WARNING,
+            summary="Pods of the pool {{ $labels.pool }} do not start although it has room for them.",
+            description="{{ $value }} pods of the pool {{ $labels.pool }} had units reserved until the reservation "
+            "expired. The units are still free on one node, so something else is missing: CPU, memory, a volume, a "
+            "toleration. Others may have the units now; the pods still start when they can.",
+            events=(EventReason.RESERVATION_EXPIRED,),
         ),
         Alert(
             name="GPUPoolMisconfigured",

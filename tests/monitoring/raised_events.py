@@ -49,8 +49,8 @@ from gpu_control_plane.operator.upgrade.executor import ActionExecutor
 from gpu_control_plane.operator.upgrade.node_view import Refusal
 from gpu_control_plane.operator.upgrade.step import step
 from gpu_control_plane.pools.capacity import PoolCapacity
-from gpu_control_plane.pools.events import record_cards, record_node, record_pending, record_pool
-from gpu_control_plane.pools.pending_pods import pending_message
+from gpu_control_plane.pools.events import record_cards, record_expired, record_node, record_pending, record_pool
+from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.rules.pool_validation import PoolFault
 from unit.agent.node.test_burnin_runner import burning_in
@@ -66,11 +66,11 @@ from unit.operator.upgrade.builders import CRASHING, POLICY, ago, cordoned, gpu_
 from unit.operator.upgrade.builders import NOW as UPGRADE_NOON
 from unit.pools.test_burnin import report as burn_in_report
 from unit.pools.test_decide import node_with, only, pool
+from unit.pools.test_explain_pod import TRAINING, situation
+from unit.pools.test_explain_pod import pod as pod_for
 from unit.pools.test_maintenance import INSTANCES
 from unit.pools.test_maintenance import change as divide_anew
 from unit.pools.test_maintenance import running as holding
-from unit.pools.test_pending_pods import TRAINING, training
-from unit.pools.test_pending_pods import pod as pod_for
 from unit.pools.test_status import POOL
 from waiting import until
 
@@ -210,10 +210,14 @@ async def _node_without_pool(recorder: EventRecorder, _folder: Path) -> None:
 
 
 async def _pool_capacity_low(recorder: EventRecorder, _folder: Path) -> None:
-    waiting = pod_for(TRAINING)
-    sentence = pending_message(waiting, {TRAINING: training(total=8, available=0)}, {"training": []})
-    assert sentence is not None
-    record_pending(recorder, waiting, sentence)
+    waiting = situation(pod_for(TRAINING), {"w1": (8, 8, 0)})
+    found = explain_pod(waiting)
+    assert found is not None
+    record_pending(recorder, waiting.pod, found)
+
+
+async def _reservation_expired(recorder: EventRecorder, _folder: Path) -> None:
+    record_expired(recorder, POOL, pod_for())
 
 
 async def _pool_misconfigured(recorder: EventRecorder, _folder: Path) -> None:
@@ -421,6 +425,7 @@ RAISED: Final[Mapping[str, Raise]] = {
     "GPUPoolCapacityLow": _pool_capacity_low,
     "GPUPoolMaintenance": _pool_maintenance,
     "GPUPoolMisconfigured": _pool_misconfigured,
+    "GPUReservationExpired": _reservation_expired,
     "GPUStackFailed": _stack(problem="driver.image: no"),
     "GPUOperandNotReady": _stack(readiness={"state-driver": (BROKEN,), "state-dcgm": (GOOD,)}),
     "GPUOperandMissingOnManyNodes": _stack(readiness={"state-driver": (BROKEN,), "state-dcgm": (BROKEN,)}),

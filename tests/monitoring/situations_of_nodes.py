@@ -252,6 +252,23 @@ POOLS: Final = (
         after=30,
     ),
     *lasting(
+        "GPUReservationExpired",
+        led("gpupool_reservations_expired", pool="a"),
+        hold=5,
+        value="2",
+        fired=Fired({"pool": "a"}, "2"),
+    ),
+    Situation(
+        alert="GPUReservationExpired",
+        name="a former leader remembers a pod that waited",
+        series={
+            **LEADER,
+            led("gpupool_reservations_expired", pool="a"): "0x10",
+            stale("gpupool_reservations_expired", pool="a"): "1x10",
+        },
+        after=10,
+    ),
+    *lasting(
         "GPUPoolMisconfigured",
         led("gpupool_phase", pool="a", phase="Misconfigured"),
         hold=5,

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.admission.largest_nodes import LargestNodes
-from gpu_control_plane.admission.pods import Offer, asked_resources, review_pod
+from gpu_control_plane.admission.pods import Offer, review_pod
 from gpu_control_plane.admission.pools import review
 from gpu_control_plane.api import GPUNodeState, GPUPool
 from gpu_control_plane.api.pod import Pod
@@ -21,7 +21,7 @@ from gpu_control_plane.rules.pool_validation import by_age
 from gpu_control_plane.rules.webhook_configuration import PODS, POOLS
 
 _CONFIGURATIONS: Final = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
-_RESOURCE: Final = "resource"
+_RESOURCE: Final = "resource-or-stem"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class PodReviews:
         if request.operation is not Operation.CREATE or request.object is None:
             return allow()
         try:
-            asked = asked_resources(request.object)
+            asked = request.object.extended_resources
         except ValueError:
             return allow()  # The API server refuses it.
         if not asked:

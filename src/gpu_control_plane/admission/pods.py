@@ -12,7 +12,6 @@ import msgspec
 from gpu_control_plane.admission.placement import Malformed, add_hints, member_object
 from gpu_control_plane.api.gpupool import GPUPool, PoolPhase
 from gpu_control_plane.api.names import GROUP, Annotation, Label, PoolCondition
-from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.admission import AdmissionResponse, allow, change, deny
 from gpu_control_plane.kube.conditions import FALSE, find
 from gpu_control_plane.kube.json_patch import Json
@@ -30,14 +29,6 @@ class Offer(msgspec.Struct, frozen=True):
     pool: GPUPool
     largest: int
     """Units of the node that has the most of them; 0 while no node has any."""
-
-
-def asked_resources(pod: Pod) -> dict[str, int]:
-    """The extended resources that a Pod asks for, and how many units it needs at once. `ValueError` where the API
-    server will refuse the Pod, for an amount that is none."""
-    limits = {name for container in pod.spec.all_containers for name in container.resources.limits if "/" in name}
-    units = {name: pod.limit_of(name) for name in sorted(limits)}
-    return {name: count for name, count in units.items() if count > 0}
 
 
 def review_pod(

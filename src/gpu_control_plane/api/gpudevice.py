@@ -1,7 +1,7 @@
 """GPUDevice: one object per card, named after its place.
 
 The spec is that place and never changes. Each part of the status has one writer: `inventory` the hardware, `pools`
-the state, pool and history, `admission` the reservation, the node's agent the rest. There are 40,000 of them in a large
+the state, pool, reservation and history, the node's agent the rest. There are 40,000 of them in a large
 cluster, and what a write costs the API server follows the number of fields: so the parts are atomic, and what all cards
 of a model have in common is one string.
 """
@@ -30,6 +30,7 @@ from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Condition, Object, Resource
 
 MAX_HISTORY: Final = 20
+MAX_MESSAGE: Final = 1024
 
 _PCI_ID: Final = "^[0-9a-f]{4}$"
 _PLACEMENT: Final = re.compile(
@@ -171,7 +172,7 @@ class Reservation(Part, frozen=True, kw_only=True):
     token: Annotated[str, about("Token of the claim, found as an annotation on the pod.", minLength=1, maxLength=63)]
     holder: Annotated[
         str,
-        about("Who is waiting: namespace/pod, or the prefix of a name not given yet.", minLength=1, maxLength=320),
+        about("Who is waiting: namespace/pod.", minLength=1, maxLength=320),
     ]
     expires_at: Annotated[datetime, about("When the promise ends by itself.")]
 
@@ -224,6 +225,13 @@ class DeviceStatus(Part, frozen=True, kw_only=True):
     state: Annotated[DeviceState | None, about("Where the card stands.")] = None
     pool_ref: Annotated[PoolRef | None, about("Pool the card is in.", atomic=True)] = None
     pending_reason: Annotated[str | None, about("Why the card is in no pool, in one word.", maxLength=64)] = None
+    message: Annotated[
+        str | None,
+        about(
+            "What people ask of the card, by annotation or label, and is not done: why, and what to do.",
+            maxLength=MAX_MESSAGE,
+        ),
+    ] = None
     hardware: Annotated[
         Hardware | None, about("What the card is. Facts the card does not tell are absent.", atomic=True)
     ] = None

@@ -96,6 +96,7 @@ class PoolCondition(OpenEnum):
         "Cards are being divided anew; present only then, and the reason says if it is overdue.",
     )
     ACCESSIBLE = "Accessible", "spec.access admits somebody to the pool; RBAC may admit more."
+    GUARDED = "Guarded", "Pods that the pool does not admit are refused. Present only while they are not."
     QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
 
 
@@ -170,6 +171,7 @@ class Reason(OpenEnum):
     OVER_QUOTA = "OverQuota", "QuotasHold: a namespace holds more than its limit, which was lowered since."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
     ACCESS_GRANTED = "AccessGranted", "Accessible: spec.access admits somebody."
+    POLICY_MISSING = "PolicyMissing", "Guarded: the admission policy of the release is missing; everybody is admitted."
     NOBODY_ADMITTED = (
         "NobodyAdmitted",
         "Accessible: spec.access names nobody; only the RBAC verb use can admit anybody.",
@@ -213,6 +215,7 @@ class EventReason(OpenEnum):
     BURN_IN_PASSED = "GPUBurnInPassed", "A new card was tested, and nothing was wrong."
     BURN_IN_FAILED = "GPUBurnInFailed", "A new card did not pass its test and joins no pool; the note says why."
     APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
+    LABEL_IGNORED = "GPULabelIgnored", "A label of a card has a value without effect; the note says which has one."
     CARDS_WITHOUT_POOL = (
         "GPUCardsWithoutPool",
         "On a GPUNodeState: none of the node's cards is in a pool; the note says what they wait for.",
@@ -226,9 +229,13 @@ class EventReason(OpenEnum):
         "On a GPUNodeState: another device plugin serves the node's cards; nothing is issued there.",
     )
     POOL_PHASE_CHANGED = "GPUPoolPhaseChanged", "A pool has entered another phase."
+    RESERVATION_EXPIRED = (
+        "GPUReservationExpired",
+        "On a Pod: it did not start while units were reserved for it; others may have them now.",
+    )
     POOL_MAINTENANCE = "GPUPoolMaintenance", "The cards of a pool begin to be divided anew, are, or stay as they were."
     POOL_MAINTENANCE_OVERDUE = (
         "GPUPoolMaintenanceOverdue",
         "The cards of a pool are still not divided anew, past the deadline; the note says what it waits for.",
     )
-    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: no card of the pool is free; the note says what to do."
+    WAITING_FOR_CARDS = "WaitingForGPU", "On a Pod: it gets no card; the note says why and what to do."

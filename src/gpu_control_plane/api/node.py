@@ -4,11 +4,13 @@ One view for all of them, so that one process watches Nodes once. Of the status,
 a controller decides by is kept.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
 from gpu_control_plane.kube.objects import Object, Resource
+
+KEPT_RESOURCES: Final = frozenset({"cpu", "memory"})
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False, kw_only=True):
@@ -38,6 +40,12 @@ class NodeFlag(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     node_info: NodeInfo = NodeInfo()
     conditions: tuple[NodeFlag, ...] = ()
+    allocatable: dict[str, str] = {}
+    """Only those in `KEPT_RESOURCES`: the units of device plugins change all the time."""
+
+    def __post_init__(self) -> None:
+        kept = {name: quantity for name, quantity in self.allocatable.items() if name in KEPT_RESOURCES}
+        msgspec.structs.force_setattr(self, "allocatable", kept)
 
 
 class Node(Object, frozen=True):

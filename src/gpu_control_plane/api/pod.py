@@ -100,11 +100,21 @@ class ResourceClaim(_View, frozen=True, kw_only=True):
 class NodeField(_View, frozen=True, kw_only=True):
     """A condition on a field of nodes; the only field there is, is the name."""
 
+    operator: str = "In"
+    values: tuple[str, ...] = ()
+
+
+class NodeExpression(_View, frozen=True, kw_only=True):
+    """A condition on a label of nodes."""
+
+    key: str = ""
+    operator: str = ""
     values: tuple[str, ...] = ()
 
 
 class NodeTerm(_View, frozen=True, kw_only=True):
     match_fields: tuple[NodeField, ...] = ()
+    match_expressions: tuple[NodeExpression, ...] = ()
 
 
 class NodeTerms(_View, frozen=True, kw_only=True):
@@ -288,6 +298,14 @@ class Pod(Object, frozen=True):
     def condition(self, kind: str) -> PodCondition | None:
         return next((held for held in self.status.conditions if held.type == kind), None)
 
+    @property
+    def extended_resources(self) -> dict[str, int]:
+        """The extended resources that it asks for, and how many units of each it needs at once. `ValueError` for a
+        quantity that the API server would refuse."""
+        names = {name for container in self.spec.all_containers for name in container.resources.limits if "/" in name}
+        units = {name: self.limit_of(name) for name in sorted(names)}
+        return {name: count for name, count in units.items() if count > 0}
+
     def limit_of(self, resource: str) -> int:
         """Units of an extended resource that it needs at once, on one node, as the scheduler counts them: those of its
         containers and sidecars, or those of an init container and the sidecars before it, whichever is more."""
@@ -299,6 +317,25 @@ class Pod(Object, frozen=True):
                 sidecars += asked
         together = sum((container.limit_of(resource) for container in self.spec.containers), start=sidecars)
         return int(min(max(most, together), _MOST_UNITS))
+
+
+class Toleration(_View, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class WaitingPodSpec(PodSpec, frozen=True, kw_only=True):
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int = 0
+
+
+class WaitingPod(Pod, frozen=True):
+    """A Pod that has no node yet, with what it asks of nodes."""
+
+    spec: WaitingPodSpec = WaitingPodSpec()
 
 
 def node_of(pod: Pod) -> Iterable[str]:

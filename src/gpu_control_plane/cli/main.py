@@ -16,6 +16,7 @@ _COMMANDS = {
     "status": "gpu_control_plane.cli.status",
     "monitoring": "gpu_control_plane.cli.monitoring",
     "simulate": "gpu_control_plane.cli.simulate",
+    "explain": "gpu_control_plane.cli.explain",
     "migrate": "gpu_control_plane.cli.migrate",
 }
 _DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"

@@ -1,13 +1,14 @@
 """Kubernetes Events about our objects: created once, then counted up as a series instead of repeated.
 
 Recording an Event never waits and never fails a reconcile: a task in the background writes them, at most one request
-for each series in `interval` seconds, however often the Event is recorded. Events that are lost are counted.
+for each series in `interval` seconds, however often the Event is recorded; a few more where Events about an object take
+turns, so that the newest is the one that happened last. Events that are lost are counted.
 """
 
 import asyncio
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import batched
 from typing import ClassVar
 
@@ -54,6 +55,16 @@ class Event(Object, frozen=True):
     reporting_controller: str = ""
     reporting_instance: str = ""
     series: EventSeries | None = None
+
+    @property
+    def seen_at(self) -> datetime:
+        """When it was last seen. Whoever may write Events may write nonsense: that was long ago."""
+        text = self.series.last_observed_time if self.series is not None else self.event_time
+        try:
+            moment = datetime.fromisoformat(text or "")
+        except ValueError:
+            return datetime.fromtimestamp(0, UTC)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 class EventRecorder:

@@ -3,17 +3,20 @@
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gpu_control_plane.api.gpudevice import Change, DeviceState
+from gpu_control_plane.api.gpudevice import Change, DeviceState, Reservation
 from gpu_control_plane.api.gpunodestate import Assignment, NodePools
 from gpu_control_plane.api.gpupool import PoolStatus
 from gpu_control_plane.api.shapes import PoolRef, wire_name
 from gpu_control_plane.pools.decide import CardPlan
+from gpu_control_plane.pools.ignored_requests import status_message
 
 
 class _DeviceStatus(msgspec.Struct, rename=wire_name, kw_only=True):
     state: DeviceState
     pool_ref: PoolRef | UnsetType = UNSET
+    reservation: Reservation | UnsetType = UNSET
     pending_reason: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
     history: tuple[Change, ...] | UnsetType = UNSET
 
 
@@ -25,7 +28,12 @@ class DeviceApplyConfiguration(msgspec.Struct):
         pool = PoolRef(name=plan.pool) if plan.pool else UNSET
         return cls(
             _DeviceStatus(
-                state=plan.state, pool_ref=pool, pending_reason=plan.pending or UNSET, history=plan.history or UNSET
+                state=plan.state,
+                pool_ref=pool,
+                reservation=plan.reservation or UNSET,
+                pending_reason=plan.pending or UNSET,
+                message=status_message(plan.ignored) or UNSET,
+                history=plan.history or UNSET,
             )
         )
 

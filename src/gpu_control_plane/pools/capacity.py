@@ -6,7 +6,7 @@ Counting 40,000 cards anew for every change would stop the event loop for a fift
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -94,6 +94,8 @@ class PoolCapacity:
         self._problems: dict[str, NodeProblem] = {}
         self._sums: dict[str, dict[str, int]] = {}
         self.offered = 0
+        self.reserved: Mapping[str, int] = {}
+        """Free units, by resource, that are promised to pods. Nodes know nothing of it."""
 
     def put(self, node: str, capacity: NodeCapacity | None) -> None:
         """What a node contributes now; None when it has no card of the pool any more."""
@@ -112,17 +114,38 @@ class PoolCapacity:
     @property
     def units(self) -> Units:
         """The units of all resources together."""
-        return Units(**{field: sum(counted[field] for counted in self._sums.values()) for field in _FIELDS})
+        counted = [self._counted(name) for name in self._sums]
+        return Units(**{field: sum(each[field] for each in counted) for field in _FIELDS})
 
     def resources(self, names: Iterable[str]) -> tuple[Capacity, ...]:
         """The units of each resource: of these, in this order, and of others that nodes still have."""
         kept = dict.fromkeys((*names, *sorted(name for name, counted in self._sums.items() if counted["total"])))
-        nothing = dict.fromkeys(_FIELDS, 0)
-        return tuple(Capacity(name=name, **self._sums.get(name, nothing)) for name in kept)
+        return tuple(Capacity(name=name, **self._counted(name)) for name in kept)
+
+    @property
+    def free(self) -> dict[str, dict[str, int]]:
+        """Units that a pod could have now, by node and resource."""
+        return {
+            node: {each.name: each.available for each in capacity.resources}
+            for node, capacity in self._nodes.items()
+            if any(each.available for each in capacity.resources)
+        }
+
+    def _counted(self, name: str) -> dict[str, int]:
+        sums = self._sums.get(name) or dict.fromkeys(_FIELDS, 0)
+        reserved = min(self.reserved.get(name, 0), sums["available"])
+        return {**sums, "reserved": reserved, "available": sums["available"] - reserved}
 
     @property
     def nodes(self) -> int:
         return len(self._nodes)
+
+    def on_nodes(self, resource: str) -> Iterator[tuple[str, Capacity]]:
+        """What each node has of a resource."""
+        for node, capacity in self._nodes.items():
+            for counted in capacity.resources:
+                if counted.name == resource:
+                    yield node, counted
 
     @property
     def ready(self) -> int:
@@ -183,8 +206,8 @@ def node_capacity(
 ) -> NodeCapacity | None:
     """What a node contributes that has these cards of the pool; None for no cards.
 
-    A unit counts once: as faulted, else used, else reserved, else available. A unit that is none of these was ordered
-    and is not offered yet.
+    A unit counts once: as faulted, else used, else available. A unit that is none of these was ordered and is not
+    offered yet. Reservations are of the pool: see `PoolCapacity.reserved`.
     """
     held = tuple(cards)
     if not held:
@@ -196,7 +219,7 @@ def node_capacity(
     problems = count.problems(held)
     return NodeCapacity(
         resources=resources,
-        offered=sum(each.used + each.reserved + each.available for each in resources),
+        offered=sum(each.used + each.available for each in resources),
         trouble=count.trouble(node, problems),
         problem=_node_problem(node, problems, count.orders),
         used=sum(user.units for card in held for user in card.status.used_by),
@@ -238,7 +261,6 @@ class _Tally(msgspec.Struct):
     total: int = 0
     used: int = 0
     faulted: int = 0
-    reserved: int = 0
     free: int = 0
     """Not used, on cards that the node lists in the resource."""
     listed_used: int = 0
@@ -285,8 +307,6 @@ class _NodeCount:
             elif listed is not None and card.name in listed.inventory_ids:
                 tally.free += resource.units - used
                 tally.listed_used += used
-                if card.status.reservation is not None and used < resource.units:
-                    tally.reserved += 1
             elif used < resource.units:
                 self._unlisted.add(card.name)
                 self.unfinished = self.unfinished or not card.status.used_by
@@ -316,14 +336,8 @@ class _NodeCount:
         and where another device plugin is in the way, all."""
         listed = self._listed.get(name)
         free = min(tally.free, max(0, (listed.healthy if listed else 0) - tally.listed_used))
-        reserved = min(tally.reserved, free)
         return Capacity(
-            name=name,
-            total=tally.total,
-            used=tally.used,
-            reserved=reserved,
-            available=free - reserved,
-            faulted=tally.faulted,
+            name=name, total=tally.total, used=tally.used, reserved=0, available=free, faulted=tally.faulted
         )
 
     def problems(self, cards: Iterable[GPUDevice]) -> tuple[OrderProblem, ...]:
@@ -336,7 +350,7 @@ class _NodeCount:
 
     def _missing(self) -> int:
         """Units that were ordered and are not offered."""
-        counted = (each.used + each.reserved + each.available + each.faulted for each in self.resources())
+        counted = (each.used + each.available + each.faulted for each in self.resources())
         return sum(tally.total for tally in self._tallies.values()) - sum(counted) - self._withdrawn
 
     def trouble(self, node: str, problems: tuple[OrderProblem, ...]) -> WorstNode | None:

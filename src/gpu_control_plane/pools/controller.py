@@ -1,4 +1,4 @@
-"""Carries out what `decide` and `status` say: one controller keyed by node, one by pool, one by pending Pod.
+"""Carries out what `decide` and `status` say: one controller keyed by node, one by pool.
 
 Every claim and every order carries the resourceVersion it was decided on. A claim is written before the order it
 allows, so the process may die between any two writes and the next one goes on from what it finds.
@@ -6,7 +6,8 @@ allows, so the process may die between any two writes and the next one goes on f
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -18,7 +19,6 @@ from gpu_control_plane.api.gpupool import GPUPool, PoolStatus
 from gpu_control_plane.api.names import GROUP, Annotation
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
-from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
@@ -32,7 +32,7 @@ from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.pools.access import AccessIndexWriter
-from gpu_control_plane.pools.accessible import access_condition
+from gpu_control_plane.pools.accessible import access_conditions
 from gpu_control_plane.pools.apply import (
     AssignmentsApplyConfiguration,
     DeviceApplyConfiguration,
@@ -41,11 +41,12 @@ from gpu_control_plane.pools.apply import (
 )
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
-from gpu_control_plane.pools.events import record_cards, record_node, record_pending, record_pool
+from gpu_control_plane.pools.events import record_cards, record_node, record_pool
+from gpu_control_plane.pools.explain.snapshot import PoolView, approvable_cards
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
-from gpu_control_plane.pools.pending_pods import pending_message
-from gpu_control_plane.pools.pending_reasons import PendingReason
+from gpu_control_plane.pools.pending_pods import PendingPods
 from gpu_control_plane.pools.quota_controller import Quotas
+from gpu_control_plane.pools.reservation_controller import PoolReservations
 from gpu_control_plane.pools.selected_cards import CardTally
 from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Settings, Snapshot
@@ -57,11 +58,7 @@ from gpu_control_plane.rules.pool_validation import PoolFault, faults
 FINALIZER = f"{GROUP}/pool"
 MANAGER = "gpu-pools"
 
-UNSCHEDULED = Selection(fields="status.phase=Pending,spec.nodeName=")
-"""Pods without a node, in every namespace: the only ones that can wait for a card."""
-
 _NODE, _POOL, _APPROVED, _STATE = "node", "pool", "approved", "state"
-_MAX_APPROVABLE = 50
 _DEFAULTS = Settings()
 
 
@@ -76,6 +73,8 @@ class _CountedPool(msgspec.Struct):
     capacity: PoolCapacity = msgspec.field(default_factory=PoolCapacity)
     changed: set[str] = msgspec.field(default_factory=set)
     version: tuple[int, Allocation | None] = (0, None)
+    complete: bool = False
+    """Whether every node has been counted once."""
 
 
 class Pools:
@@ -93,17 +92,16 @@ class Pools:
         self._access = AccessIndexWriter(runtime, FieldManager(MANAGER), self._pools, self._states)
         self._nodes = runtime.cache(Node)
         self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
-        self._unscheduled = runtime.cache(Pod, UNSCHEDULED)
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
         self._known_faults: dict[str, PoolFault] | None = None
         self._quotas = Quotas(runtime)
+        self._reservations = PoolReservations(runtime, self._metrics, self._pools, settings.reservation_shown_after)
         self._selected = CardTally()
         self._selection_changed = Signal("pool-selection", interval=settings.selection_interval.total_seconds())
 
     def start(self) -> None:
         devices, pools = self._devices, self._pools
-        self._access.start()
         devices.index(_NODE, lambda device: (device.spec.node_name,))
         devices.index(_POOL, _claimed_by)
         devices.index(_APPROVED, _approved_for)
@@ -118,14 +116,15 @@ class Pools:
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
         status.watch(self._states, lambda state: {Key(name) for name in self._pools_on(state.name)})
         self._quotas.start(status)
+        self._access.start(status)
+        self._reservations.start(status, nodes)
         self._runtime.on_lead(self._selected.clear)
         pools.on_change(self._pool_changed)
         devices.on_change(self._device_changed)
         self._states.on_change(self._state_changed)
         NodeTaints(self._runtime).start()
         TroubleMetrics(self._runtime.metrics.registry).follow(devices, pools)
-        waiting = self._runtime.controller("pools-waiting", self._record_pending)
-        waiting.watch(self._unscheduled, when=lambda _old, new: new is not None and new.unschedulable)
+        PendingPods(self._runtime, self._settings, self._view, self._clock).start()
 
     async def _reconcile_node(self, key: Key) -> None:
         state = self._states.at(key)
@@ -138,10 +137,7 @@ class Pools:
             record_cards(self._runtime.events, written, state)
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
-        self._metrics.cards(
-            unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED),
-            reserved=self._devices.count(_STATE, DeviceState.RESERVED),
-        )
+        self._metrics.cards(unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED))
 
     def _faults(self) -> dict[str, PoolFault]:
         """The pools that cannot be carried out, found anew when a pool has changed and not for every node."""
@@ -165,13 +161,15 @@ class Pools:
         node = self._nodes.get(name)
         pools = {pool.name: pool for pool in self._pools}
         report = self._features.get(feature_name(name), NAMESPACE)
+        devices = tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting)
         return Snapshot(
             node=name,
             labels=node.metadata.labels if node else None,
             state=state,
-            devices=tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting),
+            devices=devices,
             pools=pools,
             faults=self._faults(),
+            reserved=self._reservations.shown(name, devices, state),
             report_observed=state is None or is_report_observed(state.status, report, self._devices.get),
             now=self._clock().replace(microsecond=0),
         )
@@ -220,6 +218,7 @@ class Pools:
         if pool is None:
             self._status_rate.forget(key)
             self._counted.pop(key.name, None)
+            self._reservations.forget(key.name)
             return None
         if pool.deleting:
             await self._release(pool)
@@ -229,14 +228,16 @@ class Pools:
             return later
         capacity = await self._count(pool)
         known, now = len(self._selected) >= len(self._states), self._clock().replace(microsecond=0)
-        accessible = access_condition(pool, overfull=pool.name in self._access.overfull, now=now)
+        self._reservations.update(pool, capacity, now)
+        overfull = pool.name in self._access.overfull
+        access = access_conditions(pool, overfull=overfull, guarded=self._access.guarded, now=now)
         status = pool_status(
             pool,
             capacity,
             self._faults().get(pool.name),
             self._selected.of(pool.name) if known else pool.status.cards,
             now,
-            also=(accessible, *self._quotas.conditions(pool, now)),
+            also=(*access, *self._quotas.conditions(pool, now)),
         )
         self._metrics.capacity(pool.name, status.capacity)
         try:
@@ -256,11 +257,14 @@ class Pools:
             record_pool(self._runtime.events, pool, status)
         if Annotation.CONFIRM_LAYOUT in pool.metadata.annotations:
             await self._take_confirmation(written)
-        return self._until_overdue(status)
+        return self._next_look(pool, status, now)
 
-    def _until_overdue(self, status: PoolStatus) -> Requeue | None:
-        left = status.maintenance.deadline - self._clock() if status.maintenance is not None else timedelta()
-        return Requeue(after=left.total_seconds()) if left > timedelta() else None
+    def _next_look(self, pool: GPUPool, status: PoolStatus, now: datetime) -> Requeue | None:
+        """When time alone changes something."""
+        overdue = status.maintenance.deadline if status.maintenance is not None else None
+        moments = (overdue, self._reservations.next_change(pool, now))
+        waits = [(moment - now).total_seconds() for moment in moments if moment is not None and moment > now]
+        return Requeue(after=min(waits)) if waits else None
 
     async def _take_confirmation(self, pool: GPUPool) -> None:
         """The status has been written with it. While a node is still not as ordered there is nothing to confirm."""
@@ -284,6 +288,7 @@ class Pools:
             counted.capacity.put(node, node_capacity(pool, node, held, self._states.get(node)))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
+        counted.complete = True
         return counted.capacity
 
     def _device_changed(self, old: GPUDevice | None, new: GPUDevice | None) -> None:
@@ -309,38 +314,25 @@ class Pools:
         if not self._devices.by_index(_POOL, pool.name) and not self._devices.by_index(_APPROVED, pool.name):
             await remove_finalizer(self._runtime.client, pool, FINALIZER)
 
-    async def _record_pending(self, key: Key) -> Requeue | None:
-        pod = self._unscheduled.at(key)
-        if pod is None or not pod.unschedulable:
+    def _view(self, pool: GPUPool) -> PoolView | None:
+        """The pool as an explanation needs it; None until it and the cards that it selects have been counted."""
+        counted = self._counted.get(pool.name)
+        if counted is None or not counted.complete or len(self._selected) < len(self._states):
             return None
-        created = pod.metadata.creation_timestamp
-        left = created + self._settings.pending_pod_hint_after - self._clock() if created else timedelta()
-        if left > timedelta():
-            return Requeue(after=left.total_seconds())
-        pools = {name: pool for pool in self._pools for name in pool.resource_names}
-        pools_asked = [pools[name] for part in pod.spec.containers for name in part.resources.limits if name in pools]
-        sentence = pending_message(pod, pools, {pool.name: self._approvable(pool) for pool in pools_asked})
-        if sentence is not None:
-            record_pending(self._runtime.events, pod, sentence)
-        return None
+        return PoolView(
+            pool=pool,
+            capacity=counted.capacity,
+            waiting_on=partial(self._selected.waiting_on, pool.name),
+            approvable=partial(self._approvable, pool),
+        )
 
-    def _approvable(self, pool: GPUPool) -> list[str]:
-        """Cards that would join the pool if a person approved them; the first few are enough for an advice."""
-        found: list[str] = []
-        for state in self._states:
-            node = self._nodes.get(state.name)
-            for card in state.status.pools.pending if state.status.pools and node else ():
-                device = self._devices.get(card.inventory_id)
-                if (
-                    card.reason == PendingReason.APPROVAL
-                    and device
-                    and node
-                    and selects(pool, device, node.metadata.labels)
-                ):
-                    found.append(device.name)
-            if len(found) >= _MAX_APPROVABLE:
-                break
-        return sorted(found)
+    def _approvable(self, pool: GPUPool, name: str) -> list[str]:
+        """Cards of a node that would join the pool if a person approved them."""
+        node, state = self._nodes.get(name), self._states.get(name)
+        if node is None or state is None:
+            return []
+        cards = approvable_cards(state, self._devices.get)
+        return [card.name for card in cards if selects(pool, card, node.metadata.labels)]
 
 
 def _orders_may_change(old: GPUPool | None, new: GPUPool | None) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
+from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice, Reservation
 from gpu_control_plane.api.gpunodestate import (
     AssignedCard,
     Assignment,
@@ -31,6 +31,7 @@ from gpu_control_plane.pools.desired_pool import (
     is_faulted,
     suits,
 )
+from gpu_control_plane.pools.ignored_requests import IgnoredRequest, ignored_requests
 from gpu_control_plane.pools.maintenance import ordered_allocation
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
@@ -55,10 +56,13 @@ class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
     withdraw: bool = False
     """Take the approval off: its pool is being deleted."""
     change: Change | None = None
+    reservation: Reservation | None = None
     tested: Change | None = None
     """A burn-in that has ended and is to be recorded."""
     divided: Change | None = None
     """The card is about to be divided anew."""
+    ignored: tuple[IgnoredRequest, ...] = ()
+    """What people ask of the card and is not done."""
 
     @property
     def history(self) -> tuple[Change, ...]:
@@ -87,7 +91,13 @@ def decide(snapshot: Snapshot) -> NodePlan:
     cards = _plannable(snapshot)
     selection = NodeSelection(snapshot)
     desired = desired_pools(snapshot, cards, selection)
-    plans = tuple(_plan(snapshot, device, desired[device.name]) for device in cards)
+    plans = tuple(
+        msgspec.structs.replace(
+            _reserved(snapshot, _plan(snapshot, device, desired[device.name])),
+            ignored=ignored_requests(snapshot, device, desired[device.name]),
+        )
+        for device in cards
+    )
     return NodePlan(
         cards=plans,
         assignments=tuple(order for plan in plans if (order := _assignment(snapshot, plan)) is not None),
@@ -187,12 +197,9 @@ def _card_plan(
     pending: PendingReason | None = None,
     change: Change | None = None,
 ) -> CardPlan:
+    state = DeviceState.ASSIGNED if pool else DeviceState.UNASSIGNED
     if is_faulted(device):
         state = DeviceState.FAULTED
-    elif device.status.reservation is not None:
-        state = DeviceState.RESERVED
-    else:
-        state = DeviceState.ASSIGNED if pool else DeviceState.UNASSIGNED
     return CardPlan(
         device=device,
         pool=pool,
@@ -202,6 +209,14 @@ def _card_plan(
         change=change,
         tested=unrecorded_burn_in(device),
     )
+
+
+def _reserved(snapshot: Snapshot, plan: CardPlan) -> CardPlan:
+    """The plan with what is promised to a pod, for a card that a pod could be given."""
+    reservation = snapshot.reserved.get(plan.device.name)
+    if reservation is None or not plan.ordered or plan.state is not DeviceState.ASSIGNED:
+        return plan
+    return msgspec.structs.replace(plan, state=DeviceState.RESERVED, reservation=reservation)
 
 
 def _assignment(snapshot: Snapshot, plan: CardPlan) -> Assignment | None:

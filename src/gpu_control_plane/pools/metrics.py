@@ -4,6 +4,7 @@ Capacity is counted by the leader alone, and its series go with the pool on ever
 caches, so every replica reports the same; there is one series for each card with a fault, and none for the others.
 """
 
+import contextlib
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -41,7 +42,18 @@ class PoolMetrics:
         self._shown: dict[str, frozenset[str]] = {}
         """The resources of each pool that have series."""
         self._unassigned = Gauge("gpu_device_unassigned_total", "Cards in no pool.", registry=registry)
-        self._reserved = Gauge("gpu_device_reserved_total", "Cards promised to pods.", registry=registry)
+        self._reserved = Gauge(
+            "gpu_device_reserved_total",
+            "Cards, or parts of cards, promised to pods that do not run yet.",
+            registry=registry,
+        )
+        self._expired = Gauge(
+            "gpupool_reservations_expired",
+            "Pods that do not start although units were reserved for them, and still are free, until their time was "
+            "over.",
+            ("pool",),
+            registry=registry,
+        )
         pools.on_change(self._changed)
 
     def capacity(self, pool: str, resources: Iterable[Capacity]) -> None:
@@ -55,14 +67,22 @@ class PoolMetrics:
             for name, gauge in self._capacity.items():
                 gauge.labels(pool, resource).set(getattr(units, name))
 
-    def cards(self, *, unassigned: int, reserved: int) -> None:
+    def cards(self, *, unassigned: int) -> None:
         self._unassigned.set(unassigned)
-        self._reserved.set(reserved)
+
+    def reserved(self, units: int) -> None:
+        self._reserved.set(units)
+
+    def reservations(self, pool: str, *, expired: int) -> None:
+        if self._pools.get(pool) is not None:
+            self._expired.labels(pool).set(expired)
 
     def _changed(self, old: GPUPool | None, new: GPUPool | None) -> None:
         """A pool may be deleted while another replica leads: its series must go on every replica."""
         if old is not None and new is None:
             self._forget(old.name, self._shown.pop(old.name, frozenset()))
+            with contextlib.suppress(KeyError):
+                self._expired.remove(old.name)
 
     def _forget(self, pool: str, resources: Iterable[str]) -> None:
         for resource in resources:

@@ -49,6 +49,13 @@ class CardTally:
             waiting=tuple(WaitingCards(reason=reason, cards=cards) for reason, cards in most),
         )
 
+    def waiting_on(self, pool: str, reason: PendingReason) -> dict[str, int]:
+        """On which nodes how many cards that the pool selects are not in it for this reason."""
+        if not self._pools.get(pool, Counter())[reason]:
+            return {}
+        counts = ((node, selected[pool][reason]) for node, selected in self._nodes.items() if pool in selected)
+        return {node: count for node, count in counts if count}
+
     def _move(self, before: SelectedCards, now: SelectedCards) -> set[str]:
         changed = {pool for pool in before.keys() | now.keys() if before.get(pool) != now.get(pool)}
         for pool in changed:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from gpu_control_plane.api.gpudevice import GPUDevice
+from gpu_control_plane.api.gpudevice import GPUDevice, Reservation
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.kube.fields import about
@@ -30,6 +30,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "who has the cards."
         ),
     ] = timedelta(seconds=3)
+    reservation_shown_after: Annotated[
+        timedelta,
+        about(
+            "How long a Pod has waited before the units that are reserved for it are shown on cards: most start within "
+            "seconds, and would only cost writes."
+        ),
+    ] = timedelta(seconds=30)
+    pending_pod_interval: Annotated[
+        timedelta,
+        about(
+            "A Pod that waits for a card is looked at anew at most once in this time. An Event follows when the cause "
+            "is another one; the more often that happens to a Pod, the later, up to five minutes."
+        ),
+    ] = timedelta(seconds=10)
+    pending_pod_repeat_after: Annotated[
+        timedelta,
+        about(
+            "A Pod that still waits for the same reason gets its Event anew: API servers forget Events after an hour."
+        ),
+    ] = timedelta(minutes=45)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +60,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[GPUDevice, ...]
     pools: Mapping[str, GPUPool]
     faults: Mapping[str, PoolFault]
+    reserved: Mapping[str, Reservation] = {}
+    """What is promised to pods and shown on cards, by card."""
     report_observed: bool = True
     """Whether inventory has taken the latest report of the node into its status."""
     now: datetime

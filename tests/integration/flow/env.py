@@ -61,6 +61,11 @@ class FlowEnv:
         command = (*_CONTROLLER, "--status-port", "0", *arguments)
         self._controller = await self._start("controller", self._through_proxy, *command)
 
+    async def start_replica(self, name: str, *arguments: str) -> asyncio.subprocess.Process:
+        """Another controller, which leads when the first one dies. The test ends it."""
+        command = ("-m", "gpu_control_plane.controller", "--identity", name, "--status-host", LOOPBACK)
+        return await self._start(name, self.cluster.kubeconfig, *command, "--status-port", "0", *arguments)
+
     async def start_controller_with_webhooks(self) -> None:
         """Returns when the API server has been told how to reach them."""
         port = free_port()

@@ -130,3 +130,26 @@ class Reviewed(Object, frozen=True):
     resource: ClassVar[Resource] = Pod.resource
 
     spec: _Spec = _Spec()
+
+
+async def test_while_the_webhook_is_away_quotas_hold_and_afterwards_everything_is_counted(env: FlowEnv) -> None:
+    await env.start_controller_with_webhooks()
+    await env.add_nodes("node-a", cards=4)
+    await env.add_pool("training", **EVERY_CARD, quotas=[{"namespace": "default", "units": 3}])
+    await offers(env, 4)
+    await env.client.create(Pod, pod("before"), "default")
+
+    env.kill_controller()
+    await env.controller_ended()
+    without = await env.client.create(Reviewed, pod("meanwhile"), "default")
+    assert Label.POOL not in without.metadata.labels, "nobody was there to label it"
+    await env.pod_is("meanwhile", "Running")
+    with pytest.raises(Forbidden, match="exceeded quota: gpu-pool-training"):
+        await env.client.create(Pod, pod("too-many", 2), "default")
+
+    await env.start_controller_with_webhooks()
+    await env.pool_is("training", lambda pool: pool.status.units and pool.status.units.used == 2)
+    await offers(env, 2)
+    assert (await env.client.create(Reviewed, pod("after"), "default")).metadata.labels[Label.POOL] == "training"
+    await env.pod_is("after", "Running")
+    await env.pool_is("training", lambda pool: pool.status.units and pool.status.units.used == 3)

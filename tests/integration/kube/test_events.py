@@ -1,6 +1,7 @@
 """Events are created once and then counted up, and never hold up the reconcile that records them."""
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -88,6 +89,23 @@ async def test_a_thousand_repetitions_are_one_event_with_a_count(client: Client,
         assert len(await events_in(client, namespace)) == 1
         # One to begin with, and then no more than one in each interval, however long all of this has taken.
         assert len(proxy.writes) <= 2 + (time.monotonic() - began) // 0.5
+
+
+async def test_the_newest_event_of_an_object_is_what_happened_last(client: Client, namespace: str) -> None:
+    about = await client.create(ConfigMap, configmap("one"), namespace)
+    async with recording(client, interval=3600) as recorder:
+        for turn in range(3):
+            for note in ("broken", "works again"):
+                recorder.normal(about, "Changed", note)
+                happened = functools.partial(_newest, client, namespace, note, turn + 1)
+                await until_async(happened, saying=f"{note}, {turn + 1} times, is the newest")
+    assert len(await events_in(client, namespace)) == 2
+
+
+async def _newest(client: Client, namespace: str, note: str, count: int) -> bool:
+    events = await events_in(client, namespace)
+    newest = max(events, key=lambda event: event.seen_at, default=None)
+    return newest is not None and (newest.note, newest.series.count if newest.series else 1) == (note, count)
 
 
 async def test_different_notes_are_different_events(client: Client, namespace: str) -> None:

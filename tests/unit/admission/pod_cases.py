@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpu_control_plane.admission.pods import Offer, asked_resources, review_pod
+from gpu_control_plane.admission.pods import Offer, review_pod
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.admission import AdmissionResponse
@@ -41,7 +41,7 @@ def pod(*limits: Mapping[str, str], init: tuple[Mapping[str, str], ...] = (), **
 
 
 def review(document: dict[str, Json], *pools: GPUPool, largest: int = 8) -> AdmissionResponse:
-    asked = asked_resources(msgspec.convert(document, Pod))
+    asked = msgspec.convert(document, Pod).extended_resources
     offers = {name: Offer(pool, largest) for pool in pools for name in {pool.resource_name, *pool.resource_names}}
     return review_pod(asked, offers, document, TOKEN)
 

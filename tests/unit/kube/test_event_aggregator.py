@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_control_plane.kube.event_aggregator import (
     LIMIT,
+    PROMPT_LIMIT,
     EventAggregator,
     EventKey,
     EventType,
@@ -81,6 +82,40 @@ def test_a_repeated_event_is_due_an_interval_after_the_last_write(recorded_at: t
     for second in recorded_at:
         held.record(event("a"), at(second))
     assert held.next_due() == at(next_due)
+
+
+def test_a_repetition_is_due_at_once_where_another_event_about_the_object_came_in_between() -> None:
+    held = aggregator()
+    for second, note in enumerate(("broken", "works again", "broken", "works again")):
+        held.record(event("a", note), at(second))
+        ((key, series),) = held.take_due(at(second), 8)
+        assert (key.note, series.last) == (note, at(second))
+        held.mark_written(key, series.count)
+    held.record(event("b", "broken"), at(4))
+    write_due(held, at(4))
+    held.record(event("a", "works again"), at(5))
+    assert write_due(held, at(5)) == []
+
+
+def test_a_repetition_while_the_event_is_being_written_is_due_when_that_is_done() -> None:
+    held = aggregator()
+    held.record(event("a", "broken"), BEGIN)
+    ((broken, _),) = held.take_due(BEGIN, 8)
+    held.record(event("a", "works again"), at(1))
+    held.record(event("a", "broken"), at(2))
+    held.mark_written(broken, 1)
+    assert sorted((key.note, series.count) for key, series in held.take_due(at(2), 8)) == [
+        ("broken", 2),
+        ("works again", 1),
+    ]
+
+
+def test_events_that_take_turns_all_the_time_are_written_slowly() -> None:
+    held, writes = aggregator(), 0
+    for second in range(300):
+        held.record(event("a", "broken" if second % 2 else "works again"), at(second))
+        writes += len(write_due(held, at(second)))
+    assert writes <= 2 * (1 + PROMPT_LIMIT + 300 // 30)
 
 
 def test_an_event_that_could_not_be_written_is_due_again_with_what_was_recorded_since() -> None:

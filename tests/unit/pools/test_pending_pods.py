@@ -1,57 +1,53 @@
-"""The sentence about a Pod that waits for cards: what is free, and what would help."""
+"""When a pod that waits is told why: once for each cause, and never in a flood."""
 
-import msgspec
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from gpu_control_plane.api.examples import pool
-from gpu_control_plane.api.gpupool import GPUPool, PoolPhase, Units
-from gpu_control_plane.api.pod import Container, ContainerResources, Pod, PodSpec
-from gpu_control_plane.kube.conditions import FALSE
-from gpu_control_plane.pools.pending_pods import pending_message
+from gpu_control_plane.pools.explain.explanation import Cause, Explanation
+from gpu_control_plane.pools.pending_pods import Told, silence
+from gpu_control_plane.pools.snapshot import Settings
 
-TRAINING = "gpu.deckhouse.io/training"
-CARD = "worker-3-0000-18-00-0"
+NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+SETTINGS = Settings(pending_pod_interval=timedelta(seconds=10), pending_pod_repeat_after=timedelta(minutes=45))
 
 
-def pod(resource: str, count: str = "1") -> Pod:
-    container = Container(resources=ContainerResources(limits={resource: count}))
-    return Pod(spec=PodSpec(containers=(container,)))
-
-
-def training(*, total: int, available: int, phase: PoolPhase = PoolPhase.READY) -> GPUPool:
-    made = pool()
-    units = Units(total=total, used=total - available, reserved=0, available=available, faulted=0)
-    wrong = msgspec.structs.replace(made.status.conditions[0], status=FALSE, message="another has its name")
-    status = msgspec.structs.replace(made.status, units=units, phase=phase, conditions=(wrong,))
-    return msgspec.structs.replace(made, status=status)
+def found(cause: Cause, pool: str = "training") -> Explanation:
+    return Explanation(cause=cause, pool=pool, sentence="", user="")
 
 
 @pytest.mark.parametrize(
-    ("waiting", "found", "approvable", "sentence"),
+    ("explanation", "times", "left"),
     [
-        (pod("cpu"), None, [], None),
-        (pod("gpu.deckhouse.io/other"), None, [], "there is no pool with the resource gpu.deckhouse.io/other"),
-        (pod(TRAINING), training(total=0, available=0), [], "the pool training has no cards; it starts when"),
-        (pod(TRAINING), training(total=7, available=0), [], "1 card of the pool training asked for: 0 free, 7 in use"),
-        (pod(TRAINING, "4"), training(total=8, available=6), [], "has 6 free, but no single node has 4 cards free"),
-        (
-            pod(TRAINING),
-            training(total=7, available=0),
-            [CARD],
-            f"1 card waits for approval: `kubectl annotate gpudevice {CARD} gpu.deckhouse.io/assignment=training`",
-        ),
-        (
-            pod(TRAINING),
-            training(total=7, available=7, phase=PoolPhase.MISCONFIGURED),
-            [],
-            "the pool training is misconfigured: another has its name",
-        ),
+        (found(Cause.NO_FREE_UNIT), 1, timedelta(minutes=45)),
+        (found(Cause.NO_FREE_UNIT), 9, timedelta(minutes=45)),
+        (found(Cause.CORDONED), 1, timedelta(seconds=10)),
+        (found(Cause.NO_FREE_UNIT, "other"), 1, timedelta(seconds=10)),
+        (found(Cause.CORDONED), 3, timedelta(seconds=40)),
+        (found(Cause.CORDONED), 1000, timedelta(minutes=5)),
     ],
-    ids=["no cards asked for", "no such pool", "empty", "in use", "scattered", "awaiting approval", "misconfigured"],
+    ids=[
+        "the same cause",
+        "the same, often",
+        "another cause",
+        "another pool",
+        "the third change",
+        "the 1,000th change",
+    ],
 )
-def test_a_pod_that_waits_is_told_what_would_help(
-    waiting: Pod, found: GPUPool | None, approvable: list[str], sentence: str | None
+def test_another_cause_is_told_soon_and_the_same_one_only_before_its_event_expires(
+    explanation: Explanation, times: int, left: timedelta
 ) -> None:
-    pools = {TRAINING: found} if found is not None else {}
-    message = pending_message(waiting, pools, {"training": approvable})
-    assert message is None if sentence is None else sentence in (message or "")
+    told = Told(found(Cause.NO_FREE_UNIT).action, NOON, times)
+    assert silence(explanation, told, NOON, SETTINGS) == left
+    assert silence(explanation, told, NOON + left, SETTINGS) == timedelta()
+
+
+def test_a_cause_that_changes_to_and_fro_for_an_hour_is_told_sixteen_times() -> None:
+    causes, told, now = (Cause.NO_FREE_UNIT, Cause.NOT_ON_ONE_NODE), Told("", NOON, 0), NOON
+    for second in range(3600):
+        now = NOON + timedelta(seconds=second)
+        explanation = found(causes[second % 2])
+        if not silence(explanation, told, now, SETTINGS):
+            told = Told(explanation.action, now, told.times + 1)
+    assert told.times <= 16
