@@ -33,6 +33,7 @@ test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavin
 
 test-long: setup node-binaries ## Run for minutes what `make test` tries a few times, or in a model (10 minutes)
 	@$(PYTEST) -n 2 --dist worksteal --histories 10000 --sandbox-losses 50 tests/unit/agent/step/test_histories.py tests/e2e/agent/test_holds.py
+	@$(PYTEST) -s --steps 10000 tests/integration/flow/test_long_history.py
 	@$(PYTEST) -s --clients 500 tests/integration/kube/test_herd.py
 	@$(PYTEST) -s --reviews 100000 tests/unit/admission/test_fuzzed_reviews.py
 

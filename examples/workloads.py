@@ -38,13 +38,19 @@ class Pod(Object, frozen=True):
     status: PodStatus = PodStatus()
 
 
+def bare_pod(name: str, pool: str) -> dict[str, object]:
+    """A pod with one unit of the pool."""
+    return {"metadata": {"name": name}, "spec": _pod_spec(pool)}
+
+
 def deployment(name: str, pool: str, replicas: int) -> dict[str, object]:
-    """So many pods with one card of the pool each."""
+    """So many pods with one unit of the pool each."""
     labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": _pod_spec(pool)}
+    return {"spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}}
+
+
+def _pod_spec(pool: str) -> dict[str, object]:
     limits = {f"gpu.deckhouse.io/{pool}": "1"}
     container = {"name": "main", "image": "registry.example/train:1", "resources": {"limits": limits}}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
-    }
-    return {"spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}}
+    return {"containers": [container], "terminationGracePeriodSeconds": 0}

@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--histories", type=int, default=5000, help="how many random histories of a node are played")
     group.addoption("--sandbox-losses", type=int, default=3, help="how often init containers are made to run again")
     group.addoption("--reviews", type=int, default=2000, help="how many random AdmissionReviews are answered")
+    group.addoption("--steps", type=int, default=1000, help="how long the random history on a real cluster is")
     group.addoption("--clients", type=int, default=0, help="how many real clients come back after a real outage")
 
 

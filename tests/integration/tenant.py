@@ -21,6 +21,7 @@ class Tenant(msgspec.Struct, frozen=True):
     namespace: str
     client: Client
     """Has the tenant's rights."""
+    kubeconfig: Path
 
 
 @asynccontextmanager
@@ -36,8 +37,9 @@ async def tenant(admin: Client, kubeconfig: Path, folder: Path) -> AsyncIterator
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
         }
         await admin.create(RoleBinding, binding, made.name)
-    async with Client(load_config(_impersonating(user, kubeconfig, folder))) as client:
-        yield Tenant(made.name, client)
+    own = _impersonating(user, kubeconfig, folder)
+    async with Client(load_config(own)) as client:
+        yield Tenant(made.name, client, own)
 
 
 def _impersonating(user: str, kubeconfig: Path, folder: Path) -> Path:

@@ -30,6 +30,7 @@ from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Condition, Object, Resource
 
 MAX_HISTORY: Final = 20
+MAX_MESSAGE: Final = 1024
 
 _PCI_ID: Final = "^[0-9a-f]{4}$"
 _PLACEMENT: Final = re.compile(
@@ -224,6 +225,13 @@ class DeviceStatus(Part, frozen=True, kw_only=True):
     state: Annotated[DeviceState | None, about("Where the card stands.")] = None
     pool_ref: Annotated[PoolRef | None, about("Pool the card is in.", atomic=True)] = None
     pending_reason: Annotated[str | None, about("Why the card is in no pool, in one word.", maxLength=64)] = None
+    message: Annotated[
+        str | None,
+        about(
+            "What people ask of the card, by annotation or label, and is not done: why, and what to do.",
+            maxLength=MAX_MESSAGE,
+        ),
+    ] = None
     hardware: Annotated[
         Hardware | None, about("What the card is. Facts the card does not tell are absent.", atomic=True)
     ] = None

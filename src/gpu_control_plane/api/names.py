@@ -96,6 +96,7 @@ class PoolCondition(OpenEnum):
     CONFIGURED = "Configured", "The spec can be carried out, and every node has carried it out."
     READY = "Ready", "Pods that may use the pool can ask for its resources."
     ACCESSIBLE = "Accessible", "spec.access admits somebody to the pool; RBAC may admit more."
+    GUARDED = "Guarded", "Pods that the pool does not admit are refused."
     QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
 
 
@@ -170,6 +171,8 @@ class Reason(OpenEnum):
     OVER_QUOTA = "OverQuota", "QuotasHold: a namespace holds more than its limit, which was lowered since."
     DELETING = "Deleting", "Ready: the pool is being deleted and waits for its cards."
     ACCESS_GRANTED = "AccessGranted", "Accessible: spec.access admits somebody."
+    POLICY_IN_FORCE = "PolicyInForce", "Guarded: the admission policy is there."
+    POLICY_MISSING = "PolicyMissing", "Guarded: the admission policy of the release is missing; everybody is admitted."
     NOBODY_ADMITTED = (
         "NobodyAdmitted",
         "Accessible: spec.access names nobody; only the RBAC verb use can admit anybody.",
@@ -213,6 +216,7 @@ class EventReason(OpenEnum):
     BURN_IN_PASSED = "GPUBurnInPassed", "A new card was tested, and nothing was wrong."
     BURN_IN_FAILED = "GPUBurnInFailed", "A new card did not pass its test and joins no pool; the note says why."
     APPROVAL_IGNORED = "GPUApprovalIgnored", "A card is approved for a pool that cannot have it; the note says why."
+    LABEL_IGNORED = "GPULabelIgnored", "A label of a card has a value without effect; the note says which has one."
     CARDS_WITHOUT_POOL = (
         "GPUCardsWithoutPool",
         "On a GPUNodeState: none of the node's cards is in a pool; the note says what they wait for.",

@@ -1,6 +1,8 @@
 """`kubectl gpu explain`: why a pod waits, and what is the matter with a pool, a card or a node."""
 
+import re
 import sys
+import textwrap
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,10 @@ Examples:
   kubectl gpu explain device worker-3-0000-18-00-0
   kubectl gpu explain node worker-3
 """
+
+_WIDEST = 100
+_LABEL = 16
+"""Columns of what stands before a sentence."""
 
 _kubeconfig = click.option(
     "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Which cluster.  [default: as kubectl has it]"
@@ -60,14 +66,14 @@ def pod(*, name: str, namespace: str | None, kubeconfig: Path | None, context: s
     Exit codes: 0 explained, also if it waits for nothing; 1 no such pod, or no answer; 2 wrong usage.
     """
 
-    async def work(client: "Client") -> "_Answer":
+    async def work(client: "Client") -> "PodAnswer":
         return await _explained(client, name, namespace or client.config.namespace)
 
     answer = _run(kubeconfig, context, work)
     if output == "json":
         _show_json(answer.found if answer.found is not None else {"told": answer.told})
     else:
-        _show_pod(answer)
+        show_pod(answer)
 
 
 @command.command("pool")
@@ -109,13 +115,9 @@ def device(*, name: str, kubeconfig: Path | None, context: str | None, output: s
 
     async def work(client: "Client") -> "tuple[Finding, ...]":
         from gpu_control_plane.api.gpudevice import GPUDevice  # noqa: PLC0415
-        from gpu_control_plane.api.gpunodestate import GPUNodeState  # noqa: PLC0415
-        from gpu_control_plane.kube import Selection  # noqa: PLC0415
         from gpu_control_plane.pools.explain.objects import explain_device  # noqa: PLC0415
 
-        found = await client.get(GPUDevice, name)
-        states = await client.list(GPUNodeState, Selection(fields=f"metadata.name={found.spec.node_name}"))
-        return explain_device(found, states[0] if states else None)
+        return explain_device(await client.get(GPUDevice, name))
 
     _show_findings(f"Card {name}", _run(kubeconfig, context, work), output)
 
@@ -143,7 +145,7 @@ def node(*, name: str, kubeconfig: Path | None, context: str | None, output: str
     _show_findings(f"Node {name}", _run(kubeconfig, context, work), output)
 
 
-class _Answer:
+class PodAnswer:
     """About a pod: an explanation, or only what the controller told it."""
 
     def __init__(self, about: str, *, found: "Explanation | None" = None, told: str = "") -> None:
@@ -152,7 +154,7 @@ class _Answer:
         self.told = told
 
 
-async def _explained(client: "Client", name: str, namespace: str) -> _Answer:
+async def _explained(client: "Client", name: str, namespace: str) -> PodAnswer:
     from gpu_control_plane.api.pod import WaitingPod  # noqa: PLC0415
     from gpu_control_plane.kube.errors import Forbidden, NotFound  # noqa: PLC0415
     from gpu_control_plane.pools import explanation_reads as reads  # noqa: PLC0415
@@ -165,19 +167,19 @@ async def _explained(client: "Client", name: str, namespace: str) -> _Answer:
         refusals = await reads.read_refusals(client, name, namespace)
         if not refusals:
             raise
-        return _Answer(f"Pods of {namespace}/{name} are not created", found=explain_refusal(refusals[0], namespace))
+        return PodAnswer(f"Pods of {namespace}/{name} are not created", found=explain_refusal(refusals[0], namespace))
     about = f"Pod {namespace}/{name}"
     if found.spec.node_name or not found.active:
-        return _Answer(about, told=_of_placed(found))
+        return PodAnswer(about, told=_of_placed(found))
     try:
         explained = explain_pod(await reads.read_pod_snapshot(client, found))
     except Forbidden as error:
         events = await reads.read_told(client, found)
         told = events[-1].note if events else "nothing yet"
-        return _Answer(about, told=f"the controller has told it: {told}\n  (you may not read more: {error})")
+        return PodAnswer(about, told=f"the controller has told it: {told}\n  (you may not read more: {error})")
     if explained is None:
-        return _Answer(about, told=f"it asks for no card of a pool. {found.trouble}".rstrip())
-    return _Answer(f"{about} waits", found=explained)
+        return PodAnswer(about, told=f"it asks for no card of a pool. {found.trouble}".rstrip())
+    return PodAnswer(f"{about} waits", found=explained)
 
 
 def _of_placed(found: "WaitingPod") -> str:
@@ -187,7 +189,7 @@ def _of_placed(found: "WaitingPod") -> str:
     return f"it waits for no card: {found.status.phase}{where}{trouble}"
 
 
-def _show_pod(answer: _Answer) -> None:
+def show_pod(answer: PodAnswer) -> None:
     from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
 
     screen = Screen(sys.stdout)
@@ -196,18 +198,45 @@ def _show_pod(answer: _Answer) -> None:
         return
     found = answer.found
     screen.mark(ATTENTION, f"{answer.about}: {screen.style(str(found.cause), bold=True)}")
-    screen.line(f"  {_sentence(found.sentence)}")
+    for line in _wrapped(found.sentence, "  "):
+        screen.line(line)
     screen.line()
-    screen.line(f"  You:            {_sentence(found.user)}")
-    if found.admin:
-        screen.line(f"  Administrator:  {_sentence(found.admin)}")
+    for label, text in (("You:", found.user), ("Administrator:", found.admin)):
+        words, commands = _commands(text)
+        before = f"  {label:<{_LABEL}}"
+        for line in _wrapped(words, before):
+            screen.line(line)
+        for number, each in enumerate(commands):
+            indent = before if not words and not number else " " * len(before)
+            screen.line(f"{indent}{screen.style(each, fg='cyan')}")
     for number, fact in enumerate(found.facts):
-        screen.line(f"  {'Known:' if not number else '':<15} {_sentence(fact)}")
+        for line in _wrapped(fact, f"  {'Known:' if not number else '':<{_LABEL}}"):
+            screen.line(line)
+
+
+def _commands(text: str) -> tuple[str, list[str]]:
+    """The words of a way out, and the commands in it, each on a line of its own that can be copied."""
+    commands = re.findall("`(kubectl [^`]+)`", text)
+    words = re.sub(r":?\s*`kubectl [^`]+`", "", text).strip()
+    return words, commands
+
+
+def _wrapped(text: str, first: str) -> list[str]:
+    """Lines of at most 100 columns, the later ones below the first; none for no text."""
+    return textwrap.wrap(
+        _sentence(text),
+        _WIDEST,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _sentence(text: str) -> str:
-    """With a capital; a command keeps its own."""
-    return text[:1].upper() + text[1:]
+    """With a capital, unless it begins with a name."""
+    first = text.split(" ", 1)[0]
+    return text[:1].upper() + text[1:] if first.isalpha() else text
 
 
 def _show_findings(title: str, findings: "tuple[Finding, ...]", output: str) -> None:
@@ -219,7 +248,10 @@ def _show_findings(title: str, findings: "tuple[Finding, ...]", output: str) -> 
     screen = Screen(sys.stdout)
     screen.line(screen.style(title, bold=True))
     for finding in sorted(findings, key=lambda each: each.fine):
-        screen.mark(OK if finding.fine else ATTENTION, _sentence(finding.sentence))
+        first, *rest = _wrapped(finding.sentence, "  ")
+        screen.mark(OK if finding.fine else ATTENTION, first.lstrip())
+        for line in rest:
+            screen.line(line)
 
 
 def _show_json(content: object) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from gpu_control_plane import NAMESPACE
+from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.errors import NotFound
@@ -17,28 +18,16 @@ from gpu_control_plane.rules.managed_fields_policy import managed_fields_policie
 
 MANAGER: Final = FieldManager("gpu-control-plane-policies")
 
-_GROUP: Final = "admissionregistration.k8s.io"
-
 
 class _ConfigMap(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
 
 
-class Policy(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource(
-        _GROUP, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
-    )
-
-
-class Binding(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource(
-        _GROUP, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
-    )
-
-
 POLICIES: Final[list[dict[str, Any]]] = [*access_policies(), *bypass_policies(), *managed_fields_policies()]
 """All policies and their bindings, with the chart's default settings."""
-_KINDS: Final[dict[str, type[Object]]] = {kind.resource.kind: kind for kind in (Policy, Binding)}
+_KINDS: Final[dict[str, type[Object]]] = {
+    kind.resource.kind: kind for kind in (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)
+}
 
 
 def install_policies(kubeconfig: Path | None) -> list[str]:
@@ -56,7 +45,7 @@ async def remove_policies(client: Client) -> int:
     doomed: list[tuple[type[Object], str, str | None]] = [
         (_KINDS[manifest["kind"]], manifest["metadata"]["name"], None) for manifest in POLICIES
     ]
-    doomed.sort(key=lambda each: each[0] is not Binding)
+    doomed.sort(key=lambda each: each[0] is not ValidatingAdmissionPolicyBinding)
     doomed.append((_ConfigMap, INDEX_NAME, NAMESPACE))
     count = 0
     for kind, name, namespace in doomed:

@@ -11,14 +11,17 @@ from typing import ClassVar, Final
 import msgspec
 
 from gpu_control_plane import NAMESPACE
+from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
+from gpu_control_plane.kube.controller import Controller
 from gpu_control_plane.kube.objects import FieldManager, Key, Object, Resource
 from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.rules.access_index import INDEX_NAME, access_index, pool_in, resource_of
+from gpu_control_plane.rules.access_policy import POD_ACCESS
 
 _KEY: Final = Key(INDEX_NAME, NAMESPACE)
 _RESOURCE: Final = "resource"
@@ -49,13 +52,24 @@ class AccessIndexWriter:
         self._index = runtime.cache(
             IndexConfigMap, Selection(namespace=NAMESPACE, fields=f"metadata.name={INDEX_NAME}")
         )
+        named = Selection(fields=f"metadata.name={POD_ACCESS}")
+        self._policy = runtime.cache(ValidatingAdmissionPolicy, named)
+        self._binding = runtime.cache(ValidatingAdmissionPolicyBinding, named)
         self._lock = asyncio.Lock()
         self._stale = True
         self._retired: frozenset[str] = frozenset()
         self.overfull: frozenset[str] = frozenset()
         """Pools whose lists do not fit into the index."""
 
-    def start(self) -> None:
+    @property
+    def guarded(self) -> bool:
+        """Whether the policy that reads the index is there."""
+        return self._policy.get(POD_ACCESS) is not None and self._binding.get(POD_ACCESS) is not None
+
+    def start(self, status: Controller) -> None:
+        """`status` writes the conditions of pools, and is woken for all of them when the policy comes or goes."""
+        for guard in (self._policy, self._binding):
+            status.watch(guard, lambda _guard: [pool.key for pool in self._pools], when=_came_or_went)
         self._states.index(_RESOURCE, _resources)
         self._pools.on_change(self._pool_changed)
         self._states.on_change(self._state_changed)
@@ -114,6 +128,10 @@ class AccessIndexWriter:
 
     def _index_changed(self, _old: IndexConfigMap | None, _new: IndexConfigMap | None) -> None:
         self._mark_stale()
+
+
+def _came_or_went(old: Object | None, new: Object | None) -> bool:
+    return (old is None) is not (new is None)
 
 
 def _entries_changed(old: GPUPool | None, new: GPUPool | None) -> bool:

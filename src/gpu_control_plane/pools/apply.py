@@ -8,6 +8,7 @@ from gpu_control_plane.api.gpunodestate import Assignment, NodePools
 from gpu_control_plane.api.gpupool import PoolStatus
 from gpu_control_plane.api.shapes import PoolRef, wire_name
 from gpu_control_plane.pools.decide import CardPlan
+from gpu_control_plane.pools.ignored_requests import status_message
 
 
 class _DeviceStatus(msgspec.Struct, rename=wire_name, kw_only=True):
@@ -15,6 +16,7 @@ class _DeviceStatus(msgspec.Struct, rename=wire_name, kw_only=True):
     pool_ref: PoolRef | UnsetType = UNSET
     reservation: Reservation | UnsetType = UNSET
     pending_reason: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
     history: tuple[Change, ...] | UnsetType = UNSET
 
 
@@ -30,6 +32,7 @@ class DeviceApplyConfiguration(msgspec.Struct):
                 pool_ref=pool,
                 reservation=plan.reservation or UNSET,
                 pending_reason=plan.pending or UNSET,
+                message=status_message(plan.ignored) or UNSET,
                 history=plan.history or UNSET,
             )
         )

@@ -32,7 +32,7 @@ from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import SLICE
 from gpu_control_plane.pools.access import AccessIndexWriter
-from gpu_control_plane.pools.accessible import access_condition
+from gpu_control_plane.pools.accessible import access_conditions
 from gpu_control_plane.pools.apply import (
     AssignmentsApplyConfiguration,
     DeviceApplyConfiguration,
@@ -101,7 +101,6 @@ class Pools:
 
     def start(self) -> None:
         devices, pools = self._devices, self._pools
-        self._access.start()
         devices.index(_NODE, lambda device: (device.spec.node_name,))
         devices.index(_POOL, _claimed_by)
         devices.index(_APPROVED, _approved_for)
@@ -116,6 +115,7 @@ class Pools:
         status.watch(devices, lambda device: [Key(name) for name in (*_claimed_by(device), *_approved_for(device))])
         status.watch(self._states, lambda state: {Key(name) for name in self._pools_on(state.name)})
         self._quotas.start(status)
+        self._access.start(status)
         self._reservations.start(status, nodes)
         self._runtime.on_lead(self._selected.clear)
         devices.on_change(self._device_changed)
@@ -218,14 +218,15 @@ class Pools:
         capacity = await self._count(pool)
         known, now = len(self._selected) >= len(self._states), self._clock().replace(microsecond=0)
         self._reservations.update(pool, capacity, now)
-        accessible = access_condition(pool, overfull=pool.name in self._access.overfull, now=now)
+        overfull = pool.name in self._access.overfull
+        access = access_conditions(pool, overfull=overfull, guarded=self._access.guarded, now=now)
         status = pool_status(
             pool,
             capacity,
             faults(self._pools).get(pool.name),
             self._selected.of(pool.name) if known else pool.status.cards,
             now,
-            also=(accessible, *self._quotas.conditions(pool, now)),
+            also=(*access, *self._quotas.conditions(pool, now)),
         )
         self._metrics.capacity(pool.name, status.capacity)
         try:

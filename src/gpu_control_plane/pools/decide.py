@@ -31,6 +31,7 @@ from gpu_control_plane.pools.desired_pool import (
     is_faulted,
     suits,
 )
+from gpu_control_plane.pools.ignored_requests import IgnoredRequest, ignored_requests
 from gpu_control_plane.pools.maintenance import ordered_allocation
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
@@ -60,6 +61,8 @@ class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A burn-in that has ended and is to be recorded."""
     divided: Change | None = None
     """The card is about to be divided anew."""
+    ignored: tuple[IgnoredRequest, ...] = ()
+    """What people ask of the card and is not done."""
 
     @property
     def history(self) -> tuple[Change, ...]:
@@ -88,7 +91,13 @@ def decide(snapshot: Snapshot) -> NodePlan:
     cards = _plannable(snapshot)
     selection = NodeSelection(snapshot)
     desired = desired_pools(snapshot, cards, selection)
-    plans = tuple(_reserved(snapshot, _plan(snapshot, device, desired[device.name])) for device in cards)
+    plans = tuple(
+        msgspec.structs.replace(
+            _reserved(snapshot, _plan(snapshot, device, desired[device.name])),
+            ignored=ignored_requests(snapshot, device, desired[device.name]),
+        )
+        for device in cards
+    )
     return NodePlan(
         cards=plans,
         assignments=tuple(order for plan in plans if (order := _assignment(snapshot, plan)) is not None),

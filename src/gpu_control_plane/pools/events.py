@@ -6,7 +6,7 @@ from typing import Final
 from gpu_control_plane.api.gpudevice import Change, DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState, NodePools, PendingCard
 from gpu_control_plane.api.gpupool import GPUPool, PoolPhase, PoolStatus
-from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason, PoolCondition, Reason
+from gpu_control_plane.api.names import DeviceCondition, EventReason, PoolCondition, Reason
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.events import EventRecorder
@@ -24,7 +24,7 @@ def record_cards(events: EventRecorder, plans: Sequence[CardPlan], state: GPUNod
     """Write what has just changed for cards of a node, compared with their status before."""
     _record_changes(events, plans, state)
     for plan in plans:
-        _record_card(events, plan, state)
+        _record_card(events, plan)
 
 
 def _record_changes(events: EventRecorder, plans: Sequence[CardPlan], state: GPUNodeState | None) -> None:
@@ -46,7 +46,7 @@ def _record_changes(events: EventRecorder, plans: Sequence[CardPlan], state: GPU
             )
 
 
-def _record_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | None) -> None:
+def _record_card(events: EventRecorder, plan: CardPlan) -> None:
     device, before = plan.device, plan.device.status
     if plan.tested is not None:
         _record_burn_in(events, device, plan.tested)
@@ -55,15 +55,9 @@ def _record_card(events: EventRecorder, plan: CardPlan, state: GPUNodeState | No
         events.warning(device, EventReason.DEVICE_FAULTED, health.message if health else "the card has a fault")
     if before.state is DeviceState.FAULTED and plan.state is not DeviceState.FAULTED:
         events.normal(device, EventReason.DEVICE_RECOVERED, "the card works again")
-    approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
-    attention = approved and plan.pending is not None and plan.pending.needs_attention
-    if attention and plan.pending is not None and _written_reason(plan, state) != plan.pending:
-        events.warning(
-            device,
-            EventReason.APPROVAL_IGNORED,
-            f"approved for {approved}, but {plan.pending.because}",
-            action="Approve",
-        )
+    for request in plan.ignored:
+        if request.sentence not in (before.message or ""):
+            events.warning(device, request.reason, request.sentence, action="Approve")
 
 
 def record_pool(events: EventRecorder, pool: GPUPool, status: PoolStatus) -> None:
@@ -136,9 +130,3 @@ def _record_burn_in(events: EventRecorder, device: GPUDevice, test: Change) -> N
         events.normal(device, EventReason.BURN_IN_PASSED, note, action="BurnIn")
     else:
         events.warning(device, EventReason.BURN_IN_FAILED, note, action="BurnIn")
-
-
-def _written_reason(plan: CardPlan, state: GPUNodeState | None) -> str | None:
-    """The pending reason that the node's status already has for the card."""
-    pending = state.status.pools.pending if state and state.status.pools else ()
-    return next((card.reason for card in pending if card.inventory_id == plan.device.name), None)

@@ -20,7 +20,7 @@ from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.pools.events import record_pending
-from gpu_control_plane.pools.explain.explanation import Explanation
+from gpu_control_plane.pools.explain.explanation import Cause, Explanation
 from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView
 from gpu_control_plane.pools.explanation_reads import UNSCHEDULED, read_told
@@ -135,11 +135,13 @@ class PendingPods:
         scheduled = pod.condition("PodScheduled")
         alike = msgspec.json.encode((pod.spec, scheduled.reason, scheduled.message) if scheduled else pod.spec)
         if alike not in self._found:
-            self._found[alike] = explain_pod(
+            found = explain_pod(
                 PodSnapshot(
                     pod=pod, pools=views, resources=self._resources, node=self._nodes.get, state=self._states.get
                 )
             )
+            # Who holds a pod back on purpose, such as a queue for jobs, says so itself.
+            self._found[alike] = None if found is not None and found.cause is Cause.GATED else found
         return self._found[alike]
 
     async def _tell(self, pod: WaitingPod, found: Explanation) -> Requeue | None:

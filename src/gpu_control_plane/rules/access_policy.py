@@ -8,6 +8,7 @@ The chart and the local cluster install what is made here. Only functions of CEL
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from gpu_control_plane import NAMESPACE
@@ -166,20 +167,38 @@ def _who(pod_spec: str) -> list[Manifest]:
 
 
 def _what(pod_spec: str, admits: str) -> list[Manifest]:
-    """Names of resources hold no spaces, so a list of lists is made one by joining and splitting."""
-    asked = (
+    """Names of resources hold no spaces, so a list of lists is made one by joining and splitting.
+
+    CEL of Kubernetes 1.32 cannot make a list distinct. Each step takes the first name out of it; more than four pools
+    in one pod are judged as well, only perhaps more than once.
+    """
+    named = (
         f"({_containers(pod_spec)}).map(c, c.?resources.?limits.orValue({{}}).map(name,"
         f" name.contains('/') && (name.startsWith('{GROUP}/') || {_key('name')} in variables.index)"
         " && quantity(string(c.resources.limits[name])).isGreaterThan(quantity('0')), name).join(' '))"
         ".join(' ').split(' ').filter(name, name != '')"
     )
+    steps = ("named", "afterFirst", "afterSecond", "afterThird")
     return [
-        _variable("asked", asked),
+        _variable("named", named),
+        *(
+            _variable(rest, f"variables.{before}.filter(name, name != variables.{before}[0])")
+            for before, rest in pairwise(steps)
+        ),
+        _variable(
+            "asked",
+            " + ".join(
+                (
+                    *(f"(variables.{each}.size() > 0 ? [variables.{each}[0]] : [])" for each in steps[:3]),
+                    f"variables.{steps[3]}",
+                )
+            ),
+        ),
         _variable("unknown", f"variables.asked.filter(name, !({_key('name')} in variables.index))"),
         _variable(
             "refused",
             f"variables.asked.filter(name, {_key('name')} in variables.index"
-            f" && ![variables.index[{_key('name')}]].exists(text, {admits}))",
+            rf" && ![variables.index[{_key('name')}].split('\n')].exists(lines, {admits}))",
         ),
     ]
 
@@ -205,8 +224,8 @@ _ACCOUNT_CHECK: Final = "authorizer.serviceAccount(request.namespace, variables.
 _REQUESTER_CHECK: Final = "authorizer"
 
 _SELECTED: Final = (
-    r"(text.contains('\nselector ') && text.split('\n\n', 2)[0].split('\n').filter(line, line.startsWith('selector '))"
-    r".map(line, line.split(' ')).all(part,"
+    "[lines.filter(line, line.startsWith('selector ')).map(line, line.split(' '))].exists(selector,"
+    " selector.size() > 0 && selector.all(part,"
     f" part[1] == '{EVERY}'"
     " || (part[1] == 'In' && part[2] in variables.labels && variables.labels[part[2]] in part[3].split(','))"
     " || (part[1] == 'NotIn' && !(part[2] in variables.labels && variables.labels[part[2]] in part[3].split(',')))"
@@ -214,22 +233,21 @@ _SELECTED: Final = (
     " || (part[1] == 'DoesNotExist' && !(part[2] in variables.labels))))"
 )
 _ADMITS_WORKLOAD: Final = (
-    r"text.contains('\nnamespace ' + request.namespace + '\n')"
-    r" || text.contains('\naccount ' + request.namespace + '/' + variables.account + '\n')"
+    "'namespace ' + request.namespace in lines"
+    " || 'account ' + request.namespace + '/' + variables.account in lines"
     f" || {_SELECTED}"
 )
 _ADMITS_POD: Final = (
-    rf"{_ADMITS_WORKLOAD} || text.contains('\nuser ' + variables.user + '\n')"
-    " || request.userInfo.?groups.orValue([]).exists(group,"
-    rf" text.contains('\ngroup ' + {_escaped('group')} + '\n'))"
+    f"{_ADMITS_WORKLOAD} || 'user ' + variables.user in lines"
+    " || [lines.filter(line, line.startsWith('group '))].exists(admitted,"
+    f" request.userInfo.?groups.orValue([]).exists(group, 'group ' + {_escaped('group')} in admitted))"
 )
+"""Over the lines of an entry: for CEL's accounts, looking in a list costs its length, but in a text its size times that
+of what is looked for, and the longest lists would not be affordable."""
 
-_OTHERS: Final = "variables.refused.filter(name, name != variables.refused[0])"
 _REFUSED: Final = (
-    "variables.refused[0] + (variables.refused.all(name, name == variables.refused[0]) ? ', and the GPU pool '"
-    f" + {_pool_of('variables.refused[0]')} + ' admits'"
-    f" : ' and ' + {_OTHERS}[0] + ({_OTHERS}.all(name, name == {_OTHERS}[0]) ? '' : ' and others')"
-    " + ', and at least one of these GPU pools admits')"
+    "variables.refused.join(' and ') + (variables.refused.size() == 1 ? ', and the GPU pool '"
+    f" + {_pool_of('variables.refused[0]')} : ', and at least one of these GPU pools') + ' admits'"
 )
 _WAY_IN: Final = (
     f"' An administrator can name one of them in spec.access of the GPUPool ' + {_pool_of('variables.refused[0]')}"

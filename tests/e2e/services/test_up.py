@@ -100,7 +100,7 @@ def test_down_leaves_nothing(gpu: CommandLine) -> None:
     assert list(gpu.folder.parent.iterdir()) == []
     assert not Path(f"/sys/class/net/{uplink}").exists()
     assert list(Path("/sys/fs/cgroup").glob(f"**/gpu-control-plane-{uplink}-*")) == []
-    assert not Path(f"/run/gpu-control-plane/nodes/{uplink}-0").is_symlink()
+    assert not Path(f"/run/gpu-nodes/{uplink}-0").is_symlink()
 
 
 def test_without_root_it_says_what_is_missing_and_starts_nothing(tmp_path: Path) -> None:

@@ -246,7 +246,16 @@ ACCESS = [
         body=pod(TRAINING, f"{OURS}/nobody", f"{OURS}/empty"),
         where="plain",
         who="bob",
-        says=_several(f"{TRAINING} and {OURS}/nobody and others", "training"),
+        says=_several(f"{TRAINING} and {OURS}/nobody and {OURS}/empty", "training"),
+    ),
+    Case(
+        what="five pools in seven containers, none may",
+        body=pod(
+            *(f"{OURS}/{name}" for name in ("training", "nobody", "training", "empty", "verb", "nobody", "trainers"))
+        ),
+        where="plain",
+        who="bob",
+        says=_several(f"{TRAINING} and {OURS}/nobody and {OURS}/empty and {OURS}/verb and {OURS}/trainers", "training"),
     ),
     Case(what="one pool in two containers", body=pod(TRAINING, TRAINING), where="plain", says=_refused("training")),
     Case(what="two pools, one unknown", body=pod(TRAINING, f"{OURS}/typo"), says=_unknown(f"{OURS}/typo")),

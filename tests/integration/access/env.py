@@ -72,7 +72,7 @@ class AccessEnv:
         index = access_index(pools, {**(retired or {}), marker: "marker"})
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{INDEX_NAME}"
         body = {"metadata": {"name": INDEX_NAME, "namespace": NAMESPACE}, "data": index.data}
-        assert self.request("PUT", path, body).admitted
+        assert self.request("PUT", path, body).admitted or self.request("POST", path.rpartition("/")[0], body).admitted
         until(lambda: not self.create("plain", pod(marker), user="nobody").admitted)
 
     def runtime_classes(self, *names: str) -> None:
@@ -187,11 +187,13 @@ def pool(name: str, **spec: object) -> GPUPool:
 
 
 def grant(
-    env: AccessEnv, verb: str, subjects: list[Manifest], pool_name: str | None = None, namespace: str | None = None
+    env: AccessEnv, verb: str, subjects: list[Manifest], pool_name: str | None = None, *, namespace: str | None = None
 ) -> None:
-    """Let these have a verb on a pool or on all, in the cluster or in a namespace."""
-    name = f"{'every-verb' if verb == '*' else verb}-{pool_name or 'pools'}"
+    """Let these have a verb on a pool or on all, in the cluster or in a namespace, where it holds for pods, too."""
+    name = f"{'every-verb' if verb == '*' else verb}-{pool_name or 'pools'}-{subjects[0]['name'].encode().hex()}"
     rule: Manifest = {"apiGroups": ["gpu.deckhouse.io"], "resources": ["gpupools"], "verbs": [verb]}
+    if namespace is not None:
+        rule |= {"apiGroups": ["gpu.deckhouse.io", ""], "resources": ["gpupools", "pods"]}
     if pool_name is not None:
         rule["resourceNames"] = [pool_name]
     rbac = "/apis/rbac.authorization.k8s.io/v1"

@@ -52,6 +52,7 @@ class FlowEnv:
         self.proxy = proxy
         self._folder = folder
         self._controller: asyncio.subprocess.Process | None = None
+        self._fleet: asyncio.subprocess.Process | None = None
         self._through_proxy = folder / "controller.kubeconfig"
         folder.mkdir(exist_ok=True)
         self._through_proxy.write_bytes(plain_kubeconfig(proxy.config.server))
@@ -79,8 +80,14 @@ class FlowEnv:
 
         await until_async(trusted, within=90, saying="the API server trusts the webhooks")
 
-    async def start_fleet(self) -> asyncio.subprocess.Process:
-        return await self._start("fleet", self.cluster.kubeconfig, *_FLEET)
+    async def start_fleet(self) -> None:
+        self._fleet = await self._start("fleet", self.cluster.kubeconfig, *_FLEET)
+
+    async def stop_fleet(self) -> None:
+        """From now on no agent answers, and a test may answer in its place."""
+        if self._fleet is not None and self._fleet.returncode is None:
+            self._fleet.kill()
+            await self._fleet.wait()
 
     async def _start(self, name: str, kubeconfig: Path, *arguments: str) -> asyncio.subprocess.Process:
         with (self._folder / f"{name}.log").open("ab") as log:
@@ -185,14 +192,13 @@ async def flow_env(cluster: Cluster, folder: Path) -> AsyncIterator[FlowEnv]:
     async with Client(load_config(cluster.kubeconfig)) as client, FaultProxy.before(client.config) as proxy:
         made = FlowEnv(cluster, client, proxy, folder)
         await until_async(made.takes_pods)
-        fleet = await made.start_fleet()
+        await made.start_fleet()
         try:
             yield made
         finally:
             made.kill_controller()
-            fleet.kill()
+            await made.stop_fleet()
             await made.controller_ended()
-            await fleet.wait()
 
 
 def is_product_write(request: Request) -> bool:

@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.api.pod import Pod
@@ -11,42 +9,13 @@ from gpu_control_plane.installation.webhooks import install as install_webhooks
 from gpu_control_plane.kube import Selection
 from gpu_control_plane.local.ports import LOOPBACK, free_port
 from integration.flow.env import FlowEnv, units_of, webhook_options
+from integration.flow.replicas import balanced
 from waiting import until_async
 
 PODS = 1000
 NODES = 8
 CARDS = 8
 EVERY_CARD: dict[str, object] = {"assignment": {"requireAnnotation": False}}
-
-
-@asynccontextmanager
-async def balanced(*ports: int) -> AsyncIterator[int]:
-    """A port whose connections go to these in turn, as a Service's do."""
-    count = 0
-
-    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
-
-    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal count
-        count += 1
-        try:
-            inward, outward = await asyncio.open_connection(LOOPBACK, ports[count % len(ports)])
-        except OSError:
-            writer.close()
-            return
-        await asyncio.gather(pipe(reader, outward), pipe(inward, writer))
-
-    server = await asyncio.start_server(connect, LOOPBACK, 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
 
 
 async def test_a_thousand_pods_at_once_are_issued_no_unit_twice(env: FlowEnv) -> None:

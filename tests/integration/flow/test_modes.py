@@ -1,6 +1,7 @@
 """Pools in every mode on a real API server: units offered, given to pods and counted resource by resource."""
 
-from gpu_control_plane.api import GPUPool, PoolPhase
+from gpu_control_plane.api import GPUNodeState, GPUPool, PoolPhase
+from gpu_control_plane.api.names import Annotation
 from integration.flow.env import FlowEnv
 from waiting import until_async
 
@@ -52,6 +53,36 @@ async def test_cards_that_cannot_be_divided_stay_out_and_are_counted(env: FlowEn
     await env.add_pool("whole", assignment=AUTO)
     await env.pool_is("whole", lambda pool: units(pool) == {"whole": (2, 0, 2)})
     await until_async(lambda: _waits(env, "whole", {"InOtherPool": 1}))
+
+
+async def test_a_node_that_cannot_partition_as_ordered_is_told_until_a_person_confirms(env: FlowEnv) -> None:
+    await env.start_controller()
+    await env.add_pool("equal", allocation={"mode": "MIG", "mig": {"profile": "1g.18gb"}}, assignment=AUTO)
+    await env.add_nodes("node-a", "node-b", cards=1)
+    await env.pool_is("equal", lambda pool: units(pool) == {"equal": (14, 0, 14)})
+    await env.stop_fleet()
+    problem = {"inventoryID": "node-a-0000-18-00-0", "reason": "Misconfigured", "message": "The card has no 1g.18gb."}
+    await _answer(env, [problem])
+    await env.pool_is("equal", lambda pool: _configured(pool) == ("Misconfigured", "False", "LayoutMismatch"))
+    said = (await env.pool("equal")).status
+    assert "node-a" in said.conditions[0].message
+    assert said.conditions[1].status == "True", "the other node serves"
+    await _answer(env, None)
+    await env.pool_is("equal", lambda pool: "confirm-layout=yes" in pool.status.conditions[0].message)
+    confirm = {"metadata": {"annotations": {Annotation.CONFIRM_LAYOUT.value: "yes"}}}
+    await env.client.patch(GPUPool, "equal", confirm)
+    await env.pool_is("equal", lambda pool: _configured(pool) == ("Ready", "True", "Configured"))
+    await env.pool_is("equal", lambda pool: Annotation.CONFIRM_LAYOUT not in pool.metadata.annotations)
+
+
+async def _answer(env: FlowEnv, problems: list[dict[str, str]] | None) -> None:
+    body = {"status": {"plugin": {"problems": problems}}}
+    await env.client.patch(GPUNodeState, "node-a", body, subresource="status")
+
+
+def _configured(pool: GPUPool) -> tuple[str, str, str]:
+    condition = pool.status.conditions[0]
+    return str(pool.status.phase), condition.status, condition.reason
 
 
 async def _waits(env: FlowEnv, name: str, expected: dict[str, int]) -> bool:

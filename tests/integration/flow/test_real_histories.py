@@ -16,6 +16,7 @@ from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.kube import Cache
 from gpu_control_plane.kube.watch import ApiSource
+from gpu_control_plane.pools.units import is_suitable
 from integration.flow.env import FlowEnv, pool_of
 from waiting import until_async
 
@@ -26,6 +27,13 @@ SELECTORS: dict[str, dict[str, object]] = {
     "L40S": {"include": {"products": ["*L40S*"]}},
 }
 
+ALLOCATIONS: dict[str, dict[str, object]] = {
+    "whole": {"mode": "Exclusive", "mig": None, "timeSlice": None},
+    "slices": {"mode": "TimeSlice", "mig": None, "timeSlice": {"replicas": 3}},
+    "instances": {"mode": "MIG", "mig": {"profile": "3g.71gb"}, "timeSlice": None},
+}
+STRATEGIES = {"one": "Pool", "two": "Node"}
+
 _cards = st.sampled_from(CARDS)
 _steps = st.one_of(
     st.tuples(st.just("approve"), _cards, st.sampled_from(("one", "two", "none"))),
@@ -34,6 +42,7 @@ _steps = st.one_of(
     st.tuples(st.just("heal"), _cards, st.just("")),
     st.tuples(st.just("swap"), _cards, st.just("")),
     st.tuples(st.just("select"), st.sampled_from(("one", "two")), st.sampled_from(tuple(SELECTORS))),
+    st.tuples(st.just("divide"), st.sampled_from(("one", "two")), st.sampled_from(tuple(ALLOCATIONS))),
     st.tuples(st.just("pod"), st.sampled_from(("one", "two")), st.just("")),
 )
 
@@ -55,6 +64,11 @@ class InvariantWatch:
         if len(ordered) != len(set(ordered)) or len(served) != len(set(served)):
             self.broken.append(f"a card is in two pools: {ordered}, {served}")
 
+    def pool(self, _old: GPUPool | None, new: GPUPool | None) -> None:
+        for each in new.status.capacity if new else ():
+            if each.used + each.reserved + each.available + each.faulted > each.total:
+                self.broken.append(f"the units of {each.name} are more than there are: {each}")
+
 
 @asynccontextmanager
 async def watching(*caches: Cache[Any]) -> AsyncIterator[None]:
@@ -72,8 +86,8 @@ async def started(env: FlowEnv) -> FlowEnv:
     await env.start_controller()
     await env.add_nodes("node-a", profile="H200-141", cards=2)
     await env.add_nodes("node-b", profile="L40S", cards=1)
-    for name in ("one", "two"):
-        await env.add_pool(name)
+    for name, strategy in STRATEGIES.items():
+        await env.add_pool(name, maintenance={"strategy": strategy})
     await env.devices_known(len(CARDS))
     return env
 
@@ -85,9 +99,11 @@ async def test_cards_end_where_they_belong(started: FlowEnv, steps: list[tuple[s
     watcher = InvariantWatch()
     devices = Cache(GPUDevice, ApiSource(started.client, GPUDevice))
     states = Cache(GPUNodeState, ApiSource(started.client, GPUNodeState))
+    pools = Cache(GPUPool, ApiSource(started.client, GPUPool))
     devices.on_change(watcher.device)
     states.on_change(watcher.state)
-    async with watching(devices, states):
+    pools.on_change(watcher.pool)
+    async with watching(devices, states, pools):
         pods = [name for number, step in enumerate(steps) if (name := await _carry_out(started, number, step))]
         for name in pods:
             await started.end_pod(name)
@@ -114,6 +130,8 @@ async def _carry_out(started: FlowEnv, number: int, step: tuple[str, str, str]) 
         case "select":
             selector = SELECTORS[how] or None
             await started.client.patch(GPUPool, which, {"spec": {"deviceSelector": selector}})
+        case "divide":
+            await started.client.patch(GPUPool, which, {"spec": {"allocation": ALLOCATIONS[how]}})
         case "pod":
             name = f"pod-{number}"
             await started.start_pod(name, which)
@@ -122,8 +140,14 @@ async def _carry_out(started: FlowEnv, number: int, step: tuple[str, str, str]) 
 
 
 async def _settled(started: FlowEnv) -> bool:
-    """Every card is in the pool it is approved for, if that may have it, and in none otherwise."""
+    """Every card is in the pool it is approved for, if that may have it, and in none otherwise; and cards are divided
+    as their pools say."""
     pools = {name: await started.pool(name) for name in ("one", "two")}
+    if any(pool.status.maintenance or pool.allocation != pool.spec.allocation.canonical for pool in pools.values()):
+        return False
+    orders = [order for state in (await started.states()).values() for order in state.spec.assignments]
+    if any(order.allocation != pools[order.pool].spec.allocation.canonical for order in orders):
+        return False
     found = await started.devices()
     return len(found) == len(CARDS) and all(
         pool_of(device) == _belongs(device, pools) and device.status.state in _settled_states(device)
@@ -134,6 +158,8 @@ async def _settled(started: FlowEnv) -> bool:
 def _belongs(device: GPUDevice, pools: dict[str, GPUPool]) -> str | None:
     approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
     if approved not in pools or device.metadata.labels.get(Label.IGNORE) == "true" or device.status.hardware is None:
+        return None
+    if not is_suitable(pools[approved].spec.allocation, device.status.hardware):
         return None
     selector = pools[approved].spec.device_selector
     wanted = selector.include.products if selector and selector.include else ()

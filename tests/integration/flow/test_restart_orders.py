@@ -173,7 +173,7 @@ async def _restart(config: Config, seed: int) -> list[str]:
 async def _until_complete(env: FlowEnv) -> None:
     """Wait until every object is there and settled, and stop all other writers then."""
     operator_env = OperatorEnv(env.client, env.cluster)
-    fleet = await env.start_fleet()
+    await env.start_fleet()
     try:
         await env.devices_known(4)
         await env.approve(CARD, "training")
@@ -186,8 +186,7 @@ async def _until_complete(env: FlowEnv) -> None:
         for component in WRITERS:
             await asyncio.to_thread(env.cluster.stop_component, component)
     finally:
-        fleet.kill()
-        await fleet.wait()
+        await env.stop_fleet()
 
 
 async def _create_objects(env: FlowEnv) -> None:

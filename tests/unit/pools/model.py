@@ -27,6 +27,7 @@ from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
+from gpu_control_plane.pools.ignored_requests import status_message
 from gpu_control_plane.pools.maintenance import progress
 from gpu_control_plane.pools.snapshot import Snapshot
 from gpu_control_plane.rules.pool_validation import faults
@@ -246,7 +247,8 @@ class NodeModel:
         status = card.device.status
         claim = status.pool_ref.name if status.pool_ref else None
         changes = card.approve or card.withdraw or card.change or card.tested or card.divided
-        return bool(changes or (card.state, card.pool, card.pending) != (status.state, claim, status.pending_reason))
+        desired = (card.state, card.pool, card.pending, status_message(card.ignored))
+        return bool(changes or desired != (status.state, claim, status.pending_reason, status.message))
 
     def _write_card(self, card: CardPlan) -> None:
         if card.approve or card.withdraw:
@@ -258,6 +260,7 @@ class NodeModel:
             state=card.state,
             pool_ref=reference,
             pending_reason=card.pending,
+            message=status_message(card.ignored),
             history=card.history,
         )
         self.devices[device.name] = replace(device, status=status)

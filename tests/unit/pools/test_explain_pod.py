@@ -18,7 +18,6 @@ from gpu_control_plane.pools.capacity import NodeCapacity, PoolCapacity
 from gpu_control_plane.pools.explain.explanation import Cause, Explanation
 from gpu_control_plane.pools.explain.node_fit import misfit
 from gpu_control_plane.pools.explain.pod import explain_pod
-from gpu_control_plane.pools.explain.refusal import explain_refusal
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView
 from gpu_control_plane.pools.pending_reasons import PendingReason
 
@@ -362,7 +361,7 @@ def test_others_are_named_to_an_administrator_alone() -> None:
     )
     found = explained(snapshot)
     assert found.facts == (
-        "3 pods that ask for the same have waited longer or a higher priority",
+        "pods ahead that ask for the same, by priority and age: 3",
         "held by namespace: team-b 5, team-a 2",
     )
     assert "team-b" not in found.note
@@ -402,30 +401,3 @@ def test_node_affinity_is_that_of_kubernetes(expression: dict[str, Any], fits: b
     }
     waiting = pod(affinity={"nodeAffinity": required})
     assert (misfit(waiting, node("a", labels={"zone": "a", "slot": "4"})) is None) is fits
-
-
-@pytest.mark.parametrize(
-    ("message", "cause", "words"),
-    [
-        (
-            'pods "x" is forbidden: exceeded quota: gpu-pool-training, requested: requests.gpu.deckhouse.io/training=1',
-            Cause.QUOTA,
-            "`kubectl edit gpupool training`",
-        ),
-        (
-            'pods "x" is forbidden: exceeded quota: ours, requested: pods=1, used: pods=4, limited: pods=4',
-            Cause.QUOTA,
-            "`kubectl edit resourcequota ours -n team-a`",
-        ),
-        (
-            "pods \"x\" is forbidden: ValidatingAdmissionPolicy 'gpu-pool-access' with binding … denied request: …",
-            Cause.NO_ACCESS,
-            "spec.access",
-        ),
-        ('pods "x" is forbidden: violates PodSecurity', Cause.REFUSED, "correct what the message names"),
-    ],
-)
-def test_what_refused_a_pod_is_told_by_its_cause(message: str, cause: Cause, words: str) -> None:
-    found = explain_refusal(message, "team-a")
-    assert found.cause is cause
-    assert words in found.note

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gpu_control_plane.local.store import replace_link
 
-_FOLDER = Path("/run/gpu-control-plane/nodes")
+_FOLDER = Path("/run/gpu-nodes")
+"""A longer one would leave no room for the sockets of resources with a MIG profile in their names."""
 
 
 def shortcut(interface: str) -> Path:

@@ -7,7 +7,7 @@ import msgspec
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
+from gpu_control_plane.api.names import DeviceCondition, NodeCondition
 from gpu_control_plane.kube.conditions import FALSE, TRUE, find
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.kube.sentences import counted
@@ -35,9 +35,9 @@ def explain_pool(pool: GPUPool) -> tuple[Finding, ...]:
     return tuple(_of_pool(pool))
 
 
-def explain_device(device: GPUDevice, state: GPUNodeState | None) -> tuple[Finding, ...]:
-    """What a card does, or why it is in no pool; `state` is that of its node."""
-    return tuple(_of_device(device, state))
+def explain_device(device: GPUDevice) -> tuple[Finding, ...]:
+    """What a card does, or why it is in no pool."""
+    return tuple(_of_device(device))
 
 
 def explain_node(state: GPUNodeState) -> tuple[Finding, ...]:
@@ -59,18 +59,16 @@ def _of_pool(pool: GPUPool) -> Iterator[Finding]:
         yield Finding(fine=False, sentence=f"node {node.name}, {counted(node.cards, 'card')}: {node.message}")
 
 
-def _of_device(device: GPUDevice, state: GPUNodeState | None) -> Iterator[Finding]:
+def _of_device(device: GPUDevice) -> Iterator[Finding]:
     status = device.status
     if status.pool_ref is not None:
-        faulted = status.state is DeviceState.FAULTED
         words = f"it is in the pool {status.pool_ref.name}: {status.state or 'no state yet'}"
-        yield Finding(fine=not faulted, sentence=words)
-    elif (reason := _pending(device, state)) is not None:
-        approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
-        about = f"approved for {approved}, but " if approved and reason.needs_attention else ""
-        yield Finding(fine=False, sentence=f"it is in no pool: {about}{reason.because}")
+        yield Finding(fine=status.state is not DeviceState.FAULTED, sentence=words)
     else:
-        yield Finding(fine=False, sentence="it is in no pool, and no controller has said why yet")
+        reason = PendingReason(status.pending_reason).because if status.pending_reason else "no controller has said why"
+        yield Finding(fine=False, sentence=f"it is in no pool: {reason}")
+    if status.message:
+        yield Finding(fine=False, sentence=status.message)
     if find(status.conditions, DeviceCondition.HEALTHY) is None:
         yield Finding(fine=False, sentence="its agent has not said yet whether it works")
     yield from _of_conditions(status.conditions)
@@ -102,9 +100,3 @@ def _of_conditions(conditions: Iterable[Condition]) -> Iterator[Finding]:
         fine = said.status == (FALSE if said.type in _FINE_WHEN_FALSE else TRUE)
         message = f": {said.message}" if said.message else ""
         yield Finding(fine=fine, sentence=f"{said.type} is {said.status} ({said.reason}){message}")
-
-
-def _pending(device: GPUDevice, state: GPUNodeState | None) -> PendingReason | None:
-    pending = state.status.pools.pending if state is not None and state.status.pools is not None else ()
-    found = next((card.reason for card in pending if card.inventory_id == device.name), None)
-    return PendingReason(found) if found else None

@@ -7,33 +7,39 @@ import re
 
 from gpu_control_plane.pools.explain.explanation import Cause, Explanation
 
+_DENIED = re.compile(r"denied (?:the )?request: ")
 _QUOTA = re.compile(r"exceeded quota: (?P<quota>\S+?),")
-_POLICY = re.compile(r"ValidatingAdmissionPolicy '(?P<policy>gpu-[a-z-]+)'")
 _POOL_QUOTA = "gpu-pool-"
+_OWN_WORDS = (
+    (re.compile(r"which no GPU pool offers"), Cause.NO_SUCH_POOL),
+    (re.compile(r"the GPU pool \S+ admits|one of these GPU pools admits"), Cause.NO_ACCESS),
+    (re.compile(r"The GPU pool \S+ is being deleted"), Cause.POOL_DELETED),
+    (re.compile(r"The GPU pool \S+ is in maintenance"), Cause.MAINTENANCE),
+    (re.compile(r"and no node has more than \d+"), Cause.TOO_MANY),
+)
+"""What our policies and webhooks say when they refuse a pod. They say what to do, too."""
 
 
 def explain_refusal(message: str, namespace: str) -> Explanation:
     """What this message of the API server means for the person who wants the pod."""
     if (quota := _QUOTA.search(message)) is not None:
-        name = quota["quota"]
-        pool = name.removeprefix(_POOL_QUOTA) if name.startswith(_POOL_QUOTA) else ""
-        edit = f"`kubectl edit gpupool {pool}`" if pool else f"`kubectl edit resourcequota {name} -n {namespace}`"
-        return Explanation(
-            cause=Cause.QUOTA,
-            pool=pool,
-            sentence=f"the quota {name} of the namespace {namespace} is used up: {message}",
-            user="it is tried again by itself when pods of the namespace have ended; or ask for a higher limit",
-            admin=f"raise the limit: {edit}",
-        )
-    if _POLICY.search(message) is not None:
-        return Explanation(
-            cause=Cause.NO_ACCESS,
-            sentence=message,
-            user="ask for a pool that this namespace may use, or ask an administrator for access",
-            admin="name the namespace or the service account in spec.access of the pool",
-        )
+        return _over_quota(message, quota["quota"], namespace)
+    words = _DENIED.split(message)[-1]
+    cause = next((cause for pattern, cause in _OWN_WORDS if pattern.search(words)), Cause.REFUSED)
     return Explanation(
-        cause=Cause.REFUSED,
-        sentence=message,
-        user="correct what the message names; the pod is tried again by itself",
+        cause=cause,
+        sentence=words.rstrip("."),
+        user="do as the message says; what makes the pod tries again by itself",
+    )
+
+
+def _over_quota(message: str, name: str, namespace: str) -> Explanation:
+    pool = name.removeprefix(_POOL_QUOTA) if name.startswith(_POOL_QUOTA) else ""
+    edit = f"`kubectl edit gpupool {pool}`" if pool else f"`kubectl edit resourcequota {name} -n {namespace}`"
+    return Explanation(
+        cause=Cause.QUOTA,
+        pool=pool,
+        sentence=f"the quota {name} of the namespace {namespace} is used up: {message}",
+        user="it is tried again by itself when pods of the namespace have ended; or ask for a higher limit",
+        admin=f"raise the limit: {edit}",
     )
