@@ -123,9 +123,10 @@ class Installed:
         """The Service leads nowhere here, and nothing may be sent to addresses that are not this machine's."""
         if values.get("webhook", {}).get("enabled", True):
             never = {"matchLabels": {"calls-the-webhook": "never"}}
-            patch = [{"op": "add", "path": "/webhooks/0/objectSelector", "value": never}]
             for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
                 path = f"/apis/admissionregistration.k8s.io/v1/{kind}/gpu-control-plane-webhook"
+                places = range(len(self.request("GET", path)["webhooks"]))
+                patch = [{"op": "add", "path": f"/webhooks/{each}/objectSelector", "value": never} for each in places]
                 self.request("PATCH", path, patch, _JSON_PATCH)
 
     # Impersonation.

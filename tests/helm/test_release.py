@@ -54,7 +54,7 @@ def test_a_release_comes_and_goes(empty_cluster: Installed) -> None:
     cluster.helm("uninstall", RELEASE, "--wait", "--timeout", "300s")
     assert " admits neither the namespace default" in _answer_to_a_pod(cluster, "training")
     assert _answer_to_a_pod(cluster, None) == ""
-    assert "Admission policies removed: 9." in cluster.run_hook("cleanup", VALUES)
+    assert "Admission policies removed: 13." in cluster.run_hook("cleanup", VALUES)
     until(lambda: _answer_to_a_pod(cluster, "training") == "")
     assert _leftovers(cluster) == []
     assert _labels(cluster, "node-a").keys() & {"gpu.deckhouse.io/gpu.present", "nvidia.com/gpu.count"} == set()

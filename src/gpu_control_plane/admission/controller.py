@@ -5,20 +5,23 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane.admission.approvals import review_approval
 from gpu_control_plane.admission.largest_nodes import LargestNodes
 from gpu_control_plane.admission.pods import Offer, review_pod
 from gpu_control_plane.admission.pools import review
-from gpu_control_plane.api import GPUNodeState, GPUPool
+from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
+from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Key, Runtime, Selection
-from gpu_control_plane.kube.admission import AdmissionRequest, AdmissionResponse, Operation, allow
+from gpu_control_plane.kube.admission import AdmissionRequest, AdmissionResponse, Handler, Operation, allow
 from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration, ValidatingWebhookConfiguration, publisher
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.certificate_rotation import Subject
 from gpu_control_plane.kube.certificate_secret import Secret, ServingCertificates
 from gpu_control_plane.kube.webhooks import WebhookMetrics, WebhookServer, serve_webhooks
 from gpu_control_plane.rules.pool_validation import by_age
-from gpu_control_plane.rules.webhook_configuration import PODS, POOLS
+from gpu_control_plane.rules.webhook_configuration import DEVICES, PODS, POOLS
 
 _CONFIGURATIONS: Final = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
 _RESOURCE: Final = "resource-or-stem"
@@ -65,11 +68,29 @@ def build(runtime: Runtime, settings: Settings) -> None:
 
     server.validating(POOLS, GPUPool, validate)
     server.mutating(PODS, Pod, PodReviews(pools, runtime.cache(GPUNodeState)).review)
+    server.mutating(DEVICES, GPUDevice, _approval_reviews(pools, runtime.cache(Node)))
     secrets.on_change(lambda _old, _new: certificates.wake())
     for cache in configurations:
         cache.on_change(lambda _old, _new: certificates.wake())
     runtime.status.ready("webhook certificate", certificates.problem)
     runtime.service(lambda: serve_webhooks(server, certificates))
+
+
+def _approval_reviews(pools: Cache[GPUPool], nodes: Cache[Node]) -> Handler[GPUDevice]:
+    """Reviews of GPUDevices from the caches of pools and nodes."""
+
+    async def reviewed(request: AdmissionRequest[GPUDevice]) -> AdmissionResponse:
+        before, after = request.old_object, request.object
+        if before is None or after is None:
+            return allow()
+        await pools.synced()
+        await nodes.synced()
+        pool = pools.get(after.metadata.annotations.get(Annotation.ASSIGNMENT, ""))
+        node = nodes.get(after.spec.node_name)
+        labels = node.metadata.labels if node is not None else {}
+        return review_approval(before, after, request.document(), request.user.username, pool=pool, node_labels=labels)
+
+    return reviewed
 
 
 class PodReviews:

@@ -24,6 +24,10 @@ class Annotation(OpenEnum):
         f"{GROUP}/assignment",
         "On a GPUDevice: the approval. The value is the pool the card may join; without it the card leaves its pool.",
     )
+    APPROVED_BY = (
+        f"{GROUP}/approved-by",
+        "On a GPUDevice: the user who set the approval last, or took it off. The webhook writes it.",
+    )
     HOLD = f"{GROUP}/hold", "On a GPUDevice: keeps automatic approval away from the card. The value says why."
     CLEAR_FAULT = (
         f"{GROUP}/clear-fault",

@@ -14,6 +14,7 @@ from gpu_control_plane.kube.objects import FieldManager, Object, Resource
 from gpu_control_plane.rules.access_index import INDEX_NAME
 from gpu_control_plane.rules.access_policy import access_policies, index_manifest
 from gpu_control_plane.rules.bypass_policy import bypass_policies
+from gpu_control_plane.rules.managed_fields_policy import managed_fields_policies
 
 MANAGER: Final = FieldManager("gpu-control-plane-policies")
 
@@ -22,7 +23,7 @@ class _ConfigMap(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
 
 
-POLICIES: Final[list[dict[str, Any]]] = [*access_policies(), *bypass_policies()]
+POLICIES: Final[list[dict[str, Any]]] = [*access_policies(), *bypass_policies(), *managed_fields_policies()]
 """All policies and their bindings, with the chart's default settings."""
 _KINDS: Final[dict[str, type[Object]]] = {
     kind.resource.kind: kind for kind in (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)

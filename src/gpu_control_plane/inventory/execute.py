@@ -101,7 +101,9 @@ class PlanExecutor:
         """One write about a card; with `guard` only if the object still has that resourceVersion."""
         match action:
             case DropApproval(device=device):
-                body: dict[str, object] = {"metadata": {"annotations": {Annotation.ASSIGNMENT.value: None}}}
+                body: dict[str, object] = {
+                    "metadata": {"annotations": {Annotation.ASSIGNMENT.value: None, Annotation.APPROVED_BY.value: None}}
+                }
                 version = guard or device.metadata.resource_version
                 return await self._client.patch(GPUDevice, device.name, body, resource_version=version)
             case CarryOver(name=name, annotations=annotations, labels=labels):

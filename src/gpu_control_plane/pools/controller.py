@@ -48,10 +48,10 @@ from gpu_control_plane.pools.pending_pods import PendingPods
 from gpu_control_plane.pools.quota_controller import Quotas
 from gpu_control_plane.pools.reservation_controller import PoolReservations
 from gpu_control_plane.pools.selected_cards import CardTally
-from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Settings, Snapshot
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.pools.taint_controller import NodeTaints
+from gpu_control_plane.rules.device_selection import selects
 from gpu_control_plane.rules.node_readiness import is_report_observed
 from gpu_control_plane.rules.pool_validation import PoolFault, faults
 
@@ -181,7 +181,7 @@ class Pools:
                 device = await self._runtime.client.patch(
                     GPUDevice,
                     device.name,
-                    {"metadata": {"annotations": {Annotation.ASSIGNMENT: plan.approve}}},
+                    {"metadata": {"annotations": {Annotation.ASSIGNMENT: plan.approve, Annotation.APPROVED_BY: None}}},
                     resource_version=device.metadata.resource_version,
                 )
             written = await self._applier.apply(

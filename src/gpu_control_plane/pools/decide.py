@@ -39,7 +39,7 @@ from gpu_control_plane.pools.units import card_resources
 from gpu_control_plane.rules.node_readiness import contradicts_readiness
 
 WHO = "gpu-pools"
-_LONGEST_WHAT, _LONGEST_WHY = 128, 512
+_LONGEST_WHAT, _LONGEST_WHO, _LONGEST_WHY = 128, 253, 512
 
 
 class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,9 +156,15 @@ def _join(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPl
     if not _free(snapshot, device) and _ordered(snapshot, device, pool) is None:
         return _card_plan(device, None, pending=PendingReason.DRAIN)
     how = "approved by the pool's own rules" if desired.approve else "approved by annotation"
-    change = Change(what=f"Assigned to {pool}", who=WHO, when=snapshot.now, why=how)
+    who = WHO if desired.approve else _approver(device)
+    change = Change(what=f"Assigned to {pool}", who=who, when=snapshot.now, why=how)
     plan = _card_plan(device, pool, ordered=True, change=change)
     return msgspec.structs.replace(plan, approve=pool if desired.approve else None)
+
+
+def _approver(device: GPUDevice) -> str:
+    """The user who changed the approval last, as the webhook recorded it."""
+    return device.metadata.annotations.get(Annotation.APPROVED_BY, "")[:_LONGEST_WHO] or WHO
 
 
 def _divided_anew(snapshot: Snapshot, device: GPUDevice, claim: str) -> Change | None:
@@ -185,7 +191,9 @@ def _leave(snapshot: Snapshot, device: GPUDevice, claim: str, desired: DesiredPo
             return msgspec.structs.replace(draining, state=DeviceState.DRAINING)
         return draining
     pending = desired.pending or PendingReason.DRAIN
-    change = Change(what=f"Released from {claim}", who=WHO, when=snapshot.now, why=pending.because)
+    withdrawn = Annotation.ASSIGNMENT not in device.metadata.annotations
+    who = _approver(device) if withdrawn else WHO
+    change = Change(what=f"Released from {claim}", who=who, when=snapshot.now, why=pending.because)
     return _card_plan(device, None, pending=pending, change=change)
 
 

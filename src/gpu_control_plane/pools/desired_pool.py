@@ -17,9 +17,9 @@ from gpu_control_plane.kube.conditions import FALSE, find
 from gpu_control_plane.pools.burnin import burn_in_pending
 from gpu_control_plane.pools.maintenance import is_in_turn
 from gpu_control_plane.pools.pending_reasons import PendingReason
-from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.snapshot import Snapshot, claim_of
 from gpu_control_plane.pools.units import is_suitable
+from gpu_control_plane.rules.device_selection import selects
 from gpu_control_plane.rules.pool_validation import by_age
 
 

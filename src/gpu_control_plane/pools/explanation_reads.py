@@ -22,7 +22,7 @@ from gpu_control_plane.kube.objects import Object, Resource
 from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView, approvable_cards
 from gpu_control_plane.pools.pending_reasons import PendingReason
-from gpu_control_plane.pools.selection import selects
+from gpu_control_plane.rules.device_selection import selects
 
 UNSCHEDULED: Final = Selection(fields="status.phase=Pending,spec.nodeName=")
 """Pods without a node, in every namespace: the only ones that can wait for a card."""

@@ -7,7 +7,7 @@ quotas, and the rest is said again by conditions and Events.
 from collections.abc import Callable
 from typing import Any, Final
 
-from gpu_control_plane.api.names import GROUP, VERSION
+from gpu_control_plane.api.names import GROUP, VERSION, Annotation
 
 type Manifest = dict[str, Any]
 
@@ -15,6 +15,7 @@ NAME: Final = "gpu-control-plane-webhook"
 """Of the Service, of the Secret with the certificates, and of both configurations."""
 POOLS: Final = "/validate-gpupool"
 PODS: Final = "/mutate-pod"
+DEVICES: Final = "/mutate-gpudevice"
 
 _ASKS_FOR_AN_EXTENDED_RESOURCE: Final = {
     "name": "asks-for-an-extended-resource",
@@ -24,6 +25,15 @@ _ASKS_FOR_AN_EXTENDED_RESOURCE: Final = {
 }
 """Pools may have resource names of any domain but Kubernetes' own. Pods without such a resource cost no call: the API
 server would wait for a webhook that is silent with each of them."""
+
+
+_CHANGES_AN_APPROVAL: Final = {
+    "name": "changes-an-approval",
+    "expression": " != ".join(
+        f"{side}.metadata.?annotations.orValue({{}})[?'{Annotation.ASSIGNMENT.value}'].orValue('')"
+        for side in ("object", "oldObject")
+    ),
+}
 
 
 def webhook_configurations(client_config: Callable[[str], Manifest]) -> list[Manifest]:
@@ -47,6 +57,14 @@ def webhook_configurations(client_config: Callable[[str], Manifest]) -> list[Man
                 "reinvocationPolicy": "IfNeeded",
                 "rules": [_rule("", "v1", "pods", "Namespaced", ["CREATE"])],
                 "matchConditions": [_ASKS_FOR_AN_EXTENDED_RESOURCE],
+            },
+            {
+                "name": f"gpudevices.{GROUP}",
+                "clientConfig": client_config(DEVICES),
+                "timeoutSeconds": 2,
+                "reinvocationPolicy": "Never",
+                "rules": [_rule(GROUP, VERSION, "gpudevices", "Cluster", ["UPDATE"])],
+                "matchConditions": [_CHANGES_AN_APPROVAL],
             },
         ),
     ]

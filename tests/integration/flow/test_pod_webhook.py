@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from gpu_control_plane.api import GPUPool
+from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import Pod
@@ -153,3 +153,28 @@ async def test_while_the_webhook_is_away_quotas_hold_and_afterwards_everything_i
     assert (await env.client.create(Reviewed, pod("after"), "default")).metadata.labels[Label.POOL] == "training"
     await env.pod_is("after", "Running")
     await env.pool_is("training", lambda pool: pool.status.units and pool.status.units.used == 3)
+
+
+async def test_the_history_of_a_card_names_who_approved_and_released_it(env: FlowEnv) -> None:
+    await env.start_controller_with_webhooks()
+    await env.add_nodes("node-a", cards=1)
+    await env.devices_known(1)
+    await env.add_pool("training")
+    (name,) = await env.devices()
+
+    async def recorded() -> bool:
+        """The API server takes a moment to call the webhook, which has no time for pools that it does not know."""
+        await env.approve(name, None)
+        await env.approve(name, "training")
+        return Annotation.APPROVED_BY in (await env.devices())[name].metadata.annotations
+
+    await until_async(recorded, saying="the webhook records who approves")
+    who = (await env.devices())[name].metadata.annotations[Annotation.APPROVED_BY]
+
+    def said(device: GPUDevice) -> tuple[str, str]:
+        latest = device.status.history[0]
+        return latest.what, latest.who
+
+    await env.device_is(name, lambda device: device.status.history and said(device) == ("Assigned to training", who))
+    await env.approve(name, None)
+    await env.device_is(name, lambda device: said(device) == ("Released from training", who))

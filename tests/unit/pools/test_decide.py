@@ -285,6 +285,40 @@ def test_a_pool_whose_division_is_not_in_its_status_yet_gives_no_new_orders() ->
     assert made.plan().assignments == ordered, "what is ordered stays"
 
 
+def test_the_history_names_who_approved_a_card_and_who_withdrew_that() -> None:
+    made = node_with(pool(), approved="a")
+    (name,) = made.devices
+    sign(made, name, "alice")
+    made.settle()
+    assert history(made, name) == ("Assigned to a", "alice")
+    made.annotate(name, assignment=None)
+    sign(made, name, "bob")
+    made.settle()
+    assert history(made, name) == ("Released from a", "bob")
+
+
+def test_a_release_that_nobody_asked_for_is_the_controllers() -> None:
+    made = node_with(pool(), approved="a")
+    (name,) = made.devices
+    sign(made, name, "alice")
+    made.settle()
+    made.delete_pool("a")
+    made.settle()
+    assert history(made, name) == ("Released from a", "gpu-pools")
+
+
+def sign(made: NodeModel, name: str, who: str) -> None:
+    """The webhook records who changed the approval."""
+    device = made.devices[name]
+    annotations = {**device.metadata.annotations, Annotation.APPROVED_BY: who}
+    made.devices[name] = replace(device, metadata=replace(device.metadata, annotations=annotations))
+
+
+def history(made: NodeModel, name: str) -> tuple[str, str]:
+    latest = made.devices[name].status.history[0]
+    return latest.what, latest.who
+
+
 @pytest.mark.parametrize(("numa", "ordered"), [(NUMA.PREFERRED, None), (NUMA.IGNORED, NUMA.IGNORED)])
 def test_orders_say_where_numa_plays_no_part(numa: NUMA, ordered: NUMA | None) -> None:
     made = node_with(pool(scheduling=Scheduling(numa=numa)), approved="a")

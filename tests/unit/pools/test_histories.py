@@ -23,8 +23,8 @@ from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.pools.maintenance import is_changing
-from gpu_control_plane.pools.selection import selects
 from gpu_control_plane.pools.units import card_resources
+from gpu_control_plane.rules.device_selection import selects
 from gpu_control_plane.rules.pool_validation import faults
 from unit.pools.model import NOW, NodeModel
 

@@ -9,7 +9,7 @@ from gpu_control_plane.api.gpudevice import DeviceStatus, GPUDevice, Vendor
 from gpu_control_plane.api.gpupool import GPUPool, PoolSpec
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.pools.selection import selects
+from gpu_control_plane.rules.device_selection import selects
 
 H200 = device(node="worker-3", index=4)
 LABELS = {"zone": "a"}
