@@ -19,6 +19,7 @@ import pytest
 from fault_proxy import Fault, FaultProxy, Request
 from gpu_control_plane.agent.fleet.machines import node_manifest
 from gpu_control_plane.agent.simulated.machine import new_machine
+from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicyBinding
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.status import State
@@ -35,6 +36,7 @@ from gpu_control_plane.local import Cluster, Component
 from gpu_control_plane.operator import controller as operator
 from gpu_control_plane.operator.stack.live import LiveServiceMonitor
 from gpu_control_plane.pools import controller as pools
+from gpu_control_plane.rules.bypass_policy import bypass_policies
 from integration.flow.env import FlowEnv, pool_of
 from integration.operator.test_openshift import definition
 from integration.stack.operator_env import IMAGES, NAMESPACE, Namespace, OperatorEnv, gpu_node
@@ -195,6 +197,10 @@ async def _create_objects(env: FlowEnv) -> None:
     await until_async(env.takes_pods)
     await client.create(CustomResourceDefinition, definition(LiveServiceMonitor.resource))
     await client.create(Namespace, {"metadata": {"name": NAMESPACE}})
+    # The chart exempts the namespace of the operands, which are given cards in ways of their own.
+    for manifest in bypass_policies():
+        if manifest["kind"] == ValidatingAdmissionPolicyBinding.resource.kind:
+            await client.delete(ValidatingAdmissionPolicyBinding, manifest["metadata"]["name"])
     for name in ("agent-a", "agent-b"):
         await client.create(Node, _with_agent(name))
     await operator_env.nodes(gpu_node("plain-a"), gpu_node("plain-b", system=("rhel", "9.4"), runtime="cri-o://1.36.0"))
