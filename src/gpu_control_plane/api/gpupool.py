@@ -312,8 +312,10 @@ class GPUPool(Object, frozen=True, kw_only=True):
     @property
     def resource_names(self) -> tuple[str, ...]:
         """Every extended resource of the pool: those of its spec, and those it offers until that is carried out."""
-        names = (*self.names_with(self.spec.allocation), *self.names_with(self.allocation))
-        return tuple(dict.fromkeys(names))
+        now = self.status.allocation
+        if now is None or (now.mig is None and self.spec.allocation.mig is None):
+            return self.names_with(self.spec.allocation)
+        return tuple(dict.fromkeys((*self.names_with(self.spec.allocation), *self.names_with(now))))
 
     @property
     def allocation(self) -> Allocation:

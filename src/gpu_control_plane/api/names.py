@@ -95,6 +95,10 @@ class PoolCondition(OpenEnum):
 
     CONFIGURED = "Configured", "The spec can be carried out, and every node has carried it out."
     READY = "Ready", "Pods that may use the pool can ask for its resources."
+    IN_MAINTENANCE = (
+        "InMaintenance",
+        "Cards are being divided anew; present only then, and the reason says if it is overdue.",
+    )
     ACCESSIBLE = "Accessible", "spec.access admits somebody to the pool; RBAC may admit more."
     GUARDED = "Guarded", "Pods that the pool does not admit are refused."
     QUOTAS_HOLD = "QuotasHold", "The limits of spec.quotas hold. Only for pools that have quotas."
@@ -163,8 +167,8 @@ class Reason(OpenEnum):
     CARDS_ON_OFFER = "CardsOnOffer", "Ready: nodes offer cards of the pool."
     NO_CARDS = "NoCards", "Ready: no card is in the pool."
     NOT_OFFERED = "NotOffered", "Ready: cards are in the pool, but no node offers one."
-    MAINTENANCE = "Maintenance", "Ready: cards are being divided anew; the message says how far that is."
-    MAINTENANCE_OVERDUE = "MaintenanceOverdue", "Ready: cards are still being divided anew, past the deadline."
+    MAINTENANCE = "Maintenance", "Ready, InMaintenance: cards are being divided anew; the message says how far that is."
+    MAINTENANCE_OVERDUE = "MaintenanceOverdue", "InMaintenance: cards are still being divided anew, past the deadline."
     QUOTAS_HOLD = "QuotasHold", "QuotasHold: every namespace has its ResourceQuota and keeps within it."
     QUOTA_NOT_WRITTEN = "QuotaNotWritten", "QuotasHold: a namespace does not have its ResourceQuota yet."
     NAMESPACE_NOT_FOUND = "NamespaceNotFound", "QuotasHold: a namespace with a limit does not exist yet."

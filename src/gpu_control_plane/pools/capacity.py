@@ -71,10 +71,18 @@ class NodeCapacity(msgspec.Struct, frozen=True):
     """Units that pods hold."""
     busy: bool = False
     """Whether a card of the pool is ordered, on offer or held by a pod."""
-    settled: Allocation | None = None
-    """How all cards of the pool are divided and offered; None while some are not, or not alike."""
+    ordered: Allocation | None = None
+    """How all cards of the pool are ordered to be divided; None where some are not, or not alike."""
+    complete: bool = False
+    """Whether all that is ordered is offered, and nothing else is held or offered."""
+    unfinished: bool = False
+    """Whether a card that no pod holds is not offered as ordered."""
     absent: bool = False
     """The node is gone or not ready for pooling: nobody waits for it."""
+
+    def offers(self, allocation: Allocation) -> bool:
+        """Whether all its cards are divided like this, and offered."""
+        return self.complete and self.ordered == allocation
 
 
 class PoolCapacity:
@@ -169,8 +177,18 @@ class PoolCapacity:
         return {
             node: found.used
             for node, found in self._nodes.items()
-            if found.settled != allocation and not (found.absent and not found.used)
+            if not found.offers(allocation) and (found.used or not found.absent)
         }
+
+    def next_node(self, allocation: Allocation) -> str | None:
+        """The node that is to divide its cards like this next: the one on which the fewest units are in use, those
+        that are not ready last. None while a node has cards left that no pod holds, or where all have begun."""
+        if any(found.unfinished and found.ordered == allocation and not found.absent for found in self._nodes.values()):
+            return None
+        waiting = (
+            (found.absent, found.used, node) for node, found in self._nodes.items() if found.ordered != allocation
+        )
+        return min(waiting, default=(False, 0, None))[2]
 
     def _add(self, capacity: NodeCapacity | None, sign: int) -> None:
         for counted in capacity.resources if capacity is not None else ():
@@ -206,7 +224,9 @@ def node_capacity(
         problem=_node_problem(node, problems, count.orders),
         used=sum(user.units for card in held for user in card.status.used_by),
         busy=_is_busy(held, state, count.orders),
-        settled=_settled(held, count.orders) if count.is_complete(problems) else None,
+        ordered=_ordered_alike(held, count.orders),
+        complete=count.is_complete(problems),
+        unfinished=count.unfinished,
         absent=state is None or _is_absent(state),
     )
 
@@ -223,7 +243,7 @@ def _is_busy(cards: Iterable[GPUDevice], state: GPUNodeState | None, orders: Map
     return offered or plugin.observed_generation < state.metadata.generation
 
 
-def _settled(cards: Iterable[GPUDevice], orders: Mapping[str, Assignment]) -> Allocation | None:
+def _ordered_alike(cards: Iterable[GPUDevice], orders: Mapping[str, Assignment]) -> Allocation | None:
     """How the cards are ordered to be divided, if all that stay in the pool are ordered alike."""
     staying = [card for card in cards if card.status.state is not DeviceState.DRAINING]
     found = {orders[card.name].allocation if card.name in orders else None for card in staying}
@@ -260,6 +280,8 @@ class _NodeCount:
         self._tallies: dict[str, _Tally] = defaultdict(_Tally)
         self._faulted: list[GPUDevice] = []
         self._unlisted: set[str] = set()
+        self.unfinished = False
+        """Whether a card that was ordered and that no pod holds is not listed."""
         self._withdrawn = 0
         """Unused units of cards that the pool has and that are not ordered: they are not missed."""
         self._held_elsewhere: dict[str, str] = {}
@@ -287,6 +309,7 @@ class _NodeCount:
                 tally.listed_used += used
             elif used < resource.units:
                 self._unlisted.add(card.name)
+                self.unfinished = self.unfinished or not card.status.used_by
         if card.status.state is DeviceState.FAULTED:
             self._faulted.append(card)
 

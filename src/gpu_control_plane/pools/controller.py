@@ -53,7 +53,7 @@ from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.pools.taint_controller import NodeTaints
 from gpu_control_plane.rules.device_selection import selects
 from gpu_control_plane.rules.node_readiness import is_report_observed
-from gpu_control_plane.rules.pool_validation import faults
+from gpu_control_plane.rules.pool_validation import PoolFault, faults
 
 FINALIZER = f"{GROUP}/pool"
 MANAGER = "gpu-pools"
@@ -94,10 +94,11 @@ class Pools:
         self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
+        self._known_faults: dict[str, PoolFault] | None = None
         self._quotas = Quotas(runtime)
         self._reservations = PoolReservations(runtime, self._metrics, self._pools, settings.reservation_shown_after)
         self._selected = CardTally()
-        self._selection_changed = Signal("pool-selection")
+        self._selection_changed = Signal("pool-selection", interval=settings.selection_interval.total_seconds())
 
     def start(self) -> None:
         devices, pools = self._devices, self._pools
@@ -118,6 +119,7 @@ class Pools:
         self._access.start(status)
         self._reservations.start(status, nodes)
         self._runtime.on_lead(self._selected.clear)
+        pools.on_change(self._pool_changed)
         devices.on_change(self._device_changed)
         self._states.on_change(self._state_changed)
         NodeTaints(self._runtime).start()
@@ -136,6 +138,15 @@ class Pools:
         if state is not None and not state.deleting:
             await self._write_node(plan, state)
         self._metrics.cards(unassigned=self._devices.count(_STATE, DeviceState.UNASSIGNED))
+
+    def _faults(self) -> dict[str, PoolFault]:
+        """The pools that cannot be carried out, found anew when a pool has changed and not for every node."""
+        if self._known_faults is None:
+            self._known_faults = faults(self._pools)
+        return self._known_faults
+
+    def _pool_changed(self, _old: GPUPool | None, _new: GPUPool | None) -> None:
+        self._known_faults = None
 
     def _count_selected(self, node: str, plan: NodePlan | None) -> None:
         """What the node means for the numbers of each pool; they are complete once every node has been decided on."""
@@ -157,7 +168,7 @@ class Pools:
             state=state,
             devices=devices,
             pools=pools,
-            faults=faults(pools.values()),
+            faults=self._faults(),
             reserved=self._reservations.shown(name, devices, state),
             report_observed=state is None or is_report_observed(state.status, report, self._devices.get),
             now=self._clock().replace(microsecond=0),
@@ -223,7 +234,7 @@ class Pools:
         status = pool_status(
             pool,
             capacity,
-            faults(self._pools).get(pool.name),
+            self._faults().get(pool.name),
             self._selected.of(pool.name) if known else pool.status.cards,
             now,
             also=(*access, *self._quotas.conditions(pool, now)),
@@ -326,6 +337,8 @@ class Pools:
 
 def _orders_may_change(old: GPUPool | None, new: GPUPool | None) -> bool:
     """Whether nodes have to be decided on again: the rest of a pool's status changes all the time."""
+    if old is None and new is not None:
+        return new.status.allocation is not None  # A new pool gives no orders before.
     if old is None or new is None or spec_changed(old, new):
         return True
     return (old.status.allocation, _turn(old)) != (new.status.allocation, _turn(new))

@@ -6,7 +6,7 @@ claim ends only when the agent reports that the card is free. A claim is written
 can be claimed only while it is free, so a card is in at most one pool however often the controller dies in between.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -252,7 +252,7 @@ def _assignment(snapshot: Snapshot, plan: CardPlan) -> Assignment | None:
 
 
 def _selected(plans: Iterable[CardPlan], selection: NodeSelection) -> dict[str, Counter[PendingReason | None]]:
-    found: dict[str, Counter[PendingReason | None]] = {}
+    found: dict[str, Counter[PendingReason | None]] = defaultdict(Counter)
     for plan in plans:
         approved = plan.device.metadata.annotations.get(Annotation.ASSIGNMENT)
         for pool in selection.pools(plan.device):
@@ -265,7 +265,7 @@ def _selected(plans: Iterable[CardPlan], selection: NodeSelection) -> dict[str, 
                 reason = PendingReason.IN_OTHER_POOL
             else:
                 reason = plan.pending
-            found.setdefault(pool.name, Counter())[reason] += 1
+            found[pool.name][reason] += 1
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Annotation, DeviceCondition
@@ -35,16 +36,18 @@ class NodeSelection:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._pools = sorted(snapshot.pools.values(), key=by_age)
+        pools = sorted(snapshot.pools.values(), key=by_age)
+        self._by_model = [pool for pool in pools if not _by_name(pool)]
+        self._by_name = [pool for pool in pools if _by_name(pool)]
         self._answers: dict[object, tuple[GPUPool, ...]] = {}
 
     def pools(self, device: GPUDevice) -> tuple[GPUPool, ...]:
         """The pools that select the card, the oldest first."""
         model = _model(device), claim_of(device) if self._snapshot.labels is None else None
         if model not in self._answers:
-            self._answers[model] = tuple(pool for pool in self._pools if not _by_name(pool) and self.has(pool, device))
-        named = (pool for pool in self._pools if _by_name(pool) and self.has(pool, device))
-        return tuple(sorted((*self._answers[model], *named), key=by_age))
+            self._answers[model] = tuple(pool for pool in self._by_model if self.has(pool, device))
+        named = [pool for pool in self._by_name if self.has(pool, device)]
+        return tuple(sorted((*self._answers[model], *named), key=by_age)) if named else self._answers[model]
 
     def has(self, pool: GPUPool, device: GPUDevice) -> bool:
         """Whether the pool selects the card. While the Node is gone its labels are unknown: a card then counts as
@@ -70,6 +73,8 @@ def is_approval_withdrawn(snapshot: Snapshot, device: GPUDevice) -> bool:
 def suits(pool: GPUPool, device: GPUDevice) -> bool:
     """Whether the card can be divided as the pool asks: one that it holds as nodes are ordered now, another as its
     spec says."""
+    if pool.allocation.mode is not Mode.MIG and pool.spec.allocation.mode is not Mode.MIG:
+        return True
     held = claim_of(device) == pool.name and not is_in_turn(pool, device.spec.node_name)
     allocation = pool.allocation if held else pool.spec.allocation.canonical
     return is_suitable(allocation, device.status.hardware)

@@ -69,7 +69,7 @@ def record_pool(events: EventRecorder, pool: GPUPool, status: PoolStatus) -> Non
     if (stage := _maintenance_note(pool, status)) is not None:
         events.normal(pool, EventReason.POOL_MAINTENANCE, stage, action="Maintain")
     if _is_overdue(status.conditions) and not _is_overdue(pool.status.conditions):
-        held = find(status.conditions, PoolCondition.READY)
+        held = find(status.conditions, PoolCondition.IN_MAINTENANCE)
         note = f"it takes longer than {pool.spec.maintenance.deadline}: {held.message if held else ''}"
         events.warning(pool, EventReason.POOL_MAINTENANCE_OVERDUE, note, action="Maintain")
 
@@ -86,8 +86,8 @@ def _maintenance_note(pool: GPUPool, status: PoolStatus) -> str | None:
 
 
 def _is_overdue(conditions: Iterable[Condition]) -> bool:
-    ready = find(conditions, PoolCondition.READY)
-    return ready is not None and ready.reason == Reason.MAINTENANCE_OVERDUE
+    held = find(conditions, PoolCondition.IN_MAINTENANCE)
+    return held is not None and held.reason == Reason.MAINTENANCE_OVERDUE
 
 
 def record_pending(events: EventRecorder, pod: Pod, found: Explanation) -> None:

@@ -6,8 +6,9 @@ in maintenance:
 - `Pool`: no card of the pool is ordered anywhere, so nothing new can land. When no unit is in use or on offer any more,
   the status takes the allocation of the spec over, orders go out anew, and maintenance ends when every node offers what
   was ordered.
-- `Node`: one node after the other is ordered to divide its cards anew. Its agent does so card by card as pods end. When
-  every node has done so, the status takes the allocation over.
+- `Node`: one node after the other is ordered to divide its cards anew. Its agent does so at once with cards that no pod
+  holds, and then it is the next node's turn; the others follow as their pods end. When every node has done so, the
+  status takes the allocation over. A node that does not get on with its free cards keeps the others waiting.
 
 Reverting the spec ends both: nodes are ordered what they had. Nothing ever ends a pod; past the deadline the pool says
 so.
@@ -99,7 +100,7 @@ def _one_by_one(pool: GPUPool, capacity: PoolCapacity, now: datetime) -> Progres
     if not missing:
         return Progress(target)
     maintenance = _counted(_begun(pool, now), capacity, missing)
-    turn = maintenance.node if maintenance.node in missing else min(missing, key=lambda node: (missing[node], node))
+    turn = capacity.next_node(target) or maintenance.node
     return Progress(pool.allocation, msgspec.structs.replace(maintenance, node=turn))
 
 

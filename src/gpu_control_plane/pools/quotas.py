@@ -12,7 +12,7 @@ from gpu_control_plane.api.allocation import canonical_profile, resource_suffix
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Label, PoolCondition, Reason
 from gpu_control_plane.api.namespace import ResourceQuota
-from gpu_control_plane.kube.conditions import condition
+from gpu_control_plane.kube.conditions import condition, find
 from gpu_control_plane.kube.objects import Condition, OwnerReference
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.kube.sentences import counted
@@ -56,9 +56,13 @@ def is_ours(held: ResourceQuota) -> bool:
 def quota_condition(
     pool: GPUPool, quotas: Iterable[ResourceQuota], namespaces: Iterable[str], now: datetime
 ) -> Condition | None:
-    """Whether the pool's quotas hold; None for a pool without any. `namespaces` are those that exist."""
+    """Whether the pool's quotas hold; None for a pool that never had any. `namespaces` are those that exist.
+
+    A pool whose last quota was removed keeps the condition: server-side apply takes away only what a write leaves out,
+    and nothing would be written for it alone.
+    """
     asked = [quota.namespace for quota in pool.spec.quotas]
-    if not asked:
+    if not asked and find(pool.status.conditions, PoolCondition.QUOTAS_HOLD) is None:
         return None
     exist = set(namespaces)
     held = {quota.metadata.namespace: quota for quota in quotas}

@@ -19,6 +19,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     status_interval: Annotated[
         timedelta, about("The status of a pool is written at most once in this time, however many cards change.")
     ] = timedelta(seconds=1)
+    selection_interval: Annotated[
+        timedelta,
+        about("Numbers of cards that a pool selects are written at most once in this time if nothing else changes."),
+    ] = timedelta(seconds=5)
     pending_pod_hint_after: Annotated[
         timedelta,
         about(

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.gpupool import GPUPool, Maintenance, PoolCards, PoolNodes, PoolPhase, PoolStatus
+from gpu_control_plane.api.gpupool import GPUPool, PoolCards, PoolNodes, PoolPhase, PoolStatus
 from gpu_control_plane.api.names import Annotation, PoolCondition, Reason
 from gpu_control_plane.kube.conditions import FALSE, condition, find
 from gpu_control_plane.kube.objects import Condition
@@ -45,11 +45,15 @@ def pool_status(
     allocation, maintenance = stage.allocation, stage.maintenance
     configured = _configured(pool, capacity, fault)
     closed = maintenance is not None and not serves_meanwhile(pool)
-    ready = (
-        _in_maintenance(maintenance, now)
-        if maintenance is not None and closed
-        else _ready(pool, capacity, fault, cards)
-    )
+    said: list[tuple[PoolCondition, _Verdict]] = [(PoolCondition.CONFIGURED, configured)]
+    if maintenance is not None and closed:
+        ready = _Verdict(False, Reason.MAINTENANCE, message(maintenance))
+    else:
+        ready = _ready(pool, capacity, fault, cards)
+    said.append((PoolCondition.READY, ready))
+    if maintenance is not None:
+        reason = Reason.MAINTENANCE_OVERDUE if is_overdue(maintenance, now) else Reason.MAINTENANCE
+        said.append((PoolCondition.IN_MAINTENANCE, _Verdict(True, reason, message(maintenance))))
     held, generation = pool.status.conditions, pool.metadata.generation
     return _bounded(
         PoolStatus(
@@ -63,8 +67,8 @@ def pool_status(
             maintenance=maintenance,
             conditions=(
                 *(
-                    condition(held, kind, said.status, said.reason, said.message, generation=generation, now=now)
-                    for kind, said in ((PoolCondition.CONFIGURED, configured), (PoolCondition.READY, ready))
+                    condition(held, kind, each.status, each.reason, each.message, generation=generation, now=now)
+                    for kind, each in said
                 ),
                 *also,
             ),
@@ -120,11 +124,6 @@ def _ready(pool: GPUPool, capacity: PoolCapacity, fault: PoolFault | None, cards
     if capacity.offered == 0:
         return _Verdict(False, Reason.NOT_OFFERED, f"none of {total} units is offered by its node")
     return _Verdict(True, Reason.CARDS_ON_OFFER)
-
-
-def _in_maintenance(maintenance: Maintenance, now: datetime) -> _Verdict:
-    reason = Reason.MAINTENANCE_OVERDUE if is_overdue(maintenance, now) else Reason.MAINTENANCE
-    return _Verdict(False, reason, message(maintenance))
 
 
 def _why_no_cards(pool: GPUPool, cards: PoolCards | None) -> str:

@@ -75,6 +75,23 @@ async def test_a_node_that_cannot_partition_as_ordered_is_told_until_a_person_co
     await env.pool_is("equal", lambda pool: Annotation.CONFIRM_LAYOUT not in pool.metadata.annotations)
 
 
+async def test_pods_that_hold_cards_under_the_name_before_are_still_counted(env: FlowEnv) -> None:
+    await env.start_controller()
+    await env.add_pool("whole", assignment=AUTO)
+    await env.add_nodes("node-a", cards=2)
+    await env.pool_is("whole", lambda pool: units(pool) == {"whole": (2, 0, 2)})
+    await env.start_pod("holder", "whole")
+    await env.pod_is("holder", "Running")
+    await env.client.patch(GPUPool, "whole", {"spec": {"resource": {"name": "gpu.example.com/other"}}})
+    await env.pool_is("whole", lambda pool: units(pool) == {"other": (2, 1, 1)})
+    nodes = (await env.pool("whole")).status.nodes
+    assert nodes is not None
+    assert [node.reason for node in nodes.worst] == ["HeldUnderAnotherName"]
+    assert await env.phase("holder") == "Running"
+    await env.end_pod("holder")
+    await env.pool_is("whole", lambda pool: units(pool) == {"other": (2, 0, 2)})
+
+
 async def _answer(env: FlowEnv, problems: list[dict[str, str]] | None) -> None:
     body = {"status": {"plugin": {"problems": problems}}}
     await env.client.patch(GPUNodeState, "node-a", body, subresource="status")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpu_control_plane.api.allocation import MIG, Mode, PoolAllocation, TimeSlice
 from gpu_control_plane.api.gpupool import Maintenance, MaintenanceStrategy, PoolMaintenance, PoolPhase, PoolStatus
 from gpu_control_plane.api.names import EventReason, Reason
-from gpu_control_plane.pools.capacity import PoolCapacity
+from gpu_control_plane.pools.capacity import NodeCapacity, PoolCapacity
 from gpu_control_plane.pools.events import record_pool
 from gpu_control_plane.pools.maintenance import is_changing
 from gpu_control_plane.pools.pending_reasons import PendingReason
@@ -20,6 +20,7 @@ from unit.pools.test_events import Recorded
 SLICES = PoolAllocation(mode=Mode.TIME_SLICE, time_slice=TimeSlice(replicas=4))
 INSTANCES = PoolAllocation(mode=Mode.MIG, mig=MIG(profile="1g.18gb"))
 A100 = PoolAllocation(mode=Mode.MIG, mig=MIG(profile="1g.10gb"))
+WHOLE = PoolAllocation()
 BY_NODE = PoolMaintenance(strategy=MaintenanceStrategy.NODE)
 
 
@@ -143,28 +144,51 @@ def test_node_by_node_the_pool_goes_on_serving_and_cards_change_as_pods_end() ->
     assert made.pools["a"].status.maintenance is None
 
 
-def test_node_by_node_the_node_with_the_fewest_pods_is_next() -> None:
+def node(ordered: PoolAllocation, used: int, *, unfinished: bool = False, absent: bool = False) -> NodeCapacity:
+    return NodeCapacity(
+        resources=(),
+        offered=0,
+        used=used,
+        ordered=ordered.canonical,
+        complete=not used,
+        unfinished=unfinished,
+        absent=absent,
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "turn"),
+    [
+        pytest.param({"a": node(WHOLE, 2), "b": node(WHOLE, 1)}, "b", id="the fewest pods"),
+        pytest.param({"a": node(WHOLE, 1, absent=True), "b": node(WHOLE, 2)}, "b", id="not ready is last"),
+        pytest.param({"a": node(INSTANCES, 1, unfinished=True), "b": node(WHOLE, 0)}, None, id="a free card is left"),
+        pytest.param({"a": node(INSTANCES, 1), "b": node(WHOLE, 0)}, "b", id="only pods are waited for"),
+        pytest.param({"a": node(INSTANCES, 1), "b": node(INSTANCES, 0)}, None, id="all have begun"),
+    ],
+)
+def test_node_by_node_whose_turn_it_is(nodes: dict[str, NodeCapacity], turn: str | None) -> None:
     known = pool(maintenance=BY_NODE, allocation=INSTANCES)
-    known = replace(known, status=PoolStatus(allocation=PoolAllocation().canonical))
+    known = replace(known, status=PoolStatus(allocation=WHOLE.canonical))
     capacity = PoolCapacity()
-    for node, pods in (("node-a", 2), ("node-b", 1)):
-        made = running(cards=2, pods=pods)
-        found = made.capacity(made.pools["a"])
-        capacity.put(node, found._nodes["worker-3"])
-    said = pool_status(known, capacity, None, None, NOW)
-    assert said.maintenance is not None
-    assert (said.maintenance.node, said.maintenance.nodes_total, said.maintenance.units_in_use) == ("node-b", 2, 3)
+    for name, found in nodes.items():
+        capacity.put(name, found)
+    said = pool_status(known, capacity, None, None, NOW).maintenance
+    assert said is not None
+    assert (said.node, said.nodes_total) == (turn, 2)
+    assert said.units_in_use == sum(found.used for found in nodes.values())
 
 
-def test_past_the_deadline_it_says_so_and_goes_on() -> None:
-    made = running(maintenance=PoolMaintenance(deadline="30m"))
+@pytest.mark.parametrize("strategy", MaintenanceStrategy)
+def test_past_the_deadline_it_says_so_and_goes_on(strategy: MaintenanceStrategy) -> None:
+    made = running(maintenance=PoolMaintenance(strategy=strategy, deadline="30m"))
     change(made, INSTANCES)
     known = made.pools["a"]
     before = pool_status(known, made.capacity(known), None, None, NOW)
     assert maintenance(made).deadline == NOW + timedelta(minutes=30)
     known = replace(known, status=before)
     late = pool_status(known, made.capacity(known), None, None, NOW + timedelta(minutes=30))
-    assert (late.phase, late.conditions[1].reason) == (PoolPhase.MAINTENANCE, Reason.MAINTENANCE_OVERDUE)
+    assert late.conditions[2].reason == Reason.MAINTENANCE_OVERDUE
+    assert (late.phase, late.maintenance) == (before.phase, before.maintenance), "it goes on"
     told = Recorded()
     record_pool(told, known, late)  # type: ignore[arg-type]
     ((_, reason, note),) = told.events
@@ -174,7 +198,6 @@ def test_past_the_deadline_it_says_so_and_goes_on() -> None:
     assert told.events == [], "it is told once"
 
 
-WHOLE, DIVIDED = PoolAllocation().canonical, INSTANCES.canonical
 UNDER_WAY = Maintenance(
     since=NOW, reason="Exclusive → MIG 1g.18gb", units_in_use=0, nodes_done=0, nodes_total=1, deadline=NOW
 )
@@ -184,23 +207,23 @@ UNDER_WAY = Maintenance(
     ("before", "after", "note"),
     [
         (
-            PoolStatus(allocation=WHOLE),
-            PoolStatus(allocation=WHOLE, maintenance=UNDER_WAY),
+            PoolStatus(allocation=WHOLE.canonical),
+            PoolStatus(allocation=WHOLE.canonical, maintenance=UNDER_WAY),
             "begins: Exclusive → MIG 1g.18gb; pods that run go on",
         ),
         (
-            PoolStatus(allocation=WHOLE, maintenance=UNDER_WAY),
-            PoolStatus(allocation=DIVIDED, maintenance=UNDER_WAY),
+            PoolStatus(allocation=WHOLE.canonical, maintenance=UNDER_WAY),
+            PoolStatus(allocation=INSTANCES.canonical, maintenance=UNDER_WAY),
             "no pod is in the way any more: Exclusive → MIG 1g.18gb",
         ),
         (
-            PoolStatus(allocation=DIVIDED, maintenance=UNDER_WAY),
-            PoolStatus(allocation=DIVIDED),
+            PoolStatus(allocation=INSTANCES.canonical, maintenance=UNDER_WAY),
+            PoolStatus(allocation=INSTANCES.canonical),
             "ended: the cards are divided as MIG 1g.18gb",
         ),
         (
-            PoolStatus(allocation=WHOLE, maintenance=UNDER_WAY),
-            PoolStatus(allocation=WHOLE),
+            PoolStatus(allocation=WHOLE.canonical, maintenance=UNDER_WAY),
+            PoolStatus(allocation=WHOLE.canonical),
             "ended: the cards are divided as Exclusive",
         ),
     ],

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api import GPUPool
+from gpu_control_plane.api.gpupool import PoolStatus
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.namespace import QuotaSpec, QuotaStatus, ResourceQuota
 from gpu_control_plane.kube.objects import ObjectMeta
@@ -121,3 +122,12 @@ def test_the_condition_says_which_limit_does_not_hold(
 
 def test_a_pool_without_quotas_has_no_condition_about_them() -> None:
     assert quota_condition(pool(), [], ["a"], NOW) is None
+
+
+def test_a_pool_whose_quotas_were_removed_no_longer_says_that_one_is_exceeded() -> None:
+    exceeded = quota_condition(_ASKED, [held("a", 2, 3), held("b", 4)], ["a", "b"], NOW)
+    assert exceeded is not None
+    before = pool()
+    found = quota_condition(msgspec.structs.replace(before, status=PoolStatus(conditions=(exceeded,))), [], [], NOW)
+    assert found is not None
+    assert (found.status, found.reason, found.message) == ("True", "QuotasHold", "")
