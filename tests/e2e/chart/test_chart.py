@@ -128,8 +128,8 @@ def test_the_webhook_is_called_through_its_service(cluster_env: ClusterEnv, rele
         cluster_env.kubectl("create", "-f", "-", given=POOL % ("rival", TRAINING))
     calls = [line for line in release.metrics().splitlines() if line.startswith("kube_webhook_requests_total{")]
     assert any('path="/validate-gpupool"' in line and 'allowed="false"' in line for line in calls), calls
-    with pytest.raises(AssertionError, match="which no GPU pool offers"):
-        cluster_env.run_pod("lost", limits={f"{TRAINING}-of-others": 1})
+    with pytest.raises(AssertionError, match=r'webhook "pods\.gpu\.deckhouse\.io" denied.*which no GPU pool offers'):
+        cluster_env.create_pod("lost", limits={f"{TRAINING}-of-others": 1})
 
 
 def test_an_upgrade_disturbs_no_running_pod(cluster_env: ClusterEnv, release: Release) -> None:
