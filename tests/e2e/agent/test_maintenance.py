@@ -20,7 +20,6 @@ spec: {assignment: {requireAnnotation: false}}
 """
 INSTANCES = {"mode": "MIG", "mig": {"profile": "1g.18gb"}, "timeSlice": None}
 SLICES = {"mode": "TimeSlice", "timeSlice": {"replicas": 4}, "mig": None}
-REFUSED = "gpu_agent_unexpected_admission_errors_total"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def pool(env: AgentEnv) -> dict[str, Any]:
 
 def change(env: AgentEnv, allocation: Mapping[str, object]) -> None:
     """Change the mode while a pod runs, and bind another pod before the node has heard of it: that one is refused."""
-    counted = env.metric(REFUSED)
+    counted = env.admission_errors()
     patch = json.dumps({"spec": {"allocation": allocation}})
     env.cluster_env.kubectl("patch", "gpupool", "training", "--type=merge", "--patch", patch)
     until(lambda: pool(env)["phase"] == "Maintenance")
@@ -45,7 +44,7 @@ def change(env: AgentEnv, allocation: Mapping[str, object]) -> None:
     env.cluster_env.create_pod("late", limits={TRAINING: 1}, node=env.node.name)
     until(lambda: env.cluster_env.pod("late")["status"]["phase"] == "Failed")
     assert env.cluster_env.pod("late")["status"]["reason"] == "UnexpectedAdmissionError"
-    until(lambda: env.metric(REFUSED) == counted + 1)
+    until(lambda: env.admission_errors() == counted + 1)
     env.cluster_env.delete_pod("late")
 
 
