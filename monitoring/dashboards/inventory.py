@@ -138,9 +138,17 @@ TROUBLES: Final = Row(
             look=PanelType.TABLE,
         ),
         Panel(
+            title="Pods that do not start although units were reserved for them",
+            about="Something else than cards keeps them: CPU, memory, a volume, a toleration.",
+            alerts=("GPUReservationExpired",),
+            queries=(Query(f"max by (pool) (gpupool_reservations_expired{{{_POOL}}})", "{{pool}}"),),
+            unit=Unit.COUNT,
+        ),
+        Panel(
             title="Pools by phase",
-            about="A pool that is Misconfigured hands out no cards.",
-            alerts=("GPUPoolMisconfigured",),
+            about="A pool that is Misconfigured, or its part on some nodes, hands out no cards; one in Maintenance "
+            "takes no new pods while its cards are divided anew.",
+            alerts=("GPUPoolMisconfigured", "GPUPoolMaintenance"),
             queries=(Query(f"max by (pool, phase) (gpupool_phase{{{_POOL}}})", "Pools"),),
             unit=Unit.COUNT,
             look=PanelType.TABLE,

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from gpu_control_plane.agent.kubelet.checkpoint import FILE_NAME
 from gpu_control_plane.agent.kubelet.podresources import SERVICE
 from gpu_control_plane.agent.kubelet.protocol import podresources_pb2 as wire
 from unit.agent.kubelet.kubelet import FakeKubelet
@@ -42,6 +43,11 @@ class KubeletAndBooks:
         return wire.AllocatableResourcesResponse(devices=devices)
 
 
+def write_empty_checkpoint(device_plugins: Path) -> None:
+    """As a kubelet has it that has been told of devices and given none away."""
+    (device_plugins / FILE_NAME).write_text('{"Data": {"PodDeviceEntries": null}}')
+
+
 @asynccontextmanager
 async def kubelet_and_books() -> AsyncIterator[KubeletAndBooks]:
     """It runs inside. Its folder is short, since sockets cannot have long names."""
@@ -49,6 +55,7 @@ async def kubelet_and_books() -> AsyncIterator[KubeletAndBooks]:
         folder = Path(path)
         for part in ("device-plugins", "pod-resources"):
             (folder / part).mkdir()
+        write_empty_checkpoint(folder / "device-plugins")
         kubelet = KubeletAndBooks(folder)
         answer = grpc.unary_unary_rpc_method_handler
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {

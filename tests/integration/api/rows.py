@@ -102,6 +102,7 @@ TAKEN: Final = (
     Row(GPUPool, {"spec.scheduling": {"strategy": "Spread", "topologyKey": "kubernetes.io/hostname"}}),
     Row(GPUPool, {"spec.scheduling.taints": [_TAINT, {**_TAINT, "effect": "PreferNoSchedule"}]}),
     *(Row(GPUPool, {"spec.scheduling.reservationTTL": ttl}) for ttl in ("10s", "90s", "1h30m", "24h")),
+    *(Row(GPUPool, {"spec.maintenance": {"deadline": deadline}}) for deadline in ("10s", "90m", "24h", "720h")),
     Row(
         GPUPool,
         {
@@ -288,6 +289,10 @@ REFUSED: Final = (
         for ttl in ("", "5", "5 m", "-5m", "9s", "25h", "soon")
     ),
     Row(GPUPool, {"spec.scheduling.numa": "Required"}, "supported values"),
+    *(
+        Row(GPUPool, {"spec.maintenance": {"deadline": deadline}}, "write maintenance.deadline as a duration")
+        for deadline in ("", "5", "9s", "721h", "soon")
+    ),
     Row(GPUPool, {"spec.backend": "DRA"}, "the DRA backend does not work yet: use DevicePlugin"),
     Row(GPUPool, {"spec.backend": "CDI"}, "supported values"),
 )

@@ -65,6 +65,7 @@ async def test_what_people_leave_out_is_filled_in(client: Client) -> None:
         "allocation": {"mode": "Exclusive"},
         "assignment": {"requireAnnotation": True},
         "backend": "DevicePlugin",
+        "maintenance": {"strategy": "Pool", "deadline": "24h"},
         "scheduling": {"strategy": "BinPack", "reservationTTL": "5m", "numa": "Preferred"},
     }
     assert made.spec == GPUPool(spec=type(made.spec)()).spec

@@ -73,18 +73,18 @@ def test_kinds_are_reachable_by_their_short_names(ask: Ask, plural: str, names: 
     [
         (
             device(),
-            {"Node": "worker-3", "Product": "NVIDIA H200", "State": "Assigned", "Pool": "training", "Healthy": "True"},
-            {"Memory": 143771, "UUID": h200("worker-3", 4).uuid},
+            {"Node": "worker-3", "Product": "NVIDIA H200", "State": "Assigned", "Pool": "training", "Reason": None},
+            {"Healthy": "True", "Memory": 143771, "UUID": h200("worker-3", 4).uuid},
         ),
         (
             node_state(),
-            {"Cards": 8, "Ready": "True", "Degraded": None, "Driver": "580.159.04"},
+            {"Cards": 8, "Used": None, "Free": None, "Ready": "True", "Degraded": None, "Driver": "580.159.04"},
             {"CUDA": "13.0", "Complete": "True"},
         ),
         (
             pool(),
-            {"Phase": "Ready", "Mode": "Exclusive", "Total": 32, "Used": 20, "Available": 10, "Nodes": 4},
-            {"Reserved": 1, "Faulted": 1, "Resource": "gpu.deckhouse.io/training"},
+            {"Phase": "Ready", "Mode": "Exclusive", "Total": 32, "Used": 20, "Available": 10, "Faulted": 1, "Nodes": 4},
+            {"Reserved": 1, "Resource": "gpu.deckhouse.io/training"},
         ),
     ],
     ids=["GPUDevice", "GPUNodeState", "GPUPool"],

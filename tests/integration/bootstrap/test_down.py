@@ -151,8 +151,9 @@ async def test_no_card_is_issued_by_what_was_written_before_the_restart(client: 
             await machine.until_condition(READY, Reason.INVENTORY_INCOMPLETE)
             await machine.until_pending(PendingReason.NODE_NOT_READY, PendingReason.APPROVAL)
             await _settled(proxy, machine)
-            # Inventory, bootstrap and pools each write their part, and no card is ordered.
-            assert writes_by_kind(machine, proxy, before) == {"gpunodestates/status": 3}
+            # Inventory, bootstrap and pools each write their part, the approved card says why it waits, and no card is
+            # ordered.
+            assert writes_by_kind(machine, proxy, before) == {"gpunodestates/status": 3, "gpudevices/status": 1}
             await machine.report(machine.cards(2))
             await until_async(machine.orders, saying="the card is issued once the node is whole")
     assert await machine.orders() == [pci_address(0)]

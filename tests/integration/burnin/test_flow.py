@@ -27,6 +27,7 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.pools import controller as pools
 from gpu_control_plane.pools.burnin import FAILED, PASSED, WHO
 from gpu_control_plane.pools.pending_reasons import PendingReason
+from integration.agent.kubelet_and_books import write_empty_checkpoint
 from unit.agent.kubelet.test_podresources import FakePodResources
 from waiting import until_async
 
@@ -135,6 +136,7 @@ async def node(client: Client) -> AsyncIterator[BurnInNode]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="b")))
         for name in ("device-plugins", "pod-resources"):
             (folder / name).mkdir()
+        write_empty_checkpoint(folder / "device-plugins")
         await stack.enter_async_context(FakePodResources(folder / "pod-resources").running())
         runtime = Runtime("test-controllers", config=client.config, elect=False, status_port=None)
         for controller in (inventory, bootstrap, pools):

@@ -100,6 +100,9 @@ def _reports(snapshot: NodeSnapshot, hardware: HardwareSnapshot, memory: NodeMem
     return tuple(device_reports(snapshot, hardware, memory, memory.users))
 
 
+_PERHAPS: Final = "perhaps an init container"
+
+
 class _Step:
     """A step on a node whose hardware and kubelet have answered."""
 
@@ -117,6 +120,7 @@ class _Step:
         self._cards = usable_cards(hardware, snapshot.devices)
         self._advertised: Advertised = self._memory.advertised or {}
         self._held = self._held_units()
+        self._used = self._held.keys() - self._perhaps_held()
 
     def decide(self) -> NodePlan:
         now = self._snapshot.monotonic
@@ -142,8 +146,12 @@ class _Step:
             held.setdefault(unit, "a pod that is starting")
         if self._kubelet.checkpoint is None:
             for unit in self._advertised:
-                held.setdefault(unit, "perhaps an init container")
+                held.setdefault(unit, _PERHAPS)
         return held
+
+    def _perhaps_held(self) -> Set[Unit]:
+        """What is held only because the checkpoint does not tell. It is not counted as in use."""
+        return {unit for unit, pod in self._held.items() if pod is _PERHAPS}
 
     def _partition(self) -> tuple[PartitionTask, ...]:
         """MIG: what has to be tried now on cards that are not partitioned as ordered."""
@@ -244,8 +252,8 @@ class _Step:
             send_again=send_again,
             plugin=msgspec.structs.replace(
                 plugin_status(advertised, units, snapshot.generation, unpooled=unpooled),
-                used=sum(unit in self._held for unit in advertised),
-                free=len(units - self._held.keys()),
+                used=sum(unit in self._used for unit in advertised),
+                free=len(units - self._used),
                 problems=self._problems(),
                 conflicts=conflicts,
                 driver_hung=snapshot.driver_hung or None,
