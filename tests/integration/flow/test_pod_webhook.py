@@ -20,6 +20,8 @@ from waiting import until_async
 NODES = tuple(f"node-{number}" for number in range(1, 9))
 CARDS = 8
 PODS = 16
+LIMIT = 10
+"""Of a quota with room for probes: it counts a pod for a moment after that has ended."""
 EVERY_CARD: dict[str, object] = {"assignment": {"requireAnnotation": False}}
 
 
@@ -135,7 +137,7 @@ class Reviewed(Object, frozen=True):
 async def test_while_the_webhook_is_away_quotas_hold_and_afterwards_everything_is_counted(env: FlowEnv) -> None:
     await env.start_controller_with_webhooks()
     await env.add_nodes("node-a", cards=4)
-    await env.add_pool("training", **EVERY_CARD, quotas=[{"namespace": "default", "units": 3}])
+    await env.add_pool("training", **EVERY_CARD, quotas=[{"namespace": "default", "units": LIMIT}])
     await offers(env, 4)
     await env.client.create(Pod, pod("before"), "default")
 
@@ -145,7 +147,7 @@ async def test_while_the_webhook_is_away_quotas_hold_and_afterwards_everything_i
     assert Label.POOL not in without.metadata.labels, "nobody was there to label it"
     await env.pod_is("meanwhile", "Running")
     with pytest.raises(Forbidden, match="exceeded quota: gpu-pool-training"):
-        await env.client.create(Pod, pod("too-many", 2), "default")
+        await env.client.create(Pod, pod("too-many", LIMIT - 1), "default")
 
     await env.start_controller_with_webhooks()
     await env.pool_is("training", lambda pool: pool.status.units and pool.status.units.used == 2)
