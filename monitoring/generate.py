@@ -16,7 +16,7 @@ from monitoring.alerts.groups import GROUPS
 from monitoring.dashboards.all import DASHBOARDS
 from monitoring.reference import page
 
-from gpu_control_plane.api.generate import bring_up_to_date, out_of_date
+from gpu_control_plane.api.generate import bring_up_to_date, out_of_date, run
 
 HEADER: Final = "Generated from monitoring/, do not edit: make generate"
 ROOT: Final = Path(__file__).parents[1]
@@ -38,7 +38,7 @@ def generated() -> dict[Path, str]:
 
 def stale() -> list[Path]:
     """Generated files that differ from what the code says, and leftovers of dashboards that are gone."""
-    return out_of_date(generated(), (path for path in CHART.rglob("*.*") if path.is_file()))
+    return out_of_date(generated(), _there())
 
 
 def write() -> list[Path]:
@@ -47,14 +47,11 @@ def write() -> list[Path]:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    if "--check" in arguments:
-        names = ", ".join(str(path.relative_to(ROOT)) for path in stale())
-        if names:
-            sys.stderr.write(f"Out of date with the code: {names}. Run `make generate` and commit the result.\n")
-        return 1 if names else 0
-    for path in write():
-        sys.stdout.write(f"{path.relative_to(ROOT)}\n")
-    return 0
+    return run(generated(), _there(), arguments)
+
+
+def _there() -> list[Path]:
+    return [path for path in CHART.rglob("*.*") if path.is_file()]
 
 
 if __name__ == "__main__":

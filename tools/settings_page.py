@@ -4,14 +4,14 @@ A process is in `PROCESSES` with the groups of its settings; a controller joins 
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from gpu_control_plane.agent import timings as agent
-from gpu_control_plane.api.generate import bring_up_to_date, out_of_date
+from gpu_control_plane.api.generate import run
 from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.settings import format_duration, waiting_times
 
@@ -60,17 +60,5 @@ def _sections() -> Iterator[str]:
         yield ""
 
 
-def main(arguments: Sequence[str] = ()) -> int:
-    files = {Path.cwd() / PAGE: page()}
-    stale = out_of_date(files, ())
-    if "--check" in arguments:
-        if stale:
-            sys.stderr.write(f"Out of date with the code: {PAGE}. Run `make generate` and commit the result.\n")
-        return 1 if stale else 0
-    for path in bring_up_to_date(files, stale):
-        sys.stdout.write(f"{path.relative_to(Path.cwd())}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run({Path.cwd() / PAGE: page()}, (), sys.argv[1:]))

@@ -53,19 +53,21 @@ def bring_up_to_date(files: Mapping[Path, str], paths: list[Path]) -> list[Path]
     return paths
 
 
-def main(arguments: Sequence[str] = ()) -> int:
-    root = Path.cwd()
+def run(files: Mapping[Path, str], there: Iterable[Path], arguments: Sequence[str]) -> int:
+    """What every generator does: write the files that are out of date, or with `--check` only name them."""
+    root, paths = Path.cwd(), out_of_date(files, there)
     if "--check" in arguments:
-        paths = stale(root)
         if paths:
             names = ", ".join(_short(path, root) for path in paths)
-            sys.stderr.write(
-                f"Out of date with the Python types: {names}. Run `make generate` and commit the result.\n"
-            )
+            sys.stderr.write(f"Out of date with the code: {names}. Run `make generate` and commit the result.\n")
         return 1 if paths else 0
-    for path in write(root):
+    for path in bring_up_to_date(files, paths):
         sys.stdout.write(f"{_short(path, root)}\n")
     return 0
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    return run(generated(Path.cwd()), CRDS.glob("*.yaml"), arguments)
 
 
 def _short(path: Path, root: Path) -> str:

@@ -302,9 +302,14 @@ class Pod(Object, frozen=True):
     def extended_resources(self) -> dict[str, int]:
         """The extended resources that it asks for, and how many units of each it needs at once. `ValueError` for a
         quantity that the API server would refuse."""
-        names = {name for container in self.spec.all_containers for name in container.resources.limits if "/" in name}
-        units = {name: self.limit_of(name) for name in sorted(names)}
+        units = {name: self.limit_of(name) for name in sorted(self.extended_resource_names)}
         return {name: count for name, count in units.items() if count > 0}
+
+    @property
+    def extended_resource_names(self) -> frozenset[str]:
+        """The extended resources that its containers name in their limits, whatever the quantities."""
+        limits = (container.resources.limits for container in self.spec.all_containers)
+        return frozenset(name for limit in limits for name in limit if "/" in name)
 
     def limit_of(self, resource: str) -> int:
         """Units of an extended resource that it needs at once, on one node, as the scheduler counts them: those of its

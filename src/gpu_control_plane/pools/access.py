@@ -18,8 +18,8 @@ from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Controller
 from gpu_control_plane.kube.objects import FieldManager, Key, Object, Resource
-from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.pools.resource_index import resources_may_change
 from gpu_control_plane.rules.access_index import INDEX_NAME, access_index, pool_in, resource_of
 from gpu_control_plane.rules.access_policy import POD_ACCESS
 
@@ -77,7 +77,7 @@ class AccessIndexWriter:
         self._runtime.on_lead(self._mark_stale)
         controller = self._runtime.controller("pools-access", self._reconcile, workers=1)
         controller.watch(self._index)
-        controller.watch(self._pools, lambda _pool: (_KEY,), when=_entries_changed)
+        controller.watch(self._pools, lambda _pool: (_KEY,), when=resources_may_change)
         controller.watch(self._states, lambda _state: (_KEY,), when=lambda _old, _new: self._stale)
 
     async def ensure(self) -> None:
@@ -118,7 +118,7 @@ class AccessIndexWriter:
         self._stale = True
 
     def _pool_changed(self, old: GPUPool | None, new: GPUPool | None) -> None:
-        if _entries_changed(old, new):
+        if resources_may_change(old, new):
             self._mark_stale()
 
     def _state_changed(self, old: GPUNodeState | None, _new: GPUNodeState | None) -> None:
@@ -132,11 +132,6 @@ class AccessIndexWriter:
 
 def _came_or_went(old: Object | None, new: Object | None) -> bool:
     return (old is None) is not (new is None)
-
-
-def _entries_changed(old: GPUPool | None, new: GPUPool | None) -> bool:
-    """Whether the entries of a pool may differ: another spec, or resources that it offers no longer."""
-    return spec_changed(old, new) or (old is not None and new is not None and old.resource_names != new.resource_names)
 
 
 def _resources(state: GPUNodeState) -> Iterable[str]:

@@ -39,11 +39,12 @@ from gpu_control_plane.pools.apply import (
     NodePoolsApplyConfiguration,
     PoolApplyConfiguration,
 )
-from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
+from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
 from gpu_control_plane.pools.events import record_cards, record_node, record_pool
 from gpu_control_plane.pools.explain.snapshot import PoolView, approvable_cards
 from gpu_control_plane.pools.metrics import PoolMetrics, TroubleMetrics
+from gpu_control_plane.pools.node_capacity import node_capacity
 from gpu_control_plane.pools.pending_pods import PendingPods
 from gpu_control_plane.pools.quota_controller import Quotas
 from gpu_control_plane.pools.reservation_controller import PoolReservations
@@ -95,7 +96,7 @@ class Pools:
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
         self._known_faults: dict[str, PoolFault] | None = None
-        self._quotas = Quotas(runtime)
+        self._quotas = Quotas(runtime, self._faults)
         self._reservations = PoolReservations(runtime, self._metrics, self._pools, settings.reservation_shown_after)
         self._selected = CardTally()
         self._selection_changed = Signal("pool-selection", interval=settings.selection_interval.total_seconds())

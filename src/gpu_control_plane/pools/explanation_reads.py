@@ -19,8 +19,9 @@ from gpu_control_plane.kube.client import Client, Selection
 from gpu_control_plane.kube.errors import Forbidden
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Object, Resource
-from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
+from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView, approvable_cards
+from gpu_control_plane.pools.node_capacity import node_capacity
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.rules.device_selection import selects
 

@@ -16,6 +16,7 @@ from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.kube.controller import Requeue
+from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.rate_limit import RateLimit
 from gpu_control_plane.kube.runtime import Runtime
@@ -24,10 +25,9 @@ from gpu_control_plane.pools.explain.explanation import Cause, Explanation
 from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView
 from gpu_control_plane.pools.explanation_reads import UNSCHEDULED, read_told
+from gpu_control_plane.pools.resource_index import RESOURCE, index_resources
 from gpu_control_plane.pools.snapshot import Settings
 
-_ASKED_FOR: Final = "resource asked for"
-_OFFERED: Final = "resource offered"
 _NOT_COUNTED_SECONDS: Final = 1.0
 """When a pod is looked at again whose pool has not been counted yet."""
 _LONGEST_SILENCE: Final = timedelta(minutes=5)
@@ -50,6 +50,22 @@ def silence(found: Explanation, told: Told, now: datetime, settings: Settings) -
     else:
         wait = min(settings.pending_pod_interval * 2 ** min(told.times - 1, 16), _LONGEST_SILENCE)
     return max(told.at + wait - now, timedelta())
+
+
+def told_before(events: Iterable[Event], pods: Iterable[WaitingPod], now: datetime) -> dict[str, Told]:
+    """What these pods were told, by their uid, according to Events from the oldest to the latest.
+
+    Whoever may write Events in a namespace may write them about the uid of a pod elsewhere, or with a time to come:
+    only those beside the pod count, and none is later than now.
+    """
+    waiting = {(pod.metadata.namespace, pod.metadata.uid) for pod in pods}
+    told: dict[str, Told] = {}
+    for event in events:
+        uid = event.regarding.uid if event.regarding is not None else ""
+        if (event.metadata.namespace, uid) in waiting:
+            times = told[uid].times + 1 if uid in told else 1
+            told[uid] = Told(event.action, min(event.seen_at, now), times)
+    return told
 
 
 class PendingPods:
@@ -81,8 +97,7 @@ class PendingPods:
         self._reading = asyncio.Lock()
 
     def start(self) -> None:
-        self._pods.index(_ASKED_FOR, _resources)
-        self._pools.index(_OFFERED, lambda pool: pool.resource_names)
+        index_resources(self._pools, self._pods)
         self._pods.on_change(self._forget)
         self._runtime.on_lead(self._forget_all)
         controller = self._runtime.controller("pools-waiting", self._reconcile)
@@ -90,7 +105,7 @@ class PendingPods:
         controller.watch(self._pools, self._waiting_for)
 
     def _waiting_for(self, pool: GPUPool) -> Iterable[Key]:
-        return (pod.key for name in pool.resource_names for pod in self._pods.by_index(_ASKED_FOR, name))
+        return (pod.key for name in pool.resource_names for pod in self._pods.by_index(RESOURCE, name))
 
     def _resources(self) -> set[str]:
         return {name for pool in self._pools for name in pool.resource_names}
@@ -110,7 +125,7 @@ class PendingPods:
         if pod is None or not pod.unschedulable:
             return None
         asked = pod.extended_resources
-        pools = {name: found[0] for name in asked if (found := self._pools.by_index(_OFFERED, name))}
+        pools = {name: found[0] for name in asked if (found := self._pools.by_index(RESOURCE, name))}
         if not pools and not any(name.startswith(f"{GROUP}/") for name in asked):
             return None
         created = pod.metadata.creation_timestamp
@@ -163,15 +178,5 @@ class PendingPods:
         async with self._reading:
             if self._events_read:
                 return
-            events = await read_told(self._runtime.client)
-            waiting = {pod.metadata.uid for pod in self._pods}
-            for event in events:
-                uid = event.regarding.uid if event.regarding is not None else ""
-                if uid in waiting:
-                    before = self._told.get(uid)
-                    self._told[uid] = Told(event.action, event.seen_at, before.times + 1 if before is not None else 1)
+            self._told |= told_before(await read_told(self._runtime.client), self._pods, self._clock())
             self._events_read = True
-
-
-def _resources(pod: WaitingPod) -> Iterable[str]:
-    return {name for part in pod.spec.all_containers for name in part.resources.limits if "/" in name}

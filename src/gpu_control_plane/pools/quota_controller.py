@@ -1,6 +1,6 @@
 """Keeps the ResourceQuotas of pools: one controller, keyed by pool and namespace."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from gpu_control_plane.api.gpupool import GPUPool
@@ -13,20 +13,23 @@ from gpu_control_plane.kube.objects import Condition, Key
 from gpu_control_plane.kube.predicates import spec_changed
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.pools.quotas import desired_limits, is_applied, is_ours, owner, quota_condition, quota_name
-from gpu_control_plane.rules.pool_validation import faults
+from gpu_control_plane.pools.resource_index import RESOURCE, resources_may_change
+from gpu_control_plane.rules.pool_validation import PoolFault
 
 OURS = Selection(labels=Label.POOL)
 """ResourceQuotas with the label of a pool, in every namespace."""
 
-_NAMESPACE, _RESOURCE, _POOL = "quota-namespace", "resource", "pool"
+_NAMESPACE, _POOL = "quota-namespace", "pool"
 _FOREIGN_QUOTA_RETRY_SECONDS = 60.0
 
 
 class Quotas:
     """The ResourceQuotas of all pools."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, faults: Callable[[], Mapping[str, PoolFault]]) -> None:
+        """`faults` gives the pools that cannot be carried out."""
         self._client = runtime.client
+        self._faults = faults
         self._pools = runtime.cache(GPUPool)
         self._namespaces = runtime.cache(Namespace)
         self._held = runtime.cache(ResourceQuota, OURS)
@@ -35,9 +38,8 @@ class Quotas:
     def start(self, status: Controller) -> None:
         """Begin; `status` is the controller that writes the status of pools, with `conditions` in it."""
         self._pools.index(_NAMESPACE, lambda pool: (quota.namespace for quota in pool.spec.quotas))
-        self._pools.index(_RESOURCE, lambda pool: pool.resource_names)
         self._held.index(_POOL, lambda quota: (quota.metadata.labels[Label.POOL],) if is_ours(quota) else ())
-        self._controller.watch(self._pools, self._of_pool, when=_limits_may_change)
+        self._controller.watch(self._pools, self._of_pool, when=resources_may_change)
         self._controller.watch(self._held, _of_quota)
         self._controller.watch(self._namespaces, self._of_namespace, when=spec_changed)
         status.watch(self._held, lambda quota: (Key(key.name) for key in _of_quota(quota)))
@@ -55,7 +57,7 @@ class Quotas:
 
     def _of_pool(self, pool: GPUPool) -> Iterable[Key]:
         """The pool, and those that want a resource of the same name: of two the younger has no quotas."""
-        alike = {other.name: other for name in pool.resource_names for other in self._pools.by_index(_RESOURCE, name)}
+        alike = {other.name: other for name in pool.resource_names for other in self._pools.by_index(RESOURCE, name)}
         for each in (pool, *alike.values()):
             yield from (Key(each.name, quota.namespace) for quota in each.spec.quotas)
 
@@ -87,7 +89,7 @@ class Quotas:
     def _limits(self, pool: GPUPool | None, namespace: str) -> dict[str, str] | None:
         if pool is None:
             return None
-        fault = faults(self._pools).get(pool.name)
+        fault = self._faults().get(pool.name)
         if fault is not None and fault.reason is Reason.NAME_COLLISION:
             return None  # the resource is that of another pool
         return desired_limits(pool, namespace)
@@ -106,11 +108,6 @@ class Quotas:
                 namespace=namespace,
                 resource_version=held.metadata.resource_version,
             )
-
-
-def _limits_may_change(old: GPUPool | None, new: GPUPool | None) -> bool:
-    """The resources of a pool follow from its spec, and from how its cards are divided until that is carried out."""
-    return spec_changed(old, new) or old is None or new is None or old.resource_names != new.resource_names
 
 
 def _of_quota(quota: ResourceQuota) -> Iterable[Key]:

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
 
 from gpu_control_plane.api.gpudevice import GPUDevice, Reservation
 from gpu_control_plane.api.gpunodestate import GPUNodeState
@@ -19,9 +18,8 @@ from gpu_control_plane.pools.events import record_expired
 from gpu_control_plane.pools.explanation_reads import UNSCHEDULED
 from gpu_control_plane.pools.metrics import PoolMetrics
 from gpu_control_plane.pools.reservations import NOTHING, Promise, Reservations, demands, reserve, reserved_cards
+from gpu_control_plane.pools.resource_index import RESOURCE, index_resources
 from gpu_control_plane.pools.snapshot import claim_of
-
-_RESOURCE: Final = "resource"
 
 
 class PoolReservations:
@@ -49,8 +47,7 @@ class PoolReservations:
 
         A pod that the scheduler has not tried yet wakes nobody: most have a node a moment later.
         """
-        self._unscheduled.index(_RESOURCE, _asked)
-        self._pools.index(_RESOURCE, lambda pool: pool.resource_names)
+        index_resources(self._pools, self._unscheduled)
         status.watch(
             self._unscheduled, self._pools_of, when=lambda _old, new: new is None or new.deleting or new.unschedulable
         )
@@ -59,7 +56,7 @@ class PoolReservations:
 
     def update(self, pool: GPUPool, capacity: PoolCapacity, now: datetime) -> None:
         """Reserve anew, and have `capacity` count it."""
-        asking = {pod.key: pod for name in pool.resource_names for pod in self._unscheduled.by_index(_RESOURCE, name)}
+        asking = {pod.key: pod for name in pool.resource_names for pod in self._unscheduled.by_index(RESOURCE, name)}
         before = self._made.get(pool.name, NOTHING)
         made = NOTHING
         if asking:
@@ -118,9 +115,4 @@ class PoolReservations:
             self._shown_changed.fire(*(Key(node) for node in changed))
 
     def _pools_of(self, pod: Pod) -> Iterable[Key]:
-        return {pool.key for name in _asked(pod) for pool in self._pools.by_index(_RESOURCE, name)}
-
-
-def _asked(pod: Pod) -> frozenset[str]:
-    containers = pod.spec.all_containers
-    return frozenset(name for container in containers for name in container.resources.limits if "/" in name)
+        return {pool.key for name in pod.extended_resource_names for pool in self._pools.by_index(RESOURCE, name)}

@@ -7,15 +7,20 @@ number of pools. A resource of ours that is not in the index is refused: no pod 
 The chart and the local cluster install what is made here. Only functions of CEL that Kubernetes 1.32 has are used.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import GROUP, USE
 from gpu_control_plane.rules.access_index import EVERY, INDEX_NAME
-
-type Manifest = dict[str, Any]
+from gpu_control_plane.rules.admission_policy import (
+    Manifest,
+    asks_for_an_extended_resource,
+    binding,
+    containers,
+    policy,
+    validation,
+)
 
 POD_ACCESS: Final = INDEX_NAME
 WORKLOAD_ACCESS: Final = "gpu-workload-access"
@@ -38,20 +43,23 @@ _WORKLOAD_RULES: Final = [
         ("batch", ["jobs", "cronjobs"]),
     )
 ]
+_INDEX_KIND: Final = {"apiVersion": "v1", "kind": "ConfigMap"}
+_INDEX: Final = {"name": INDEX_NAME, "namespace": NAMESPACE, "parameterNotFoundAction": "Allow"}
+"""`Allow` concerns a missing ConfigMap only: with `Deny`, deleting it would keep every pod out of the cluster."""
 _MAX_NAME: Final = 253
 
 
 def access_policies() -> list[Manifest]:
     """The policies about access to pools, each with its binding."""
     return [
-        _policy(
+        policy(
             POD_ACCESS,
             rules=_POD_RULES,
-            conditions=_asks_for_an_extended_resource(_POD_SPEC),
-            variables=[*_who(_POD_SPEC), *_what(_POD_SPEC, _ADMITS_POD)],
+            conditions=[asks_for_an_extended_resource(_POD_SPEC)],
+            variables={**_who(_POD_SPEC), **_what(_POD_SPEC, _ADMITS_POD)},
             validations=[
-                _validation("variables.unknown.size() == 0", f"'The pod asks for ' + {_UNKNOWN}"),
-                _validation(
+                validation("variables.unknown.size() == 0", f"'The pod asks for ' + {_UNKNOWN}"),
+                validation(
                     f"variables.refused.all(name, {_may_use(_ACCOUNT_CHECK)} || {_may_use(_REQUESTER_CHECK)})",
                     f"""'The pod asks for ' + {_REFUSED} + ' neither the namespace ' + request.namespace"""
                     """ + ', nor the service account ' + variables.account"""
@@ -59,18 +67,17 @@ def access_policies() -> list[Manifest]:
                     f"{_WAY_IN}",
                 ),
             ],
+            paramKind=_INDEX_KIND,
         ),
-        _binding(POD_ACCESS, POD_ACCESS, ["Deny"]),
-        _policy(
+        binding(POD_ACCESS, ["Deny"], paramRef=_INDEX),
+        policy(
             WORKLOAD_ACCESS,
             rules=_WORKLOAD_RULES,
-            conditions=_asks_for_an_extended_resource(_TEMPLATE_SPEC),
-            variables=[*_who(_TEMPLATE_SPEC), *_what(_TEMPLATE_SPEC, _ADMITS_WORKLOAD)],
+            conditions=[asks_for_an_extended_resource(_TEMPLATE_SPEC)],
+            variables={**_who(_TEMPLATE_SPEC), **_what(_TEMPLATE_SPEC, _ADMITS_WORKLOAD)},
             validations=[
-                _validation(
-                    "variables.unknown.size() == 0", f"'Its pods would be refused: they ask for ' + {_UNKNOWN}"
-                ),
-                _validation(
+                validation("variables.unknown.size() == 0", f"'Its pods would be refused: they ask for ' + {_UNKNOWN}"),
+                validation(
                     f"variables.refused.all(name, {_may_use(_ACCOUNT_CHECK)})",
                     f"""'Its pods would be refused: they ask for ' + {_REFUSED} + ' neither the namespace '"""
                     """ + request.namespace + ' nor the service account ' + variables.account"""
@@ -78,8 +85,9 @@ def access_policies() -> list[Manifest]:
                     f"{_WAY_IN}",
                 ),
             ],
+            paramKind=_INDEX_KIND,
         ),
-        _binding(WORKLOAD_ACCESS, WORKLOAD_ACCESS, ["Warn"]),
+        binding(WORKLOAD_ACCESS, ["Warn"], paramRef=_INDEX),
     ]
 
 
@@ -92,115 +100,37 @@ def index_manifest() -> Manifest:
     }
 
 
-def _policy(
-    name: str,
-    *,
-    rules: Sequence[Manifest],
-    conditions: Manifest,
-    variables: list[Manifest],
-    validations: list[Manifest],
-) -> Manifest:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-            "matchConstraints": {"resourceRules": list(rules)},
-            "matchConditions": [conditions],
-            "variables": variables,
-            "validations": validations,
-        },
-    }
-
-
-def _binding(name: str, policy: str, actions: list[str]) -> Manifest:
-    """`Allow` concerns a missing ConfigMap only: with `Deny`, deleting it would keep every pod out of the cluster."""
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {
-            "policyName": policy,
-            "paramRef": {"name": INDEX_NAME, "namespace": NAMESPACE, "parameterNotFoundAction": "Allow"},
-            "validationActions": actions,
-        },
-    }
-
-
-def _validation(expression: str, message: str) -> Manifest:
-    return {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
-
-
-def _variable(name: str, expression: str) -> Manifest:
-    return {"name": name, "expression": expression}
-
-
-def _containers(pod_spec: str) -> str:
-    """Sidecars are init containers. Ephemeral ones cannot ask for resources."""
-    return f"{pod_spec}.containers + {pod_spec}.?initContainers.orValue([])"
-
-
-def _asks_for_an_extended_resource(pod_spec: str) -> Manifest:
-    """What every pod has to pay: a look at the names of its limits. Pools cannot be named under kubernetes.io."""
-    return {
-        "name": "asks-for-an-extended-resource",
-        "expression": f"({_containers(pod_spec)}).exists(c, c.?resources.?limits.orValue({{}})"
-        ".exists(name, name.contains('/') && !name.contains('kubernetes.io/')))",
-    }
-
-
-def _who(pod_spec: str) -> list[Manifest]:
+def _who(pod_spec: str) -> dict[str, str]:
     named = f"{pod_spec}.?serviceAccountName.orValue('')"
-    user = "request.userInfo.?username.orValue('')"
-    return [
-        _variable("account", f"{named} == '' ? 'default' : {named}"),
-        _variable("user", _escaped(user)),
-        _variable(
-            "shownUser",
-            f"variables.user.size() > {_MAX_NAME} ? variables.user.substring(0, {_MAX_NAME}) + '…' : variables.user",
-        ),
-        _variable("labels", "namespaceObject.metadata.?labels.orValue({})"),
-        _variable("index", "params.?data.orValue({})"),
-    ]
+    return {
+        "account": f"{named} == '' ? 'default' : {named}",
+        "user": _escaped("request.userInfo.?username.orValue('')"),
+        "shownUser": f"variables.user.size() > {_MAX_NAME} ? variables.user.substring(0, {_MAX_NAME}) + '…'"
+        " : variables.user",
+        "labels": "namespaceObject.metadata.?labels.orValue({})",
+        "index": "params.?data.orValue({})",
+    }
 
 
-def _what(pod_spec: str, admits: str) -> list[Manifest]:
+def _what(pod_spec: str, admits: str) -> dict[str, str]:
     """Names of resources hold no spaces, so a list of lists is made one by joining and splitting.
 
     CEL of Kubernetes 1.32 cannot make a list distinct. Each step takes the first name out of it; more than four pools
     in one pod are judged as well, only perhaps more than once.
     """
-    named = (
-        f"({_containers(pod_spec)}).map(c, c.?resources.?limits.orValue({{}}).map(name,"
+    steps = ("named", "afterFirst", "afterSecond", "afterThird")
+    firsts = (f"(variables.{each}.size() > 0 ? [variables.{each}[0]] : [])" for each in steps[:-1])
+    return {
+        "named": f"({containers(pod_spec)}).map(c, c.?resources.?limits.orValue({{}}).map(name,"
         f" name.contains('/') && (name.startsWith('{GROUP}/') || {_key('name')} in variables.index)"
         " && quantity(string(c.resources.limits[name])).isGreaterThan(quantity('0')), name).join(' '))"
-        ".join(' ').split(' ').filter(name, name != '')"
-    )
-    steps = ("named", "afterFirst", "afterSecond", "afterThird")
-    return [
-        _variable("named", named),
-        *(
-            _variable(rest, f"variables.{before}.filter(name, name != variables.{before}[0])")
-            for before, rest in pairwise(steps)
-        ),
-        _variable(
-            "asked",
-            " + ".join(
-                (
-                    *(f"(variables.{each}.size() > 0 ? [variables.{each}[0]] : [])" for each in steps[:3]),
-                    f"variables.{steps[3]}",
-                )
-            ),
-        ),
-        _variable("unknown", f"variables.asked.filter(name, !({_key('name')} in variables.index))"),
-        _variable(
-            "refused",
-            f"variables.asked.filter(name, {_key('name')} in variables.index"
-            rf" && ![variables.index[{_key('name')}].split('\n')].exists(lines, {admits}))",
-        ),
-    ]
+        ".join(' ').split(' ').filter(name, name != '')",
+        **{rest: f"variables.{before}.filter(name, name != variables.{before}[0])" for before, rest in pairwise(steps)},
+        "asked": " + ".join((*firsts, f"variables.{steps[-1]}")),
+        "unknown": f"variables.asked.filter(name, !({_key('name')} in variables.index))",
+        "refused": f"variables.asked.filter(name, {_key('name')} in variables.index"
+        rf" && ![variables.index[{_key('name')}].split('\n')].exists(lines, {admits}))",
+    }
 
 
 def _key(name: str) -> str:

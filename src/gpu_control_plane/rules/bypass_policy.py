@@ -9,15 +9,21 @@ here; namespaces and runtime classes are settings.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import BYPASS, GROUP
+from gpu_control_plane.rules.admission_policy import (
+    IS_EXTENDED_RESOURCE,
+    Manifest,
+    binding,
+    containers,
+    policy,
+    validation,
+)
 from gpu_control_plane.rules.trusted_namespaces import USUAL_NAMESPACES
-
-type Manifest = dict[str, Any]
 
 EXPLICIT: Final = "gpu-bypass"
 BROAD: Final = "gpu-host-access"
@@ -30,6 +36,14 @@ RUNTIME_CLASSES_VARIABLE: Final = "runtimeClasses"
 KUBELET_SOCKETS_VARIABLE: Final = "kubeletSockets"
 """Variables that the chart sets from its values."""
 
+_RULES: Final = [
+    {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["pods", "pods/ephemeralcontainers"],
+    }
+]
 _ENVIRONMENT: Final = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES")
 _NO_CARD: Final = ("", "void", "none")
 _ANNOTATIONS: Final = (
@@ -61,37 +75,37 @@ def bypass_policies(settings: BypassSettings | None = None) -> list[Manifest]:
     chosen = settings or BypassSettings()
     return [
         _policy(EXPLICIT, chosen, _explicit()),
-        _binding(EXPLICIT, ["Deny"]),
+        binding(EXPLICIT, ["Deny"]),
         _policy(BROAD, chosen, _broad()),
-        _binding(BROAD, ["Warn", "Audit"]),
+        binding(BROAD, ["Warn", "Audit"]),
     ]
 
 
 def _explicit() -> list[Manifest]:
     return [
-        _validation(
+        _none_of(
             "containersWithVariable",
             "'The container ' + variables.containersWithVariable[0].name + ' sets a variable of NVIDIA\\'s runtime"
             f" ({' or '.join(_ENVIRONMENT)}), which hands out cards past every GPU pool. Leave it out:"
             " a container that asks for a card in resources.limits gets it without.'",
         ),
-        _validation(
+        _none_of(
             "containersWithMount",
             "'The container ' + variables.containersWithMount[0].name + ' mounts something below"
             f" {_VISIBLE_BY_MOUNT}, by which NVIDIA\\'s runtime hands out cards past every GPU pool. Leave it out.'",
         ),
-        _validation(
+        _none_of(
             "uselessRuntimeClass",
             "'The pod uses the runtime class ' + variables.uselessRuntimeClass[0] + ', which hands out cards, and asks"
             " for no card. Ask for one in resources.limits (kubectl get gpupools -o wide), or leave runtimeClassName"
             " out.'",
         ),
-        _validation(
+        _none_of(
             "deviceAnnotations",
             "'The annotation ' + variables.deviceAnnotations[0] + ' gives the pod devices past every GPU pool. Leave it"
             " out, and ask for a card in resources.limits (kubectl get gpupools -o wide).'",
         ),
-        _validation(
+        _none_of(
             "cardVolumes",
             "'The volume ' + variables.cardVolumes[0].name + ' is ' + variables.cardVolumes[0].hostPath.path +"
             " ' of the host, by which a pod reaches cards past every GPU pool. Leave it out, and ask for a card in"
@@ -102,17 +116,17 @@ def _explicit() -> list[Manifest]:
 
 def _broad() -> list[Manifest]:
     return [
-        _validation(
+        _none_of(
             "privileged",
             "'The container ' + variables.privileged[0].name + ' is privileged, and so has every GPU of its node,"
             " whichever pool they are in.'",
         ),
-        _validation(
+        _none_of(
             "wideVolumes",
             "'The volume ' + variables.wideVolumes[0].name + ' is ' + variables.wideVolumes[0].hostPath.path +"
             " ' of the host, by which a pod can reach GPUs of its node, whichever pool they are in.'",
         ),
-        _validation(
+        _none_of(
             "hostProcesses",
             "'The pod sees the processes of its host (hostPID), those that hold GPUs among them.'",
         ),
@@ -121,60 +135,32 @@ def _broad() -> list[Manifest]:
 
 def _policy(name: str, settings: BypassSettings, validations: list[Manifest]) -> Manifest:
     """On an update only what is new is judged: pods that were there before must stay usable."""
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "namespaceSelector": {
-                    "matchExpressions": [
-                        {
-                            "key": "kubernetes.io/metadata.name",
-                            "operator": "NotIn",
-                            "values": sorted(settings.exempt_namespaces),
-                        }
-                    ]
-                },
-                "resourceRules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE", "UPDATE"],
-                        "resources": ["pods", "pods/ephemeralcontainers"],
-                    }
-                ],
-            },
-            "matchConditions": [{"name": "worth-a-look", "expression": _WORTH_A_LOOK[name]}],
-            "variables": _variables(settings, name),
-            "validations": validations,
-        },
+    made = policy(
+        name,
+        rules=_RULES,
+        conditions=[{"name": "worth-a-look", "expression": _WORTH_A_LOOK[name]}],
+        variables=_variables(settings, name),
+        validations=validations,
+    )
+    exempt = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": sorted(settings.exempt_namespaces),
     }
+    made["spec"]["matchConstraints"]["namespaceSelector"] = {"matchExpressions": [exempt]}
+    return made
 
 
-def _binding(name: str, actions: list[str]) -> Manifest:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": actions},
-    }
+def _none_of(found: str, message: str) -> Manifest:
+    """Refuses pods for which a variable lists something, except of those who may."""
+    return validation(f"variables.{found}.size() == 0 || variables.mayBypass", message)
 
 
-def _validation(found: str, message: str) -> Manifest:
-    return {
-        "expression": f"variables.{found}.size() == 0 || variables.mayBypass",
-        "messageExpression": message,
-        "reason": "Forbidden",
-    }
-
-
-def _variables(settings: BypassSettings, policy: str) -> list[Manifest]:
+def _variables(settings: BypassSettings, name: str) -> dict[str, str]:
     may_bypass = f".group('{GROUP}').resource('gpupools').check('{BYPASS}').allowed()"
     common = {
         "new": "request.operation == 'CREATE'",
-        "containers": "variables.new ? object.spec.containers + object.spec.?initContainers.orValue([])"
+        "containers": f"variables.new ? {containers('object.spec')}"
         " : object.spec.?ephemeralContainers.orValue([]).filter(c,"
         " !oldObject.spec.?ephemeralContainers.orValue([]).exists(old, old.name == c.name))",
         "volumes": "variables.new ? object.spec.?volumes.orValue([]).filter(v, has(v.hostPath)) : []",
@@ -182,8 +168,7 @@ def _variables(settings: BypassSettings, policy: str) -> list[Manifest]:
         f" object.spec.?serviceAccountName.orValue('default')){may_bypass}",
         KUBELET_SOCKETS_VARIABLE: str(settings.deny_kubelet_sockets).lower(),
     }
-    own = _explicit_variables(settings) if policy == EXPLICIT else _broad_variables()
-    return [{"name": name, "expression": expression} for name, expression in {**common, **own}.items()]
+    return {**common, **(_explicit_variables(settings) if name == EXPLICIT else _broad_variables())}
 
 
 def _explicit_variables(settings: BypassSettings) -> dict[str, str]:
@@ -194,7 +179,7 @@ def _explicit_variables(settings: BypassSettings) -> dict[str, str]:
         "containersWithMount": "variables.containers.filter(c, c.?volumeMounts.orValue([]).exists(m,"
         f" m.mountPath.matches({_path_pattern((_VISIBLE_BY_MOUNT, _VISIBLE_BY_MOUNT.removeprefix('/var')))})))",
         "asksForACard": "variables.containers.exists(c, c.?resources.?limits.orValue({}).exists(name,"
-        " name.contains('/') && !name.contains('kubernetes.io/')))",
+        f" {IS_EXTENDED_RESOURCE}))",
         "uselessRuntimeClass": "[object.spec.?runtimeClassName.orValue('')].filter(name, variables.new"
         f" && name in variables.{RUNTIME_CLASSES_VARIABLE} && !variables.asksForACard)",
         "oldAnnotations": "variables.new ? {} : oldObject.metadata.?annotations.orValue({})",
@@ -223,8 +208,7 @@ def _path_pattern(paths: Iterable[str], *, whole: bool = False) -> str:
 
 
 _ALL_CONTAINERS: Final = (
-    "(object.spec.containers + object.spec.?initContainers.orValue([]))"
-    ".exists(c, {0}) || object.spec.?ephemeralContainers.orValue([]).exists(c, {0})"
+    f"({containers('object.spec')}).exists(c, {{0}}) || object.spec.?ephemeralContainers.orValue([]).exists(c, {{0}})"
 )
 _HAS_HOST_PATH: Final = "object.spec.?volumes.orValue([]).exists(v, has(v.hostPath))"
 _WORTH_A_LOOK: Final = {

@@ -6,12 +6,11 @@ annotations and labels that are theirs: orders, claims and status are written by
 Both hold while every program of ours is down.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import GROUP, Annotation, Label
-
-type Manifest = dict[str, Any]
+from gpu_control_plane.rules.admission_policy import Manifest, binding, policy, validation
 
 MANAGED: Final = "gpu-managed-fields"
 APPROVALS: Final = "gpu-approvals"
@@ -32,50 +31,49 @@ _NOT_REPAIR: Final = "!('system:masters' in request.userInfo.?groups.orValue([])
 
 def managed_fields_policies() -> list[Manifest]:
     """The policies, each with its binding."""
+    managed = ["gpudevices", "gpudevices/status", "gpunodestates", "gpunodestates/status", "gpupools/status"]
     return [
-        _policy(
+        policy(
             MANAGED,
-            ["gpudevices", "gpudevices/status", "gpunodestates", "gpunodestates/status", "gpupools/status"],
-            operations=["CREATE", "UPDATE"],
-            condition=f"{_NOT_OURS} && {_NOT_REPAIR}",
-            variables=[],
+            rules=_rules(managed, ["CREATE", "UPDATE"]),
+            conditions=_asked_by_others(f"{_NOT_OURS} && {_NOT_REPAIR}"),
+            variables={},
             validations=_managed(),
         ),
-        _binding(MANAGED),
-        _policy(
+        binding(MANAGED, ["Deny"]),
+        policy(
             APPROVALS,
-            ["gpudevices"],
-            operations=["UPDATE"],
-            condition=_NOT_OURS,
+            rules=_rules(["gpudevices"], ["UPDATE"]),
+            conditions=_asked_by_others(_NOT_OURS),
             variables=_approval_variables(),
             validations=_approvals(),
         ),
-        _binding(APPROVALS),
+        binding(APPROVALS, ["Deny"]),
     ]
 
 
 def _managed() -> list[Manifest]:
     creates = "request.operation == 'CREATE'"
     return [
-        _validation(
+        validation(
             f"!({creates})",
             "'GPUDevices and GPUNodeStates come from the reports of nodes: install the card, and run the agent there.'",
         ),
-        _validation(
+        validation(
             f"{creates} || request.?subResource.orValue('') != 'status' || object.?status == oldObject.?status",
             "'The status of ' + object.metadata.name + ' is written by the GPU control plane alone. What it follows"
             " from is the spec of pools, annotations of cards, and what nodes report.'",
         ),
-        _validation(
+        validation(
             f"{creates} || request.?subResource.orValue('') == 'status' || object.?spec == oldObject.?spec",
             "'The spec of ' + object.metadata.name + ' is written by the GPU control plane alone."
             f" A card is put into a pool by the annotation {Annotation.ASSIGNMENT} of its GPUDevice.'",
         ),
-        _validation(
+        validation(
             f"{creates} || {_unchanged('annotations', PEOPLES_ANNOTATIONS)}",
             f"'Of the annotations under {GROUP}/ people may write {', '.join(PEOPLES_ANNOTATIONS)}, on GPUDevices.'",
         ),
-        _validation(
+        validation(
             f"{creates} || {_unchanged('labels', PEOPLES_LABELS)}",
             f"'Of the labels under {GROUP}/ people may write {', '.join(PEOPLES_LABELS)}, on GPUDevices;"
             " use a domain of your own for others.'",
@@ -94,23 +92,23 @@ def _unchanged(field: str, free: tuple[str, ...]) -> str:
     )
 
 
-def _approval_variables() -> list[Manifest]:
-    return [
-        {"name": name, "expression": f"{side}.metadata.?annotations.orValue({{}})[?'{key.value}'].orValue('')"}
+def _approval_variables() -> dict[str, str]:
+    return {
+        name: f"{side}.metadata.?annotations.orValue({{}})[?'{key.value}'].orValue('')"
         for name, side, key in (
             ("poolBefore", "oldObject", Annotation.ASSIGNMENT),
             ("pool", "object", Annotation.ASSIGNMENT),
             ("signedBefore", "oldObject", Annotation.APPROVED_BY),
             ("signed", "object", Annotation.APPROVED_BY),
         )
-    ]
+    }
 
 
 def _approvals() -> list[Manifest]:
     """An approval without a name is in order: the webhook may be away. A name of the past is not."""
     signs = "(variables.pool != variables.poolBefore || variables.signed != variables.signedBefore)"
     return [
-        _validation(
+        validation(
             f"!{signs} || variables.signed == '' || variables.signed == request.userInfo.?username.orValue('')",
             f"'The annotation {Annotation.APPROVED_BY} of ' + object.metadata.name + ' says ' + variables.signed"
             " + ', and you are ' + request.userInfo.?username.orValue('')"
@@ -120,41 +118,9 @@ def _approvals() -> list[Manifest]:
     ]
 
 
-def _policy(
-    name: str,
-    resources: list[str],
-    *,
-    operations: list[str],
-    condition: str,
-    variables: list[Manifest],
-    validations: list[Manifest],
-) -> Manifest:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "resourceRules": [
-                    {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": operations, "resources": resources}
-                ]
-            },
-            "matchConditions": [{"name": "asked-by-others", "expression": condition}],
-            "variables": variables,
-            "validations": validations,
-        },
-    }
+def _rules(resources: list[str], operations: list[str]) -> list[Manifest]:
+    return [{"apiGroups": [GROUP], "apiVersions": ["*"], "operations": operations, "resources": resources}]
 
 
-def _binding(name: str) -> Manifest:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": ["Deny"]},
-    }
-
-
-def _validation(expression: str, message: str) -> Manifest:
-    return {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
+def _asked_by_others(condition: str) -> list[Manifest]:
+    return [{"name": "asked-by-others", "expression": condition}]

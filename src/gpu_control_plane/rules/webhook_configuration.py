@@ -5,27 +5,16 @@ quotas, and the rest is said again by conditions and Events.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from gpu_control_plane.api.names import GROUP, VERSION, Annotation
-
-type Manifest = dict[str, Any]
+from gpu_control_plane.rules.admission_policy import API_VERSION, Manifest, asks_for_an_extended_resource
 
 NAME: Final = "gpu-control-plane-webhook"
 """Of the Service, of the Secret with the certificates, and of both configurations."""
 POOLS: Final = "/validate-gpupool"
 PODS: Final = "/mutate-pod"
 DEVICES: Final = "/mutate-gpudevice"
-
-_ASKS_FOR_AN_EXTENDED_RESOURCE: Final = {
-    "name": "asks-for-an-extended-resource",
-    "expression": "(object.spec.containers + object.spec.?initContainers.orValue([]))"
-    ".exists(c, c.?resources.?limits.orValue({})"
-    ".exists(name, name.contains('/') && !name.contains('kubernetes.io/')))",
-}
-"""Pools may have resource names of any domain but Kubernetes' own. Pods without such a resource cost no call: the API
-server would wait for a webhook that is silent with each of them."""
-
 
 _CHANGES_AN_APPROVAL: Final = {
     "name": "changes-an-approval",
@@ -56,7 +45,9 @@ def webhook_configurations(client_config: Callable[[str], Manifest]) -> list[Man
                 "timeoutSeconds": 2,
                 "reinvocationPolicy": "IfNeeded",
                 "rules": [_rule("", "v1", "pods", "Namespaced", ["CREATE"])],
-                "matchConditions": [_ASKS_FOR_AN_EXTENDED_RESOURCE],
+                # Pods without such a resource cost no call: with each of them the API server would wait for a webhook
+                # that is silent.
+                "matchConditions": [asks_for_an_extended_resource("object.spec")],
             },
             {
                 "name": f"gpudevices.{GROUP}",
@@ -78,7 +69,7 @@ def _configuration(kind: str, *webhooks: Manifest) -> Manifest:
         "sideEffects": "None",
     }
     return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
+        "apiVersion": API_VERSION,
         "kind": kind,
         "metadata": {"name": NAME},
         "webhooks": [{**webhook, **same} for webhook in webhooks],

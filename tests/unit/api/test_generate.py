@@ -36,7 +36,7 @@ def test_a_check_names_what_is_stale_and_what_to_do(elsewhere: Path, capsys: pyt
     (elsewhere / "crds/gpuwidgets.yaml").write_text("of a kind that is gone")
     assert generate.main(["--check"]) == 1
     assert capsys.readouterr().err == (
-        "Out of date with the Python types: crds/gpupools.yaml, crds/gpuwidgets.yaml. "
+        "Out of date with the code: crds/gpupools.yaml, crds/gpuwidgets.yaml. "
         "Run `make generate` and commit the result.\n"
     )
 

@@ -25,10 +25,11 @@ from gpu_control_plane.api.gpupool import GPUPool, PoolStatus
 from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
-from gpu_control_plane.pools.capacity import PoolCapacity, node_capacity
+from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.pools.decide import CardPlan, NodePlan, decide
 from gpu_control_plane.pools.ignored_requests import status_message
 from gpu_control_plane.pools.maintenance import progress
+from gpu_control_plane.pools.node_capacity import node_capacity
 from gpu_control_plane.pools.snapshot import Snapshot
 from gpu_control_plane.rules.pool_validation import faults
 

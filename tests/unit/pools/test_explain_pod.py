@@ -14,11 +14,12 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.objects import Condition
-from gpu_control_plane.pools.capacity import NodeCapacity, PoolCapacity
+from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.pools.explain.explanation import Cause, Explanation
 from gpu_control_plane.pools.explain.node_fit import misfit
 from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView
+from gpu_control_plane.pools.node_capacity import NodeCapacity
 from gpu_control_plane.pools.pending_reasons import PendingReason
 
 TRAINING = "gpu.deckhouse.io/training"

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from gpu_control_plane.api.allocation import MIG, Mode, PoolAllocation, TimeSlice
 from gpu_control_plane.api.gpupool import Maintenance, MaintenanceStrategy, PoolMaintenance, PoolPhase, PoolStatus
 from gpu_control_plane.api.names import EventReason, Reason
-from gpu_control_plane.pools.capacity import NodeCapacity, PoolCapacity
+from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.pools.events import record_pool
 from gpu_control_plane.pools.maintenance import is_changing
+from gpu_control_plane.pools.node_capacity import NodeCapacity
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.pools.status import pool_status
 from unit.pools.model import NOW, NodeModel

@@ -33,7 +33,8 @@ from gpu_control_plane.api.gpupool import (
 )
 from gpu_control_plane.api.names import Annotation, Reason
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.pools.capacity import NodeCapacity, PoolCapacity, node_capacity
+from gpu_control_plane.pools.capacity import PoolCapacity
+from gpu_control_plane.pools.node_capacity import NodeCapacity, node_capacity
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.pools.units import card_resources
 from gpu_control_plane.rules.pool_validation import PoolFault
