@@ -10,6 +10,7 @@ import pytest
 
 from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.names import Annotation, Label
+from gpu_control_plane.api.namespace import ResourceQuota
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Object, Resource, Selection
@@ -134,6 +135,12 @@ class Reviewed(Object, frozen=True):
     spec: _Spec = _Spec()
 
 
+async def counted(env: FlowEnv, units: int) -> bool:
+    """Whether the quota of the pool counts so many units: what it counts follows the pods a moment later."""
+    quota = await env.client.get(ResourceQuota, "gpu-pool-training", "default")
+    return quota.status.used.get("requests.gpu.deckhouse.io/training") == str(units)
+
+
 async def test_while_the_webhook_is_away_quotas_hold_and_afterwards_everything_is_counted(env: FlowEnv) -> None:
     await env.start_controller_with_webhooks()
     await env.add_nodes("node-a", cards=4)
@@ -146,6 +153,7 @@ async def test_while_the_webhook_is_away_quotas_hold_and_afterwards_everything_i
     without = await env.client.create(Reviewed, pod("meanwhile"), "default")
     assert Label.POOL not in without.metadata.labels, "nobody was there to label it"
     await env.pod_is("meanwhile", "Running")
+    await until_async(lambda: counted(env, 2), saying="the quota counts both pods")
     with pytest.raises(Forbidden, match="exceeded quota: gpu-pool-training"):
         await env.client.create(Pod, pod("too-many", LIMIT - 1), "default")
 

@@ -36,6 +36,7 @@ from gpu_control_plane.local import Cluster, Component
 from gpu_control_plane.operator import controller as operator
 from gpu_control_plane.operator.stack.live import LiveServiceMonitor
 from gpu_control_plane.pools import controller as pools
+from gpu_control_plane.pools.snapshot import Settings as PoolSettings
 from gpu_control_plane.rules.bypass_policy import bypass_policies
 from integration.flow.env import FlowEnv, pool_of
 from integration.operator.test_openshift import definition
@@ -64,7 +65,7 @@ class ControllerProcess:
         )  # fmt: skip
         inventory.build(self.runtime, InventorySettings(first_report_timeout=AT_ONCE, bus_disagreement_timeout=AT_ONCE))
         bootstrap.build(self.runtime, BootstrapSettings(loss_after=AT_ONCE, return_after=AT_ONCE))
-        pools.build(self.runtime)
+        pools.build(self.runtime, PoolSettings(selection_interval=AT_ONCE))
         operator.build(self.runtime, operator.OperatorSettings(namespace=NAMESPACE, images=IMAGES))
 
     @asynccontextmanager
