@@ -1,7 +1,7 @@
 """Pools as rows: what each has, what is free, and how much of it a namespace can get now."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -27,8 +27,8 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     quotas: tuple[ResourceQuota, ...] | None = None
     """All of its ResourceQuotas; None where they could not be read."""
-    may_use: frozenset[str] = frozenset()
-    """Pools on which the reader has the RBAC verb `use`."""
+    may_use: Callable[[str], bool] = lambda _pool: False
+    """Whether the reader has the RBAC verb `use` on a pool."""
 
 
 class Obtainable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -142,7 +142,7 @@ def _resource(pool: GPUPool, capacity: Capacity, tenant: Tenant | None) -> Resou
 
 def _obtainable(pool: GPUPool, capacity: Capacity, tenant: Tenant) -> Obtainable:
     creation = PodCreation(namespace=tenant.namespace, namespace_labels=tenant.labels)
-    access = pool.name in tenant.may_use or admits(pool.spec.access, creation)
+    access = tenant.may_use(pool.name) or admits(pool.spec.access, creation)
     left = _quota_left(pool, capacity.name, tenant)
     open_ = access and pool.status.phase is PoolPhase.READY
     free = capacity.available if left is None else min(capacity.available, left)
