@@ -30,7 +30,7 @@ class Annotation(OpenEnum):
     )
     REASON = (
         f"{GROUP}/reason",
-        "On a GPUDevice: why a person approves, releases or retires the card. It goes into the card's history, and off.",
+        "On a GPUDevice: why a person approves, releases or retires the card. It goes into the card's history.",
     )
     HOLD = f"{GROUP}/hold", "On a GPUDevice: keeps automatic approval away from the card. The value says why."
     CLEAR_FAULT = (
