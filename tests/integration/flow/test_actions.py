@@ -82,7 +82,7 @@ async def approve_one(env: FlowEnv) -> None:
     """A dry run says what it leads to, and writes nothing; then that comes true."""
     shown = await gpu(env, "approve", FIRST, SECOND, "--pool", "training", "--dry-run")
     assert shown.code == PARTLY, shown
-    assert "training: 0 → 1 units of gpu.deckhouse.io/training" in shown.output
+    assert "training: units 0 → 1 (gpu.deckhouse.io/training)" in shown.output
     assert f"{SECOND}: the pool training takes no more cards of node-a (maxDevicesPerNode: 1)" in shown.errors
     assert not any(Annotation.ASSIGNMENT in card.metadata.annotations for card in (await env.devices()).values())
     approved = await gpu(env, "approve", FIRST, SECOND, "--pool", "training", "--reason", "new rack", "--wait")
@@ -202,7 +202,7 @@ async def preview_and_maintain(env: FlowEnv, folder: Path) -> None:
     shown = await gpu(env, "preview", "-f", str(file))
     assert shown.code == DONE, shown
     for words in (
-        "inference: 3 → 9 units of gpu.deckhouse.io/inference",
+        "inference: units 3 → 9 (gpu.deckhouse.io/inference)",
         "maintenance: Exclusive → TimeSlice 3, strategy Pool; no new pod gets a card until it is done",
         "waits for default/holder",
         "quota of default for gpu.deckhouse.io/inference: no limit → 0, holds 1: these go on",
