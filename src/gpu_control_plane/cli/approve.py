@@ -82,7 +82,7 @@ def command(
 def _ask(fleet: "Fleet", waiting: "tuple[GPUDevice, ...]", pool: str | None, reason: str | None) -> "Plan":
     """Show the cards that wait, and ask which of them are meant, and for which pool."""
     from gpu_control_plane.actions.approvals import joinable_pools, plan_approve  # noqa: PLC0415
-    from gpu_control_plane.cli.plans import show_plan  # noqa: PLC0415
+    from gpu_control_plane.cli.plan_text import show_plan  # noqa: PLC0415
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
     if not waiting:

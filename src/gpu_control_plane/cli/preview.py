@@ -94,7 +94,7 @@ def _tell(previews: "Sequence[Preview]", unchecked: Sequence[str], output: str) 
 def show_preview(screen: "Screen", preview: "Preview") -> None:
     """A preview as people read it."""
     from gpu_control_plane.actions.plan import command_line  # noqa: PLC0415
-    from gpu_control_plane.cli.plans import show_changes  # noqa: PLC0415
+    from gpu_control_plane.cli.plan_text import show_changes  # noqa: PLC0415
     from gpu_control_plane.cli.screen import ATTENTION  # noqa: PLC0415
     from gpu_control_plane.pools.pending_reasons import PendingReason  # noqa: PLC0415
 
