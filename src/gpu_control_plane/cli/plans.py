@@ -6,12 +6,13 @@ is, 3 where nothing that was named exists, and 1 otherwise; a dry run ends like 
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.exit_codes import ExitCode
 
@@ -23,10 +24,16 @@ if TYPE_CHECKING:
     from gpu_control_plane.kube.client import Client
     from gpu_control_plane.views.fleet import Fleet
 
+_OPTIONS = frozenset({"dry_run", "output", "wait", "timeout"})
 _output_option = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 reason_option = click.option("--reason", metavar="TEXT", help="Why, for the card's history.")
 nodes_option = click.option(
-    "--node", "nodes", metavar="NODE", multiple=True, help="All such cards of a node; repeat it."
+    "--node",
+    "nodes",
+    metavar="NODE",
+    multiple=True,
+    shell_complete=names.nodes,
+    help="All such cards of a node; repeat it.",
 )
 
 
@@ -52,7 +59,7 @@ class Run:
         from gpu_control_plane.actions.plan import Plan  # noqa: PLC0415
 
         async def work(client: "Client") -> int:
-            fleet = await read_around(client, nodes, cards)
+            fleet = await patiently("Reading cards, nodes and pools", read_around(client, nodes, cards))
             made = make(client, fleet)
             plan = made if isinstance(made, Plan) else await made
             standing = {name: progress(fleet.cards[name]).sentence for name in plan.unchanged} if progress else {}
@@ -72,11 +79,11 @@ class Run:
 
     async def _carry_out(self, client: "Client", plan: "Plan") -> "Sequence[Outcome]":
         from gpu_control_plane.actions.carry_out import carry_out  # noqa: PLC0415
-        from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
         from gpu_control_plane.kube.sentences import counted  # noqa: PLC0415
+        from gpu_control_plane.local.progress import Lines  # noqa: PLC0415
 
         done = 0
-        with Screen(sys.stderr).step(f"Writing {counted(len(plan.edits), 'object')}") as step:
+        with Lines(sys.stderr).step(f"Writing {counted(len(plan.edits), 'object')}") as step:
 
             def told(_outcome: "Outcome") -> None:
                 nonlocal done
@@ -135,8 +142,7 @@ def planning(*, waits: bool | None = None) -> Callable[[Callable[..., None]], Ca
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def command(*args: Any, connection: Connection, **given: Any) -> None:
-            names = {"dry_run", "output", "wait", "timeout"} & given.keys()
-            options = {name: given.pop(name) for name in names}
+            options = {name: given.pop(name) for name in _OPTIONS & given.keys()}
             function(*args, run=Run(connection=connection, **options), **given)
 
         made = connected()(command)
@@ -178,6 +184,20 @@ def cards_of(fleet: "Fleet", cards: Sequence[str], nodes: Collection[str]) -> li
     if empty and not fleet.lacks("gpudevices"):
         raise Absent(f"There are no cards on {', '.join(sorted(empty))}: see kubectl gpu nodes.")
     return list(dict.fromkeys((*cards, *found)))
+
+
+async def patiently[T](title: str, work: Coroutine[Any, Any, T]) -> T:
+    """Do some work, and say what it is where it takes a while."""
+    import asyncio  # noqa: PLC0415
+
+    from gpu_control_plane.cli.output import say  # noqa: PLC0415
+    from gpu_control_plane.local.progress import SHOW_AFTER_SECONDS  # noqa: PLC0415
+
+    task = asyncio.create_task(work)
+    done, _ = await asyncio.wait({task}, timeout=SHOW_AFTER_SECONDS)
+    if not done:
+        say(f"{title} …")
+    return await task
 
 
 async def read_around(client: "Client", nodes: Collection[str] = (), cards: Sequence[str] = ()) -> "Fleet":

@@ -54,9 +54,9 @@ def command(*, file: TextIO, output: str, connection: Connection) -> None:
         from gpu_control_plane.actions.forecast import with_pools  # noqa: PLC0415
         from gpu_control_plane.actions.pool_files import check_pool  # noqa: PLC0415
         from gpu_control_plane.actions.preview import as_written, preview_pool  # noqa: PLC0415
-        from gpu_control_plane.cli.plans import read_around  # noqa: PLC0415
+        from gpu_control_plane.cli.plans import patiently, read_around  # noqa: PLC0415
 
-        fleet = await read_around(client)
+        fleet = await patiently("Reading cards, nodes and pools", read_around(client))
         found, unchecked = [], []
         for written in pools:
             checked = await check_pool(client, written, fleet.pools.get(written.pool.name))
