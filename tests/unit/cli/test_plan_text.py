@@ -111,7 +111,7 @@ def test_a_preview_of_a_new_pool_says_how_to_go_on() -> None:
     )
 
 
-def test_many_cards_are_summed_up() -> None:
+def test_cards_fit_into_eighty_columns() -> None:
     fleet = fleet_of(settled(cards=8))
     shown = io.StringIO()
     show_preview(
