@@ -94,7 +94,7 @@ def missing_of(kind: type[Object], error: KubeError) -> Missing:
     name = kind.resource.qualified_name
     if isinstance(error, NotFound):
         return Missing(kind=name, why=f"the cluster has no {name}: the product is not installed", installed=False)
-    return Missing(kind=name, why=str(error))
+    return Missing(kind=name, why=str(error).removeprefix(f"{name} is forbidden: "))
 
 
 def fleet_of(found: dict[Part, list[Object] | Missing]) -> Fleet:
