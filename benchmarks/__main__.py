@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from benchmarks import admission, card_weight, idle, join, node, pod_webhook, pooling, stack, sync, writes
+from benchmarks import admission, card_weight, commands, idle, join, node, pod_webhook, pooling, stack, sync, writes
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
@@ -42,6 +42,13 @@ def pooling_(nodes: int) -> bool:
 def card_() -> bool:
     """What a write of one card costs the API server."""
     return publish("card", asyncio.run(card_weight.measure()))
+
+
+@benchmarks.command("commands")
+@click.option("--nodes", default=5000, show_default=True, help="Nodes of eight cards each.")
+def commands_(nodes: int) -> bool:
+    """How long people wait for kubectl gpu."""
+    return publish("commands", asyncio.run(commands.measure(nodes)))
 
 
 @benchmarks.command("join")
