@@ -196,7 +196,8 @@ def _show_finding(finding: "Finding", screen: "Screen") -> None:
     from gpu_control_plane.doctor.findings import Severity  # noqa: PLC0415
 
     symbol = {Severity.CRITICAL: BAD, Severity.WARNING: BAD}.get(finding.severity, ATTENTION)
-    lines = _wrapped(f"{finding.about}  {finding.check}: {finding.sentence}")
+    urgent = " (critical)" if finding.severity is Severity.CRITICAL else ""
+    lines = _wrapped(f"{finding.about}  {finding.check}{urgent}: {finding.sentence}")
     screen.mark(symbol, lines[0])
     for line in lines[1:]:
         screen.line(f"  {line}")

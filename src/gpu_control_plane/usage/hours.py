@@ -70,12 +70,12 @@ def _row(key: str, parts: list[Hours]) -> UsageRow:
     used = _sum(part.used for part in parts)
     return UsageRow(
         key=key,
-        held=round(held, 3),
+        held=round(held, 4),
         used=_rounded(used),
         idle=_rounded(_sum(part.idle for part in parts)),
         waste=_rounded(max(measured - used, 0.0) if used is not None else None),
         share=round(100 * min(used / measured, 1.0), 1) if used is not None and measured > 0 else None,
-        unmeasured=round(max(held - measured, 0.0), 3),
+        unmeasured=round(max(held - measured, 0.0), 4),
     )
 
 
@@ -91,4 +91,4 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+    return None if value is None else round(value, 4)

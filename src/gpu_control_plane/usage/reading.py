@@ -11,6 +11,7 @@ from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.kube.client import Client, Selection
 from gpu_control_plane.kube.errors import Forbidden
 from gpu_control_plane.kube.objects import Object, Resource
+from gpu_control_plane.kube.sentences import counted_are
 from gpu_control_plane.usage.held_now import PodStart, held_now
 from gpu_control_plane.usage.hours import By, UsageRow, add_up
 from gpu_control_plane.usage.prometheus import Prometheus
@@ -91,7 +92,7 @@ async def usage_now(client: Client, by: By, since: timedelta, now: datetime) -> 
     notes = [
         "No Prometheus: these are the pods that hold cards now, since they started.",
         "What pods held that have ended, and how busy cards were, is not known.",
-        f"{found.cards} cards are held now, {found.idle_cards} of them idle.",
+        f"{counted_are(found.cards, 'card')} held now, {found.idle_cards} of them idle.",
     ]
     if found.unknown:
         notes.append(f"Of {found.unknown} pods it is not known since when they run: they count as 0 hours.")

@@ -39,6 +39,9 @@ from gpu_control_plane.pools.explanation_reads import ReplicaSet
 from gpu_control_plane.rules.access_index import INDEX_NAME
 from gpu_control_plane.rules.access_policy import POD_ACCESS, WORKLOAD_ACCESS
 from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
+from gpu_control_plane.usage.hours import By
+from gpu_control_plane.usage.prometheus import find_prometheus
+from gpu_control_plane.usage.reading import usage_now
 from integration.flow.env import FlowEnv, ServiceAccount, pool_of, units_of
 from integration.kinds import ConfigMap, Pod, configmap
 from integration.tenant import tenant
@@ -108,6 +111,7 @@ def container(resource: str) -> dict[str, object]:
 
 async def test_every_fault_is_found_and_a_healthy_cluster_is_silent(env: FlowEnv, tmp_path: Path) -> None:
     await env.start_controller_with_webhooks()
+    await found(env, "no-gpu-node")
     await env.add_nodes("node-a", "node-b")
     await env.devices_known(4)
     await env.add_pool("training", assignment={"requireAnnotation": False})
@@ -158,6 +162,7 @@ async def faults_of_cards_and_pools(env: FlowEnv) -> None:
     await until_async(held, saying="the agent tells who holds a card")
     in_use = await held()
     assert in_use is not None
+    await usage_without_prometheus(env)
     broken, mistaken, _ = (name for name in sorted(cards) if name != in_use.name)
     await edit_card(client, broken, break_memory)
     await env.approve(mistaken, "trainnig")
@@ -192,6 +197,16 @@ async def faults_of_cards_and_pools(env: FlowEnv) -> None:
     await edit_card(client, broken, heal)
     await env.end_pod("holder")
     await found(env)
+
+
+async def usage_without_prometheus(env: FlowEnv) -> None:
+    """What is held now is known, since when, and by what; what it was used for is not."""
+    used = await usage_now(env.client, By.OWNER, timedelta(hours=1), utc_now() + timedelta(minutes=6))
+    (row,) = used.rows
+    assert (row.key, row.used, row.waste, used.covered) == ("default/Pod/holder", None, None, None)
+    assert 0.1 <= row.held < 1
+    assert "1 card is held now" in " ".join(used.notes)
+    assert await find_prometheus(env.client) is None
 
 
 async def made(env: FlowEnv, pool: str, resource: str) -> bool:
@@ -358,7 +373,7 @@ async def faults_while_our_programs_are_down(env: FlowEnv, folder: Path) -> None
     await until_async(all_found, saying="every condition is passed on")
     code, text = await doctor(env.cluster.kubeconfig, "--bundle", str(folder / "support.tar.gz"))
     assert code == 4
-    assert "conflicting-plugin: Another device plugin serves" in text
+    assert "conflicting-plugin (critical): Another device plugin serves" in text
     assert "fix: kubectl " in text
     assert all(len(line) <= 110 or "fix:" in line or "seen:" in line for line in text.splitlines())
     assert_bundle(folder / "support.tar.gz")

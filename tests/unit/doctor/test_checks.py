@@ -51,6 +51,11 @@ def without_controller(cluster: Cluster) -> None:
     cluster[Source.LEASES].clear()
 
 
+def empty(cluster: Cluster) -> None:
+    cluster[Source.STATES].clear()
+    cluster[Source.NODES][0]["metadata"]["labels"] = {}
+
+
 def without_bundle(cluster: Cluster) -> None:
     cluster[Source.WEBHOOKS][0]["webhooks"][0]["clientConfig"]["caBundle"] = ""
 
@@ -124,6 +129,7 @@ CASES: dict[str, list[Spoil]] = {
         changed(Source.INDEX, {"data": {INDEX_KEY: "pool other\nselector Every\n\n"}}),
     ],
     "program-not-running": [added(Source.PODS, pod("validator-0", NAMESPACE, "validator", **NOT_READY))],
+    "no-gpu-node": [empty],
     "agent-missing": [removed(Source.PODS, 1)],
     "agent-not-ready": [changed(Source.PODS, {"status": NOT_READY}, 1)],
     "node-unlabelled": [changed(Source.NODES, {"metadata": {"labels": {"gpu.deckhouse.io/gpu.present": "no"}}})],

@@ -50,7 +50,7 @@ def test_what_was_not_checked_is_said_and_is_no_success() -> None:
     held = msgspec.structs.replace(snapshot(healthy()), unread={Source.NODES: "you may not read the Nodes"})
     found = examine(held)
     lines = shown(found)
-    assert lines[0].startswith("! not checked, since you may not read the Nodes: agent-missing, node-unlabelled,")
+    assert lines[0].startswith("! not checked, since you may not read the Nodes: no-gpu-node, agent-missing,")
     assert lines[-1] == f"nothing found, {found.made} of {len(CHECKS)} checks made (exit 5)"
 
 

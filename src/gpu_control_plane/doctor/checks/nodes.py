@@ -51,6 +51,20 @@ def _unmanaged(state: GPUNodeState | None) -> bool:
     return held is not None and held.reason == Reason.NOT_MANAGED
 
 
+@check("no-gpu-node", "No node has a card", Group.NODES, Severity.INFO, Source.NODES, Source.STATES)
+def no_gpu_node(snapshot: Snapshot) -> Iterator[Found]:
+    """Labels bring the agent to a node, and the agent finds its cards: without labels nothing begins."""
+    if snapshot.states or any(has_gpu_label(node.metadata.labels) for node in snapshot.nodes):
+        return
+    yield Found(
+        about=counted(len(snapshot.nodes), "node"),
+        sentence="No Node has a label that says that it has a card: neither Node Feature Discovery nor our discovery "
+        "has found one. If a node has cards, label it.",
+        evidence=Evidence("Node/*", f"metadata.labels[{Label.GPU_PRESENT.value}]", "absent"),
+        fix=f"kubectl label node NODE {Label.GPU_PRESENT.value}=true",
+    )
+
+
 @check(
     "agent-missing",
     "A GPU node has no agent",

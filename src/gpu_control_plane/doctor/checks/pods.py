@@ -88,6 +88,8 @@ def pod_waiting(snapshot: Snapshot) -> Iterator[Found]:
         if _age(pod, snapshot.now) > LONG and pod.active and pod.extended_resource_names & pools.keys()
     ]
     late.sort(key=lambda pod: _age(pod, snapshot.now), reverse=True)
+    if not late:
+        return
     cluster = ClusterSnapshot(
         pools=snapshot.pools,
         cards={card.name: card for card in snapshot.cards},
@@ -128,7 +130,7 @@ def pod_admission_error(snapshot: Snapshot) -> Iterator[Found]:
         after = "What made it has made another; this one is a leftover." if owned else "Nothing makes it anew."
         yield Found(
             about=f"pod {pod.key}",
-            sentence=f"The kubelet of {pod.spec.node_name} could not give it a card: "
+            sentence=f"The kubelet of {pod.spec.node_name or 'its node'} could not give it a card: "
             f"{pod.status.message or 'it does not say why'}. {after}",
             evidence=Evidence(reference(pod), "status.reason", _ADMISSION_ERROR),
             fix=f"kubectl -n {pod.metadata.namespace} delete pod {pod.name}",
