@@ -40,19 +40,14 @@ async def measure(nodes: int) -> list[Measurement]:
         status = await _best("status", "--kubeconfig", str(cluster.kubeconfig))
     if table.lines != cards + 1:
         raise RuntimeError(f"{table.lines} lines were printed for {cards} cards")
-    return [
-        at_most("kubectl gpu --help", help_.first_line, "s", _FIRST_LINE_SECONDS, run=msgspec.to_builtins(help_)),
-        at_most(
-            "first line of the cards of one node",
-            few.first_line,
-            "s",
-            _FIRST_LINE_SECONDS,
-            run=msgspec.to_builtins(few),
-        ),
-        at_most(f"table of {cards:,} cards", table.seconds, "s", _FLEET_SECONDS, run=msgspec.to_builtins(table)),
-        at_most(f"JSON of {cards:,} cards", json.seconds, "s", 2 * _FLEET_SECONDS, run=msgspec.to_builtins(json)),
-        at_most(f"status of {cards:,} cards", status.seconds, "s", _FLEET_SECONDS, run=msgspec.to_builtins(status)),
-    ]
+    found = (
+        ("kubectl gpu --help", help_.first_line, _FIRST_LINE_SECONDS, help_),
+        ("first line of the cards of one node", few.first_line, _FIRST_LINE_SECONDS, few),
+        (f"table of {cards:,} cards", table.seconds, _FLEET_SECONDS, table),
+        (f"JSON of {cards:,} cards", json.seconds, 2 * _FLEET_SECONDS, json),
+        (f"status of {cards:,} cards", status.seconds, 2 * _FLEET_SECONDS, status),
+    )
+    return [at_most(name, value, "s", limit, run=msgspec.to_builtins(run)) for name, value, limit, run in found]
 
 
 async def _best(*arguments: str) -> Run:
