@@ -44,9 +44,21 @@ _SHOWN = 10
 _WIDEST = 100
 
 
+def _check_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    from gpu_control_plane.doctor.checks import CHECKS  # noqa: PLC0415
+
+    return [check.id for check in CHECKS if check.id.startswith(incomplete)]
+
+
 @click.command("doctor", short_help="What is wrong, and what to type.", epilog=_EXAMPLES)
 @connected()
-@click.option("--only", metavar="CHECK", multiple=True, help="Only this check; `card-*` for several. Repeat it.")
+@click.option(
+    "--only",
+    metavar="CHECK",
+    multiple=True,
+    shell_complete=_check_names,
+    help="Only this check; `card-*` for several. Repeat it.",
+)
 @click.option("--list", "listed", is_flag=True, help="Show the checks instead of making them.")
 @click.option("--fix", is_flag=True, help="Carry out the fixes that lose nothing, each after asking.")
 @click.option("--yes", is_flag=True, help="With --fix: do not ask.")

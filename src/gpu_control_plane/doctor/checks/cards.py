@@ -86,7 +86,7 @@ def request_not_followed(snapshot: Snapshot) -> Iterator[Found]:
             yield Found(
                 about=f"card {card.name}",
                 sentence=card.status.message,
-                evidence=Evidence(reference(card), "status.message", card.status.pending_reason or "set"),
+                evidence=Evidence(reference(card), "status.pendingReason", card.status.pending_reason or "absent"),
                 fix=command_in(card.status.message, _explain(card)),
             )
 

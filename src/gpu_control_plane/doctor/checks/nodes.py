@@ -340,7 +340,7 @@ def order_not_answered(snapshot: Snapshot) -> Iterator[Found]:
         if not state.spec.assignments and plugin is None:
             continue
         answered = plugin.observed_generation if plugin is not None else 0
-        if answered >= wanted or state.status.quiesced is not None:
+        if answered >= wanted or state.status.quiesced is not None or _unmanaged(state):
             continue
         yield Found(
             about=f"node {state.name}",
