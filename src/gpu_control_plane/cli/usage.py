@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpu_control_plane.cli.connection import Connection, connected
+from gpu_control_plane.cli.exit_codes import ExitCode
 from gpu_control_plane.cli.output import FORMATS, Column, Table, say, show_document
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ Exit codes:
   0  answered, from whatever source: standard error names it
   1  the cluster or Prometheus cannot be reached
   2  wrong usage
+  5  you may not read all that the numbers are made of: standard error says what
 """
 _BY = ("namespace", "pool", "owner", "model", "node")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -55,8 +57,16 @@ class _Span(click.ParamType[timedelta]):
 @click.option("--prometheus", metavar="URL", help="Which Prometheus.  [default: one that runs in the cluster]")
 @click.option("--no-prometheus", is_flag=True, help="Only what the cluster's objects say: held now, and since when.")
 @click.option("-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.pass_context
 def command(
-    *, connection: Connection, since: timedelta, by: str, prometheus: str | None, no_prometheus: bool, output: str
+    context: click.Context,
+    *,
+    connection: Connection,
+    since: timedelta,
+    by: str,
+    prometheus: str | None,
+    no_prometheus: bool,
+    output: str,
 ) -> None:
     """Add up GPU-hours: held by pods, used by them (held times utilisation), held idle, and wasted.
 
@@ -69,7 +79,9 @@ def command(
     async def work(client: "Client") -> "Usage":
         return await _usage(client, by, since, prometheus, without=no_prometheus)
 
-    show(connection.run(work), output)
+    found = connection.run(work)
+    show(found, output)
+    context.exit(ExitCode.OK if found.complete else ExitCode.PARTIAL)
 
 
 async def _usage(client: "Client", by: str, since: timedelta, url: str | None, *, without: bool) -> "Usage":

@@ -41,6 +41,8 @@ type Progress = Callable[[Source], None]
 type _Read = Callable[[Client], Awaitable[Sequence[Object]]]
 
 _AT_ONCE: Final = 6
+_PAGE: Final = 2000
+"""Objects in a page of a list: larger than a controller's, as a person waits for all of them."""
 _OURS: Final = Selection(namespace=NAMESPACE)
 _CRD_NAMES: Final = (*(definition.name for definition in DEFINITIONS), NodeFeature.resource.qualified_name)
 
@@ -89,7 +91,7 @@ def _why(source: Source, error: ApiError) -> str:
 def _list(kind: type[Object], selection: Selection = EVERYTHING) -> _Read:
     async def read(client: Client) -> Sequence[Object]:
         try:
-            return await client.list(kind, selection)
+            return [item async for page in client.pages(kind, selection, limit=_PAGE) for item in page.items]
         except NotFound:
             return ()  # the kind is not installed
 

@@ -25,6 +25,7 @@ from gpu_control_plane.usage.queries import (
     questions,
     step_for,
 )
+from gpu_control_plane.views.reading import Part, read_fleet
 
 _AT_ONCE: Final = 8
 
@@ -50,6 +51,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Hours of them that the source knows of; None where it is each pod's own time."""
     rows: list[UsageRow]
     notes: list[str]
+    complete: bool = True
+    """False where something may not be read that the rows are made of; the notes say what."""
 
 
 async def read_pools(client: Client) -> dict[str, str]:
@@ -86,7 +89,8 @@ async def usage_from_prometheus(
 
 async def usage_now(client: Client, by: By, since: timedelta, now: datetime) -> Usage:
     """Hours of the pods that hold cards now, since they started."""
-    cards = await client.list(GPUDevice)
+    fleet = await read_fleet(client, (Part.CARDS,))
+    cards = fleet.cards.values()
     pods = await _pods(client, {user.namespace for card in cards for user in card.status.used_by})
     found = held_now(cards, pods, by, now=now, since=since)
     notes = [
@@ -94,6 +98,7 @@ async def usage_now(client: Client, by: By, since: timedelta, now: datetime) -> 
         "What pods held that have ended, and how busy cards were, is not known.",
         f"{counted_are(found.cards, 'card')} held now, {found.idle_cards} of them idle.",
     ]
+    notes += [f"Without {each.kind}: {each.why}" for each in fleet.missing]
     if found.unknown:
         notes.append(f"Of {found.unknown} pods it is not known since when they run: they count as 0 hours.")
     return Usage(
@@ -103,6 +108,7 @@ async def usage_now(client: Client, by: By, since: timedelta, now: datetime) -> 
         covered=None,
         rows=add_up(found.hours),
         notes=notes,
+        complete=not fleet.missing and not found.unknown,
     )
 
 

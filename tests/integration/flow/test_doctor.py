@@ -312,6 +312,9 @@ async def partial_rights(env: FlowEnv, folder: Path) -> None:
         assert (code, answer["findings"], answer["made"]) == (5, [], 0)
         assert len(answer["notMade"]) == len(CHECKS)
         assert "you may not read the GPUPools" in {each["why"] for each in answer["notMade"]}
+        used = await usage_now(somebody.client, By.POOL, timedelta(hours=1), utc_now())
+        assert (used.rows, used.complete) == ([], False)
+        assert any("gpudevices" in note for note in used.notes)
 
 
 async def faults_while_our_programs_are_down(env: FlowEnv, folder: Path) -> None:
