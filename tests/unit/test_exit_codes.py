@@ -17,6 +17,8 @@ PROCESSES = {
     "declare": ("gpu_control_plane.installation.declare", '{"kind":"NVIDIADriver","metadata":{"name":"a"},"spec":{}}'),
     "uninstall": ("gpu_control_plane.installation.uninstall",),
     "kubectl gpu simulate": ("gpu_control_plane.cli", "simulate", "list"),
+    "kubectl gpu doctor": ("gpu_control_plane.cli", "doctor"),
+    "kubectl gpu usage": ("gpu_control_plane.cli", "usage"),
     "example": ("examples.namespace_quotas",),
 }
 """Those that talk to an API server, as they are started."""
