@@ -13,12 +13,26 @@ import click
 from gpu_control_plane.cli.exit_codes import ExitCode
 
 _COMMANDS = {
+    "status": "gpu_control_plane.cli.status",
+    "nodes": "gpu_control_plane.cli.nodes",
+    "devices": "gpu_control_plane.cli.devices",
+    "pools": "gpu_control_plane.cli.pools",
+    "pods": "gpu_control_plane.cli.pods",
+    "top": "gpu_control_plane.cli.top",
+    "explain": "gpu_control_plane.cli.explain",
+    "approve": "gpu_control_plane.cli.approve",
+    "revoke": "gpu_control_plane.cli.revoke",
+    "reassign": "gpu_control_plane.cli.reassign",
+    "retire": "gpu_control_plane.cli.retire",
+    "hold": "gpu_control_plane.cli.hold",
+    "clear-fault": "gpu_control_plane.cli.clear_fault",
+    "maintenance": "gpu_control_plane.cli.maintenance",
+    "preview": "gpu_control_plane.cli.preview",
+    "upgrade": "gpu_control_plane.cli.upgrade",
     "up": "gpu_control_plane.cli.up",
     "down": "gpu_control_plane.cli.down",
-    "status": "gpu_control_plane.cli.status",
     "monitoring": "gpu_control_plane.cli.monitoring",
     "simulate": "gpu_control_plane.cli.simulate",
-    "explain": "gpu_control_plane.cli.explain",
     "migrate": "gpu_control_plane.cli.migrate",
 }
 _DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"

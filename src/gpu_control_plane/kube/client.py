@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Protocol, Self, cast
 
 import msgspec
-import structlog
 
 from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.errors import Conflict, NotFound, StaleWrite
+from gpu_control_plane.kube.logs import get_logger
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import FieldManager, Key, Object, ObjectMeta, Resource
 from gpu_control_plane.kube.recovery import Recovery
@@ -22,7 +22,7 @@ from gpu_control_plane.kube.transport import Call, Fence, Transport
 
 PAGE = 500
 
-_log = structlog.get_logger(component="kube.client")
+_log = get_logger("kube.client")
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -182,6 +182,23 @@ class Client:
             resource=kind.resource.qualified_name,
             params={"dryRun": "All"},
             body=msgspec.json.encode(_document(kind.resource, body)),
+        )
+        await self.transport.send(call)
+
+    async def validate(
+        self, kind: type[Object], body: Mapping[str, object], *, name: str, resource_version: str | None = None
+    ) -> None:
+        """Ask whether an object of the cluster could be created like this or, with `resource_version`, replaced;
+        nothing is written. Fields that the kind does not have are errors, too."""
+        exists = resource_version is not None
+        document = _document(kind.resource, body, name=name, resource_version=resource_version)
+        call = Call(
+            method="PUT" if exists else "POST",
+            path=kind.resource.path(name=name if exists else None),
+            verb="update" if exists else "create",
+            resource=kind.resource.qualified_name,
+            params={"dryRun": "All", "fieldValidation": "Strict"},
+            body=msgspec.json.encode(document),
         )
         await self.transport.send(call)
 
