@@ -54,7 +54,9 @@ def test_it_may_write_nothing(helm: Helm, impersonation: bool) -> None:
     asking = {("tokenreviews", "create"), ("subjectaccessreviews", "create")}
     writing = {(resource, verb) for resource, verb in verbs if verb not in ("list", "watch")} - asking
     assert {verb for _, verb in writing} == (
-        {"impersonate:user-info", "impersonate-on:user-info:patch"} if impersonation else set()
+        {"impersonate:user-info", "impersonate-on:user-info:get", "impersonate-on:user-info:patch"}
+        if impersonation
+        else set()
     )
     assert ("secrets", "list") not in verbs
     accounts = [each["metadata"]["name"] for each in objects.of("RoleBinding", "ClusterRoleBinding")]
