@@ -9,9 +9,8 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import Readings, Signals
-from gpu_control_plane.api.gpudevice import Telemetry
+from gpu_control_plane.api.gpudevice import BUSY_PERCENT, Telemetry
 
-_BUSY_PERCENT: Final = 5
 _WARM_CELSIUS: Final = 75
 _HOT_CELSIUS: Final = 90
 
@@ -42,7 +41,7 @@ def telemetry_to_write(held: Telemetry | None, readings: Readings, signals: Sign
 def _class(telemetry: Telemetry) -> _Class:
     busy, heat = telemetry.utilisation, telemetry.temperature
     return _Class(
-        busy=None if busy is None else busy >= _BUSY_PERCENT,
+        busy=None if busy is None else busy >= BUSY_PERCENT,
         heat=None if heat is None else (heat >= _WARM_CELSIUS) + (heat >= _HOT_CELSIUS),
         ecc_errors=telemetry.ecc_errors,
         last_xid=telemetry.last_xid,

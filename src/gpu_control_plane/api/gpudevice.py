@@ -32,6 +32,9 @@ from gpu_control_plane.kube.objects import Condition, Object, Resource
 MAX_HISTORY: Final = 20
 MAX_MESSAGE: Final = 1024
 
+BUSY_PERCENT: Final = 5
+"""Utilisation from which a card counts as computing. Readings are written when it is crossed, not with every number."""
+
 _PCI_ID: Final = "^[0-9a-f]{4}$"
 _PLACEMENT: Final = re.compile(
     r"(?P<name>[^=\s]+)=(?P<count>\d+)x(?P<memory>\d+)MiB/(?P<slices>\d+)@(?P<starts>[\d,]*)", re.ASCII

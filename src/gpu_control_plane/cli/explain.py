@@ -3,15 +3,18 @@
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
+
+from gpu_control_plane.cli.connection import Connection, connected
+from gpu_control_plane.cli.output import show_document
 
 if TYPE_CHECKING:
     from gpu_control_plane.api.pod import WaitingPod
     from gpu_control_plane.kube import Client
+    from gpu_control_plane.kube.objects import Object
     from gpu_control_plane.pools.explain.explanation import Explanation
     from gpu_control_plane.pools.explain.objects import Finding
 
@@ -28,15 +31,7 @@ _WIDEST = 100
 _LABEL = 16
 """Columns of what stands before a sentence."""
 
-_kubeconfig = click.option(
-    "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Which cluster.  [default: as kubectl has it]"
-)
-_context = click.option("--context", metavar="NAME", help="Which context of the kubeconfig.")
 _output = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-
-
-def _options[**P](function: Callable[P, None]) -> Callable[P, None]:
-    return _kubeconfig(_context(_output(function)))
 
 
 @click.group("explain", short_help="Why a pod waits; what is the matter with a pool, card or node.", epilog=_EXAMPLES)
@@ -49,9 +44,9 @@ def command() -> None:
 
 @command.command("pod")
 @click.argument("name")
-@click.option("-n", "--namespace", metavar="NS", help="Namespace of the pod.  [default: as kubectl has it]")
-@_options
-def pod(*, name: str, namespace: str | None, kubeconfig: Path | None, context: str | None, output: str) -> None:
+@connected(namespace="Namespace of the pod.")
+@_output
+def pod(*, name: str, connection: Connection, output: str) -> None:
     """Why a pod waits: the first true cause, and the way out for you and for an administrator.
 
     NAME may also be a Deployment, ReplicaSet or Job whose pods are refused, by a quota say. Who may not read nodes and
@@ -63,23 +58,24 @@ def pod(*, name: str, namespace: str | None, kubeconfig: Path | None, context: s
       kubectl gpu explain pod train-7c98-dmddk -n team-a -o json | jq -r .cause
 
     \b
-    Exit codes: 0 explained, also if it waits for nothing; 1 no such pod, or no answer; 2 wrong usage.
+    Exit codes: 0 explained, also if it waits for nothing; 1 no answer; 2 wrong usage; 3 no such pod.
     """
 
     async def work(client: "Client") -> "PodAnswer":
-        return await _explained(client, name, namespace or client.config.namespace)
+        return await _explained(client, name, connection.namespace or client.config.namespace)
 
-    answer = _run(kubeconfig, context, work)
+    answer = connection.run(work)
     if output == "json":
-        _show_json(answer.found if answer.found is not None else {"told": answer.told})
+        show_document(answer.found if answer.found is not None else {"told": answer.told}, output)
     else:
         show_pod(answer)
 
 
 @command.command("pool")
 @click.argument("name")
-@_options
-def pool(*, name: str, kubeconfig: Path | None, context: str | None, output: str) -> None:
+@connected()
+@_output
+def pool(*, name: str, connection: Connection, output: str) -> None:
     """What is the matter with a pool: its conditions, units, and the cards that are not in it.
 
     \b
@@ -87,22 +83,19 @@ def pool(*, name: str, kubeconfig: Path | None, context: str | None, output: str
       kubectl gpu explain pool training
 
     \b
-    Exit codes: 0 explained; 1 no such pool, or no answer; 2 wrong usage.
+    Exit codes: 0 explained; 1 no answer; 2 wrong usage; 3 no such pool.
     """
+    from gpu_control_plane.api.gpupool import GPUPool  # noqa: PLC0415
+    from gpu_control_plane.pools.explain.objects import explain_pool  # noqa: PLC0415
 
-    async def work(client: "Client") -> "tuple[Finding, ...]":
-        from gpu_control_plane.api.gpupool import GPUPool  # noqa: PLC0415
-        from gpu_control_plane.pools.explain.objects import explain_pool  # noqa: PLC0415
-
-        return explain_pool(await client.get(GPUPool, name))
-
-    _show_findings(f"Pool {name}", _run(kubeconfig, context, work), output)
+    _explain("Pool", GPUPool, explain_pool, name=name, connection=connection, output=output)
 
 
 @command.command("device")
 @click.argument("name")
-@_options
-def device(*, name: str, kubeconfig: Path | None, context: str | None, output: str) -> None:
+@connected()
+@_output
+def device(*, name: str, connection: Connection, output: str) -> None:
     """What a card does, or why it is in no pool.
 
     \b
@@ -110,22 +103,19 @@ def device(*, name: str, kubeconfig: Path | None, context: str | None, output: s
       kubectl gpu explain device worker-3-0000-18-00-0
 
     \b
-    Exit codes: 0 explained; 1 no such card, or no answer; 2 wrong usage.
+    Exit codes: 0 explained; 1 no answer; 2 wrong usage; 3 no such card.
     """
+    from gpu_control_plane.api.gpudevice import GPUDevice  # noqa: PLC0415
+    from gpu_control_plane.pools.explain.objects import explain_device  # noqa: PLC0415
 
-    async def work(client: "Client") -> "tuple[Finding, ...]":
-        from gpu_control_plane.api.gpudevice import GPUDevice  # noqa: PLC0415
-        from gpu_control_plane.pools.explain.objects import explain_device  # noqa: PLC0415
-
-        return explain_device(await client.get(GPUDevice, name))
-
-    _show_findings(f"Card {name}", _run(kubeconfig, context, work), output)
+    _explain("Card", GPUDevice, explain_device, name=name, connection=connection, output=output)
 
 
 @command.command("node")
 @click.argument("name")
-@_options
-def node(*, name: str, kubeconfig: Path | None, context: str | None, output: str) -> None:
+@connected()
+@_output
+def node(*, name: str, connection: Connection, output: str) -> None:
     """What is the matter with a node: its software, what it offers, and its cards that are in no pool.
 
     \b
@@ -133,16 +123,29 @@ def node(*, name: str, kubeconfig: Path | None, context: str | None, output: str
       kubectl gpu explain node worker-3
 
     \b
-    Exit codes: 0 explained; 1 no such GPU node, or no answer; 2 wrong usage.
+    Exit codes: 0 explained; 1 no answer; 2 wrong usage; 3 no such GPU node.
     """
+    from gpu_control_plane.api.gpunodestate import GPUNodeState  # noqa: PLC0415
+    from gpu_control_plane.pools.explain.objects import explain_node  # noqa: PLC0415
 
-    async def work(client: "Client") -> "tuple[Finding, ...]":
-        from gpu_control_plane.api.gpunodestate import GPUNodeState  # noqa: PLC0415
-        from gpu_control_plane.pools.explain.objects import explain_node  # noqa: PLC0415
+    _explain("Node", GPUNodeState, explain_node, name=name, connection=connection, output=output)
 
-        return explain_node(await client.get(GPUNodeState, name))
 
-    _show_findings(f"Node {name}", _run(kubeconfig, context, work), output)
+def _explain[T: "Object"](
+    title: str,
+    kind: type[T],
+    explain: "Callable[[T], tuple[Finding, ...]]",
+    *,
+    name: str,
+    connection: Connection,
+    output: str,
+) -> None:
+    """What is the matter with one object, by what itself says."""
+    findings = explain(connection.run(lambda client: client.get(kind, name)))
+    if output == "json":
+        show_document(findings, output)
+    else:
+        _show_findings(f"{title} {name}", findings)
 
 
 class PodAnswer:
@@ -239,12 +242,9 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if first.isalpha() else text
 
 
-def _show_findings(title: str, findings: "tuple[Finding, ...]", output: str) -> None:
+def _show_findings(title: str, findings: "tuple[Finding, ...]") -> None:
     from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
 
-    if output == "json":
-        _show_json(findings)
-        return
     screen = Screen(sys.stdout)
     screen.line(screen.style(title, bold=True))
     for finding in sorted(findings, key=lambda each: each.fine):
@@ -252,21 +252,3 @@ def _show_findings(title: str, findings: "tuple[Finding, ...]", output: str) -> 
         screen.mark(OK if finding.fine else ATTENTION, first.lstrip())
         for line in rest:
             screen.line(line)
-
-
-def _show_json(content: object) -> None:
-    import msgspec  # noqa: PLC0415
-
-    click.echo(msgspec.json.format(msgspec.json.encode(content), indent=2))
-
-
-def _run[T](kubeconfig: Path | None, context: str | None, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
-    import asyncio  # noqa: PLC0415
-
-    from gpu_control_plane.kube import Client, load_config  # noqa: PLC0415
-
-    async def connected() -> T:
-        async with Client(load_config(kubeconfig, context=context)) as client:
-            return await work(client)
-
-    return asyncio.run(connected())

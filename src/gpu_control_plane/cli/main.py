@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import click
 
+from gpu_control_plane.cli.exit_codes import ExitCode
+
 _COMMANDS = {
     "up": "gpu_control_plane.cli.up",
     "down": "gpu_control_plane.cli.down",
@@ -20,7 +22,6 @@ _COMMANDS = {
     "migrate": "gpu_control_plane.cli.migrate",
 }
 _DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"
-_INTERRUPTED = 130
 
 
 class _LazyCommands(click.Group):
@@ -55,7 +56,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line. The exit code is the command's own, 1 on an error, 2 on wrong usage, 130 on Ctrl-C."""
+    """Run a command line. The exit code is the command's own, or says what went wrong."""
     try:
         result = commands.main(list(arguments), prog_name="kubectl gpu", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -66,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("\n")
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:  # the reader has ended, as in `kubectl gpu status | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -77,7 +78,13 @@ def run(arguments: Sequence[str]) -> int:
         from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
         Screen(sys.stderr).failure(sentence)
-        return 1
+        return ExitCode.ABSENT if _is_absent(error) else ExitCode.ERROR
+
+
+def _is_absent(error: Exception) -> bool:
+    """Whether the object that was asked about does not exist, rather than its kind."""
+    errors = sys.modules.get("gpu_control_plane.kube.errors")
+    return errors is not None and isinstance(error, errors.NotFound) and not error.resource_missing
 
 
 def _sentence(error: Exception) -> str | None:

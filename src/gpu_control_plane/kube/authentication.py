@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 from multidict import CIMultiDict
 
 from gpu_control_plane.kube.credentials import FileSource, bearer, read_file
@@ -43,6 +44,20 @@ def credential_source(
         ),
         now=now,
     )
+
+
+class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom to act as, whatever the kubeconfig says: kubectl's --as, --as-group and --as-uid."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str | None = None
+
+    def instead_of(self, user: User) -> User:
+        """The user of a kubeconfig, acting as this one."""
+        return msgspec.structs.replace(
+            user, as_user=self.user, as_groups=self.groups, as_uid=self.uid, as_user_extra=None
+        )
 
 
 def impersonation(user: User, who: str) -> CIMultiDict[str]:

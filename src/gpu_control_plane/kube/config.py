@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gpu_control_plane.kube.authentication import authority_file, credential_source, impersonation
+from gpu_control_plane.kube.authentication import Impersonation, authority_file, credential_source, impersonation
 from gpu_control_plane.kube.credentials import (
     Access,
     AccessMaker,
@@ -21,11 +21,11 @@ from gpu_control_plane.kube.credentials import (
     read_file,
 )
 from gpu_control_plane.kube.errors import ConfigError, CredentialsError
-from gpu_control_plane.kube.kubeconfig import Cluster, Kubeconfig, read_kubeconfig
+from gpu_control_plane.kube.kubeconfig import Cluster, Kubeconfig, User, read_kubeconfig
 from gpu_control_plane.kube.proxy import proxy_for
 from gpu_control_plane.kube.tls import Trust
 
-__all__ = ["Access", "Config", "load_config"]
+__all__ = ["Access", "Config", "Impersonation", "load_config"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -64,6 +64,7 @@ def load_config(
     path: Path | None = None,
     context: str | None = None,
     *,
+    acting_as: Impersonation | None = None,
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
     service_account: Path = SERVICE_ACCOUNT,
@@ -71,10 +72,11 @@ def load_config(
 ) -> Config:
     """The configuration to use: `path`, else `$KUBECONFIG`, else a pod's own, else `~/.kube/config`.
 
-    A `context` is looked for in kubeconfigs only. Reads files; call it before the loop is busy.
+    A `context` is looked for in kubeconfigs only. `acting_as` takes the place of whom a kubeconfig impersonates. Reads
+    files; call it before the loop is busy.
     """
     try:
-        return _load(path, context, environ=environ, home=home, service_account=service_account, now=now)
+        return _load(path, context, acting_as, environ=environ, home=home, service_account=service_account, now=now)
     except CredentialsError as error:
         raise ConfigError(str(error)) from None
 
@@ -82,6 +84,7 @@ def load_config(
 def _load(
     path: Path | None,
     context: str | None,
+    acting_as: Impersonation | None,
     *,
     environ: Mapping[str, str],
     home: Path | None,
@@ -93,7 +96,7 @@ def _load(
     elif paths := [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]:
         kubeconfig = read_kubeconfig(paths, skip_missing=True)
     elif context is None and _in_cluster(environ, service_account):
-        return _from_pod(environ, service_account, now)
+        return _from_pod(acting_as, environ, service_account, now)
     elif _exists(usual := _home(home) / ".kube" / "config"):
         kubeconfig = read_kubeconfig([usual])
     else:
@@ -101,7 +104,7 @@ def _load(
             f"There is no kubeconfig: $KUBECONFIG is not set, {usual} does not exist, and this is not a pod "
             "with a service account. Set KUBECONFIG to the file of your cluster."
         )
-    return _from_kubeconfig(kubeconfig, context, environ, now)
+    return _from_kubeconfig(kubeconfig, context, acting_as, environ, now)
 
 
 def _in_cluster(environ: Mapping[str, str], folder: Path) -> bool:
@@ -127,7 +130,9 @@ def _exists(path: Path) -> bool:
     return True
 
 
-def _from_pod(environ: Mapping[str, str], folder: Path, now: Callable[[], float]) -> Config:
+def _from_pod(
+    acting_as: Impersonation | None, environ: Mapping[str, str], folder: Path, now: Callable[[], float]
+) -> Config:
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ["KUBERNETES_SERVICE_PORT"]
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace_file = folder / "namespace"
@@ -143,6 +148,7 @@ def _from_pod(environ: Mapping[str, str], folder: Path, now: Callable[[], float]
                 https_proxy_host=_https_host(proxy),
             ),
             authority_file=authority,
+            headers=impersonation(acting_as.instead_of(User()), "--as") if acting_as is not None else None,
         ),
         namespace=namespace or "default",
         proxy=proxy,
@@ -151,9 +157,15 @@ def _from_pod(environ: Mapping[str, str], folder: Path, now: Callable[[], float]
 
 
 def _from_kubeconfig(
-    kubeconfig: Kubeconfig, context: str | None, environ: Mapping[str, str], now: Callable[[], float]
+    kubeconfig: Kubeconfig,
+    context: str | None,
+    acting_as: Impersonation | None,
+    environ: Mapping[str, str],
+    now: Callable[[], float],
 ) -> Config:
     cluster, user, chosen = kubeconfig.choose(context)
+    if acting_as is not None:
+        user = acting_as.instead_of(user)
     server = _checked_server(cluster, chosen.cluster, kubeconfig.origin)
     proxy = proxy_for(server, cluster.proxy_url, environ)
     maker = AccessMaker(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpu_control_plane.kube.certificates import KeyPair, new_authority
-from gpu_control_plane.kube.config import Config, load_config
+from gpu_control_plane.kube.config import Config, Impersonation, load_config
 from gpu_control_plane.kube.errors import ConfigError
 from kubeconfigs import SERVER, kubeconfig, written
 
@@ -123,6 +123,20 @@ async def test_every_impersonated_group_and_extra_has_a_header(tmp_path: Path) -
     access = await load(written(tmp_path, kubeconfig(user=user)), tmp_path).access()
     assert access.headers.getall("Impersonate-Group") == ["dev", "ops"]
     assert access.headers.getall("Impersonate-Extra-acme%2Fscope") == ["a", "b"]
+
+
+async def test_who_is_acted_as_on_the_command_line_wins_over_the_kubeconfig(tmp_path: Path) -> None:
+    user = {"token": "abc", "as": "bob", "as-groups": ["dev"], "as-user-extra": {"acme/scope": ["a"]}}
+    path = written(tmp_path, kubeconfig(user=user))
+    acting_as = Impersonation(user="eve", groups=("ops", "sre"), uid="7")
+    access = await load_config(path, acting_as=acting_as, environ={}, home=tmp_path).access()
+    assert sorted(access.headers.items()) == [
+        ("Authorization", "Bearer abc"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Group", "sre"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-User", "eve"),
+    ]
 
 
 async def test_a_token_file_wins_over_a_token(tmp_path: Path) -> None:
