@@ -13,12 +13,16 @@ import click
 from gpu_control_plane.cli.exit_codes import ExitCode
 
 _COMMANDS = {
+    "status": "gpu_control_plane.cli.status",
+    "nodes": "gpu_control_plane.cli.nodes",
+    "devices": "gpu_control_plane.cli.devices",
+    "pools": "gpu_control_plane.cli.pools",
+    "pods": "gpu_control_plane.cli.pods",
+    "explain": "gpu_control_plane.cli.explain",
     "up": "gpu_control_plane.cli.up",
     "down": "gpu_control_plane.cli.down",
-    "status": "gpu_control_plane.cli.status",
     "monitoring": "gpu_control_plane.cli.monitoring",
     "simulate": "gpu_control_plane.cli.simulate",
-    "explain": "gpu_control_plane.cli.explain",
     "migrate": "gpu_control_plane.cli.migrate",
 }
 _DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"

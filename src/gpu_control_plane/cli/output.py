@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from gpu_control_plane.views.fleet import Missing
 
 FORMATS = ("table", "wide", "json", "yaml", "name", "csv")
@@ -80,7 +82,9 @@ class Table[Row]:
             case "csv":
                 self._csv(rows, stream)
             case _:
-                stream.write(self.text(rows, wide=output == "wide", width=_width(stream), colour=_colours(stream)))
+                stream.write(
+                    self.text(rows, wide=output == "wide", width=terminal_width(stream), colour=has_colours(stream))
+                )
 
     def text(self, rows: Sequence[Row], *, wide: bool = False, width: int | None = None, colour: bool = False) -> str:
         """The table as text of at most `width` columns, as far as names allow."""
@@ -159,6 +163,17 @@ def show_document(content: object, output: str, stream: TextIO | None = None) ->
         stream.write("\n")
 
 
+def age(moment: "datetime | None", now: "datetime") -> str:
+    """How long ago in one unit, as kubectl has it: 45s, 12m, 3h, 5d."""
+    if moment is None:
+        return NOTHING
+    seconds = max(int((now - moment).total_seconds()), 0)
+    for unit, size, until in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < until:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86_400}d"
+
+
 def say(text: str) -> None:
     """Words for the person at the terminal, beside the output."""
     click.echo(text, err=True)
@@ -195,10 +210,10 @@ def _colour[Row](column: Column[Row], row: Row) -> str | None:
     return column.colour(row) if column.colour is not None else None
 
 
-def _width(stream: TextIO) -> int | None:
+def terminal_width(stream: TextIO) -> int | None:
     """Columns of the terminal; None where the output is read by a program."""
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
-def _colours(stream: TextIO) -> bool:
+def has_colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

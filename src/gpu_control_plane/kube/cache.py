@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 
-import structlog
 from msgspec.structs import replace
 
 from gpu_control_plane.kube.errors import (
@@ -30,13 +29,14 @@ from gpu_control_plane.kube.errors import (
 )
 from gpu_control_plane.kube.expectations import Expectations
 from gpu_control_plane.kube.gc_pause import gc_paused
+from gpu_control_plane.kube.logs import get_logger
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.recovery import Recovery
 from gpu_control_plane.kube.store import Store
 from gpu_control_plane.kube.watch import SLICE, Batch, Source
 
-_log = structlog.get_logger(component="kube.cache")
+_log = get_logger("kube.cache")
 
 
 class Cache[T: Object]:

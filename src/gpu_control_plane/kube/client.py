@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Protocol, Self, cast
 
 import msgspec
-import structlog
 
 from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.errors import Conflict, NotFound, StaleWrite
+from gpu_control_plane.kube.logs import get_logger
 from gpu_control_plane.kube.metrics import Metrics
 from gpu_control_plane.kube.objects import FieldManager, Key, Object, ObjectMeta, Resource
 from gpu_control_plane.kube.recovery import Recovery
@@ -22,7 +22,7 @@ from gpu_control_plane.kube.transport import Call, Fence, Transport
 
 PAGE = 500
 
-_log = structlog.get_logger(component="kube.client")
+_log = get_logger("kube.client")
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from gpu_control_plane.kube.errors import ConfigError, CredentialsError
+from gpu_control_plane.kube.logs import get_logger
 from gpu_control_plane.kube.tls import ClientCertificate, Trust, client_context
 
 REREAD_AFTER_SECONDS = 30.0
@@ -26,7 +26,7 @@ _RETRY_AFTER_SECONDS = 5.0
 _LONGEST_WAIT_SECONDS = 60.0
 _REJECTIONS_RESET_SECONDS = 60.0
 
-_log = structlog.get_logger(component="kube.credentials")
+_log = get_logger("kube.credentials")
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

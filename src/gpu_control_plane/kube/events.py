@@ -13,7 +13,6 @@ from itertools import batched
 from typing import ClassVar
 
 import msgspec
-import structlog
 
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import ApiError, KubeError, NotFound, ServerError, TooManyRequests
@@ -27,10 +26,11 @@ from gpu_control_plane.kube.event_aggregator import (
     Series,
 )
 from gpu_control_plane.kube.gather_all import gather_all
+from gpu_control_plane.kube.logs import get_logger
 from gpu_control_plane.kube.objects import Object, ObjectMeta, Resource
 from gpu_control_plane.kube.times import micro_time, utc_now
 
-_log = structlog.get_logger(component="kube.events")
+_log = get_logger("kube.events")
 
 _NOTE_LIMIT = 1024
 _WRITES_AT_ONCE = 8

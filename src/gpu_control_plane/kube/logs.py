@@ -1,13 +1,35 @@
-"""Structured logs: one JSON object a line for machines, coloured lines for a terminal."""
+"""Structured logs: one JSON object a line for machines, coloured lines for a terminal.
+
+structlog takes a tenth of a second to import, for which a person would wait in vain: `get_logger` imports it when
+something is logged.
+"""
 
 import logging
 import sys
+from typing import Any
 
-import structlog
+
+def get_logger(component: str) -> "Logger":
+    """A logger for a module that commands import, too."""
+    return Logger(component)
+
+
+class Logger:
+    """structlog's logger of a component."""
+
+    def __init__(self, component: str) -> None:
+        self._component = component
+
+    def __getattr__(self, method: str) -> Any:
+        import structlog  # noqa: PLC0415
+
+        return getattr(structlog.get_logger(component=self._component), method)
 
 
 def configure_logs(level: str = "info", *, human: bool | None = None) -> None:
     """Set up logging for a process; without `human`, a terminal decides."""
+    import structlog  # noqa: PLC0415
+
     human = sys.stderr.isatty() if human is None else human
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)

@@ -1,10 +1,6 @@
 """What an explanation depends on, read from the API server: for commands, which have no caches, and what pods were
 told."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import partial
 from typing import ClassVar, Final
 
 import msgspec
@@ -19,16 +15,11 @@ from gpu_control_plane.kube.client import Client, Selection
 from gpu_control_plane.kube.errors import Forbidden
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Object, Resource
-from gpu_control_plane.pools.capacity import PoolCapacity
-from gpu_control_plane.pools.explain.snapshot import PodSnapshot, PoolView, approvable_cards
-from gpu_control_plane.pools.node_capacity import node_capacity
-from gpu_control_plane.pools.pending_reasons import PendingReason
-from gpu_control_plane.rules.device_selection import selects
+from gpu_control_plane.pools.explain.cluster import ClusterSnapshot
+from gpu_control_plane.pools.explain.snapshot import PodSnapshot
 
 UNSCHEDULED: Final = Selection(fields="status.phase=Pending,spec.nodeName=")
 """Pods without a node, in every namespace: the only ones that can wait for a card."""
-
-_NOBODY: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class ReplicaSetCondition(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,25 +43,20 @@ class ReplicaSet(Object, frozen=True):
 async def read_pod_snapshot(client: Client, pod: WaitingPod) -> PodSnapshot:
     """Everything about the pools that the pod asks for. Needs the rights of somebody who may read nodes and cards."""
     pools = await client.list(GPUPool)
-    by_resource = {name: pool for pool in pools for name in pool.resource_names}
-    wanted = {name: by_resource[name] for name in pod.extended_resources if name in by_resource}
-    cards: list[GPUDevice] = []
-    for name in {"", *(pool.name for pool in wanted.values())} if wanted else ():
-        cards += await client.list(GPUDevice, Selection(fields=f"status.poolRef.name={name}"))
-    cluster = _Cluster(
+    asked = pod.extended_resources
+    wanted = {pool.name for pool in pools for name in pool.resource_names if name in asked}
+    cards: dict[str, GPUDevice] = {}
+    for name in {"", *wanted} if wanted else ():
+        found = await client.list(GPUDevice, Selection(fields=f"status.poolRef.name={name}"))
+        cards |= {card.name: card for card in found}
+    cluster = ClusterSnapshot(
+        pools=pools,
         cards=cards,
         states={state.name: state for state in await client.list(GPUNodeState)} if wanted else {},
         nodes={node.name: node for node in await client.list(Node)} if wanted else {},
+        waiting=await _waiting(client),
     )
-    return PodSnapshot(
-        pod=pod,
-        pools={name: cluster.view(pool) for name, pool in wanted.items()},
-        resources=by_resource.keys,
-        node=cluster.nodes.get,
-        state=cluster.states.get,
-        ahead=await _ahead(client, pod, wanted),
-        holders=cluster.holders(),
-    )
+    return cluster.pod(pod)
 
 
 async def read_refusals(client: Client, name: str, namespace: str) -> list[str]:
@@ -101,67 +87,9 @@ def _related(name: str, workload: str) -> bool:
     return name == workload or name.startswith(f"{workload}-") or workload.startswith(f"{name}-")
 
 
-async def _ahead(client: Client, pod: WaitingPod, wanted: Collection[str]) -> int | None:
-    """Pods that ask for the same and come first; None for somebody who may not see them."""
+async def _waiting(client: Client) -> list[WaitingPod] | None:
+    """The pods without a node; None for somebody who may not see those of others."""
     try:
-        waiting = await client.list(WaitingPod, UNSCHEDULED)
+        return await client.list(WaitingPod, UNSCHEDULED)
     except Forbidden:
         return None
-    place = _place(pod)
-    return sum(_place(each) < place and bool(each.extended_resources.keys() & set(wanted)) for each in waiting)
-
-
-def _place(pod: WaitingPod) -> tuple[int, datetime, str]:
-    return -pod.spec.priority, pod.metadata.creation_timestamp or _NOBODY, pod.metadata.uid
-
-
-class _Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The cards of some pools and those in none, and all nodes."""
-
-    cards: Sequence[GPUDevice]
-    states: Mapping[str, GPUNodeState]
-    nodes: Mapping[str, Node]
-
-    def view(self, pool: GPUPool) -> PoolView:
-        capacity = PoolCapacity()
-        by_node: dict[str, list[GPUDevice]] = defaultdict(list)
-        for card in self.cards:
-            if card.status.pool_ref is not None and card.status.pool_ref.name == pool.name:
-                by_node[card.spec.node_name].append(card)
-        for node, held in by_node.items():
-            capacity.put(node, node_capacity(pool, node, held, self.states.get(node)))
-        return PoolView(
-            pool=pool,
-            capacity=capacity,
-            waiting_on=partial(self._waiting_on, pool),
-            approvable=partial(self._approvable, pool),
-        )
-
-    def holders(self) -> dict[str, Counter[str]]:
-        """Units held, by resource and namespace."""
-        held: dict[str, Counter[str]] = defaultdict(Counter)
-        for card in self.cards:
-            for user in card.status.used_by:
-                held[user.resource][user.namespace] += user.units
-        return held
-
-    def _waiting_on(self, pool: GPUPool, reason: PendingReason) -> Mapping[str, int]:
-        device = self._device()
-        counts: Counter[str] = Counter()
-        for name, state in self.states.items():
-            pending = state.status.pools.pending if state.status.pools is not None else ()
-            cards = (device(card.inventory_id) for card in pending if card.reason == reason)
-            counts[name] += sum(card is not None and self._selects(pool, card) for card in cards)
-        return +counts
-
-    def _approvable(self, pool: GPUPool, node: str) -> Sequence[str]:
-        state = self.states.get(node)
-        cards = approvable_cards(state, self._device()) if state is not None else []
-        return [card.name for card in cards if self._selects(pool, card)]
-
-    def _selects(self, pool: GPUPool, card: GPUDevice) -> bool:
-        node = self.nodes.get(card.spec.node_name)
-        return node is not None and selects(pool, card, node.metadata.labels)
-
-    def _device(self) -> Callable[[str], GPUDevice | None]:
-        return {card.name: card for card in self.cards}.get

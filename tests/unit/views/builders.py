@@ -49,8 +49,8 @@ def card(
         metadata=ObjectMeta(
             name=f"{node}-{address.replace(':', '-').replace('.', '-')}",
             creation_timestamp=created,
-            labels={Label.NODE: node, Label.PRODUCT: product.replace(" ", "-")}
-            | ({Label.IGNORE: "true"} if ignored else {}),
+            labels={str(Label.NODE): node, str(Label.PRODUCT): product.replace(" ", "-")}
+            | ({str(Label.IGNORE): "true"} if ignored else {}),
         ),
         spec=DeviceSpec(node_name=node, pci_address=address),
         status=DeviceStatus(
