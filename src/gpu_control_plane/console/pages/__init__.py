@@ -1,0 +1,8 @@
+"""The pages. Each module has the functions of one page; the table below is all that the server knows of them."""
+
+from typing import Final
+
+from gpu_control_plane.console.page import Page
+from gpu_control_plane.console.pages import overview
+
+PAGES: Final[tuple[Page, ...]] = (*overview.PAGES,)
