@@ -113,18 +113,27 @@ def decide(snapshot: Snapshot) -> NodePlan:
             ),
         ),
         complete=_is_inventoried(snapshot, len(cards)),
-        selected=_selected(plans, selection),
+        selected=_selected(((plan.device, DesiredPool(plan.pool, plan.pending)) for plan in plans), selection),
     )
 
 
-def outlook(snapshot: Snapshot) -> dict[str, DesiredPool]:
-    """Where each card of the node ends, by the name of its GPUDevice, if nothing changes but that pods in its way end:
-    in a pool, or in none and why. For whoever wants to know what a change leads to before making it."""
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the cards of a node end."""
+
+    ends: dict[str, DesiredPool]
+    """By the name of the GPUDevice: in a pool, or in none and why."""
+    selected: SelectedCards
+
+
+def outlook(snapshot: Snapshot) -> Outlook:
+    """Where each card of the node ends if nothing changes but that pods in its way end: for whoever wants to know what
+    a change leads to before making it."""
     cards = _plannable(snapshot)
-    desired = desired_pools(snapshot, cards)
-    ends = {device.name: _end(snapshot, device, desired[device.name]) for device in cards}
-    unknown = DesiredPool(None, PendingReason.PROBE)
-    return {device.name: ends.get(device.name, unknown) for device in snapshot.devices}
+    selection = NodeSelection(snapshot)
+    desired = desired_pools(snapshot, cards, selection)
+    ends = dict.fromkeys((device.name for device in snapshot.devices), DesiredPool(None, PendingReason.PROBE))
+    ends |= {device.name: _end(snapshot, device, desired[device.name]) for device in cards}
+    return Outlook(ends=ends, selected=_selected(((card, ends[card.name]) for card in cards), selection))
 
 
 def _end(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> DesiredPool:
@@ -298,20 +307,23 @@ def _assignment(snapshot: Snapshot, plan: CardPlan) -> Assignment | None:
     )
 
 
-def _selected(plans: Iterable[CardPlan], selection: NodeSelection) -> dict[str, Counter[PendingReason | None]]:
+def _selected(
+    placed: Iterable[tuple[GPUDevice, DesiredPool]], selection: NodeSelection
+) -> dict[str, Counter[PendingReason | None]]:
+    """Counts the cards that pools select, by where each card is."""
     found: dict[str, Counter[PendingReason | None]] = defaultdict(Counter)
-    for plan in plans:
-        approved = plan.device.metadata.annotations.get(Annotation.ASSIGNMENT)
-        for pool in selection.pools(plan.device):
+    for device, place in placed:
+        approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+        for pool in selection.pools(device):
             reason: PendingReason | None
-            if plan.pool == pool.name:
+            if place.pool == pool.name:
                 reason = None
-            elif not suits(pool, plan.device):
+            elif not suits(pool, device):
                 reason = PendingReason.MODE_UNSUPPORTED
-            elif plan.pool is not None or approved not in (None, "", pool.name):
+            elif place.pool is not None or approved not in (None, "", pool.name):
                 reason = PendingReason.IN_OTHER_POOL
             else:
-                reason = plan.pending
+                reason = place.pending
             found[pool.name][reason] += 1
     return found
 

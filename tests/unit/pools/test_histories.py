@@ -205,7 +205,7 @@ class Histories(RuleBasedStateMachine):
     def the_outlook_comes_true_when_pods_end(self) -> None:
         model = self.model
         divided = {name: carried_out(pool) for name, pool in model.pools.items()}
-        expected = {name: end.pool for name, end in outlook(replace(model.snapshot(), pools=divided)).items()}
+        expected = {name: end.pool for name, end in outlook(replace(model.snapshot(), pools=divided)).ends.items()}
         for name in [name for name, held in model.holders.items() for _ in held]:
             model.end_pod(name)
         model.settle()
