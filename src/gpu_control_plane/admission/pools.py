@@ -1,14 +1,11 @@
 """The review of a GPUPool that is about to be written. Pure."""
 
 from collections.abc import Iterable
-from datetime import timedelta
-
-import msgspec
 
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Reason
 from gpu_control_plane.kube.admission import AdmissionResponse, allow, deny
-from gpu_control_plane.rules.pool_validation import faults
+from gpu_control_plane.rules.pool_validation import new_fault
 
 
 def review(pool: GPUPool, before: GPUPool | None, others: Iterable[GPUPool]) -> AdmissionResponse:
@@ -16,20 +13,11 @@ def review(pool: GPUPool, before: GPUPool | None, others: Iterable[GPUPool]) -> 
 
     A pool that already has the fault may be changed all the same: refusing would keep people from correcting it.
     """
-    rest = [other for other in others if other.name != pool.name]
-    found = faults([*rest, pool if before else _youngest(pool, rest)]).get(pool.name)
+    others = tuple(others)
+    found = new_fault(pool, before, others)
     if found is None:
         return allow()
-    had_it_before = before is not None and faults([*rest, before]).get(pool.name) == found
+    had_it_before = before is not None and new_fault(before, before, others) == found
     if found.reason is Reason.NAME_COLLISION and not had_it_before:
         return deny(f"{found.message[0].upper()}{found.message[1:]}.")
     return allow(warnings=[found.message])
-
-
-def _youngest(pool: GPUPool, others: Iterable[GPUPool]) -> GPUPool:
-    """A pool that is being created is the youngest. Its timestamp, in whole seconds, may be that of another."""
-    ages = [other.metadata.creation_timestamp for other in others if other.metadata.creation_timestamp is not None]
-    if not ages:
-        return pool
-    metadata = msgspec.structs.replace(pool.metadata, creation_timestamp=max(ages) + timedelta(seconds=1))
-    return msgspec.structs.replace(pool, metadata=metadata)

@@ -28,6 +28,10 @@ class Annotation(OpenEnum):
         f"{GROUP}/approved-by",
         "On a GPUDevice: the user who set the approval last, or took it off. The webhook writes it.",
     )
+    REASON = (
+        f"{GROUP}/reason",
+        "On a GPUDevice: why a person approves, releases or retires the card. It goes into the card's history.",
+    )
     HOLD = f"{GROUP}/hold", "On a GPUDevice: keeps automatic approval away from the card. The value says why."
     CLEAR_FAULT = (
         f"{GROUP}/clear-fault",

@@ -7,7 +7,7 @@ import click
 
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.listing import Listing, watch_option
-from gpu_control_plane.cli.output import Column, Table, age, output_option
+from gpu_control_plane.cli.output import Column, Table, age, counts, output_option
 
 if TYPE_CHECKING:
     from gpu_control_plane.kube.client import Client
@@ -75,9 +75,7 @@ def node_table() -> "Table[NodeRow]":
             Column(title="UPGRADE", value=lambda row: row.upgrade, wide=True),
             Column(title="CUDA", value=lambda row: row.cuda, wide=True),
             Column(title="INJECTION", value=lambda row: row.injection, wide=True),
-            Column(
-                title="POOLS", value=lambda row: " ".join(f"{name}={n}" for name, n in row.pools.items()), wide=True
-            ),
+            Column(title="POOLS", value=lambda row: counts(row.pools), wide=True),
             Column(title="UNHEALTHY", value=lambda row: row.unhealthy, wide=True, summed=True),
             Column(
                 title="AGE",

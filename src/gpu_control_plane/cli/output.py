@@ -7,7 +7,7 @@ error, so that the output can be piped. Programs get every field of a row, whate
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -172,6 +172,11 @@ def age(moment: "datetime | None", now: "datetime") -> str:
         if seconds < until:
             return f"{seconds // size}{unit}"
     return f"{seconds // 86_400}d"
+
+
+def counts(numbers: Mapping[str, int]) -> str:
+    """Numbers by name in one cell: `training=8 inference=2`."""
+    return " ".join(f"{name}={number}" for name, number in numbers.items())
 
 
 def say(text: str) -> None:

@@ -7,7 +7,7 @@ import click
 
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.listing import Listing, watch_option
-from gpu_control_plane.cli.output import Column, Table, age, output_option
+from gpu_control_plane.cli.output import Column, Table, age, counts, output_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,20 +79,17 @@ def pod_table(*, everywhere: bool) -> "Table[PodRow]":
         columns=[
             *([namespace] if everywhere else []),
             Column(title="NAME", value=lambda row: row.name),
-            Column(title="UNITS", value=lambda row: row.units, summed=True),
+            Column(title="UNITS", value=lambda row: row.units),
             Column(title="POOL", value=lambda row: " ".join(row.pools)),
             Column(title="STATUS", value=lambda row: row.status, colour=_colour),
             Column(title="WHAT", value=lambda row: row.load or row.reason, text=lambda row: _what(row, now)),
             Column(title="NODE", value=lambda row: row.node, optional=True),
             *([] if everywhere else [namespace]),
-            Column(
-                title="RESOURCES", value=lambda row: " ".join(f"{k}={n}" for k, n in row.resources.items()), wide=True
-            ),
+            Column(title="RESOURCES", value=lambda row: counts(row.resources), wide=True),
             Column(title="CARDS", value=lambda row: " ".join(row.cards), wide=True),
             Column(title="MESSAGE", value=lambda row: row.message, wide=True),
         ],
         name=lambda row: f"pod/{row.name}",
-        total=True,
     )
 
 

@@ -101,9 +101,8 @@ class PlanExecutor:
         """One write about a card; with `guard` only if the object still has that resourceVersion."""
         match action:
             case DropApproval(device=device):
-                body: dict[str, object] = {
-                    "metadata": {"annotations": {Annotation.ASSIGNMENT.value: None, Annotation.APPROVED_BY.value: None}}
-                }
+                dropped = (Annotation.ASSIGNMENT.value, Annotation.APPROVED_BY.value, Annotation.REASON.value)
+                body: dict[str, object] = {"metadata": {"annotations": dict.fromkeys(dropped)}}
                 version = guard or device.metadata.resource_version
                 return await self._client.patch(GPUDevice, device.name, body, resource_version=version)
             case CarryOver(name=name, annotations=annotations, labels=labels):

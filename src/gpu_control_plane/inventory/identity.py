@@ -17,7 +17,12 @@ from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.inventory.plan import CarryOver
 
-_CARRIED: Final = (Annotation.ASSIGNMENT.value, Annotation.APPROVED_BY.value, Annotation.HOLD.value)
+_CARRIED: Final = (
+    Annotation.ASSIGNMENT.value,
+    Annotation.APPROVED_BY.value,
+    Annotation.REASON.value,
+    Annotation.HOLD.value,
+)
 
 
 def is_replaced(known: Hardware | None, reported: Hardware) -> bool:

@@ -194,6 +194,13 @@ class Pools:
                 # A claim begins or ends, or a test is recorded: that must happen once.
                 guarded=bool(plan.change or plan.tested or plan.divided),
             )
+            if plan.take_reason:
+                await self._runtime.client.patch(
+                    GPUDevice,
+                    device.name,
+                    {"metadata": {"annotations": {Annotation.REASON: None}}},
+                    resource_version=written.metadata.resource_version,
+                )
         except NotFound:
             return  # it has been deleted; the cache is about to show that
         if written is not plan.device:

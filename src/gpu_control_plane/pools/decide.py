@@ -55,6 +55,8 @@ class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Approve the card for this pool, which approves cards by itself."""
     withdraw: bool = False
     """Take the approval off: its pool is being deleted."""
+    take_reason: bool = False
+    """Take a person's reason off: it is in the history with this plan, or nothing is left that it could be for."""
     change: Change | None = None
     reservation: Reservation | None = None
     tested: Change | None = None
@@ -93,10 +95,11 @@ def decide(snapshot: Snapshot) -> NodePlan:
     desired = desired_pools(snapshot, cards, selection)
     plans = tuple(
         msgspec.structs.replace(
-            _reserved(snapshot, _plan(snapshot, device, desired[device.name])),
-            ignored=ignored_requests(snapshot, device, desired[device.name]),
+            _reserved(snapshot, plan),
+            ignored=ignored_requests(snapshot, plan.device, desired[plan.device.name]),
+            take_reason=_is_reason_spent(plan, desired[plan.device.name]),
         )
-        for device in cards
+        for plan in (_plan(snapshot, device, desired[device.name]) for device in cards)
     )
     return NodePlan(
         cards=plans,
@@ -110,8 +113,35 @@ def decide(snapshot: Snapshot) -> NodePlan:
             ),
         ),
         complete=_is_inventoried(snapshot, len(cards)),
-        selected=_selected(plans, selection),
+        selected=_selected(((plan.device, DesiredPool(plan.pool, plan.pending)) for plan in plans), selection),
     )
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the cards of a node end."""
+
+    ends: dict[str, DesiredPool]
+    """By the name of the GPUDevice: in a pool, or in none and why."""
+    selected: SelectedCards
+
+
+def outlook(snapshot: Snapshot) -> Outlook:
+    """Where each card of the node ends if nothing changes but that pods in its way end: for whoever wants to know what
+    a change leads to before making it."""
+    cards = _plannable(snapshot)
+    selection = NodeSelection(snapshot)
+    desired = desired_pools(snapshot, cards, selection)
+    ends = dict.fromkeys((device.name for device in snapshot.devices), DesiredPool(None, PendingReason.PROBE))
+    ends |= {device.name: _end(snapshot, device, desired[device.name]) for device in cards}
+    return Outlook(ends=ends, selected=_selected(((card, ends[card.name]) for card in cards), selection))
+
+
+def _end(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> DesiredPool:
+    if desired.pool is None:
+        return desired
+    stays = claim_of(device) == desired.pool
+    kept_out = burn_in_pending(device) if stays else _kept_out(snapshot, device)
+    return DesiredPool(None, kept_out) if kept_out else desired
 
 
 def _is_inventoried(snapshot: Snapshot, cards: int) -> bool:
@@ -144,27 +174,50 @@ def _plan(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPl
 
 def _join(snapshot: Snapshot, device: GPUDevice, desired: DesiredPool) -> CardPlan:
     pool = desired.pool
-    if find(device.status.conditions, DeviceCondition.HEALTHY) is None:
-        return _card_plan(device, None, pending=PendingReason.PROBE)
-    if is_faulted(device):
-        return _card_plan(device, None, pending=PendingReason.HEALTH)
-    if untested := burn_in_pending(device):
-        return _card_plan(device, None, pending=untested)
-    if not _may_issue(snapshot):
-        written = _written_reason(snapshot, device) if _is_readiness_overtaken(snapshot) else None
-        return _card_plan(device, None, pending=written or PendingReason.NODE_NOT_READY)
+    if kept_out := _kept_out(snapshot, device):
+        return _card_plan(device, None, pending=kept_out)
     if not _free(snapshot, device) and _ordered(snapshot, device, pool) is None:
         return _card_plan(device, None, pending=PendingReason.DRAIN)
-    how = "approved by the pool's own rules" if desired.approve else "approved by annotation"
+    how = "approved by the pool's own rules" if desired.approve else _reason(device) or "approved by annotation"
     who = WHO if desired.approve else _approver(device)
     change = Change(what=f"Assigned to {pool}", who=who, when=snapshot.now, why=how)
     plan = _card_plan(device, pool, ordered=True, change=change)
     return msgspec.structs.replace(plan, approve=pool if desired.approve else None)
 
 
+def _kept_out(snapshot: Snapshot, device: GPUDevice) -> PendingReason | None:
+    """Why a card that is free cannot join any pool now."""
+    if find(device.status.conditions, DeviceCondition.HEALTHY) is None:
+        return PendingReason.PROBE
+    if is_faulted(device):
+        return PendingReason.HEALTH
+    if untested := burn_in_pending(device):
+        return untested
+    if not _may_issue(snapshot):
+        written = _written_reason(snapshot, device) if _is_readiness_overtaken(snapshot) else None
+        return written or PendingReason.NODE_NOT_READY
+    return None
+
+
 def _approver(device: GPUDevice) -> str:
     """The user who changed the approval last, as the webhook recorded it."""
     return device.metadata.annotations.get(Annotation.APPROVED_BY, "")[:_LONGEST_WHO] or WHO
+
+
+def _reason(device: GPUDevice) -> str:
+    """The reason that a person gave, as one line of plain text."""
+    text = device.metadata.annotations.get(Annotation.REASON, "")
+    printable = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * _LONGEST_WHY])
+    return " ".join(printable.split())[:_LONGEST_WHY]
+
+
+def _is_reason_spent(plan: CardPlan, desired: DesiredPool) -> bool:
+    """Whether the card is where people want it: what their reason was for has happened."""
+    device = plan.device
+    if Annotation.REASON not in device.metadata.annotations or plan.pool != desired.pool:
+        return False
+    refused = plan.pool is None and bool(device.metadata.annotations.get(Annotation.ASSIGNMENT)) and not device.ignored
+    return not refused or plan.withdraw
 
 
 def _divided_anew(snapshot: Snapshot, device: GPUDevice, claim: str) -> Change | None:
@@ -191,9 +244,12 @@ def _leave(snapshot: Snapshot, device: GPUDevice, claim: str, desired: DesiredPo
             return msgspec.structs.replace(draining, state=DeviceState.DRAINING)
         return draining
     pending = desired.pending or PendingReason.DRAIN
-    withdrawn = Annotation.ASSIGNMENT not in device.metadata.annotations
-    who = _approver(device) if withdrawn else WHO
-    change = Change(what=f"Released from {claim}", who=who, when=snapshot.now, why=pending.because)
+    approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+    who = _approver(device) if approved != claim else WHO
+    why = f"approved for {approved}" if desired.pool else pending.because
+    if (reason := _reason(device)) and (approved != claim or device.ignored):
+        why = reason if approved != claim else f"{why}: {reason}"[:_LONGEST_WHY]
+    change = Change(what=f"Released from {claim}", who=who, when=snapshot.now, why=why)
     return _card_plan(device, None, pending=pending, change=change)
 
 
@@ -251,20 +307,23 @@ def _assignment(snapshot: Snapshot, plan: CardPlan) -> Assignment | None:
     )
 
 
-def _selected(plans: Iterable[CardPlan], selection: NodeSelection) -> dict[str, Counter[PendingReason | None]]:
+def _selected(
+    placed: Iterable[tuple[GPUDevice, DesiredPool]], selection: NodeSelection
+) -> dict[str, Counter[PendingReason | None]]:
+    """Counts the cards that pools select, by where each card is."""
     found: dict[str, Counter[PendingReason | None]] = defaultdict(Counter)
-    for plan in plans:
-        approved = plan.device.metadata.annotations.get(Annotation.ASSIGNMENT)
-        for pool in selection.pools(plan.device):
+    for device, place in placed:
+        approved = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+        for pool in selection.pools(device):
             reason: PendingReason | None
-            if plan.pool == pool.name:
+            if place.pool == pool.name:
                 reason = None
-            elif not suits(pool, plan.device):
+            elif not suits(pool, device):
                 reason = PendingReason.MODE_UNSUPPORTED
-            elif plan.pool is not None or approved not in (None, "", pool.name):
+            elif place.pool is not None or approved not in (None, "", pool.name):
                 reason = PendingReason.IN_OTHER_POOL
             else:
-                reason = plan.pending
+                reason = place.pending
             found[pool.name][reason] += 1
     return found
 

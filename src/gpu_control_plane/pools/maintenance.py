@@ -38,6 +38,12 @@ def is_changing(pool: GPUPool) -> bool:
     return pool.status.allocation is not None and pool.status.allocation != pool.spec.allocation.canonical
 
 
+def carried_out(pool: GPUPool) -> GPUPool:
+    """The pool as it is when its nodes have done what the spec asks for."""
+    status = msgspec.structs.replace(pool.status, allocation=pool.spec.allocation.canonical, maintenance=None)
+    return msgspec.structs.replace(pool, status=status)
+
+
 def serves_meanwhile(pool: GPUPool) -> bool:
     """Whether pods may come to the pool during maintenance."""
     return pool.spec.maintenance.strategy is MaintenanceStrategy.NODE

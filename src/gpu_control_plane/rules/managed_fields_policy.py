@@ -18,6 +18,7 @@ APPROVALS: Final = "gpu-approvals"
 PEOPLES_ANNOTATIONS: Final = (
     Annotation.ASSIGNMENT,
     Annotation.APPROVED_BY,
+    Annotation.REASON,
     Annotation.HOLD,
     Annotation.CLEAR_FAULT,
 )

@@ -109,6 +109,7 @@ def test_nobody_makes_cards_by_hand(env: AccessEnv) -> None:
 def test_people_write_what_is_theirs(env: AccessEnv) -> None:
     for path, body in (
         (CARD, annotated(assignment="training")),
+        (CARD, annotated(assignment="training", reason="new rack")),
         (CARD, annotated(hold="we test it")),
         (CARD, annotated(clear_fault="yes")),
         (

@@ -88,7 +88,7 @@ class NodeModel:
         self.state = replace(self.state, status=replace(self.state.status, device_count=len(self.devices)))
 
     def annotate(self, name: str, **annotations: str | None) -> None:
-        keys = {"assignment": Annotation.ASSIGNMENT, "hold": Annotation.HOLD}
+        keys = {"assignment": Annotation.ASSIGNMENT, "hold": Annotation.HOLD, "reason": Annotation.REASON}
         device = self.devices[name]
         held: dict[str, str | None] = {**device.metadata.annotations}
         held |= {keys[key]: value for key, value in annotations.items()}
@@ -178,17 +178,18 @@ class NodeModel:
     # What the controller does.
 
     def plan(self) -> NodePlan:
-        return decide(
-            Snapshot(
-                node=NODE,
-                labels=self.labels,
-                state=self.state,
-                devices=tuple(self.devices.values()),
-                pools=self.pools,
-                faults=faults(self.pools.values()),
-                report_observed=self.report_observed,
-                now=NOW,
-            )
+        return decide(self.snapshot())
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            node=NODE,
+            labels=self.labels,
+            state=self.state,
+            devices=tuple(self.devices.values()),
+            pools=self.pools,
+            faults=faults(self.pools.values()),
+            report_observed=self.report_observed,
+            now=NOW,
         )
 
     def controller_acts(self, *, dies_after: int | None = None) -> int:
@@ -247,7 +248,7 @@ class NodeModel:
     def _card_differs(self, card: CardPlan) -> bool:
         status = card.device.status
         claim = status.pool_ref.name if status.pool_ref else None
-        changes = card.approve or card.withdraw or card.change or card.tested or card.divided
+        changes = card.approve or card.withdraw or card.change or card.tested or card.divided or card.take_reason
         desired = (card.state, card.pool, card.pending, status_message(card.ignored))
         return bool(changes or desired != (status.state, claim, status.pending_reason, status.message))
 
@@ -265,6 +266,8 @@ class NodeModel:
             history=card.history,
         )
         self.devices[device.name] = replace(device, status=status)
+        if card.take_reason:
+            self.annotate(device.name, reason=None)
 
     def _write_assignments(self, plan: NodePlan) -> None:
         generation = self.state.metadata.generation + 1

@@ -307,6 +307,54 @@ def test_a_release_that_nobody_asked_for_is_the_controllers() -> None:
     assert history(made, name) == ("Released from a", "gpu-pools")
 
 
+def test_a_persons_reason_ends_in_the_history_and_not_in_the_next_one() -> None:
+    made = node_with(pool("a"), pool("b", assignment=PoolAssignment(require_annotation=True)), approved="a")
+    (name,) = made.devices
+    made.annotate(name, reason="new\n rack\x1b[31m")
+    made.settle()
+    assert why(made, name) == ("Assigned to a", "new rack [31m")
+    assert Annotation.REASON not in made.devices[name].metadata.annotations
+    made.annotate(name, assignment="b")
+    made.settle()
+    assert why(made, name) == ("Assigned to b", "approved by annotation")
+    assert made.devices[name].status.history[1].why == "approved for b"
+    made.annotate(name, assignment=None, reason="goes back to its owner")
+    made.settle()
+    assert why(made, name) == ("Released from b", "goes back to its owner")
+    assert Annotation.REASON not in made.devices[name].metadata.annotations
+
+
+def test_the_reason_for_a_move_is_told_at_both_ends() -> None:
+    made = node_with(pool("a"), pool("b"), approved="a")
+    (name,) = made.devices
+    made.settle()
+    made.start_pod(name)
+    made.annotate(name, assignment="b", reason="inference grows")
+    made.settle()
+    assert Annotation.REASON in made.devices[name].metadata.annotations, "a pod is in the way: it has not happened yet"
+    made.end_pod(name)
+    made.settle()
+    latest, before, *_ = made.devices[name].status.history
+    assert [latest.why, before.why] == ["inference grows", "inference grows"]
+
+
+def test_the_reason_for_retiring_a_card_is_told_and_no_older_one() -> None:
+    made = node_with(pool("a"), approved="a")
+    (name,) = made.devices
+    made.annotate(name, reason="x" * 2000)
+    made.settle()
+    assert why(made, name) == ("Assigned to a", "x" * 512)
+    label(made, **{Label.IGNORE: "true"})
+    made.annotate(name, reason="RMA 4711")
+    made.settle()
+    assert why(made, name) == ("Released from a", "the ignore label takes the card out of service: RMA 4711")
+
+
+def why(made: NodeModel, name: str) -> tuple[str, str | None]:
+    latest = made.devices[name].status.history[0]
+    return latest.what, latest.why
+
+
 def sign(made: NodeModel, name: str, who: str) -> None:
     """The webhook records who changed the approval."""
     device = made.devices[name]

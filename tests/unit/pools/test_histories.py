@@ -22,7 +22,8 @@ from gpu_control_plane.api.gpupool import (
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.api.selectors import LabelSelector
 from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.pools.maintenance import is_changing
+from gpu_control_plane.pools.decide import outlook
+from gpu_control_plane.pools.maintenance import carried_out, is_changing
 from gpu_control_plane.pools.units import card_resources
 from gpu_control_plane.rules.device_selection import selects
 from gpu_control_plane.rules.pool_validation import faults
@@ -198,6 +199,17 @@ class Histories(RuleBasedStateMachine):
     def everything_settles(self) -> None:
         self.model.settle()
         self._check_settled()
+
+    @precondition(lambda self: not any(pool.deleting for pool in self.model.pools.values()))
+    @rule()
+    def the_outlook_comes_true_when_pods_end(self) -> None:
+        model = self.model
+        divided = {name: carried_out(pool) for name, pool in model.pools.items()}
+        expected = {name: end.pool for name, end in outlook(replace(model.snapshot(), pools=divided)).ends.items()}
+        for name in [name for name, held in model.holders.items() for _ in held]:
+            model.end_pod(name)
+        model.settle()
+        assert {name: model.claim(name) for name in model.devices} == expected
 
     def _check_settled(self) -> None:
         model = self.model
