@@ -3,6 +3,6 @@
 from typing import Final
 
 from gpu_control_plane.console.page import Page
-from gpu_control_plane.console.pages import overview
+from gpu_control_plane.console.pages import approvals, overview
 
-PAGES: Final[tuple[Page, ...]] = (*overview.PAGES,)
+PAGES: Final[tuple[Page, ...]] = (*overview.PAGES, *approvals.PAGES)

@@ -19,7 +19,7 @@ from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
 from gpu_control_plane.console.rendering import page_response, render
 from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.views.fleet import Fleet
-from gpu_control_plane.views.fleet_map import Cell, FleetMap, changed_cells, map_of
+from gpu_control_plane.views.fleet_map import Cell, FleetMap, cell_of, changed_cells, map_of
 from gpu_control_plane.views.overview import Todo, TodoKind, overview
 
 MOST_LINKS: Final = 2000
@@ -101,7 +101,7 @@ def _map_context(request: Request, fleet: Fleet) -> dict[str, object]:
         "map_counts": found.counts,
         "cells": Cell,
         "as_links": len(found.cells) <= MOST_LINKS,
-        "nodes": [(node, _cells(node.cards)) for group in found.groups for node in group.nodes]
+        "groups": [(group, [(node, _cells(node.cards)) for node in group.nodes]) for group in found.groups]
         if len(found.cells) <= MOST_LINKS
         else [],
         "pool": pool,
@@ -115,8 +115,6 @@ def _map(request: Request, fleet: Fleet) -> FleetMap:
 
 
 def _cells(cards: tuple[GPUDevice, ...]) -> list[tuple[GPUDevice, Cell]]:
-    from gpu_control_plane.views.fleet_map import cell_of  # noqa: PLC0415
-
     return [(card, cell_of(card)) for card in cards]
 
 
