@@ -9,7 +9,8 @@ from gpu_control_plane.actions.card_plan import unreadable
 from gpu_control_plane.actions.forecast import Forecast, with_pools
 from gpu_control_plane.actions.plan import CardChange, Refusal, UnitChange, command_line
 from gpu_control_plane.actions.pool_maintenance import UnitsInTheWay, units_in_the_way
-from gpu_control_plane.api.gpupool import GPUPool, MaintenanceStrategy
+from gpu_control_plane.api.gpupool import GPUPool, MaintenanceStrategy, PoolStatus
+from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.pools.maintenance import is_changing, serves_meanwhile
 from gpu_control_plane.pools.quotas import desired_limits
@@ -76,7 +77,7 @@ def preview_pool(fleet: Fleet, written: GPUPool, *, file: str = "pool.yaml") -> 
     named = Preview(pool=written.name, new=before is None, command=command)
     if (unread := unreadable(fleet)) is not None:
         return msgspec.structs.replace(named, refusals=(Refusal(name=written.name, sentence=unread),))
-    pool = _as_written(fleet, written, before)
+    pool = as_written(fleet, written)
     fault = new_fault(pool, before, fleet.pools.values())
     changed = with_pools(fleet, (pool,))
     forecast = Forecast(fleet, changed, {card.spec.node_name for card in fleet.cards.values()})
@@ -93,10 +94,12 @@ def preview_pool(fleet: Fleet, written: GPUPool, *, file: str = "pool.yaml") -> 
     )
 
 
-def _as_written(fleet: Fleet, written: GPUPool, before: GPUPool | None) -> GPUPool:
+def as_written(fleet: Fleet, written: GPUPool) -> GPUPool:
     """The pool as the API server would have it: its spec is the file's, its status stays, a new one is the youngest."""
+    before = fleet.pools.get(written.name)
     if before is None:
-        return youngest(written, fleet.pools.values())
+        bare = msgspec.structs.replace(written, metadata=ObjectMeta(name=written.name), status=PoolStatus())
+        return youngest(bare, fleet.pools.values())
     return msgspec.structs.replace(before, spec=written.spec)
 
 

@@ -185,6 +185,23 @@ class Client:
         )
         await self.transport.send(call)
 
+    async def validate(
+        self, kind: type[Object], body: Mapping[str, object], *, name: str, resource_version: str | None = None
+    ) -> None:
+        """Ask whether an object of the cluster could be created like this or, with `resource_version`, replaced;
+        nothing is written. Fields that the kind does not have are errors, too."""
+        exists = resource_version is not None
+        document = _document(kind.resource, body, name=name, resource_version=resource_version)
+        call = Call(
+            method="PUT" if exists else "POST",
+            path=kind.resource.path(name=name if exists else None),
+            verb="update" if exists else "create",
+            resource=kind.resource.qualified_name,
+            params={"dryRun": "All", "fieldValidation": "Strict"},
+            body=msgspec.json.encode(document),
+        )
+        await self.transport.send(call)
+
     async def apply[T: Object](
         self,
         kind: type[T],

@@ -1,0 +1,85 @@
+"""Pools as people write them into files, and whether the API server would take them."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import yaml
+
+from gpu_control_plane.actions.plan import Refusal
+from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.errors import ApiError, Forbidden
+
+_ADMISSION = ("admission webhook", "ValidatingAdmissionPolicy")
+"""What the API server names when a pool is refused, rather than whoever asks."""
+
+
+class NotAPool(Exception):
+    """A file, or a part of it, that is no GPUPool; the message says what is wrong."""
+
+
+class WrittenPool(msgspec.Struct, frozen=True):
+    """A pool as a file has it."""
+
+    pool: GPUPool
+    document: Mapping[str, object]
+
+
+def read_pools(text: str, file: str) -> tuple[WrittenPool, ...]:
+    """The pools of a YAML or JSON file; other kinds in it are an error."""
+    try:
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        raise NotAPool(f"{file} is no YAML{f', line {where.line + 1}' if where else ''}.") from error
+    items = [item for document in documents for item in _items(document)]
+    if not items:
+        raise NotAPool(f"{file} has no GPUPool in it.")
+    return tuple(_read(item, file) for item in items)
+
+
+def _items(document: object) -> Iterable[object]:
+    if isinstance(document, dict) and document.get("kind") == "List":
+        items = document.get("items")
+        return items if isinstance(items, list) else ()
+    return (document,)
+
+
+def _read(document: object, file: str) -> WrittenPool:
+    resource = GPUPool.resource
+    if not isinstance(document, dict):
+        raise NotAPool(f"{file} has something in it that is no object.")
+    found = document.get("apiVersion"), document.get("kind")
+    if found != (resource.api_version, resource.kind):
+        raise NotAPool(
+            f"{file} has a {found[1]} of {found[0]} in it: only GPUPools of {resource.api_version} are shown."
+        )
+    try:
+        pool = msgspec.convert(document, GPUPool)
+    except msgspec.ValidationError as error:
+        raise NotAPool(f"{file}: the GPUPool does not fit its schema: {error}.") from error
+    if not pool.name:
+        raise NotAPool(f"{file}: a GPUPool has no metadata.name.")
+    return WrittenPool(pool, document)
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What the API server says about a pool."""
+
+    refusal: Refusal | None = None
+    unchecked: str | None = None
+    """Why it could not be asked."""
+
+
+async def check_pool(client: Client, written: WrittenPool, before: GPUPool | None) -> Checked:
+    """Have the API server check the pool against its schema, rules and webhooks. Nothing is written."""
+    body = {"metadata": {}, "spec": written.document.get("spec", {})}
+    version = before.metadata.resource_version if before is not None else None
+    name = written.pool.name
+    try:
+        await client.validate(GPUPool, body, name=name, resource_version=version)
+    except ApiError as error:
+        if isinstance(error, Forbidden) and not any(words in error.message for words in _ADMISSION):
+            return Checked(unchecked=f"its schema and rules were not checked: {error}")
+        return Checked(refusal=Refusal(name=name, sentence=str(error)))
+    return Checked()
