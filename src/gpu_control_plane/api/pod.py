@@ -27,6 +27,9 @@ DRIVER_CONFIG_DIGEST: Final = "DRIVER_CONFIG_DIGEST"
 KEPT_VARIABLES: Final = frozenset({DRIVER_CONFIG_DIGEST})
 KEPT_CONDITIONS: Final = frozenset({"Ready", "PodScheduled"})
 
+UNSCHEDULED_FIELDS: Final = "status.phase=Pending,spec.nodeName="
+"""The field selector of Pods without a node: the only ones that can wait for a card."""
+
 BY_NODE: Final = "node"
 """The index that files Pods under the node they run on; add it with `pods.index(BY_NODE, node_of)`."""
 

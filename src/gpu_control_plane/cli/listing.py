@@ -38,12 +38,14 @@ class Listing[Row]:
     async def show(self, client: "Client", output: str, *, watch: bool) -> int:
         """Print the rows, for ever with `watch`; the exit code."""
         from gpu_control_plane.kube.client import EVERYTHING  # noqa: PLC0415
-        from gpu_control_plane.views.reading import follow_fleet, read_fleet  # noqa: PLC0415
+        from gpu_control_plane.views.reading import read_fleet  # noqa: PLC0415
 
         wanted: dict[str, Any] = {"cards": self.cards or EVERYTHING, "namespace": self.namespace}
         fleet = await read_fleet(client, self.parts, **wanted)
         if not watch:
             return self._show_once(fleet, output)
+        from gpu_control_plane.views.following import follow_fleet  # noqa: PLC0415
+
         tell_missing(fleet.missing)
         await follow_fleet(client, _Changes(self, output).show, self.parts, **wanted)
         return ExitCode.OK

@@ -18,7 +18,7 @@ Examples:
   kubectl gpu pools                                what is free, and what my namespace can get
   kubectl gpu pools -n team-a                      what team-a can get
   kubectl gpu pools -A                             without anybody's quota
-  kubectl gpu pools -o wide                        with cards that are held idle, nodes and resources
+  kubectl gpu pools -o wide                        with cards held idle, nodes, resources
   kubectl gpu pools -o json | jq '.items[] | {name, free, obtainable}'
 
 \b
@@ -40,7 +40,8 @@ def command(*, watch: bool, output: str, connection: Connection) -> None:
     account may be admitted all the same, and all units of a pod have to be free on one node.
     """
     from gpu_control_plane.views.pools import pool_rows  # noqa: PLC0415
-    from gpu_control_plane.views.reading import Part, read_tenant  # noqa: PLC0415
+    from gpu_control_plane.views.reading import Part  # noqa: PLC0415
+    from gpu_control_plane.views.tenants import read_tenant  # noqa: PLC0415
 
     loads = output not in ("table", "name")
 

@@ -10,7 +10,7 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import EventReason
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.pod import WaitingPod
+from gpu_control_plane.api.pod import UNSCHEDULED_FIELDS, WaitingPod
 from gpu_control_plane.kube.client import Client, Selection
 from gpu_control_plane.kube.errors import Forbidden
 from gpu_control_plane.kube.events import Event
@@ -18,8 +18,8 @@ from gpu_control_plane.kube.objects import Object, Resource
 from gpu_control_plane.pools.explain.cluster import ClusterSnapshot
 from gpu_control_plane.pools.explain.snapshot import PodSnapshot
 
-UNSCHEDULED: Final = Selection(fields="status.phase=Pending,spec.nodeName=")
-"""Pods without a node, in every namespace: the only ones that can wait for a card."""
+UNSCHEDULED: Final = Selection(fields=UNSCHEDULED_FIELDS)
+"""Pods without a node, in every namespace."""
 
 
 class ReplicaSetCondition(msgspec.Struct, frozen=True, kw_only=True):
