@@ -21,8 +21,11 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Annotation, DeviceCondition, Label, NodeCondition, PoolCondition
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia import ClusterPolicy
 from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.api.shapes import PoolRef
+from gpu_control_plane.console.capacity_history import CapacityHistory
+from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
 from gpu_control_plane.views.fleet import Fleet
 
@@ -319,3 +322,55 @@ def large_fleet(nodes: int = 5000) -> Fleet:
         pools={name: make_pool(name, cards, products=["*"]) for name in ("training", "research", "inference", "evaluation")},
         nodes={name: make_node(name) for name in by_node},
     )
+
+
+def sample_objects() -> dict[str, list[object]]:
+    """What a console shows beside its fleet: a ClusterPolicy, and Events."""
+    states = [
+        ("pre-requisites", "ready", 0), ("state-operator-metrics", "ready", 0), ("state-driver", "notReady", 5),
+        ("state-container-toolkit", "ready", 6), ("state-operator-validation", "ready", 6), ("state-device-plugin", "disabled", 0),
+        ("state-dcgm-exporter", "ready", 6), ("gpu-feature-discovery", "ready", 6), ("state-mig-manager", "disabled", 0),
+    ]
+    policy = {
+        "metadata": {"name": "cluster-policy", "creationTimestamp": ago(days=60).isoformat()},
+        "spec": {},
+        "status": {"state": "notReady", "namespace": "gpu-control-plane", "states": [{"name": name, "state": state, "ready": ready, "desired": 6 if ready else 0, **({"message": "h100-1 waits for running work"} if state == "notReady" else {})} for name, state, ready in states]},
+    }
+    notes = [
+        ("GPUDevice", "", "h200-3-0000-77-00-0", "GPUDeviceFaulted", "Warning", "XID 79: the card has fallen off the bus; it is out of service", 180),
+        ("Pod", "team-a", "llama-405b-0", "WaitingForGPU", "Warning", "gpu.deckhouse.io/training has no node with 8 free units", 14),
+        ("GPUPool", "", "training", "GPUPoolPhaseChanged", "Normal", "Pending → Ready: nodes offer cards", 4000),
+        ("GPUNodeState", "", "l40s-2", "ConflictingDevicePlugin", "Warning", "daemonset/nvidia-device-plugin serves the node's cards, too", 40),
+        ("GPUDevice", "", "h200-2-0000-18-00-0", "GPUDeviceAssigned", "Normal", "it has joined training, approved by alice@example.com", 5000),
+    ]
+    events = [
+        {
+            "metadata": {"name": f"event-{number}", "namespace": namespace or "default"},
+            "regarding": {"kind": kind, "name": name, "namespace": namespace, "apiVersion": "v1", "uid": "1"},
+            "type": level, "reason": reason, "note": note, "reportingController": "gpu-control-plane", "eventTime": ago(minutes=minutes).isoformat(),
+        }
+        for number, (kind, namespace, name, reason, level, note, minutes) in enumerate(notes)
+    ]
+    return {
+        "policies": [msgspec.convert(policy, ClusterPolicy, strict=False)],
+        "events": [msgspec.convert(event, Event, strict=False) for event in events],
+    }
+
+
+def sample_history(fleet: Fleet) -> CapacityHistory:
+    """Eight hours in which the pool training filled up."""
+    history = CapacityHistory(lambda: fleet)
+    for minute in range(0, 480, 4):
+        cards = dict(fleet.cards)
+        for number, card in enumerate(list(cards.values())):
+            if card.status.used_by and number * 11 % 480 > minute + (minute * number) % 120:
+                cards[card.name] = msgspec.structs.replace(card, status=msgspec.structs.replace(card.status, used_by=()))
+        pools = {
+            name: make_pool(name, list(cards.values()), products=["*"]) for name in fleet.pools
+        }
+        history.record(msgspec.structs.replace(fleet, cards=cards, pools=pools), ago(minutes=480 - minute))
+    return history
+
+
+def sample_state(fleet: Fleet) -> dict[str, object]:
+    return {"others": sample_objects(), "history": sample_history(fleet)}

@@ -3,20 +3,13 @@
 from collections import Counter
 from typing import Final
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gpu_control_plane.actions.approvals import plan_approve
-from gpu_control_plane.actions.card_service import plan_hold, plan_release_hold
-from gpu_control_plane.actions.carry_out import Outcome, carry_out
-from gpu_control_plane.actions.plan import Plan
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.console.audit import describe_action
-from gpu_control_plane.console.errors import BadRequest
-from gpu_control_plane.console.page import POST, Fragment, Page, needs
+from gpu_control_plane.console.page import Fragment, Page
 from gpu_control_plane.console.pages.listing import Listing, make_listing
 from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
 from gpu_control_plane.console.pages.permission import permission
@@ -26,16 +19,6 @@ from gpu_control_plane.views.cards import CardRow, card_rows
 from gpu_control_plane.views.fleet import Fleet
 
 _EVERY: Final = "all"
-_MOST_FIELDS: Final = 1100
-_MOST_BYTES: Final = 64 * 1024
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person has put into the form."""
-
-    cards: tuple[str, ...]
-    pool: str | None
-    reason: str | None
 
 
 @per_fleet
@@ -49,41 +32,6 @@ async def show(request: Request) -> Response:
 
 async def _rows(request: Request) -> str:
     return render(request, "approvals_rows.html", **await _context(request))
-
-
-async def dry_run(request: Request) -> Response:
-    """What approving the chosen cards leads to; nothing is written."""
-    fleet, asked = await fleet_of(request), await _asked(request)
-    plan = plan_approve(fleet, asked.cards, asked.pool, asked.reason) if asked.cards else None
-    return page_response(request, "approvals_plan.html", plan=plan, chosen=len(asked.cards))
-
-
-async def approve(request: Request) -> Response:
-    asked = await _asked(request)
-    plan = plan_approve(await fleet_of(request), asked.cards, asked.pool, asked.reason)
-    return await _done(request, plan, asked)
-
-
-async def hold(request: Request) -> Response:
-    asked = await _asked(request)
-    return await _done(request, plan_hold(await fleet_of(request), asked.cards, asked.reason), asked)
-
-
-async def release(request: Request) -> Response:
-    asked = await _asked(request)
-    return await _done(request, plan_release_hold(await fleet_of(request), asked.cards), asked)
-
-
-async def _done(request: Request, plan: Plan, asked: Asked) -> Response:
-    """Carry a plan out as the person, and say of each card what became of it."""
-    if not asked.cards:
-        raise BadRequest("Choose at least one card.")
-    describe_action(request, cards=list(asked.cards), command=plan.command, why=asked.reason)
-    outcomes: tuple[Outcome, ...] = await carry_out(request.state.viewer.client, plan)
-    failed = [outcome for outcome in outcomes if not outcome.done]
-    return page_response(
-        request, "approvals_outcome.html", plan=plan, done=len(outcomes) - len(failed), failed=failed
-    )
 
 
 async def _context(request: Request) -> dict[str, object]:
@@ -131,25 +79,10 @@ def _by_number(entry: tuple[str, int]) -> tuple[bool, int, str]:
     return reason != PendingReason.APPROVAL, -count, reason
 
 
-async def _asked(request: Request) -> Asked:
-    async with request.form(max_files=0, max_fields=_MOST_FIELDS, max_part_size=_MOST_BYTES) as form:
-        return Asked(
-            cards=tuple(card for card in form.getlist("card") if isinstance(card, str)),
-            pool=str(form.get("pool") or "") or None,
-            reason=str(form.get("why") or "").strip() or None,
-        )
-
-
-_PATCH: Final = (needs("patch", GPUDevice),)
-
 PAGES: Final = (
     Page(
         path="/approvals",
         show=show,
         live=(Fragment(target="pending", kinds=(GPUDevice, GPUNodeState, GPUPool), render=_rows),),
     ),
-    Page(path="/approvals/dry-run", show=dry_run, methods=POST),
-    Page(path="/approvals/approve", show=approve, methods=POST, needs=_PATCH),
-    Page(path="/approvals/hold", show=hold, methods=POST, needs=_PATCH),
-    Page(path="/approvals/release", show=release, methods=POST, needs=_PATCH),
 )
