@@ -48,3 +48,10 @@ def test_help_fits_into_a_hundred_columns(program: click.Command, path: tuple[st
     shown = CliRunner().invoke(program, [*path, "--help"], terminal_width=_WIDEST)
     assert shown.exit_code == 0
     assert [line for line in shown.output.splitlines() if len(line) > _WIDEST] == []
+
+
+@pytest.mark.parametrize("path", [path for _, path in _all(commands) if path], ids=" ".join)
+def test_every_command_shows_an_example(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(commands, [*path, "--help"], terminal_width=_WIDEST).output
+    assert "Example" in shown
+    assert f"kubectl gpu {path[0]}" in shown

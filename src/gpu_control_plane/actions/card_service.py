@@ -12,6 +12,7 @@ from gpu_control_plane.actions.plan import Edit, Plan, Refusal, command_line
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.names import Annotation, DeviceCondition, Label
 from gpu_control_plane.kube.conditions import FALSE, find
+from gpu_control_plane.kube.sentences import counted_are
 from gpu_control_plane.pools.snapshot import claim_of
 from gpu_control_plane.views.fleet import Fleet
 
@@ -26,11 +27,8 @@ def plan_hold(fleet: Fleet, cards: Sequence[str], reason: str | None = None) -> 
     ]
     changed = {edit.name for edit in edits}
     inside = [card.name for card in known if card.name in changed and claim_of(card) is not None]
-    notes = [
-        f"{name} is in a pool and stays there: a hold takes effect when its approval is taken back, by "
-        + command_line("revoke", name)
-        for name in inside
-    ]
+    away = f"a hold keeps them away when their approval is taken back: {command_line('revoke', *inside)}"
+    notes = [f"{counted_are(len(inside), 'card')} in a pool, and {away}"] if inside else []
     return planned(
         fleet,
         command_line("hold", *cards, reason=reason),

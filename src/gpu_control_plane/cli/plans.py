@@ -252,13 +252,12 @@ def show_changes(screen: "Screen", changes: "Sequence[CardChange]") -> None:
     models = max((len(change.product or "") for change in changes[:_MOST_LINES]), default=0)
     for change in changes[:_MOST_LINES]:
         way = f"{change.before or '-'} → {change.after or '-'}"
-        words = [f"{change.card:<{widest}}  {change.product or '':<{models}}  {way}"]
+        line = f"{change.card:<{widest}}  {change.product or '':<{models}}  {way}"
         if change.held_by:
-            words.append(f"when {named(change.held_by)} {'has' if len(change.held_by) == 1 else 'have'} ended")
+            line += f" when {named(change.held_by)} {'has' if len(change.held_by) == 1 else 'have'} ended"
         if change.after is None and change.because:
-            words.append(change.because)
-        waits = bool(change.held_by) or change.after is None
-        screen.mark(ATTENTION if waits else OK, "; ".join(words))
+            line += f": {change.because}"
+        screen.mark(ATTENTION if change.held_by or change.after is None else OK, line)
     if len(changes) > _MOST_LINES:
         screen.line(f"  and {len(changes) - _MOST_LINES:,} more cards")
 
@@ -268,7 +267,7 @@ def _show_rest(screen: "Screen", plan: "Plan", standing: Mapping[str, str], *, u
 
     errors = Screen(sys.stderr)
     for each in plan.units if units else ():
-        screen.line(f"{each.pool}: {each.before:,} → {each.after:,} units of {each.resource}")
+        screen.line(f"{each.pool}: units {each.before:,} → {each.after:,} ({each.resource})")
     for name in plan.unchanged[:_MOST_LINES]:
         screen.mark(IDLE, f"{name}: nothing to do{f'; {standing[name]}' if name in standing else ''}")
     if len(plan.unchanged) > _MOST_LINES:

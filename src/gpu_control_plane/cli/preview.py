@@ -93,8 +93,10 @@ def _tell(previews: "Sequence[Preview]", unchecked: Sequence[str], output: str) 
 
 def show_preview(screen: "Screen", preview: "Preview") -> None:
     """A preview as people read it."""
+    from gpu_control_plane.actions.plan import command_line  # noqa: PLC0415
     from gpu_control_plane.cli.plans import show_changes  # noqa: PLC0415
     from gpu_control_plane.cli.screen import ATTENTION  # noqa: PLC0415
+    from gpu_control_plane.pools.pending_reasons import PendingReason  # noqa: PLC0415
 
     title = f"Pool {preview.pool} would be {'created' if preview.new else 'changed'}"
     screen.line(screen.style(title, bold=True))
@@ -102,9 +104,12 @@ def show_preview(screen: "Screen", preview: "Preview") -> None:
         screen.failure(f"refused: {refusal.sentence}")
     show_changes(screen, preview.cards)
     for units in preview.units:
-        screen.line(f"  {units.pool}: {units.before:,} → {units.after:,} units of {units.resource}")
+        screen.line(f"  {units.pool}: units {units.before:,} → {units.after:,} ({units.resource})")
     for reason, cards in preview.waiting.items():
         screen.line(f"  selected and not in it: {cards:,} {reason}")
+    if PendingReason.APPROVAL in preview.waiting:
+        command = command_line("approve", pool=preview.pool, all_pending=True)
+        screen.line(f"  to approve them: {screen.style(command, fg='cyan')}")
     if preview.maintenance is not None:
         _show_maintenance(screen, preview.maintenance)
     for quota in preview.quotas:
@@ -115,7 +120,7 @@ def show_preview(screen: "Screen", preview: "Preview") -> None:
     if preview.access.nobody:
         screen.mark(ATTENTION, "spec.access names nobody: only the RBAC verb use lets pods in")
     if preview.changes_nothing and not preview.refusals:
-        screen.line("  nothing changes for cards, units, quotas or access")
+        screen.line("  no card joins or leaves it by itself, and no limit and no right changes")
 
 
 def _show_maintenance(screen: "Screen", ahead: "MaintenanceAhead") -> None:

@@ -56,7 +56,7 @@ def command() -> None:
     """
 
 
-@command.command("nodes")
+@command.command("nodes", epilog="Example: kubectl gpu simulate nodes --count 4 --profile H200-141 --cards 8")
 @_cluster
 @click.option("--count", type=click.IntRange(1, 5000), default=1, show_default=True, help="Nodes to have.")
 @options.profile(help="Model of the cards.")
@@ -94,7 +94,7 @@ def nodes(*, count: int, profile: str, cards: int, prefix: str, **cluster: Any) 
         Screen(sys.stdout).mark(ATTENTION, sentence)
 
 
-@command.command("profiles")
+@command.command("profiles", epilog="Example: kubectl gpu simulate profiles")
 def profiles() -> None:
     """Show the models of cards that can be simulated, and what MIG can partition them into."""
     from gpu_control_plane.agent.simulated.models import PROFILES  # noqa: PLC0415
@@ -114,7 +114,7 @@ def profiles() -> None:
     Screen(sys.stdout).table(("PROFILE", "MEMORY", "NVLINK", "MIG PROFILES"), [(OK, row) for row in rows])
 
 
-@command.command("xid")
+@command.command("xid", epilog="Example: kubectl gpu simulate xid gpu-1-0000-18-00-0 79")
 @_device
 @click.argument("code", type=int)
 @_cluster
@@ -125,7 +125,7 @@ def xid(*, device: str, code: int, **cluster: Any) -> None:
     _change(cluster, device, lambda machine, address: report_xid(machine, address, code), f"reports XID {code}")
 
 
-@command.command("ecc")
+@command.command("ecc", epilog="Example: kubectl gpu simulate ecc gpu-1-0000-18-00-0")
 @_device
 @_cluster
 def ecc(*, device: str, **cluster: Any) -> None:
@@ -135,7 +135,7 @@ def ecc(*, device: str, **cluster: Any) -> None:
     _change(cluster, device, break_memory, "has an uncorrected memory error")
 
 
-@command.command("lose")
+@command.command("lose", epilog="Example: kubectl gpu simulate lose gpu-1/0000:18:00.0")
 @_device
 @_cluster
 def lose(*, device: str, **cluster: Any) -> None:
@@ -145,7 +145,7 @@ def lose(*, device: str, **cluster: Any) -> None:
     _change(cluster, device, change, "is lost from the bus")
 
 
-@command.command("pull")
+@command.command("pull", epilog="Example: kubectl gpu simulate pull gpu-1-0000-18-00-0")
 @_device
 @_cluster
 def pull(*, device: str, **cluster: Any) -> None:
@@ -155,7 +155,7 @@ def pull(*, device: str, **cluster: Any) -> None:
     _change(cluster, device, change, "was taken out")
 
 
-@command.command("heal")
+@command.command("heal", epilog="Example: kubectl gpu simulate heal gpu-1-0000-18-00-0")
 @_device
 @_cluster
 def heal(*, device: str, **cluster: Any) -> None:
@@ -171,7 +171,7 @@ def heal(*, device: str, **cluster: Any) -> None:
     )
 
 
-@command.command("swap")
+@command.command("swap", epilog="Example: kubectl gpu simulate swap gpu-1-0000-18-00-0")
 @_device
 @_cluster
 def swap(*, device: str, **cluster: Any) -> None:
@@ -181,7 +181,7 @@ def swap(*, device: str, **cluster: Any) -> None:
     _change(cluster, device, change, "is another card now")
 
 
-@command.command("slow")
+@command.command("slow", epilog="Example: kubectl gpu simulate slow gpu-2 30")
 @click.argument("node")
 @click.argument("seconds", type=click.FloatRange(0, 3600))
 @_cluster
@@ -194,7 +194,7 @@ def slow(*, node: str, seconds: float, **cluster: Any) -> None:
     _report(f"{node} takes {seconds:g} s to react." if seconds else f"{node} reacts at once.")
 
 
-@command.command("reinstall")
+@command.command("reinstall", epilog="Example: kubectl gpu simulate reinstall gpu-2")
 @click.argument("node")
 @_cluster
 def reinstall(*, node: str, **cluster: Any) -> None:
@@ -206,7 +206,7 @@ def reinstall(*, node: str, **cluster: Any) -> None:
     _report(f"{node} was installed anew.")
 
 
-@command.command("list")
+@command.command("list", epilog="Example: kubectl gpu simulate list --cards")
 @_cluster
 @click.option("--cards", is_flag=True, help="One line for each card.")
 def list_(*, cards: bool, **cluster: Any) -> None:

@@ -1,4 +1,4 @@
-"""A cluster on one screen: the same after `up` and in `status`."""
+"""A local cluster on one screen: the same after `up` and in `status --local`."""
 
 import os
 import shutil
@@ -89,7 +89,7 @@ def _next_commands(status: ClusterStatus, further: Sequence[str]) -> list[str]:
         *path,
         *([] if known else [f"export KUBECONFIG={status.kubeconfig}"]),
         f"kubectl gpu simulate nodes --count 2 --profile H200-141{option}",
-        "kubectl get gpus",
+        "kubectl gpu status",
         *further,
         f"kubectl gpu down{option}",
     ]

@@ -23,7 +23,7 @@ from gpu_control_plane.kube.credentials import (
     bearer,
     read_file,
 )
-from gpu_control_plane.kube.errors import ConfigError, CredentialsError
+from gpu_control_plane.kube.errors import ConfigError, CredentialsError, NoKubeconfig
 from gpu_control_plane.kube.kubeconfig import Cluster, Kubeconfig, User, read_kubeconfig
 from gpu_control_plane.kube.proxy import proxy_for
 from gpu_control_plane.kube.tls import Trust
@@ -150,7 +150,7 @@ def _load(
     elif _exists(usual := _home(home) / ".kube" / "config"):
         kubeconfig = read_kubeconfig([usual])
     else:
-        raise ConfigError(
+        raise NoKubeconfig(
             f"There is no kubeconfig: $KUBECONFIG is not set, {usual} does not exist, and this is not a pod "
             "with a service account. Set KUBECONFIG to the file of your cluster."
         )

@@ -17,6 +17,10 @@ class ConfigError(KubeError):
     """The kubeconfig or the in-cluster files cannot be used; nothing was sent."""
 
 
+class NoKubeconfig(ConfigError):
+    """Nothing names a cluster."""
+
+
 class CredentialsError(KubeError):
     """A token file, certificate or exec plugin could not give credentials."""
 

@@ -50,7 +50,7 @@ def add_simulated_nodes(client: SyncClient, port: int, count: int, step: Step) -
         except (OSError, http.client.HTTPException) as error:
             raise LocalError(
                 f"The API server did not answer when asked for the node {name} ({error})."
-                " Look at `kubectl gpu status`, and try again."
+                " Look at `kubectl gpu status --local`, and try again."
             ) from error
         if not answer.ok and answer.status != _CONFLICT:
             raise LocalError(

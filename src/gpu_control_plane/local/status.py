@@ -46,7 +46,7 @@ class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer of `kubectl gpu status -o json`: fields are added, never renamed or removed."""
+    """The answer of `kubectl gpu status --local -o json`: fields are added, never renamed or removed."""
 
     name: str
     state: ClusterState

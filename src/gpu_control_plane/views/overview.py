@@ -40,7 +40,9 @@ class TodoKind(OpenEnum):
     NO_NODES = "NoNodes", "there is no GPU node."
 
 
-_FOR_INFORMATION: Final = frozenset({TodoKind.UPGRADE, TodoKind.HELD_IDLE, TodoKind.NO_POOL, TodoKind.NO_NODES})
+_FOR_INFORMATION: Final = frozenset(
+    {TodoKind.PODS_WAIT, TodoKind.UPGRADE, TodoKind.HELD_IDLE, TodoKind.NO_POOL, TodoKind.NO_NODES}
+)
 
 
 class Todo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -57,7 +59,7 @@ class Todo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def urgent(self) -> bool:
-        """Whether something is wrong, rather than worth knowing."""
+        """Whether something is wrong or waits for a person, rather than being worth knowing."""
         return self.kind not in _FOR_INFORMATION
 
 
@@ -99,7 +101,7 @@ def overview(fleet: Fleet) -> Overview:
     ready = sum(node_state(state, fleet.nodes.get(name))[0] == READY for name, state in fleet.states.items())
     holding = {(user.namespace, user.pod) for card in fleet.cards.values() for user in card.status.used_by}
     return Overview(
-        todo=tuple(todo_list(fleet, loads, upgrade)),
+        todo=tuple(sorted(todo_list(fleet, loads, upgrade), key=lambda todo: not todo.urgent)),
         models=model_rows(fleet.cards.values(), loads),
         pools=tuple(pool_rows(fleet)),
         nodes=len(fleet.states),

@@ -56,7 +56,7 @@ def kubectl(gpu: CommandLine, service_binaries: Binaries) -> Kubectl:
 
 
 def test_status_shows_the_real_node_and_its_programs(gpu: CommandLine) -> None:
-    status = gpu.run("status")
+    status = gpu.run("status", "--local")
     assert status.returncode == 0
     for program in ("machine", "containerd", "kubelet", "kube-proxy"):
         assert f"✓ real-1/{program} " in status.stdout

@@ -39,7 +39,7 @@ class CommandLine:
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def status(self) -> Any:
-        return json.loads(self.run("status", "-o", "json").stdout)
+        return json.loads(self.run("status", "--local", "-o", "json").stdout)
 
     def pids(self) -> list[int]:
         """Everything that runs for the cluster."""

@@ -41,7 +41,7 @@ def test_up_again_says_that_it_runs_and_changes_nothing(gpu: CommandLine) -> Non
 
 
 def test_status_shows_every_component_and_the_nodes(gpu: CommandLine) -> None:
-    status = gpu.run("status")
+    status = gpu.run("status", "--local")
     assert status.returncode == 0
     for component in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"):
         assert f"✓ {component} " in status.stdout
@@ -88,7 +88,7 @@ def test_a_killed_supervisor_leaves_no_process_and_up_brings_everything_back(
     address = gpu.status()["server"]
     os.kill(gpu.status()["supervisorPid"], signal.SIGKILL)
     until(lambda: not any(is_alive(process) for process in everything))
-    status = gpu.run("status")
+    status = gpu.run("status", "--local")
     assert status.returncode == 3
     assert "was killed. The data is kept." in status.stdout
     assert gpu.run("up").returncode == 0
@@ -139,7 +139,7 @@ def test_it_works_without_root(tmp_path: Path) -> None:
     try:
         up = gpu.run("up", "--nodes", "1")
         assert up.returncode == 0, up.stderr
-        assert gpu.run("status").returncode == 0
+        assert gpu.run("status", "--local").returncode == 0
         assert Path(f"/proc/{gpu.pids()[0]}").stat().st_uid == (65534 if prefix else os.geteuid())
     finally:
         down = gpu.run("down")

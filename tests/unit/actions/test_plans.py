@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpu_control_plane.actions.approvals import plan_approve, plan_reassign, plan_revoke, waiting_cards
 from gpu_control_plane.actions.card_progress import Stage, assignment_progress, retirement_progress
 from gpu_control_plane.actions.card_service import plan_clear_fault, plan_hold, plan_retire
-from gpu_control_plane.actions.plan import Plan, UnitChange, basis_of
+from gpu_control_plane.actions.plan import UnitChange, basis_of
 from gpu_control_plane.api.allocation import MIG, Mode, PoolAllocation
 from gpu_control_plane.api.deviceselector import DeviceSelector
 from gpu_control_plane.api.gpudevice import Telemetry
@@ -209,7 +209,7 @@ def test_a_hold_is_written_once_and_says_when_it_takes_effect() -> None:
     made = settled(pool("a"), cards=1, approved="a")
     (card,) = made.devices
     plan = plan_hold(fleet_of(made), [card], "too hot")
-    assert f"by kubectl gpu revoke {card}" in plan.notes[0]
+    assert plan.notes[0].endswith(f"when their approval is taken back: kubectl gpu revoke {card}")
     made.annotate(card, hold="too hot")
     assert plan_hold(fleet_of(made), [card], "too hot").unchanged == (card,)
     assert plan_hold(fleet_of(made), [card]).unchanged == (card,), "no reason takes no reason away"
@@ -232,7 +232,7 @@ def test_readings_and_users_do_not_change_what_a_plan_rests_on() -> None:
     assert basis_of(moved) != basis_of(device)
 
 
-def test_a_plan_is_data_that_programs_can_read() -> None:
+def test_units_are_counted_as_the_pool_divides_its_cards() -> None:
     fleet = fleet_of(settled(pool("a", allocation=PoolAllocation(mode=Mode.MIG, mig=MIG(profile="1g.18gb"))), cards=1))
-    plan: Plan = plan_approve(fleet, names(fleet), "a")
+    plan = plan_approve(fleet, names(fleet), "a")
     assert [(each.before, each.after) for each in plan.units] == [(0, 7)]
