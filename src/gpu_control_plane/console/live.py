@@ -21,6 +21,7 @@ from gpu_control_plane.console.errors import NoSuchThing, Refused, TooManyReques
 from gpu_control_plane.console.fleet_caches import FleetCaches
 from gpu_control_plane.console.metrics import ConsoleMetrics
 from gpu_control_plane.console.page import Fragment, Page
+from gpu_control_plane.console.texts import language_of
 from gpu_control_plane.kube.objects import Object
 
 _INTERVAL_SECONDS: Final = 0.5
@@ -205,7 +206,7 @@ async def _first_of(seconds: float, *awaited: Awaitable[object]) -> bool:
 async def _shared_key(request: Request) -> Hashable:
     """Who sees the same: the same URL, the same language, and the same part of the fleet."""
     scope = await request.app.state.caches.scope_of(request.state.viewer)
-    return request.url.path, request.url.query, getattr(request.state, "language", None), scope
+    return request.url.path, request.url.query, language_of(request), scope
 
 
 def _page_scope(request: Request, path: str, query: str, values: dict[str, object]) -> Scope:

@@ -8,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from gpu_control_plane.console.frame import frame_context
 from gpu_control_plane.console.static_files import StaticFiles
 
 FOLDER: Final = Path(__file__).parent / "templates"
@@ -35,10 +36,12 @@ def stream_url(request: Request) -> str:
 
 
 def render(request: Request, template: str, **context: Any) -> str:
-    """The HTML of a template. Every template knows `request` and `viewer`, who is None before a sign-in."""
+    """The HTML of a template. Every template knows `request`, `viewer`, who is None before a sign-in, and the frame."""
     environment: Environment = request.app.state.templates
     viewer = getattr(request.state, "viewer", None)
-    return environment.get_template(template).render(request=request, viewer=viewer, **context)
+    return environment.get_template(template).render(
+        request=request, viewer=viewer, **frame_context(request), **context
+    )
 
 
 def page_response(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:

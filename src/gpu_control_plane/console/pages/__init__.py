@@ -3,6 +3,28 @@
 from typing import Final
 
 from gpu_control_plane.console.page import Page
-from gpu_control_plane.console.pages import overview
+from gpu_control_plane.console.pages import (
+    approvals,
+    card_actions,
+    cards,
+    events,
+    nodes,
+    overview,
+    pools,
+    settings,
+    stack,
+    workloads,
+)
 
-PAGES: Final[tuple[Page, ...]] = (*overview.PAGES,)
+PAGES: Final[tuple[Page, ...]] = (
+    *overview.PAGES,
+    *approvals.PAGES,
+    *card_actions.PAGES,
+    *pools.PAGES,
+    *nodes.PAGES,
+    *cards.PAGES,
+    *workloads.PAGES,
+    *stack.PAGES,
+    *events.PAGES,
+    *settings.PAGES,
+)

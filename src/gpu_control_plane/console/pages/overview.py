@@ -1,32 +1,178 @@
-"""The overview: what there is."""
+"""The overview: what needs a person, the fleet as a map, what is free by model, and the pools."""
 
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
+from urllib.parse import quote, urlencode
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gpu_control_plane.api.gpudevice import GPUDevice
+from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.console.page import Fragment, Page
+from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
 from gpu_control_plane.console.rendering import page_response, render
+from gpu_control_plane.pools.pending_reasons import PendingReason
 from gpu_control_plane.views.fleet import Fleet
+from gpu_control_plane.views.fleet_map import Cell, FleetMap, cell_of, changed_cells, map_of
+from gpu_control_plane.views.overview import Todo, TodoKind, overview
+
+MOST_LINKS: Final = 2000
+"""Cards up to which the map is made of links; above, a canvas draws it."""
+_KEPT_VERSIONS: Final = 32
+_KINDS: Final = (GPUDevice, GPUNodeState, GPUPool, Node, WaitingPod)
+
+overview_of = per_fleet(overview)
+whole_map_of = per_fleet(map_of)
+_sent: OrderedDict[str, FleetMap] = OrderedDict()
+"""Maps that browsers may have, by version: what they ask for next is the difference."""
+
+
+class TodoLine(msgspec.Struct, frozen=True):
+    """A to-do entry as the page shows it."""
+
+    todo: Todo
+    details: str
+    path: str
 
 
 async def show(request: Request) -> Response:
-    fleet: Fleet = await request.app.state.fleet(request.state.viewer)
-    return page_response(request, "overview.html", fleet=fleet)
+    fleet = await fleet_of(request)
+    return page_response(request, "overview.html", **_context(fleet), **_map_context(request, fleet))
 
 
-async def counts(request: Request) -> str:
-    fleet: Fleet = await request.app.state.fleet(request.state.viewer)
-    return render(request, "counts.html", fleet=fleet)
+async def show_map(request: Request) -> Response:
+    """The cells as JSON: everything, or what has changed since the version that the browser has."""
+    found = _map(request, await fleet_of(request))
+    version = found.version
+    known = _sent.get(request.query_params.get("since", ""))
+    _remember(version, found)
+    if known is not None and known.layout == found.layout:
+        answer: dict[str, object] = {"version": version, "changes": changed_cells(known.cells, found.cells)}
+    else:
+        groups = [
+            {"pool": group.pool, "nodes": [[node.name, len(node.cards)] for node in group.nodes]}
+            for group in found.groups
+        ]
+        answer = {"version": version, "layout": found.layout, "groups": groups, "cells": found.cells.decode()}
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+async def show_map_node(request: Request) -> Response:
+    """The cards of one node as links: what the canvas shows when somebody looks closer."""
+    found = whole_map_of(await fleet_of(request))
+    wanted = request.query_params.get("name", "")
+    node = next((node for group in found.groups for node in group.nodes if node.name == wanted), None)
+    return page_response(request, "map_node.html", node=node, cells=_cells(node.cards if node else ()))
+
+
+def _part(template: str) -> Callable[[Request], object]:
+    async def part(request: Request) -> str:
+        return render(request, template, **_context(await fleet_of(request)))
+
+    return part
+
+
+async def _map_version(request: Request) -> str:
+    return _map(request, await fleet_of(request)).version
+
+
+def _context(fleet: Fleet) -> dict[str, object]:
+    seen = overview_of(fleet)
+    return {
+        "fleet": fleet,
+        "seen": seen,
+        "todo": [TodoLine(todo, _details(todo), _path(todo)) for todo in seen.todo],
+        "counts": {cell.word: count for cell, count in whole_map_of(fleet).counts.items()},
+    }
+
+
+def _map_context(request: Request, fleet: Fleet) -> dict[str, object]:
+    found = _map(request, fleet)
+    pool = request.query_params.get("pool") or None
+    _remember(found.version, found)
+    return {
+        "map": found,
+        "map_counts": found.counts,
+        "cells": Cell,
+        "as_links": len(found.cells) <= MOST_LINKS,
+        "groups": [(group, [(node, _cells(node.cards)) for node in group.nodes]) for group in found.groups]
+        if len(found.cells) <= MOST_LINKS
+        else [],
+        "pool": pool,
+        "map_url": "/fleet-map" + (f"?{urlencode({'pool': pool})}" if pool else ""),
+    }
+
+
+def _map(request: Request, fleet: Fleet) -> FleetMap:
+    pool = request.query_params.get("pool")
+    return map_of(fleet, pool) if pool else whole_map_of(fleet)
+
+
+def _cells(cards: tuple[GPUDevice, ...]) -> list[tuple[GPUDevice, Cell]]:
+    return [(card, cell_of(card)) for card in cards]
+
+
+def _remember(version: str, found: FleetMap) -> None:
+    _sent[version] = found
+    _sent.move_to_end(version)
+    if len(_sent) > _KEPT_VERSIONS:
+        _sent.popitem(last=False)
+
+
+def _details(todo: Todo) -> str:
+    """What the sentence says beyond the number: the reason, and the first of the names."""
+    what, _, names = todo.sentence.partition(": ")
+    reason = what.partition(", ")[2]
+    return ": ".join(filter(None, (reason, names)))
+
+
+def _path(todo: Todo) -> str:
+    """The page on which it is dealt with."""
+    only = quote(todo.names[0]) if len(todo.names) == 1 else None
+    match todo.kind:
+        case TodoKind.FAULTED:
+            return f"/cards/{only}" if only else f"/cards?{urlencode({'state': DeviceState.FAULTED})}"
+        case TodoKind.NODES:
+            return f"/nodes/{only}" if only else "/nodes?filter=&state=attention"
+        case TodoKind.UPGRADE | TodoKind.UPGRADE_FAILED:
+            return "/stack"
+        case TodoKind.POOLS:
+            return f"/pools/{only}" if only else "/pools"
+        case TodoKind.PODS_WAIT:
+            return f"/pods/{only}" if only else "/workloads?show=waiting"
+        case TodoKind.HELD_IDLE:
+            return "/workloads?show=idle"
+        case TodoKind.APPROVAL:
+            return "/approvals"
+        case TodoKind.BURN_IN_FAILED:
+            return f"/approvals?{urlencode({'reason': PendingReason.BURN_IN_FAILED})}"
+        case TodoKind.NO_POOL:
+            return f"/approvals?{urlencode({'reason': PendingReason.NO_POOL})}"
+        case TodoKind.IGNORED_APPROVALS:
+            return f"/cards/{only}" if only else "/approvals?reason=all"
+        case _:
+            return "/nodes"
 
 
 PAGES: Final = (
     Page(
         path="/",
         show=show,
-        live=(Fragment(target="counts", kinds=(GPUDevice, GPUNodeState, GPUPool), render=counts, shared=True),),
+        live=(
+            Fragment(target="figures", kinds=_KINDS, render=_part("overview_figures.html"), shared=True),
+            Fragment(target="todo", kinds=_KINDS, render=_part("overview_todo.html"), shared=True),
+            Fragment(target="side", kinds=_KINDS, render=_part("overview_side.html"), shared=True),
+            Fragment(
+                target="fleet-map", kinds=(GPUDevice, GPUPool), render=_map_version, shared=True, event="fleetmap"
+            ),
+        ),
     ),
+    Page(path="/fleet-map", show=show_map),
+    Page(path="/fleet-map/node", show=show_map_node),
 )
