@@ -123,6 +123,17 @@ class RunningConsole(msgspec.Struct, frozen=True):
     def value(self, metric: str, **labels: str) -> float:
         return self.runtime.metrics.registry.get_sample_value(metric, labels) or 0.0
 
+    async def ask(self, path: str, who: PersonWithToken, *, json: object = None, status: int = 200) -> dict[str, Any]:
+        """What the API answers to a program of somebody."""
+        method = "GET" if json is None else "POST"
+        async with (
+            self.program() as program,
+            program.request(method, path, json=json, headers=who.header) as answer,
+        ):
+            assert answer.status == status, await answer.text()
+            found: dict[str, Any] = await answer.json()
+            return found
+
     @asynccontextmanager
     async def program(self) -> AsyncIterator[aiohttp.ClientSession]:
         """A program that is no browser: without cookies and without the headers of one."""
