@@ -85,6 +85,7 @@ class Console:
         app.state.templates = make_environment(self._static)
         app.state.caches = self._caches
         app.state.fleet = self._caches.seen_by
+        app.state.people = self._people
         app.state.settings = self._settings
         return app
 
