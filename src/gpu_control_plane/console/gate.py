@@ -72,7 +72,8 @@ class Gate:
             self._count(request, answered, time.perf_counter() - begun)
 
     async def _admit(self, request: Request) -> None:
-        """Put `viewer`, and `session` if there is one, into the request's state; or raise why not."""
+        """Put `viewer`, and `session` if there is one, into the request's state; or raise why not. What is answered for
+        long calls `check_again` from time to time."""
         settings = self._settings
         request.state.address = client_address(request, behind_proxy=settings.behind_tls_proxy)
         check_host(request.headers.get("host", ""), settings.public_url, loopback=settings.loopback)
@@ -83,6 +84,7 @@ class Gate:
             if not request.url.path.startswith("/static/"):
                 self._of_addresses.take(request.state.address)
             return
+        request.state.check_again = lambda: self._viewer(request, token)
         try:
             viewer = await self._viewer(request, token)
         except NotSignedIn:

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from gpu_control_plane.console.api.routes import api_routes
-from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotSignedIn, Refused
+from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotAllowed, Refused, Unavailable
 from gpu_control_plane.console.fleet_caches import FleetCaches
 from gpu_control_plane.console.gate import Gate, refusal
 from gpu_control_plane.console.headers import SecurityHeaders
@@ -94,10 +94,7 @@ class Console:
         session = request.state.session
 
         async def still_allowed() -> None:
-            if session is not None:
-                if self._people.sessions.is_over(session):
-                    raise NotSignedIn("Your session has ended.")
-                as_page.state.viewer = await self._people.viewer_of_session(session)
+            as_page.state.viewer = await request.state.check_again()
             await _require(page, as_page)
 
         await still_allowed()
@@ -199,8 +196,6 @@ async def _no_page(request: Request, error: Exception) -> Response:
 
 
 def _refused_by_server(error: Exception) -> Refused:
-    from gpu_control_plane.console.errors import NotAllowed, Unavailable  # noqa: PLC0415
-
     match error:
         case Forbidden():
             return NotAllowed(str(error))
