@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from gpu_control_plane.console.api.routes import api_routes
-from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotAllowed, Refused, Unavailable
+from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotAllowed, NotSignedIn, Refused, Unavailable
 from gpu_control_plane.console.fleet_caches import FleetCaches
 from gpu_control_plane.console.gate import Gate, refusal
 from gpu_control_plane.console.headers import SecurityHeaders
@@ -32,7 +32,7 @@ from gpu_control_plane.console.sign_in.people import People
 from gpu_control_plane.console.sign_in.routes import ONE_TIME_LINK, SignIn
 from gpu_control_plane.console.static_files import StaticFiles
 from gpu_control_plane.kube import Runtime
-from gpu_control_plane.kube.errors import ConfigError, Forbidden, KubeError, NotFound, Unreachable
+from gpu_control_plane.kube.errors import ConfigError, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 
 _GRACE_SECONDS: Final = 3
 _CERTIFICATE_SECONDS: Final = 60.0
@@ -201,6 +201,8 @@ def _refused_by_server(error: Exception) -> Refused:
             return NotAllowed(str(error))
         case NotFound():
             return NoSuchThing(str(error))
+        case Unauthorized():
+            return NotSignedIn("The cluster does not take your token any more. Sign in again.")
         case Unreachable():
             return Unavailable("The cluster does not answer. Try again.")
         case _:
