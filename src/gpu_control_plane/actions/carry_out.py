@@ -16,7 +16,8 @@ from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.kube.client import EVERYTHING, Client, Selection
 from gpu_control_plane.kube.errors import Conflict, KubeError, NotFound
 from gpu_control_plane.views.fleet import Fleet
-from gpu_control_plane.views.reading import Part, follow_fleet
+from gpu_control_plane.views.following import follow_fleet
+from gpu_control_plane.views.reading import Part
 
 IN_FLIGHT: Final = 4
 _ATTEMPTS: Final = 5

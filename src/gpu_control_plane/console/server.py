@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from gpu_control_plane.console.capacity_history import CapacityHistory
 from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotSignedIn, Refused
 from gpu_control_plane.console.fleet_caches import FleetCaches
 from gpu_control_plane.console.gate import Gate, refusal
@@ -48,6 +49,8 @@ class Console:
         self._settings = settings
         self._metrics = ConsoleMetrics(runtime.metrics.registry)
         self._caches = FleetCaches(runtime)
+        self._history = CapacityHistory(self._caches.whole)
+        runtime.service(self._history.run)
         self._people = People(runtime.unfenced_client, settings, self._metrics)
         link = OneTimeLink(runtime.unfenced_client, settings.address_file) if settings.signed_in_as_kubeconfig else None
         self._link = link
@@ -84,6 +87,7 @@ class Console:
         app.state.caches = self._caches
         app.state.fleet = self._caches.seen_by
         app.state.settings = self._settings
+        app.state.history = self._history
         return app
 
     async def _stream(self, request: Request) -> Response:

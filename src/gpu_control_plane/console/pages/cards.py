@@ -1,5 +1,6 @@
 """Cards, and one card: where it stands, who has it, what it shows, what happened to it, what can be done with it."""
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.requests import Request
@@ -121,8 +122,11 @@ async def _context(request: Request) -> dict[str, object]:
     }
 
 
-async def _state(request: Request) -> str:
-    return render(request, "card_state.html", **await _context(request))
+def _part(template: str) -> Callable[[Request], Awaitable[str]]:
+    async def part(request: Request) -> str:
+        return render(request, template, **await _context(request))
+
+    return part
 
 
 _SEES_CARDS: Final = (needs("list", GPUDevice),)
@@ -138,6 +142,10 @@ PAGES: Final = (
         path="/cards/{name}",
         show=show,
         needs=_SEES_CARDS,
-        live=(Fragment(target="state", kinds=(GPUDevice,), render=_state, shared=True),),
+        live=(
+            Fragment(target="heading", kinds=(GPUDevice,), render=_part("card_heading.html"), shared=True),
+            Fragment(target="main-state", kinds=(GPUDevice,), render=_part("card_main.html"), shared=True),
+            Fragment(target="side-state", kinds=(GPUDevice,), render=_part("card_side.html"), shared=True),
+        ),
     ),
 )

@@ -1,7 +1,7 @@
 """The overview: what needs a person, the fleet as a map, what is free by model, and the pools."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -71,7 +71,7 @@ async def show_map_node(request: Request) -> Response:
     return page_response(request, "map_node.html", node=node, cells=_cells(node.cards if node else ()))
 
 
-def _part(template: str) -> Callable[[Request], object]:
+def _part(template: str) -> Callable[[Request], Awaitable[str]]:
     async def part(request: Request) -> str:
         return render(request, template, **_context(await fleet_of(request)))
 

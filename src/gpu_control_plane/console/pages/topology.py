@@ -9,8 +9,8 @@ import msgspec
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.views.fleet_map import cell_of
 
-_CARD_WIDTH: Final = 78
-_CARD_HEIGHT: Final = 52
+_CARD_WIDTH: Final = 84
+_CARD_HEIGHT: Final = 70
 _GAP: Final = 10
 _PADDING: Final = 14
 _HEADING: Final = 26
