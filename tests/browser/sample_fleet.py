@@ -73,7 +73,7 @@ def make_card(
         status="False" if fault else "True",
         reason="XidReported" if fault else "Healthy",
         message=fault or "",
-        last_transition_time=ago(hours=3).isoformat(),
+        last_transition_time=ago(hours=3),
     )
     return GPUDevice(
         metadata=ObjectMeta(
@@ -120,7 +120,9 @@ def make_card(
     )
 
 
-def make_state(node: str, cards: list[GPUDevice], *, problem: str | None = None, driver: str = "580.65.06") -> GPUNodeState:
+def make_state(
+    node: str, cards: list[GPUDevice], *, problem: str | None = None, driver: str = "580.65.06"
+) -> GPUNodeState:
     ready = "False" if problem else "True"
     conditions = [
         (NodeCondition.INVENTORY_COMPLETE, "True", "InventorySynced", "8 cards, as on the PCI bus"),
@@ -128,15 +130,26 @@ def make_state(node: str, cards: list[GPUDevice], *, problem: str | None = None,
         (NodeCondition.TOOLKIT_MISSING, "False", "ToolkitFound", ""),
         (NodeCondition.MONITORING_MISSING, "False", "MonitoringFound", ""),
         (NodeCondition.GFD_READY, "True", "FeatureLabelsFound", ""),
-        (NodeCondition.DEGRADED, "True" if problem else "False", "ConflictingDevicePlugin" if problem else "Undisturbed", problem or ""),
+        (
+            NodeCondition.DEGRADED,
+            "True" if problem else "False",
+            "ConflictingDevicePlugin" if problem else "Undisturbed",
+            problem or "",
+        ),
         (NodeCondition.READY_FOR_POOLING, ready, "ConflictingDevicePlugin" if problem else "Ready", problem or ""),
     ]
     pools = {
-        "assigned": [{"inventoryID": card.name, "pool": card.status.pool_ref.name} for card in cards if card.status.pool_ref],
-        "pending": [{"inventoryID": card.name, "reason": card.status.pending_reason} for card in cards if not card.status.pool_ref],
+        "assigned": [
+            {"inventoryID": card.name, "pool": card.status.pool_ref.name} for card in cards if card.status.pool_ref
+        ],
+        "pending": [
+            {"inventoryID": card.name, "reason": card.status.pending_reason}
+            for card in cards
+            if not card.status.pool_ref
+        ],
     }
     held = sum(bool(card.status.used_by) for card in cards)
-    resources = {}
+    resources: dict[str, list[int]] = {}
     for card in cards:
         if card.status.pool_ref:
             each = resources.setdefault(card.status.pool_ref.name, [0, 0])
@@ -151,7 +164,9 @@ def make_state(node: str, cards: list[GPUDevice], *, problem: str | None = None,
                 "name": f"gpu.deckhouse.io/{pool}",
                 "units": units,
                 "healthy": healthy,
-                "inventoryIDs": [card.name for card in cards if card.status.pool_ref and card.status.pool_ref.name == pool],
+                "inventoryIDs": [
+                    card.name for card in cards if card.status.pool_ref and card.status.pool_ref.name == pool
+                ],
             }
             for pool, (units, healthy) in resources.items()
         ],
@@ -176,7 +191,13 @@ def make_state(node: str, cards: list[GPUDevice], *, problem: str | None = None,
             "steps": [{"name": step, "result": "Passed"} for step in ("driver", "toolkit", "cuda", "plugin")],
         },
         "conditions": [
-            {"type": str(kind), "status": said, "reason": reason, "message": message, "lastTransitionTime": ago(days=2).isoformat()}
+            {
+                "type": str(kind),
+                "status": said,
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": ago(days=2).isoformat(),
+            }
             for kind, said, reason, message in conditions
         ],
     }
@@ -219,7 +240,13 @@ def make_pool(name: str, cards: list[GPUDevice], *, products: list[str], **spec:
     nodes = {card.spec.node_name for card in members}
     waiting = sum(card.status.pending_reason == "AwaitingApproval" for card in cards) if name == "training" else 0
     raw = {
-        "metadata": {"name": name, "creationTimestamp": ago(days=40).isoformat(), "generation": 3, "uid": name, "resourceVersion": "1"},
+        "metadata": {
+            "name": name,
+            "creationTimestamp": ago(days=40).isoformat(),
+            "generation": 3,
+            "uid": name,
+            "resourceVersion": "1",
+        },
         "spec": {"deviceSelector": {"include": {"products": products}}, **spec},
         "status": {
             "observedGeneration": 3,
@@ -235,13 +262,24 @@ def make_pool(name: str, cards: list[GPUDevice], *, products: list[str], **spec:
                 "total": len(nodes),
                 "ready": len(nodes),
                 "worst": [
-                    {"name": card.spec.node_name, "cards": 1, "reason": "Faulted", "message": f"{card.name}: XID 79, the card has fallen off the bus"}
+                    {
+                        "name": card.spec.node_name,
+                        "cards": 1,
+                        "reason": "Faulted",
+                        "message": f"{card.name}: XID 79, the card has fallen off the bus",
+                    }
                     for card in members
                     if card.status.state is DeviceState.FAULTED
                 ],
             },
             "conditions": [
-                {"type": str(kind), "status": "True", "reason": reason, "message": message, "lastTransitionTime": ago(days=3).isoformat()}
+                {
+                    "type": str(kind),
+                    "status": "True",
+                    "reason": reason,
+                    "message": message,
+                    "lastTransitionTime": ago(days=3).isoformat(),
+                }
                 for kind, reason, message in (
                     (PoolCondition.CONFIGURED, "Configured", ""),
                     (PoolCondition.READY, "CardsOnOffer", f"{len(nodes)} nodes offer cards"),
@@ -257,12 +295,35 @@ def make_pool(name: str, cards: list[GPUDevice], *, products: list[str], **spec:
 
 def make_waiting(namespace: str, name: str, pool: str, units: int, minutes: float) -> WaitingPod:
     raw = {
-        "metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "creationTimestamp": ago(minutes=minutes).isoformat()},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"{namespace}-{name}",
+            "creationTimestamp": ago(minutes=minutes).isoformat(),
+        },
         "spec": {
             "schedulerName": "default-scheduler",
-            "containers": [{"name": "main", "resources": {"limits": {f"gpu.deckhouse.io/{pool}": str(units)}, "requests": {f"gpu.deckhouse.io/{pool}": str(units)}}}],
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {
+                        "limits": {f"gpu.deckhouse.io/{pool}": str(units)},
+                        "requests": {f"gpu.deckhouse.io/{pool}": str(units)},
+                    },
+                }
+            ],
         },
-        "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/8 nodes are available: 8 Insufficient gpu.deckhouse.io/training."}]},
+        "status": {
+            "phase": "Pending",
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/8 nodes are available: 8 Insufficient gpu.deckhouse.io/training.",
+                }
+            ],
+        },
     }
     return msgspec.convert(raw, WaitingPod, strict=False)
 
@@ -279,29 +340,91 @@ def sample_fleet() -> Fleet:
     cards: list[GPUDevice] = []
     for slot in range(8):
         cards.append(make_card("h200-1", slot, pool="training", pod="team-a/llama-70b-0", busy=98, history=_HISTORY))
-        cards.append(make_card("h200-2", slot, pool="training", pod="team-a/llama-70b-1" if slot < 4 else "team-b/vision-sweep-3" if slot < 7 else None, busy=96 if slot < 4 else 91 if slot < 7 else 0, history=_HISTORY))
+        cards.append(
+            make_card(
+                "h200-2",
+                slot,
+                pool="training",
+                pod="team-a/llama-70b-1" if slot < 4 else "team-b/vision-sweep-3" if slot < 7 else None,
+                busy=96 if slot < 4 else 91 if slot < 7 else 0,
+                history=_HISTORY,
+            )
+        )
         fault = "XID 79: the card has fallen off the bus" if slot == 5 else None
         cards.append(
-            make_card("h200-3", slot, pool="training", state=DeviceState.FAULTED if fault else None, fault=fault, busy=0 if fault else (0 if slot < 3 else 88),
-                      pod="team-b/notebook-kim" if slot < 2 else "team-c/finetune-12" if slot in (3, 4, 6) else None, history=_HISTORY)
+            make_card(
+                "h200-3",
+                slot,
+                pool="training",
+                state=DeviceState.FAULTED if fault else None,
+                fault=fault,
+                busy=0 if fault else (0 if slot < 3 else 88),
+                pod="team-b/notebook-kim" if slot < 2 else "team-c/finetune-12" if slot in (3, 4, 6) else None,
+                history=_HISTORY,
+            )
         )
         cards.append(make_card("h200-4", slot, reason="AwaitingApproval" if slot != 7 else "BurningIn", busy=0))
-        cards.append(make_card("h100-1", slot, pool="research", pod="team-c/eval-nightly" if slot < 5 else None, busy=73 if slot < 5 else 0))
-        cards.append(make_card("h100-2", slot, pool="research", pod="team-d/jupyter-lee" if slot == 0 else "team-d/jupyter-ann" if slot == 1 else None, busy=0, state=DeviceState.DRAINING if slot == 6 else None, ignored=slot == 7))
+        cards.append(
+            make_card(
+                "h100-1",
+                slot,
+                pool="research",
+                pod="team-c/eval-nightly" if slot < 5 else None,
+                busy=73 if slot < 5 else 0,
+            )
+        )
+        cards.append(
+            make_card(
+                "h100-2",
+                slot,
+                pool="research",
+                pod="team-d/jupyter-lee" if slot == 0 else "team-d/jupyter-ann" if slot == 1 else None,
+                busy=0,
+                state=DeviceState.DRAINING if slot == 6 else None,
+                ignored=slot == 7,
+            )
+        )
     for slot in range(4):
-        cards.append(make_card("l40s-1", slot, pool="inference", pod="serving/chat-7c98d-x2x9k" if slot < 3 else None, busy=64 if slot < 3 else 0, cards=4))
+        cards.append(
+            make_card(
+                "l40s-1",
+                slot,
+                pool="inference",
+                pod="serving/chat-7c98d-x2x9k" if slot < 3 else None,
+                busy=64 if slot < 3 else 0,
+                cards=4,
+            )
+        )
         cards.append(make_card("l40s-2", slot, reason="NodeNotReady", busy=None, cards=4))
     by_node: dict[str, list[GPUDevice]] = {}
     for card in cards:
         by_node.setdefault(card.spec.node_name, []).append(card)
-    problem = "daemonset/nvidia-device-plugin in kube-system serves the node's cards, too: remove it, or run kubectl gpu migrate"
+    problem = "daemonset/nvidia-device-plugin serves the node's cards, too: remove it, or run kubectl gpu migrate"
     states = {
-        name: make_state(name, held, problem=problem if name == "l40s-2" else None, driver="570.133.20" if name.startswith("h100") else "580.65.06")
+        name: make_state(
+            name,
+            held,
+            problem=problem if name == "l40s-2" else None,
+            driver="570.133.20" if name.startswith("h100") else "580.65.06",
+        )
         for name, held in by_node.items()
     }
-    upgrades = {"h200-1": "upgrade-done", "h200-2": "upgrade-done", "h200-3": "upgrade-done", "h200-4": "upgrade-done", "h100-1": "wait-for-jobs-required", "h100-2": "upgrade-required"}
+    upgrades = {
+        "h200-1": "upgrade-done",
+        "h200-2": "upgrade-done",
+        "h200-3": "upgrade-done",
+        "h200-4": "upgrade-done",
+        "h100-1": "wait-for-jobs-required",
+        "h100-2": "upgrade-required",
+    }
     pools = [
-        make_pool("training", cards, products=["*H200*"], access={"namespaces": ["team-a", "team-b", "team-c"]}, quotas=[{"namespace": "team-a", "units": 16}, {"namespace": "team-b", "units": 8}]),
+        make_pool(
+            "training",
+            cards,
+            products=["*H200*"],
+            access={"namespaces": ["team-a", "team-b", "team-c"]},
+            quotas=[{"namespace": "team-a", "units": 16}, {"namespace": "team-b", "units": 8}],
+        ),
         make_pool("research", cards, products=["*H100*"], access={"namespaces": ["team-c", "team-d"]}),
         make_pool("inference", cards, products=["*L40S*"], access={"namespaceSelector": {}}),
     ]
@@ -310,7 +433,10 @@ def sample_fleet() -> Fleet:
         states=states,
         pools={pool.name: pool for pool in pools},
         nodes={name: make_node(name, upgrade=upgrades.get(name)) for name in by_node},
-        waiting=[make_waiting("team-a", "llama-405b-0", "training", 8, 14), make_waiting("team-b", "vision-sweep-4", "training", 4, 3)],
+        waiting=[
+            make_waiting("team-a", "llama-405b-0", "training", 8, 14),
+            make_waiting("team-b", "vision-sweep-4", "training", 4, 3),
+        ],
     )
 
 
@@ -337,7 +463,9 @@ def large_fleet(nodes: int = 5000) -> Fleet:
     return Fleet(
         cards={card.name: card for card in cards},
         states={name: make_state(name, held) for name, held in by_node.items()},
-        pools={name: make_pool(name, cards, products=["*"]) for name in ("training", "research", "inference", "evaluation")},
+        pools={
+            name: make_pool(name, cards, products=["*"]) for name in ("training", "research", "inference", "evaluation")
+        },
         nodes={name: make_node(name) for name in by_node},
     )
 
@@ -345,27 +473,95 @@ def large_fleet(nodes: int = 5000) -> Fleet:
 def sample_objects() -> dict[str, list[object]]:
     """What a console shows beside its fleet: a ClusterPolicy, and Events."""
     states = [
-        ("pre-requisites", "ready", 0), ("state-operator-metrics", "ready", 0), ("state-driver", "notReady", 5),
-        ("state-container-toolkit", "ready", 6), ("state-operator-validation", "ready", 6), ("state-device-plugin", "disabled", 0),
-        ("state-dcgm-exporter", "ready", 6), ("gpu-feature-discovery", "ready", 6), ("state-mig-manager", "disabled", 0),
+        ("pre-requisites", "ready", 0),
+        ("state-operator-metrics", "ready", 0),
+        ("state-driver", "notReady", 5),
+        ("state-container-toolkit", "ready", 6),
+        ("state-operator-validation", "ready", 6),
+        ("state-device-plugin", "disabled", 0),
+        ("state-dcgm-exporter", "ready", 6),
+        ("gpu-feature-discovery", "ready", 6),
+        ("state-mig-manager", "disabled", 0),
     ]
     policy = {
         "metadata": {"name": "cluster-policy", "creationTimestamp": ago(days=60).isoformat()},
-        "spec": {part: {} for part in ("operator", "daemonsets", "driver", "toolkit", "devicePlugin", "dcgmExporter", "dcgm", "nodeStatusExporter", "gfd")},
-        "status": {"state": "notReady", "namespace": "gpu-control-plane", "states": [{"name": name, "state": state, "ready": ready, "desired": 6 if ready else 0, **({"message": "h100-1 waits for running work"} if state == "notReady" else {})} for name, state, ready in states]},
+        "spec": {
+            part: {}
+            for part in (
+                "operator",
+                "daemonsets",
+                "driver",
+                "toolkit",
+                "devicePlugin",
+                "dcgmExporter",
+                "dcgm",
+                "nodeStatusExporter",
+                "gfd",
+            )
+        },
+        "status": {
+            "state": "notReady",
+            "namespace": "gpu-control-plane",
+            "states": [
+                {
+                    "name": name,
+                    "state": state,
+                    "ready": ready,
+                    "desired": 6 if ready else 0,
+                    **({"message": "h100-1 waits for running work"} if state == "notReady" else {}),
+                }
+                for name, state, ready in states
+            ],
+        },
     }
     notes = [
-        ("GPUDevice", "", "h200-3-0000-77-00-0", "GPUDeviceFaulted", "Warning", "XID 79: the card has fallen off the bus; it is out of service", 180),
-        ("Pod", "team-a", "llama-405b-0", "WaitingForGPU", "Warning", "gpu.deckhouse.io/training has no node with 8 free units", 14),
+        (
+            "GPUDevice",
+            "",
+            "h200-3-0000-77-00-0",
+            "GPUDeviceFaulted",
+            "Warning",
+            "XID 79: the card has fallen off the bus; it is out of service",
+            180,
+        ),
+        (
+            "Pod",
+            "team-a",
+            "llama-405b-0",
+            "WaitingForGPU",
+            "Warning",
+            "gpu.deckhouse.io/training has no node with 8 free units",
+            14,
+        ),
         ("GPUPool", "", "training", "GPUPoolPhaseChanged", "Normal", "Pending → Ready: nodes offer cards", 4000),
-        ("GPUNodeState", "", "l40s-2", "ConflictingDevicePlugin", "Warning", "daemonset/nvidia-device-plugin serves the node's cards, too", 40),
-        ("GPUDevice", "", "h200-2-0000-18-00-0", "GPUDeviceAssigned", "Normal", "it has joined training, approved by alice@example.com", 5000),
+        (
+            "GPUNodeState",
+            "",
+            "l40s-2",
+            "ConflictingDevicePlugin",
+            "Warning",
+            "daemonset/nvidia-device-plugin serves the node's cards, too",
+            40,
+        ),
+        (
+            "GPUDevice",
+            "",
+            "h200-2-0000-18-00-0",
+            "GPUDeviceAssigned",
+            "Normal",
+            "it has joined training, approved by alice@example.com",
+            5000,
+        ),
     ]
     events = [
         {
             "metadata": {"name": f"event-{number}", "namespace": namespace or "default"},
             "regarding": {"kind": kind, "name": name, "namespace": namespace, "apiVersion": "v1", "uid": "1"},
-            "type": level, "reason": reason, "note": note, "reportingController": "gpu-control-plane", "eventTime": ago(minutes=minutes).isoformat(),
+            "type": level,
+            "reason": reason,
+            "note": note,
+            "reportingController": "gpu-control-plane",
+            "eventTime": ago(minutes=minutes).isoformat(),
         }
         for number, (kind, namespace, name, reason, level, note, minutes) in enumerate(notes)
     ]
@@ -382,10 +578,10 @@ def sample_history(fleet: Fleet) -> CapacityHistory:
         cards = dict(fleet.cards)
         for number, card in enumerate(list(cards.values())):
             if card.status.used_by and number * 11 % 480 > minute + (minute * number) % 120:
-                cards[card.name] = msgspec.structs.replace(card, status=msgspec.structs.replace(card.status, used_by=()))
-        pools = {
-            name: make_pool(name, list(cards.values()), products=["*"]) for name in fleet.pools
-        }
+                cards[card.name] = msgspec.structs.replace(
+                    card, status=msgspec.structs.replace(card.status, used_by=())
+                )
+        pools = {name: make_pool(name, list(cards.values()), products=["*"]) for name in fleet.pools}
         history.record(msgspec.structs.replace(fleet, cards=cards, pools=pools), ago(minutes=480 - minute))
     return history
 

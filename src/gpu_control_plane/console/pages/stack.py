@@ -1,6 +1,6 @@
 """The software stack: its states as a pipeline, the versions of drivers, and how far their upgrade is."""
 
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,7 +25,7 @@ async def _state(request: Request) -> str:
     return render(request, "stack_state.html", **await _context(request))
 
 
-async def _context(request: Request) -> dict[str, object]:
+async def _context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
     viewer = request.state.viewer
     policies = list(request.app.state.caches.policies) if await viewer.may("list", ClusterPolicy) else []
@@ -47,8 +47,6 @@ PAGES: Final = (
         path="/stack",
         show=show,
         needs=(needs("list", GPUNodeState),),
-        live=(
-            Fragment(target="state", kinds=(ClusterPolicy, NVIDIADriver, GPUNodeState, Node), render=_state),
-        ),
+        live=(Fragment(target="state", kinds=(ClusterPolicy, NVIDIADriver, GPUNodeState, Node), render=_state),),
     ),
 )

@@ -64,17 +64,13 @@ def topology(cards: Sequence[GPUDevice]) -> Topology | None:
         numa.append(NumaBox(number, x, width, height))
         for index, card in enumerate(held):
             left = x + _PADDING + index * (_CARD_WIDTH + _GAP)
-            boxes.append(
-                CardBox(card.name, card.spec.pci_address, len(boxes), cell_of(card).word, left, _HEADING)
-            )
+            boxes.append(CardBox(card.name, card.spec.pci_address, len(boxes), cell_of(card).word, left, _HEADING))
         x += width + _PADDING
     total = x - _PADDING + 1
     return _linked(cards, boxes, numa, total, height)
 
 
-def _linked(
-    cards: Sequence[GPUDevice], boxes: list[CardBox], numa: list[NumaBox], width: int, height: int
-) -> Topology:
+def _linked(cards: Sequence[GPUDevice], boxes: list[CardBox], numa: list[NumaBox], width: int, height: int) -> Topology:
     place = {box.address: box for box in boxes}
     pairs = {
         (min(card.spec.pci_address, peer), max(card.spec.pci_address, peer))
