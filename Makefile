@@ -91,6 +91,7 @@ lint: setup ## Check style, types, imports and generated files
 	@$(RUN) python tools/settings_page.py --check
 	@$(RUN) python tools/admission_policies.py --check
 	@$(RUN) python tools/webhook_configurations.py --check
+	@$(RUN) python tools/console_api.py --check
 
 generate: setup ## Write CRDs, references, gRPC messages, policies, rules and dashboards anew from their sources
 	@$(RUN) python -m gpu_control_plane.api.generate
@@ -99,6 +100,7 @@ generate: setup ## Write CRDs, references, gRPC messages, policies, rules and da
 	@$(RUN) python tools/settings_page.py
 	@$(RUN) python tools/admission_policies.py
 	@$(RUN) python tools/webhook_configurations.py
+	@$(RUN) python tools/console_api.py
 
 docs: generate ## Write the generated pages of the documentation anew
 

@@ -5,19 +5,14 @@ the plan rests on has changed, it is written all the same; otherwise it is left 
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from gpu_control_plane.actions.card_progress import CardProgress
 from gpu_control_plane.actions.plan import Edit, Plan, basis_of
-from gpu_control_plane.api.gpudevice import GPUDevice
-from gpu_control_plane.kube.client import EVERYTHING, Client, Selection
+from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import Conflict, KubeError, NotFound
-from gpu_control_plane.views.fleet import Fleet
-from gpu_control_plane.views.following import follow_fleet
-from gpu_control_plane.views.reading import Part
 
 IN_FLIGHT: Final = 4
 _ATTEMPTS: Final = 5
@@ -74,34 +69,3 @@ async def _write(client: Client, edit: Edit) -> Outcome:
         return Outcome(name=edit.name, done=False, sentence=str(error))
     sentence = "it has been changed meanwhile, and nothing was written: look again, and repeat the command"
     return Outcome(name=edit.name, done=False, sentence=sentence)
-
-
-async def follow(
-    client: Client,
-    cards: Collection[str],
-    progress: Callable[[GPUDevice], CardProgress],
-    told: Callable[[CardProgress], None],
-) -> None:
-    """Tell where each card stands whenever that changes, until all are done or gone. Ends nothing when it is
-    cancelled: the controller goes on."""
-    last: dict[str, CardProgress] = {}
-    finished = asyncio.Event()
-
-    def show(fleet: Fleet) -> None:
-        found = {name: progress(fleet.cards[name]) for name in cards if name in fleet.cards}
-        for name, now in found.items():
-            if last.get(name) != now:
-                last[name] = now
-                told(now)
-        if all(now.done for now in found.values()):
-            finished.set()
-
-    async with asyncio.TaskGroup() as tasks:
-        following = tasks.create_task(follow_fleet(client, show, {Part.CARDS}, cards=_selection(cards)))
-        await finished.wait()
-        following.cancel()
-
-
-def _selection(cards: Collection[str]) -> Selection:
-    """One card by its name; of several, which may be on many nodes, all."""
-    return Selection(fields=f"metadata.name={next(iter(cards))}") if len(cards) == 1 else EVERYTHING

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpu_control_plane.cli import names
+
 if TYPE_CHECKING:
     from gpu_control_plane.kube.client import Client
 
@@ -61,21 +63,27 @@ def connected(
         click.option(
             "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help=f"Which cluster.  {_DEFAULT}"
         ),
-        click.option("--context", metavar="NAME", help="Which context of the kubeconfig."),
+        click.option(
+            "--context", metavar="NAME", shell_complete=names.contexts, help="Which context of the kubeconfig."
+        ),
         click.option("--as", "acting_as", metavar="USER", help="Act as this user, where you may."),
         click.option("--as-group", "groups", metavar="GROUP", multiple=True, help="And in this group; repeat it."),
         click.option("--as-uid", "uid", metavar="UID", help="And with this uid."),
     ]
     if namespace is not None:
-        options.append(click.option("-n", "--namespace", metavar="NS", help=f"{namespace}  {_DEFAULT}"))
+        options.append(
+            click.option(
+                "-n", "--namespace", metavar="NS", shell_complete=names.namespaces, help=f"{namespace}  {_DEFAULT}"
+            )
+        )
     if all_namespaces:
         options.append(click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace."))
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def command(*args: Any, **given: Any) -> None:
-            names = Connection.__dataclass_fields__.keys() & given.keys()
-            connection = Connection(**{name: given.pop(name) for name in names})
+            fields = Connection.__dataclass_fields__.keys() & given.keys()
+            connection = Connection(**{name: given.pop(name) for name in fields})
             if (connection.groups or connection.uid) and connection.acting_as is None:
                 raise click.UsageError("--as-group and --as-uid need --as: name the user, too.")
             if connection.all_namespaces and connection.namespace:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.listing import Listing, watch_option
 from gpu_control_plane.cli.output import Column, Table, age, output_option
@@ -33,8 +34,8 @@ _STATES = ("Unassigned", "Reserved", "Assigned", "Draining", "Faulted")
 
 @click.command("devices", short_help="The cards: state, pool, load, users.", epilog=_EXAMPLES)
 @click.option("--pending", is_flag=True, help="Only cards in no pool, with the reason.")
-@click.option("--pool", metavar="NAME", help="Only cards of this pool.")
-@click.option("--node", metavar="NAME", help="Only cards of this node.")
+@click.option("--pool", metavar="NAME", shell_complete=names.pools, help="Only cards of this pool.")
+@click.option("--node", metavar="NAME", shell_complete=names.nodes, help="Only cards of this node.")
 @click.option("--state", type=click.Choice(_STATES, case_sensitive=False), help="Only cards in this state.")
 @click.option("-l", "--selector", "labels", metavar="LABELS", help="Only cards with these labels, as kubectl has it.")
 @watch_option

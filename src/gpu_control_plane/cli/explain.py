@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.output import show_document
 
@@ -43,7 +44,7 @@ def command() -> None:
 
 
 @command.command("pod")
-@click.argument("name")
+@click.argument("name", shell_complete=names.waiting_pods)
 @connected(namespace="Namespace of the pod.")
 @_output
 def pod(*, name: str, connection: Connection, output: str) -> None:
@@ -72,7 +73,7 @@ def pod(*, name: str, connection: Connection, output: str) -> None:
 
 
 @command.command("pool")
-@click.argument("name")
+@click.argument("name", shell_complete=names.pools)
 @connected()
 @_output
 def pool(*, name: str, connection: Connection, output: str) -> None:
@@ -92,7 +93,7 @@ def pool(*, name: str, connection: Connection, output: str) -> None:
 
 
 @command.command("device")
-@click.argument("name")
+@click.argument("name", shell_complete=names.devices)
 @connected()
 @_output
 def device(*, name: str, connection: Connection, output: str) -> None:
@@ -112,7 +113,7 @@ def device(*, name: str, connection: Connection, output: str) -> None:
 
 
 @command.command("node")
-@click.argument("name")
+@click.argument("name", shell_complete=names.nodes)
 @connected()
 @_output
 def node(*, name: str, connection: Connection, output: str) -> None:

@@ -104,7 +104,7 @@ class Run:
     ) -> int:
         import asyncio  # noqa: PLC0415
 
-        from gpu_control_plane.actions.carry_out import follow  # noqa: PLC0415
+        from gpu_control_plane.actions.follow import follow  # noqa: PLC0415
         from gpu_control_plane.api.shapes import time_span  # noqa: PLC0415
         from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
 
@@ -116,13 +116,16 @@ class Run:
         limit = time_span(self.timeout).total_seconds() if self.timeout else None
         try:
             async with asyncio.timeout(limit):
-                await follow(client, cards, progress, told)
+                missing = await follow(client, cards, progress, told)
         except TimeoutError:
             screen.failure(f"Not done within {self.timeout}; it goes on. Repeat the command to see how far it is.")
             return ExitCode.PARTIAL
         except asyncio.CancelledError:
             screen.note("No longer waiting; it goes on. Repeat the command to see how far it is.")
             raise
+        if missing is not None:
+            screen.failure(f"It was written, and cannot be watched: {missing.why}")
+            return ExitCode.PARTIAL
         return ExitCode.OK
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.exit_codes import ExitCode
 from gpu_control_plane.cli.output import age, say, tell_missing
@@ -44,7 +45,7 @@ _LEGEND = "▇ computing  ▁ held idle  ▒ held, not measured  · free  ✕ ou
 
 @click.command("top", short_help="Which cards compute, live.", epilog=_EXAMPLES)
 @click.option("--once", is_flag=True, help="Print it once and end.")
-@click.option("--pool", metavar="NAME", help="Only cards of this pool.")
+@click.option("--pool", metavar="NAME", shell_complete=names.pools, help="Only cards of this pool.")
 @connected(namespace="Only cards that pods of this namespace hold.")
 def command(*, once: bool, pool: str | None, connection: Connection) -> None:
     """Which cards compute, which are held and idle, and which are free: a line for each node, and one for each card

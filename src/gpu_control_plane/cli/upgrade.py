@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.exit_codes import ExitCode
 from gpu_control_plane.cli.output import Column, Table, age, output_option, say, tell_missing
@@ -68,7 +69,9 @@ def status(*, everything: bool, output: str, connection: Connection) -> None:
 
 
 @command.command("pause")
-@click.option("--node", metavar="NAME", help="Leave this node alone, and go on with the others.")
+@click.option(
+    "--node", metavar="NAME", shell_complete=names.nodes, help="Leave this node alone, and go on with the others."
+)
 @connected()
 def pause(*, node: str | None, connection: Connection) -> None:
     """Let no further node begin its upgrade. Nodes under way are finished.
@@ -88,7 +91,7 @@ def pause(*, node: str | None, connection: Connection) -> None:
 
 
 @command.command("resume")
-@click.option("--node", metavar="NAME", help="No longer leave this node alone.")
+@click.option("--node", metavar="NAME", shell_complete=names.nodes, help="No longer leave this node alone.")
 @connected()
 def resume(*, node: str | None, connection: Connection) -> None:
     """Let the upgrade go on.

@@ -4,7 +4,9 @@ The console watches with its own rights. A person sees the kinds they may list, 
 cards, only of namespaces in which they may list pods.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +32,7 @@ HIDDEN: Final = "hidden"
 """Stands for the namespace and the name of a pod that holds a card and that this person may not know of."""
 _SCOPES_HELD: Final = 16
 """How many parts of the fleet are kept ready; more people with different rights cost time, not memory."""
+_START_SECONDS: Final = 10.0
 _PODS: Final = "pods"
 
 
@@ -85,15 +88,22 @@ class FleetCaches:
 
     @property
     def complete(self) -> bool:
-        needed: tuple[Cache[Any], ...] = (self.cards, self.states, self.pools, self.nodes, self.waiting, *self.events)
-        return all(cache.is_synced for cache in needed)
+        return all(cache.is_synced for cache in self._needed)
+
+    @property
+    def _needed(self) -> tuple[Cache[Any], ...]:
+        return self.cards, self.states, self.pools, self.nodes, self.waiting, *self.events
 
     def whole(self) -> Fleet:
         """Everything, at this moment. `Unavailable` while the caches are not complete."""
         return self._latest().fleet
 
     async def scope_of(self, viewer: Viewer) -> FleetScope:
-        """Which part of the fleet this person may see."""
+        """Which part of the fleet this person may see. Who comes while the console starts waits a moment."""
+        if not self.complete:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_START_SECONDS):
+                    await asyncio.gather(*(cache.synced() for cache in self._needed))
         hidden = [kind for kind in _HIDE if not await viewer.may("list", kind)]
         if await viewer.may("list", _PODS):
             return FleetScope(hidden=tuple(hidden))

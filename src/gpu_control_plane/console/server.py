@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from gpu_control_plane.console.api.routes import api_routes
 from gpu_control_plane.console.capacity_history import CapacityHistory
 from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotSignedIn, Refused
 from gpu_control_plane.console.fleet_caches import FleetCaches
@@ -71,6 +72,7 @@ class Console:
                 Route("/static/{path:path}", self._static.serve),
                 *self._sign_in.routes(),
                 Route("/stream", self._stream),
+                *api_routes(),
                 *(Route(page.path, _guarded(page), methods=list(page.methods)) for page in pages),
             ],
             middleware=[

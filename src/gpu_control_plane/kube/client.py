@@ -22,6 +22,8 @@ from gpu_control_plane.kube.transport import Call, Fence, Transport
 
 PAGE = 500
 
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
 _log = get_logger("kube.client")
 
 
@@ -166,6 +168,20 @@ class Client:
     async def list[T: Object](self, kind: type[T], selection: Selection = EVERYTHING) -> list[T]:
         """Everything that matches, at once: for commands and tests. Controllers read from a cache."""
         return [item async for page in self.pages(kind, selection) for item in page.items]
+
+    async def names(
+        self, kind: type[Object], selection: Selection = EVERYTHING, *, limit: int = PAGE
+    ) -> tuple[str, ...]:
+        """The first names of what matches, without the objects."""
+        call = Call(
+            method="GET",
+            path=kind.resource.path(selection.namespace),
+            verb="list",
+            resource=kind.resource.qualified_name,
+            params=selection.params() | {"limit": str(limit)},
+            accept=_METADATA_ONLY,
+        )
+        return tuple(item.name for item in _page_decoder(Object).decode(await self.transport.send(call)).items)
 
     async def create[T: Object](self, kind: type[T], body: object, namespace: str | None = None) -> T:
         """Create an object whose body names it (`metadata.name` or `metadata.generateName`)."""

@@ -55,6 +55,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     params: Mapping[str, str] = {}
     body: bytes | None = None
     content_type: str = "application/json"
+    accept: str | None = None
+    """The form of the answer, where it is not the whole object."""
     compressed: bool = False
 
 
@@ -238,6 +240,8 @@ def _headers(call: Call, access: Access) -> CIMultiDict[str]:
         headers["Content-Type"] = call.content_type
     if call.compressed:
         headers["Accept-Encoding"] = "gzip"
+    if call.accept is not None:
+        headers["Accept"] = call.accept
     return headers
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import aiohttp
 import msgspec
 
+from gpu_control_plane.console.fleet_caches import FleetCaches
 from gpu_control_plane.console.page import Page
 from gpu_control_plane.console.pages import PAGES
 from gpu_control_plane.console.server import Console
@@ -111,7 +112,34 @@ ALL: list[dict[str, object]] = [{"apiGroups": ["*"], "resources": ["*"], "verbs"
 
 class RunningConsole(msgspec.Struct, frozen=True):
     console: Console
+    runtime: Runtime
     url: str
+
+    @property
+    def caches(self) -> FleetCaches:
+        caches: FleetCaches = self.console.app.state.caches
+        return caches
+
+    def value(self, metric: str, **labels: str) -> float:
+        return self.runtime.metrics.registry.get_sample_value(metric, labels) or 0.0
+
+    async def ask(self, path: str, who: PersonWithToken, *, json: object = None, status: int = 200) -> dict[str, Any]:
+        """What the API answers to a program of somebody."""
+        method = "GET" if json is None else "POST"
+        async with (
+            self.program() as program,
+            program.request(method, path, json=json, headers=who.header) as answer,
+        ):
+            assert answer.status == status, await answer.text()
+            found: dict[str, Any] = await answer.json()
+            return found
+
+    @asynccontextmanager
+    async def program(self) -> AsyncIterator[aiohttp.ClientSession]:
+        """A program that is no browser: without cookies and without the headers of one."""
+        jar = aiohttp.DummyCookieJar()
+        async with aiohttp.ClientSession(self.url, cookie_jar=jar, headers={"Accept": "application/json"}) as session:
+            yield session
 
     @asynccontextmanager
     async def browser(self, token: str | None = None) -> AsyncIterator[aiohttp.ClientSession]:
@@ -138,7 +166,7 @@ async def running_console(
     async with running(runtime) as task:
         await until(lambda: task.done() or (console.port and console.ready), within=60)
         assert not task.done(), task
-        yield RunningConsole(console, f"http://127.0.0.1:{console.port}")
+        yield RunningConsole(console, runtime, f"http://127.0.0.1:{console.port}")
 
 
 async def new_namespace(admin: Client) -> str:
