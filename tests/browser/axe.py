@@ -1,5 +1,5 @@
-"""axe-core, which finds what keeps people with disabilities out of a page. Fetched once, pinned by checksum, kept in the
-cache beside the local cluster's programs."""
+"""axe-core finds what keeps people with disabilities out of a page. It is fetched once, pinned by its checksum and kept
+in the cache, beside the programs of the local cluster."""
 
 import hashlib
 import io

@@ -40,10 +40,6 @@ class Tab:
             self.errors.append(f"{message.type}: {message.text}")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--screenshots", action="store_true", help="Write the pictures in docs/images anew.")
-
-
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Where Chromium is. In CI, a machine without one is an error and no excuse."""

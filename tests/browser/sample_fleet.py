@@ -470,6 +470,19 @@ def large_fleet(nodes: int = 5000) -> Fleet:
     )
 
 
+_SECTIONS = (
+    "operator",
+    "daemonsets",
+    "driver",
+    "toolkit",
+    "devicePlugin",
+    "dcgmExporter",
+    "dcgm",
+    "nodeStatusExporter",
+    "gfd",
+)
+
+
 def sample_objects() -> dict[str, list[object]]:
     """What a console shows beside its fleet: a ClusterPolicy, and Events."""
     states = [
@@ -486,18 +499,8 @@ def sample_objects() -> dict[str, list[object]]:
     policy = {
         "metadata": {"name": "cluster-policy", "creationTimestamp": ago(days=60).isoformat()},
         "spec": {
-            part: {}
-            for part in (
-                "operator",
-                "daemonsets",
-                "driver",
-                "toolkit",
-                "devicePlugin",
-                "dcgmExporter",
-                "dcgm",
-                "nodeStatusExporter",
-                "gfd",
-            )
+            **{part: {} for part in _SECTIONS},
+            "driver": {"upgradePolicy": {"autoUpgrade": True}},
         },
         "status": {
             "state": "notReady",

@@ -239,7 +239,7 @@ async def test_a_change_is_on_the_open_page_within_a_second(
             taken.append(time.perf_counter() - begun)
             await asyncio.sleep(0.7)  # people do not change everything at once, either
         assert tab.errors == []
-    print("on the open page after", ", ".join(f"{seconds * 1000:.0f} ms" for seconds in taken))
+    print("on the open page after", ", ".join(f"{seconds * 1000:.0f} ms" for seconds in taken))  # noqa: T201 - for docs/console-tour.md
     assert min(taken) < 1, taken
     assert max(taken) < 10, taken
 
