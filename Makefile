@@ -49,6 +49,12 @@ test-helm: setup binaries chart-binaries ## Render, install and uninstall the He
 test-monitoring: setup binaries chart-binaries monitoring-binaries ## Try alerts and dashboards with a real Prometheus
 	@$(PYTEST) $(PARALLEL) tests/monitoring
 
+test-browser: setup binaries system-packages ## Try the console's pages in a real Chromium
+	@$(PYTEST) tests/browser
+
+screenshots: setup binaries system-packages ## Take the pictures in docs/images anew
+	@$(PYTEST) --screenshots tests/browser/test_pages.py
+
 # On a machine without a network, all comes from the bundle that `make airgapped` packed elsewhere.
 ifneq ($(wildcard build/airgapped/bundle.tar.xz),)
 test-gpu:
@@ -149,4 +155,5 @@ $(UV):
 
 .PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
+.PHONY: test-browser screenshots
 .PHONY: audit checksums test-helm chart-binaries test-monitoring monitoring-binaries

@@ -32,6 +32,7 @@ from gpu_control_plane.console.static_files import StaticFiles
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.views.fleet import Fleet
+from waiting import until
 
 KINDS: tuple[type[Object], ...] = (
     GPUDevice,
@@ -163,8 +164,7 @@ async def serving(caches: GivenFleet, port: int = 0, **options: Any) -> AsyncIte
     config = uvicorn.Config(direct_app(caches, **options), port=port, log_level="warning", lifespan="off")
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
+    await until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield DirectConsole(f"http://127.0.0.1:{port}", caches)

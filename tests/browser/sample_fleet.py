@@ -1,5 +1,6 @@
 """Fleets made by hand: one with a bit of everything, and one as large as the largest clusters."""
 
+import random
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -72,7 +73,7 @@ def make_card(
         status="False" if fault else "True",
         reason="XidReported" if fault else "Healthy",
         message=fault or "",
-        last_transition_time=ago(hours=3).isoformat(),
+        last_transition_time=ago(hours=3),
     )
     return GPUDevice(
         metadata=ObjectMeta(
@@ -109,7 +110,7 @@ def make_card(
                 memory_used=memory * 7 // 9 if pod else 4,
                 ecc_errors=0,
                 last_xid=79 if fault else None,
-                at=ago(seconds=4 if not fault else 10800),
+                at=ago(seconds=10800 if fault or (pod and not busy) else 4),
             )
             if busy is not None
             else None,
@@ -148,7 +149,7 @@ def make_state(
         ],
     }
     held = sum(bool(card.status.used_by) for card in cards)
-    resources = {}
+    resources: dict[str, list[int]] = {}
     for card in cards:
         if card.status.pool_ref:
             each = resources.setdefault(card.status.pool_ref.name, [0, 0])
@@ -159,7 +160,14 @@ def make_state(
         "used": held,
         "free": sum(each[1] for each in resources.values()) - held,
         "resources": [
-            {"name": f"gpu.deckhouse.io/{pool}", "units": units, "healthy": healthy}
+            {
+                "name": f"gpu.deckhouse.io/{pool}",
+                "units": units,
+                "healthy": healthy,
+                "inventoryIDs": [
+                    card.name for card in cards if card.status.pool_ref and card.status.pool_ref.name == pool
+                ],
+            }
             for pool, (units, healthy) in resources.items()
         ],
     }
@@ -193,7 +201,18 @@ def make_state(
             for kind, said, reason, message in conditions
         ],
     }
-    raw = {"metadata": {"name": node, "creationTimestamp": ago(days=30).isoformat()}, "status": status}
+    orders = [
+        {
+            "inventoryID": card.name,
+            "pool": card.status.pool_ref.name,
+            "resources": [{"name": f"gpu.deckhouse.io/{card.status.pool_ref.name}", "units": 1}],
+            "allocation": {"mode": "Exclusive"},
+        }
+        for card in cards
+        if card.status.pool_ref
+    ]
+    metadata = {"name": node, "creationTimestamp": ago(days=30).isoformat(), "generation": 1}
+    raw = {"metadata": metadata, "spec": {"assignments": orders}, "status": status}
     return msgspec.convert(raw, GPUNodeState, strict=False)
 
 
@@ -300,6 +319,7 @@ def make_waiting(namespace: str, name: str, pool: str, units: int, minutes: floa
                 {
                     "type": "PodScheduled",
                     "status": "False",
+                    "reason": "Unschedulable",
                     "message": "0/8 nodes are available: 8 Insufficient gpu.deckhouse.io/training.",
                 }
             ],
@@ -379,7 +399,7 @@ def sample_fleet() -> Fleet:
     by_node: dict[str, list[GPUDevice]] = {}
     for card in cards:
         by_node.setdefault(card.spec.node_name, []).append(card)
-    problem = "daemonset/nvidia-device-plugin in kube-system serves the node's cards, too: remove it, or run kubectl gpu migrate"
+    problem = "daemonset/nvidia-device-plugin serves the node's cards, too: remove it, or run kubectl gpu migrate"
     states = {
         name: make_state(
             name,
@@ -424,19 +444,19 @@ def large_fleet(nodes: int = 5000) -> Fleet:
     """Nodes of eight cards, in four pools, with a bit of everything."""
     cards: list[GPUDevice] = []
     names = [f"h200-{number}" if number % 5 else f"h100-{number}" for number in range(1, nodes + 1)]
+    rng = random.Random(7)
     for number, name in enumerate(names):
         pool = ("training", "training", "research", "inference", "evaluation")[number * 5 // nodes]
+        whole, busy, held = rng.random(), rng.randint(60, 99), rng.randint(0, 8)
         for slot in range(8):
-            luck = (number * 8 + slot) * 2654435761 % 1000
-            if luck < 3:
+            pod = f"team-{number % 7}/job-{number}" if whole < 0.62 or slot < held else None
+            if rng.random() < 0.002:
                 cards.append(make_card(name, slot, pool=pool, state=DeviceState.FAULTED, fault="XID 79", busy=0))
             elif number % 97 == 0:
                 cards.append(make_card(name, slot, reason="AwaitingApproval", busy=0))
-            elif luck < 780:
-                busy = 0 if luck < 70 else 93
-                cards.append(make_card(name, slot, pool=pool, pod=f"team-{luck % 7}/job-{number}", busy=busy))
             else:
-                cards.append(make_card(name, slot, pool=pool, busy=0))
+                idle = pod is None or whole > 0.9 or rng.random() < 0.01
+                cards.append(make_card(name, slot, pool=pool, pod=pod, busy=0 if idle else busy))
     by_node: dict[str, list[GPUDevice]] = {}
     for card in cards:
         by_node.setdefault(card.spec.node_name, []).append(card)
@@ -448,6 +468,19 @@ def large_fleet(nodes: int = 5000) -> Fleet:
         },
         nodes={name: make_node(name) for name in by_node},
     )
+
+
+_SECTIONS = (
+    "operator",
+    "daemonsets",
+    "driver",
+    "toolkit",
+    "devicePlugin",
+    "dcgmExporter",
+    "dcgm",
+    "nodeStatusExporter",
+    "gfd",
+)
 
 
 def sample_objects() -> dict[str, list[object]]:
@@ -465,7 +498,10 @@ def sample_objects() -> dict[str, list[object]]:
     ]
     policy = {
         "metadata": {"name": "cluster-policy", "creationTimestamp": ago(days=60).isoformat()},
-        "spec": {},
+        "spec": {
+            **{part: {} for part in _SECTIONS},
+            "driver": {"upgradePolicy": {"autoUpgrade": True}},
+        },
         "status": {
             "state": "notReady",
             "namespace": "gpu-control-plane",

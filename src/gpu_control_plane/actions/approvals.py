@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from gpu_control_plane.actions.card_plan import PASSING, find_cards, forecast_edits, on_nodes, planned
-from gpu_control_plane.actions.forecast import Forecast, with_edits
+from gpu_control_plane.actions.forecast import Decided, with_edits
 from gpu_control_plane.actions.plan import Edit, Plan, Refusal, command_line
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.names import Annotation, DeviceCondition
@@ -122,17 +122,18 @@ def _assignments(
         if _approved(fleet.cards[name]) != pool
     ]
     nodes = {fleet.cards[name].spec.node_name for name in targets}
-    after = Forecast(fleet, with_edits(fleet, edits), nodes).after
+    after = Decided(with_edits(fleet, edits), nodes).ends
     for name, pool in targets.items():
         if (pending := _refused(after[name], pool)) is not None:
             refusals.append(Refusal(name=name, sentence=refusal_sentence(fleet, fleet.cards[name], pool, pending)))
-    refused, changed = {refusal.name for refusal in refusals}, {edit.name for edit in edits}
+    refused = {refusal.name for refusal in refusals}
+    settled = refused | {edit.name for edit in edits}
     return planned(
         fleet,
         command,
         [edit for edit in edits if edit.name not in refused],
         refusals=refusals,
-        unchanged=[name for name in targets if name not in changed | refused],
+        unchanged=[name for name in targets if name not in settled],
     )
 
 
@@ -147,7 +148,8 @@ def _differing(card: GPUDevice, annotations: Mapping[str, str | None]) -> dict[s
 
 def _end(fleet: Fleet, card: GPUDevice, pool: str) -> DesiredPool:
     """Where the card ends if it is approved for the pool."""
-    return forecast_edits(fleet, (_approval(card, pool, None),)).after[card.name]
+    approved = with_edits(fleet, (_approval(card, pool, None),))
+    return Decided(approved, {card.spec.node_name}).ends[card.name]
 
 
 def _refused(end: DesiredPool, pool: str) -> PendingReason | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.plans import Run, nodes_option, planning, reason_option
 
 if TYPE_CHECKING:
@@ -16,8 +17,13 @@ if TYPE_CHECKING:
 
 
 @click.command("approve", short_help="Let cards join a pool.")
-@click.argument("cards", nargs=-1, metavar="[CARD]...")
-@click.option("--pool", metavar="POOL", help="Which pool.  [default: the only one that could have the card]")
+@click.argument("cards", nargs=-1, metavar="[CARD]...", shell_complete=names.devices)
+@click.option(
+    "--pool",
+    metavar="POOL",
+    shell_complete=names.pools,
+    help="Which pool.  [default: the only one that could have the card]",
+)
 @click.option("-l", "--selector", metavar="LABELS", help="Cards that wait for an approval and have these labels.")
 @nodes_option
 @click.option("--model", metavar="WORD", help="Cards that wait for an approval, of this model: h200, or 'A100*80GB'.")
@@ -58,6 +64,7 @@ def command(
 
     async def chosen(client: "Client", fleet: "Fleet") -> "Plan":
         from gpu_control_plane.actions.approvals import plan_approve, waiting_cards  # noqa: PLC0415
+        from gpu_control_plane.actions.plan import Plan, command_line  # noqa: PLC0415
         from gpu_control_plane.api.gpudevice import GPUDevice  # noqa: PLC0415
         from gpu_control_plane.kube.client import Selection  # noqa: PLC0415
 
@@ -65,6 +72,8 @@ def command(
         if selector is not None:
             labelled = {card.name for card in await client.list(GPUDevice, Selection(labels=selector))}
             waiting = tuple(card for card in waiting if card.name in labelled)
+        if not waiting:
+            return Plan(command=command_line("approve"), notes=("no such card waits for an approval",))
         if not by_filter:
             return _ask(fleet, waiting, pool, reason)
         return plan_approve(fleet, [card.name for card in waiting], pool, reason)
@@ -82,23 +91,20 @@ def command(
 def _ask(fleet: "Fleet", waiting: "tuple[GPUDevice, ...]", pool: str | None, reason: str | None) -> "Plan":
     """Show the cards that wait, and ask which of them are meant, and for which pool."""
     from gpu_control_plane.actions.approvals import joinable_pools, plan_approve  # noqa: PLC0415
-    from gpu_control_plane.cli.plans import show_plan  # noqa: PLC0415
+    from gpu_control_plane.cli.plan_text import show_plan  # noqa: PLC0415
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
-    if not waiting:
-        click.echo("No card waits for an approval.")
-        return plan_approve(fleet, (), pool)
     pools = {card.name: joinable_pools(fleet, card.name) for card in waiting}
     for number, card in enumerate(waiting, start=1):
         model = card.status.hardware.product if card.status.hardware is not None else "unknown"
         click.echo(f"{number:>4}  {card.name}  {model}  for {' or '.join(pools[card.name]) or 'no pool'}")
     answer = click.prompt("Which", default="all", show_default=True)
-    names = [waiting[number - 1].name for number in numbers(answer, len(waiting))]
-    offered = sorted({each for name in names for each in pools[name]})
+    chosen = [waiting[number - 1].name for number in numbers(answer, len(waiting))]
+    offered = sorted({each for name in chosen for each in pools[name]})
     if pool is None and len(offered) > 1:
         pool = click.prompt("For which pool", type=click.Choice(offered))
     reason = reason or click.prompt("Why", default="", show_default=False) or None
-    plan = plan_approve(fleet, names, pool, reason)
+    plan = plan_approve(fleet, chosen, pool, reason)
     show_plan(Screen(sys.stdout), plan, {})
     if plan.edits:
         click.confirm("Do it?", abort=True)

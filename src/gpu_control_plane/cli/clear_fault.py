@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.plans import Run, planning, reason_option
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command("clear-fault", short_help="Say that faulted cards have been mended.")
-@click.argument("cards", nargs=-1, required=True, metavar="CARD...")
+@click.argument("cards", nargs=-1, required=True, metavar="CARD...", shell_complete=names.devices)
 @reason_option
 @planning()
 def command(*, run: Run, cards: tuple[str, ...], reason: str | None) -> None:

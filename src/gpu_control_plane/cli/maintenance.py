@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.exit_codes import ExitCode
 from gpu_control_plane.cli.plans import Absent, Run, planning
 
@@ -18,7 +19,7 @@ _MOST_LINES = 20
 
 
 @click.command("maintenance", short_help="How far a pool's change of allocation is; take it back, or speed it up.")
-@click.argument("pool")
+@click.argument("pool", shell_complete=names.pools)
 @click.option("--confirm-layout", is_flag=True, help="Say that cards are partitioned as ordered again.")
 @click.option("--revert", is_flag=True, help="Take the change back: nodes keep what they have.")
 @click.option("--strategy", type=click.Choice(["Pool", "Node"]), help="All cards at once, or node by node.")

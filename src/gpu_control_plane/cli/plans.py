@@ -1,34 +1,39 @@
-"""How commands show a plan, carry it out and say what became of it: the same for every action.
+"""How commands make a plan, show it or carry it out, and wait for what it leads to: the same for every action.
 
-What is done goes to standard output, what is not to standard error. The exit code is 0 where all is done, 5 where some
+The exit code is 0 where all is done, 5 where some
 is, 3 where nothing that was named exists, and 1 otherwise; a dry run ends like the real one, as far as can be foretold.
 """
 
+import functools
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from gpu_control_plane.actions.card_progress import CardProgress
     from gpu_control_plane.actions.carry_out import Outcome
-    from gpu_control_plane.actions.plan import CardChange, Plan
+    from gpu_control_plane.actions.plan import Plan
     from gpu_control_plane.api.gpudevice import GPUDevice
-    from gpu_control_plane.cli.screen import Screen
     from gpu_control_plane.kube.client import Client
     from gpu_control_plane.views.fleet import Fleet
 
-_MOST_LINES = 20
-"""Cards that are listed one by one; JSON has all."""
-
+_OPTIONS = frozenset({"dry_run", "output", "wait", "timeout"})
+_output_option = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 reason_option = click.option("--reason", metavar="TEXT", help="Why, for the card's history.")
 nodes_option = click.option(
-    "--node", "nodes", metavar="NODE", multiple=True, help="All such cards of a node; repeat it."
+    "--node",
+    "nodes",
+    metavar="NODE",
+    multiple=True,
+    shell_complete=names.nodes,
+    help="All such cards of a node; repeat it.",
 )
 
 
@@ -54,7 +59,7 @@ class Run:
         from gpu_control_plane.actions.plan import Plan  # noqa: PLC0415
 
         async def work(client: "Client") -> int:
-            fleet = await read_around(client, nodes, cards)
+            fleet = await patiently("Reading cards, nodes and pools", read_around(client, nodes, cards))
             made = make(client, fleet)
             plan = made if isinstance(made, Plan) else await made
             standing = {name: progress(fleet.cards[name]).sentence for name in plan.unchanged} if progress else {}
@@ -74,11 +79,11 @@ class Run:
 
     async def _carry_out(self, client: "Client", plan: "Plan") -> "Sequence[Outcome]":
         from gpu_control_plane.actions.carry_out import carry_out  # noqa: PLC0415
-        from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
         from gpu_control_plane.kube.sentences import counted  # noqa: PLC0415
+        from gpu_control_plane.local.progress import Lines  # noqa: PLC0415
 
         done = 0
-        with Screen(sys.stderr).step(f"Writing {counted(len(plan.edits), 'object')}") as step:
+        with Lines(sys.stderr).step(f"Writing {counted(len(plan.edits), 'object')}") as step:
 
             def told(_outcome: "Outcome") -> None:
                 nonlocal done
@@ -89,6 +94,7 @@ class Run:
 
     def _show(self, plan: "Plan", standing: Mapping[str, str], outcomes: "Sequence[Outcome] | None" = None) -> None:
         from gpu_control_plane.cli.output import show_document  # noqa: PLC0415
+        from gpu_control_plane.cli.plan_text import show_outcomes, show_plan  # noqa: PLC0415
         from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
         screen = Screen(sys.stdout)
@@ -134,24 +140,18 @@ def planning(*, waits: bool | None = None) -> Callable[[Callable[..., None]], Ca
     unless told otherwise; None for an action with nothing to wait for."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        import functools  # noqa: PLC0415
-
         @functools.wraps(function)
         def command(*args: Any, connection: Connection, **given: Any) -> None:
-            names = {"dry_run", "output", "wait", "timeout"} & given.keys()
-            options = {name: given.pop(name) for name in names}
+            options = {name: given.pop(name) for name in _OPTIONS & given.keys()}
             function(*args, run=Run(connection=connection, **options), **given)
 
         made = connected()(command)
         if waits is not None:
-            made = click.option("--timeout", metavar="DURATION", help="Wait no longer than this, such as 90s or 1h.")(
-                made
-            )
+            longest = "Wait no longer than this, such as 90s or 1h."
+            made = click.option("--timeout", metavar="DURATION", callback=_duration, help=longest)(made)
             shown = "Wait until the cards are where they should be; Ctrl-C only ends the waiting."
             made = click.option("--wait/--no-wait", default=waits, show_default=True, help=shown)(made)
-        made = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)(
-            made
-        )
+        made = _output_option(made)
         return click.option("--dry-run", is_flag=True, help="Show what it leads to, and write nothing.")(made)
 
     return decorate
@@ -186,6 +186,20 @@ def cards_of(fleet: "Fleet", cards: Sequence[str], nodes: Collection[str]) -> li
     return list(dict.fromkeys((*cards, *found)))
 
 
+async def patiently[T](title: str, work: Coroutine[Any, Any, T]) -> T:
+    """Do some work, and say what it is where it takes a while."""
+    import asyncio  # noqa: PLC0415
+
+    from gpu_control_plane.cli.output import say  # noqa: PLC0415
+    from gpu_control_plane.local.progress import SHOW_AFTER_SECONDS  # noqa: PLC0415
+
+    task = asyncio.create_task(work)
+    done, _ = await asyncio.wait({task}, timeout=SHOW_AFTER_SECONDS)
+    if not done:
+        say(f"{title} …")
+    return await task
+
+
 async def read_around(client: "Client", nodes: Collection[str] = (), cards: Sequence[str] = ()) -> "Fleet":
     """The fleet as far as decisions about these cards or nodes rest on it: all of it unless one node suffices."""
     from gpu_control_plane.api.gpudevice import GPUDevice  # noqa: PLC0415
@@ -213,69 +227,3 @@ def exit_code(plan: "Plan", outcomes: "Sequence[Outcome] | None") -> int:
         return ExitCode.PARTIAL
     absent = all(refusal.absent for refusal in plan.refusals) and all(outcome.absent for outcome in failed)
     return ExitCode.ABSENT if absent else ExitCode.ERROR
-
-
-def show_plan(screen: "Screen", plan: "Plan", standing: Mapping[str, str]) -> None:
-    """What would be written and what it would lead to."""
-    if plan.edits:
-        screen.line("Dry run: nothing is written.")
-    show_changes(screen, plan.cards)
-    silent = {edit.name for edit in plan.edits} - {change.card for change in plan.cards}
-    for name in sorted(silent)[:_MOST_LINES]:
-        screen.line(f"  {name}: written, and it stays where it is")
-    _show_rest(screen, plan, standing)
-    if plan.edits:
-        screen.line(f"For real: {screen.style(plan.command, fg='cyan')}")
-
-
-def show_outcomes(screen: "Screen", plan: "Plan", standing: Mapping[str, str], outcomes: "Sequence[Outcome]") -> None:
-    """What became of each object."""
-    from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
-
-    errors = Screen(sys.stderr)
-    failed = [outcome for outcome in outcomes if not outcome.done]
-    done = {outcome.name for outcome in outcomes if outcome.done}
-    show_changes(screen, [change for change in plan.cards if change.card in done or not failed])
-    silent = sorted(done - {change.card for change in plan.cards})
-    for name in silent[:_MOST_LINES]:
-        screen.mark(OK, f"{name}: written")
-    if len(silent) > _MOST_LINES:
-        screen.line(f"  and {len(silent) - _MOST_LINES} more")
-    for outcome in failed:
-        errors.failure(f"{outcome.name}: {outcome.sentence}")
-    _show_rest(screen, plan, standing, units=not failed)
-
-
-def show_changes(screen: "Screen", changes: "Sequence[CardChange]") -> None:
-    """Cards that end elsewhere, as columns."""
-    from gpu_control_plane.actions.card_progress import named  # noqa: PLC0415
-    from gpu_control_plane.cli.screen import ATTENTION, OK  # noqa: PLC0415
-
-    widest = max((len(change.card) for change in changes[:_MOST_LINES]), default=0)
-    models = max((len(change.product or "") for change in changes[:_MOST_LINES]), default=0)
-    for change in changes[:_MOST_LINES]:
-        way = f"{change.before or '-'} → {change.after or '-'}"
-        line = f"{change.card:<{widest}}  {change.product or '':<{models}}  {way}"
-        if change.held_by:
-            line += f" when {named(change.held_by)} {'has' if len(change.held_by) == 1 else 'have'} ended"
-        if change.after is None and change.because:
-            line += f": {change.because}"
-        screen.mark(ATTENTION if change.held_by or change.after is None else OK, line)
-    if len(changes) > _MOST_LINES:
-        screen.line(f"  and {len(changes) - _MOST_LINES:,} more cards")
-
-
-def _show_rest(screen: "Screen", plan: "Plan", standing: Mapping[str, str], *, units: bool = True) -> None:
-    from gpu_control_plane.cli.screen import IDLE, Screen  # noqa: PLC0415
-
-    errors = Screen(sys.stderr)
-    for each in plan.units if units else ():
-        screen.line(f"{each.pool}: units {each.before:,} → {each.after:,} ({each.resource})")
-    for name in plan.unchanged[:_MOST_LINES]:
-        screen.mark(IDLE, f"{name}: nothing to do{f'; {standing[name]}' if name in standing else ''}")
-    if len(plan.unchanged) > _MOST_LINES:
-        screen.line(f"  and {len(plan.unchanged) - _MOST_LINES:,} more with nothing to do")
-    for note in plan.notes:
-        screen.note(note)
-    for refusal in plan.refusals:
-        errors.failure(f"{refusal.name}: {refusal.sentence}")

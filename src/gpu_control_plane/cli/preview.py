@@ -54,9 +54,9 @@ def command(*, file: TextIO, output: str, connection: Connection) -> None:
         from gpu_control_plane.actions.forecast import with_pools  # noqa: PLC0415
         from gpu_control_plane.actions.pool_files import check_pool  # noqa: PLC0415
         from gpu_control_plane.actions.preview import as_written, preview_pool  # noqa: PLC0415
-        from gpu_control_plane.cli.plans import read_around  # noqa: PLC0415
+        from gpu_control_plane.cli.plans import patiently, read_around  # noqa: PLC0415
 
-        fleet = await read_around(client)
+        fleet = await patiently("Reading cards, nodes and pools", read_around(client))
         found, unchecked = [], []
         for written in pools:
             checked = await check_pool(client, written, fleet.pools.get(written.pool.name))
@@ -94,7 +94,7 @@ def _tell(previews: "Sequence[Preview]", unchecked: Sequence[str], output: str) 
 def show_preview(screen: "Screen", preview: "Preview") -> None:
     """A preview as people read it."""
     from gpu_control_plane.actions.plan import command_line  # noqa: PLC0415
-    from gpu_control_plane.cli.plans import show_changes  # noqa: PLC0415
+    from gpu_control_plane.cli.plan_text import show_changes  # noqa: PLC0415
     from gpu_control_plane.cli.screen import ATTENTION  # noqa: PLC0415
     from gpu_control_plane.pools.pending_reasons import PendingReason  # noqa: PLC0415
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.plans import Run, planning, reason_option
 
 if TYPE_CHECKING:
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
 
 
 @click.command("reassign", short_help="Move cards from their pool to another one.")
-@click.argument("cards", nargs=-1, required=True, metavar="CARD...")
-@click.option("--to", "pool", metavar="POOL", required=True, help="The pool that they are to be in.")
+@click.argument("cards", nargs=-1, required=True, metavar="CARD...", shell_complete=names.devices)
+@click.option(
+    "--to", "pool", metavar="POOL", required=True, shell_complete=names.pools, help="The pool that they are to be in."
+)
 @reason_option
 @planning(waits=True)
 def command(*, run: Run, cards: tuple[str, ...], pool: str, reason: str | None) -> None:

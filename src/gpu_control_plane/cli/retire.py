@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.plans import Run, cards_of, need_cards, nodes_option, planning, reason_option
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command("retire", short_help="Take cards out of service, until they are safe to pull.")
-@click.argument("cards", nargs=-1, metavar="[CARD]...")
+@click.argument("cards", nargs=-1, metavar="[CARD]...", shell_complete=names.devices)
 @nodes_option
 @click.option("--undo", is_flag=True, help="Take them back into service, to where they were.")
 @reason_option

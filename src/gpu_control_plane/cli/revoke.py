@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import names
 from gpu_control_plane.cli.plans import Run, cards_of, need_cards, nodes_option, planning, reason_option
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command("revoke", short_help="Take the approval of cards back: they leave their pool.")
-@click.argument("cards", nargs=-1, metavar="[CARD]...")
+@click.argument("cards", nargs=-1, metavar="[CARD]...", shell_complete=names.devices)
 @nodes_option
 @click.option("--hold", is_flag=True, help="And keep pools that approve cards by themselves away from them.")
 @reason_option

@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from gpu_control_plane.console.api.routes import api_routes
+from gpu_control_plane.console.capacity_history import CapacityHistory
 from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotAllowed, NotSignedIn, Refused, Unavailable
 from gpu_control_plane.console.fleet_caches import FleetCaches
 from gpu_control_plane.console.gate import Gate, refusal
@@ -49,6 +50,8 @@ class Console:
         self._settings = settings
         self._metrics = ConsoleMetrics(runtime.metrics.registry)
         self._caches = FleetCaches(runtime)
+        self._history = CapacityHistory(self._caches.whole)
+        runtime.service(self._history.run)
         self._people = People(runtime.unfenced_client, settings, self._metrics)
         link = OneTimeLink(runtime.unfenced_client, settings.address_file) if settings.signed_in_as_kubeconfig else None
         self._link = link
@@ -87,6 +90,7 @@ class Console:
         app.state.fleet = self._caches.seen_by
         app.state.people = self._people
         app.state.settings = self._settings
+        app.state.history = self._history
         return app
 
     async def _stream(self, request: Request) -> Response:

@@ -24,6 +24,7 @@ FIRST_REVIEW_SECONDS: Final = 5.0
 _TLS_BUFFER_BYTES: Final = 32 * 1024
 """asyncio would take 256 KiB for each connection, and keep them for a while after its end. It is the same for all
 connections of a process."""
+_PAUSE_SECONDS: Final = 0.1
 _BACKLOG: Final = 1024
 """As many may wait in the kernel: one who is turned away there tries again only after a second."""
 
@@ -46,7 +47,7 @@ class WebhookConnections:
         self._most = most
         self._first_review_within = first_review_within
         self._listening: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
+        self._paused: asyncio.TimerHandle | None = None
         self._newcomers: dict[_Connection, None] = {}
         """In the order in which they came."""
         self._callers: dict[_Connection, None] = {}
@@ -61,14 +62,14 @@ class WebhookConnections:
         """Begin. Without a host on all addresses of the machine."""
         sslproto.SSLProtocol.max_size = min(sslproto.SSLProtocol.max_size, _TLS_BUFFER_BYTES)
         self._listening = _listening_socket(host, port)
-        self._accepting = asyncio.create_task(self._accept(self._listening, factory))
+        asyncio.get_running_loop().add_reader(self._listening, self._accept, self._listening, factory)
 
-    async def stop_listening(self) -> None:
+    def stop_listening(self) -> None:
         """Accept no more; what is open stays open."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.wait((self._accepting,))
+        if self._paused is not None:
+            self._paused.cancel()
         if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
             self._listening.close()
         for connection in tuple(self._newcomers):
             connection.handshake.cancel()
@@ -82,20 +83,24 @@ class WebhookConnections:
                     self._callers[connection] = None
                     return
 
-    async def _accept(self, listening: socket.socket, factory: Callable[[], RequestHandler]) -> None:
+    def _accept(self, listening: socket.socket, factory: Callable[[], RequestHandler]) -> None:
+        """The kernel has a connection for us. It calls again for the next one."""
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listening)
-            except OSError as error:  # out of file descriptors, as anybody may cause it
-                _log.warning("connection not accepted", why=str(error))
-                await asyncio.sleep(0.1)
-                continue
-            self._make_room()
-            connection = _Connection(accepted)
-            connection.handshake = loop.create_task(self._shake_hands(connection, factory))
-            self._newcomers[connection] = None
-            loop.call_later(self._first_review_within, self._expire, connection)
+        try:
+            accepted, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # out of file descriptors, as anybody may cause it
+            _log.warning("connection not accepted", why=str(error))
+            loop.remove_reader(listening)
+            self._paused = loop.call_later(_PAUSE_SECONDS, loop.add_reader, listening, self._accept, listening, factory)
+            return
+        accepted.setblocking(False)
+        self._make_room()
+        connection = _Connection(accepted)
+        connection.handshake = loop.create_task(self._shake_hands(connection, factory))
+        self._newcomers[connection] = None
+        loop.call_later(self._first_review_within, self._expire, connection)
 
     async def _shake_hands(self, connection: "_Connection", factory: Callable[[], RequestHandler]) -> None:
         loop = asyncio.get_running_loop()

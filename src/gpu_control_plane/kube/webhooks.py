@@ -192,7 +192,7 @@ class WebhookServer:
         try:
             await asyncio.sleep(self._linger)
         finally:
-            await self._connections.stop_listening()
+            self._connections.stop_listening()
             await self._runner.cleanup()
 
     async def _respond[T: Object](

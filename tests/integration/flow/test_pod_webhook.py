@@ -3,6 +3,7 @@
 Its failure policy is Ignore, so each test sees by what is on a pod that the webhook was called.
 """
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,6 +17,7 @@ from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Object, Resource, Selection
 from gpu_control_plane.kube.errors import Forbidden
 from integration.flow.env import FlowEnv
+from integration.tenant import tenant
 from waiting import until_async
 
 NODES = tuple(f"node-{number}" for number in range(1, 9))
@@ -141,10 +143,13 @@ async def counted(env: FlowEnv, units: int) -> bool:
     return quota.status.used.get("requests.gpu.deckhouse.io/training") == str(units)
 
 
-async def test_while_the_webhook_is_away_quotas_hold_and_afterwards_everything_is_counted(env: FlowEnv) -> None:
+async def test_while_the_webhook_is_away_access_and_quotas_hold_and_afterwards_everything_is_counted(
+    env: FlowEnv, tmp_path: Path
+) -> None:
     await env.start_controller_with_webhooks()
     await env.add_nodes("node-a", cards=4)
-    await env.add_pool("training", **EVERY_CARD, quotas=[{"namespace": "default", "units": LIMIT}])
+    rules = {"access": {"namespaces": ["default"]}, "quotas": [{"namespace": "default", "units": LIMIT}]}
+    await env.add_pool("training", **EVERY_CARD, **rules)
     await offers(env, 4)
     await env.client.create(Pod, pod("before"), "default")
 
@@ -156,6 +161,9 @@ async def test_while_the_webhook_is_away_quotas_hold_and_afterwards_everything_i
     await until_async(lambda: counted(env, 2), saying="the quota counts both pods")
     with pytest.raises(Forbidden, match="exceeded quota: gpu-pool-training"):
         await env.client.create(Pod, pod("too-many", LIMIT - 1), "default")
+    async with tenant(env.client, env.cluster.kubeconfig, tmp_path) as outsider:
+        with pytest.raises(Forbidden, match=f"admits neither the namespace {outsider.namespace}"):
+            await outsider.client.create(Pod, pod("foreign"), outsider.namespace)
 
     await env.start_controller_with_webhooks()
     await env.pool_is("training", lambda pool: pool.status.units and pool.status.units.used == 2)

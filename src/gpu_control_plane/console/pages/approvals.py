@@ -1,7 +1,7 @@
 """Approvals: cards that are in no pool, by reason, and what to do with many of them at once."""
 
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -34,7 +34,7 @@ async def _rows(request: Request) -> str:
     return render(request, "approvals_rows.html", **await _context(request))
 
 
-async def _context(request: Request) -> dict[str, object]:
+async def _context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
     rows = _pending(fleet)
     query = request.query_params

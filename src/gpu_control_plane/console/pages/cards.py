@@ -1,6 +1,7 @@
 """Cards, and one card: where it stands, who has it, what it shows, what happened to it, what can be done with it."""
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +18,7 @@ from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
 from gpu_control_plane.console.pages.permission import permission
 from gpu_control_plane.console.rendering import page_response, render
 from gpu_control_plane.pools.explain.objects import explain_device
-from gpu_control_plane.views.cards import card_row, card_rows
+from gpu_control_plane.views.cards import card_row
 from gpu_control_plane.views.fleet import Fleet
 from gpu_control_plane.views.fleet_map import cell_of
 
@@ -35,7 +36,7 @@ async def _list_rows(request: Request) -> str:
     return render(request, "cards_rows.html", **await _list_context(request))
 
 
-async def _list_context(request: Request) -> dict[str, object]:
+async def _list_context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
     query = request.query_params
     chosen = {name: query.get(name, "") for name in ("pool", "model", "state", "load", "node")}
@@ -93,20 +94,19 @@ def _words(card: GPUDevice) -> tuple[object, ...]:
 
 async def show(request: Request) -> Response:
     context = await _context(request)
-    fleet, card = context["fleet"], context["card"]
-    assert isinstance(fleet, Fleet) and isinstance(card, GPUDevice)  # noqa: S101, PT018 - made just above
-    local = card_rows([card])[0]
+    fleet: Fleet = context["fleet"]
+    card: GPUDevice = context["card"]
     pools = () if unreadable(fleet) else joinable_pools(fleet, card.name)
     return page_response(
         request,
         "card.html",
         **context,
-        joinable=[name for name in pools if name != local.pool],
+        joinable=[name for name in pools if name != context["row"].pool],
         may_patch=await permission(request, "patch", GPUDevice),
     )
 
 
-async def _context(request: Request) -> dict[str, object]:
+async def _context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
     card = fleet.cards.get(request.path_params["name"])
     if card is None:
@@ -121,8 +121,11 @@ async def _context(request: Request) -> dict[str, object]:
     }
 
 
-async def _state(request: Request) -> str:
-    return render(request, "card_state.html", **await _context(request))
+def _part(template: str) -> Callable[[Request], Awaitable[str]]:
+    async def part(request: Request) -> str:
+        return render(request, template, **await _context(request))
+
+    return part
 
 
 _SEES_CARDS: Final = (needs("list", GPUDevice),)
@@ -138,6 +141,10 @@ PAGES: Final = (
         path="/cards/{name}",
         show=show,
         needs=_SEES_CARDS,
-        live=(Fragment(target="state", kinds=(GPUDevice,), render=_state, shared=True),),
+        live=(
+            Fragment(target="heading", kinds=(GPUDevice,), render=_part("card_heading.html"), shared=True),
+            Fragment(target="main-state", kinds=(GPUDevice,), render=_part("card_main.html"), shared=True),
+            Fragment(target="side-state", kinds=(GPUDevice,), render=_part("card_side.html"), shared=True),
+        ),
     ),
 )

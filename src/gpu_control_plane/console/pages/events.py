@@ -1,6 +1,6 @@
 """Events of our controllers: what changed, and when."""
 
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,7 +27,7 @@ async def _rows(request: Request) -> str:
     return render(request, "events_rows.html", **await _context(request))
 
 
-async def _context(request: Request) -> dict[str, object]:
+async def _context(request: Request) -> dict[str, Any]:
     """The Events of the namespaces in which the person may list Events."""
     events = [event for cache in request.app.state.caches.events for event in cache]
     namespaces = {event.metadata.namespace or "" for event in events}
@@ -71,6 +71,4 @@ def _path(event: Event) -> str:
     return _PATHS[about.kind].format(name=about.name, namespace=about.namespace)
 
 
-PAGES: Final = (
-    Page(path="/events", show=show, live=(Fragment(target="events", kinds=(Event,), render=_rows),)),
-)
+PAGES: Final = (Page(path="/events", show=show, live=(Fragment(target="events", kinds=(Event,), render=_rows),)),)

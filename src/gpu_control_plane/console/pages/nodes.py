@@ -1,6 +1,6 @@
 """Nodes, and one node: whether it serves pods, its conditions with what to do, its cards and how they are linked."""
 
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,7 +33,7 @@ async def _list_rows(request: Request) -> str:
     return render(request, "nodes_rows.html", **await _list_context(request))
 
 
-async def _list_context(request: Request) -> dict[str, object]:
+async def _list_context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
     rows = _remembered_rows(fleet)
     state = request.query_params.get("state", "")
@@ -77,7 +77,7 @@ async def _state(request: Request) -> str:
     return render(request, "node_state.html", **await _context(request))
 
 
-async def _context(request: Request) -> dict[str, object]:
+async def _context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
     name = request.path_params["name"]
     state = fleet.states.get(name)
@@ -86,11 +86,11 @@ async def _context(request: Request) -> dict[str, object]:
     cards = [card for card in fleet.cards.values() if card.spec.node_name == name]
     return {
         "fleet": fleet,
-        "state": state,
         "row": node_row(state, fleet.nodes.get(name)),
         "node": fleet.nodes.get(name),
         "findings": sorted(explain_node(state), key=lambda finding: finding.fine),
         "cards": [(row, cell_of(fleet.cards[row.name]).word) for row in card_rows(cards)],
+        "steps": state.status.validation.steps if state.status.validation is not None else (),
         "drawing": topology(cards),
         "ready": READY,
         "hidden": HIDDEN,

@@ -1,8 +1,8 @@
 """The overview: what needs a person, the fleet as a map, what is free by model, and the pools."""
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -53,7 +53,7 @@ async def show_map(request: Request) -> Response:
     known = _sent.get(request.query_params.get("since", ""))
     _remember(version, found)
     if known is not None and known.layout == found.layout:
-        answer: dict[str, object] = {"version": version, "changes": changed_cells(known.cells, found.cells)}
+        answer: dict[str, Any] = {"version": version, "changes": changed_cells(known.cells, found.cells)}
     else:
         groups = [
             {"pool": group.pool, "nodes": [[node.name, len(node.cards)] for node in group.nodes]}
@@ -71,7 +71,7 @@ async def show_map_node(request: Request) -> Response:
     return page_response(request, "map_node.html", node=node, cells=_cells(node.cards if node else ()))
 
 
-def _part(template: str) -> Callable[[Request], object]:
+def _part(template: str) -> Callable[[Request], Awaitable[str]]:
     async def part(request: Request) -> str:
         return render(request, template, **_context(await fleet_of(request)))
 
@@ -82,7 +82,7 @@ async def _map_version(request: Request) -> str:
     return _map(request, await fleet_of(request)).version
 
 
-def _context(fleet: Fleet) -> dict[str, object]:
+def _context(fleet: Fleet) -> dict[str, Any]:
     seen = overview_of(fleet)
     return {
         "fleet": fleet,
@@ -92,7 +92,7 @@ def _context(fleet: Fleet) -> dict[str, object]:
     }
 
 
-def _map_context(request: Request, fleet: Fleet) -> dict[str, object]:
+def _map_context(request: Request, fleet: Fleet) -> dict[str, Any]:
     found = _map(request, fleet)
     pool = request.query_params.get("pool") or None
     _remember(found.version, found)
@@ -133,31 +133,26 @@ def _details(todo: Todo) -> str:
 
 
 def _path(todo: Todo) -> str:
-    """The page on which it is dealt with."""
-    only = quote(todo.names[0]) if len(todo.names) == 1 else None
-    match todo.kind:
-        case TodoKind.FAULTED:
-            return f"/cards/{only}" if only else f"/cards?{urlencode({'state': DeviceState.FAULTED})}"
-        case TodoKind.NODES:
-            return f"/nodes/{only}" if only else "/nodes?filter=&state=attention"
-        case TodoKind.UPGRADE | TodoKind.UPGRADE_FAILED:
-            return "/stack"
-        case TodoKind.POOLS:
-            return f"/pools/{only}" if only else "/pools"
-        case TodoKind.PODS_WAIT:
-            return f"/pods/{only}" if only else "/workloads?show=waiting"
-        case TodoKind.HELD_IDLE:
-            return "/workloads?show=idle"
-        case TodoKind.APPROVAL:
-            return "/approvals"
-        case TodoKind.BURN_IN_FAILED:
-            return f"/approvals?{urlencode({'reason': PendingReason.BURN_IN_FAILED})}"
-        case TodoKind.NO_POOL:
-            return f"/approvals?{urlencode({'reason': PendingReason.NO_POOL})}"
-        case TodoKind.IGNORED_APPROVALS:
-            return f"/cards/{only}" if only else "/approvals?reason=all"
-        case _:
-            return "/nodes"
+    """The page on which it is dealt with: that of the one object it is about, or of all of them."""
+    one, many = _PATHS[todo.kind]
+    return one.format(quote(todo.names[0])) if one and len(todo.names) == 1 else many
+
+
+_PATHS: Final[Mapping[TodoKind, tuple[str, str]]] = {
+    TodoKind.NOTHING_INSTALLED: ("", "/stack"),
+    TodoKind.FAULTED: ("/cards/{}", f"/cards?{urlencode({'state': DeviceState.FAULTED})}"),
+    TodoKind.NODES: ("/nodes/{}", "/nodes?state=attention"),
+    TodoKind.UPGRADE_FAILED: ("/nodes/{}", "/stack"),
+    TodoKind.POOLS: ("/pools/{}", "/pools"),
+    TodoKind.PODS_WAIT: ("/pods/{}", "/workloads?show=waiting"),
+    TodoKind.IGNORED_APPROVALS: ("/cards/{}", "/approvals?reason=all"),
+    TodoKind.BURN_IN_FAILED: ("/cards/{}", f"/approvals?{urlencode({'reason': PendingReason.BURN_IN_FAILED})}"),
+    TodoKind.APPROVAL: ("", "/approvals"),
+    TodoKind.UPGRADE: ("", "/stack"),
+    TodoKind.NO_POOL: ("/cards/{}", f"/approvals?{urlencode({'reason': PendingReason.NO_POOL})}"),
+    TodoKind.HELD_IDLE: ("/cards/{}", "/workloads?show=idle"),
+    TodoKind.NO_NODES: ("", "/nodes"),
+}
 
 
 PAGES: Final = (

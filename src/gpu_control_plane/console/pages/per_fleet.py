@@ -31,5 +31,3 @@ async def fleet_of(request: Request) -> Fleet:
     """What the person may see of the fleet."""
     fleet: Fleet = await request.app.state.fleet(request.state.viewer)
     return fleet
-
-

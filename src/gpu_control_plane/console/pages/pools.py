@@ -2,7 +2,7 @@
 
 from collections import Counter
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -63,7 +63,7 @@ async def _list(request: Request) -> str:
     return render(request, "pools_rows.html", **await _list_context(request))
 
 
-async def _list_context(request: Request) -> dict[str, object]:
+async def _list_context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
     return {"fleet": fleet, "rows": _rows_of(fleet), "example": _EXAMPLE}
 
@@ -76,7 +76,7 @@ async def _state(request: Request) -> str:
     return render(request, "pool_state.html", **await _context(request))
 
 
-async def _context(request: Request) -> dict[str, object]:
+async def _context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
     name = request.path_params["name"]
     pool = fleet.pools.get(name)

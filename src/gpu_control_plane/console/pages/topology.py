@@ -9,8 +9,8 @@ import msgspec
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.views.fleet_map import cell_of
 
-_CARD_WIDTH: Final = 78
-_CARD_HEIGHT: Final = 52
+_CARD_WIDTH: Final = 84
+_CARD_HEIGHT: Final = 70
 _GAP: Final = 10
 _PADDING: Final = 14
 _HEADING: Final = 26
@@ -64,17 +64,13 @@ def topology(cards: Sequence[GPUDevice]) -> Topology | None:
         numa.append(NumaBox(number, x, width, height))
         for index, card in enumerate(held):
             left = x + _PADDING + index * (_CARD_WIDTH + _GAP)
-            boxes.append(
-                CardBox(card.name, card.spec.pci_address, len(boxes), cell_of(card).word, left, _HEADING)
-            )
+            boxes.append(CardBox(card.name, card.spec.pci_address, len(boxes), cell_of(card).word, left, _HEADING))
         x += width + _PADDING
     total = x - _PADDING + 1
     return _linked(cards, boxes, numa, total, height)
 
 
-def _linked(
-    cards: Sequence[GPUDevice], boxes: list[CardBox], numa: list[NumaBox], width: int, height: int
-) -> Topology:
+def _linked(cards: Sequence[GPUDevice], boxes: list[CardBox], numa: list[NumaBox], width: int, height: int) -> Topology:
     place = {box.address: box for box in boxes}
     pairs = {
         (min(card.spec.pci_address, peer), max(card.spec.pci_address, peer))

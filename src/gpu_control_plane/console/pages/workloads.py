@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -65,18 +65,14 @@ async def _list(request: Request) -> str:
     return render(request, "workloads_rows.html", **await _list_context(request))
 
 
-async def _list_context(request: Request) -> dict[str, object]:
+async def _list_context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
     found = _workloads(fleet)
     shown = request.query_params.get("show", "all")
     namespace = request.query_params.get("namespace", "")
     listing = make_listing(
         request,
-        [
-            row
-            for row in found.rows
-            if shown in {"all", _class_of(row)} and namespace in {"", row.namespace}
-        ],
+        [row for row in found.rows if shown in {"all", _class_of(row)} and namespace in {"", row.namespace}],
         sorts={
             "name": lambda row: (row.namespace, row.name),
             "units": lambda row: row.units,
@@ -132,8 +128,8 @@ async def _verdict(request: Request) -> str:
     return render(request, "pod_verdict.html", **await _pod_context(request))
 
 
-async def _pod_context(request: Request) -> dict[str, object]:
-    """A pod is explained from everything, as its Event was: what it says of others is for those who may list all pods."""
+async def _pod_context(request: Request) -> dict[str, Any]:
+    """A pod is explained from everything, as its Event was; what is said of others is for who may list all pods."""
     namespace, name = request.path_params["namespace"], request.path_params["name"]
     whole: Fleet = request.app.state.caches.whole()
     waiting = next((pod for pod in whole.waiting if (pod.metadata.namespace, pod.name) == (namespace, name)), None)

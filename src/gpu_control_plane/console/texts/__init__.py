@@ -50,6 +50,11 @@ class Texts:
         entry = self.entries.get(f"{kind}.{value}")
         return entry if isinstance(entry, str) else str(value)
 
+    def sentence(self, text: str) -> str:
+        """A sentence of a controller as it stands by itself: with a capital, unless it begins with a name."""
+        first = text.split(" ", 1)[0]
+        return text[:1].upper() + text[1:] if first.isalpha() else text
+
     def number(self, value: float) -> str:
         """With thousands set apart."""
         grouped = f"{value:,}"
