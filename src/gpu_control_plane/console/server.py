@@ -60,6 +60,9 @@ class Console:
         self._static = StaticFiles()
         self.app = self._make_app(pages)
         self.port = settings.port
+        self._listening = self._ended = False
+        runtime.status.ready("console", lambda: None if self._listening else "it does not listen yet")
+        runtime.status.alive("console", lambda: "its server has ended" if self._ended else None)
 
     @property
     def ready(self) -> bool:
@@ -151,8 +154,10 @@ class Console:
 
     async def _run(self, server: uvicorn.Server, listener: socket.socket) -> None:
         running = asyncio.create_task(server.serve(sockets=[listener]))
+        self._listening = True
         try:
             await asyncio.shield(running)
+            self._ended = True
         except asyncio.CancelledError:
             self._live.stop()
             server.should_exit = True
