@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, async_playwright
 
 from browser.axe import NoAxe, axe_source
 from browser.direct import DirectConsole, GivenFleet, serving
@@ -23,7 +23,7 @@ from integration.console.env import RunningConsole, running_console
 from integration.flow.env import FlowEnv, flow_env
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-SIZE: Final = {"width": 1440, "height": 900}
+SIZE: Final = ViewportSize(width=1440, height=900)
 
 
 class Tab:

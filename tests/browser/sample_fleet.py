@@ -23,6 +23,7 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Annotation, DeviceCondition, Label, NodeCondition, PoolCondition
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicy
+from gpu_control_plane.api.nvidia.names import NodeAnnotation
 from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.console.capacity_history import CapacityHistory
@@ -220,8 +221,10 @@ def make_node(name: str, *, upgrade: str | None = None, ready: bool = True) -> N
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "rack-a"}
     if upgrade:
         labels["nvidia.com/gpu-driver-upgrade-state"] = upgrade
+    began = {"wait-for-jobs-required": 26, "upgrade-done": 190}.get(upgrade or "")
+    annotations = {str(NodeAnnotation.STEP_SINCE): str(int(ago(minutes=began).timestamp()))} if began else {}
     raw = {
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
         "status": {
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
             "nodeInfo": {"containerRuntimeVersion": "containerd://2.1.4", "kernelVersion": "6.12.48"},

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from browser.axe import violations
-from browser.conftest import open_tab
+from browser.conftest import SIZE, open_tab
 from browser.direct import Anybody, DirectConsole, GivenFleet, serving
 from browser.sample_fleet import large_fleet, sample_fleet, sample_history, sample_objects
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
@@ -68,11 +68,12 @@ async def _choose_three(page: Page) -> None:
 
 
 async def _picture(page: Page, name: str) -> None:
-    """As a person sees it: the whole page, without a caret."""
+    """As a person sees it: the whole page, as high as what is on it, without a caret."""
+    await page.set_viewport_size({"width": 1440, "height": 640})
     await page.evaluate("document.activeElement?.blur()")
     await page.wait_for_timeout(400)
-    IMAGES.mkdir(exist_ok=True)
     await page.screenshot(path=IMAGES / f"{name}.png", full_page=True)
+    await page.set_viewport_size(SIZE)
 
 
 @pytest.mark.parametrize("language", ["en", "ru"])
@@ -144,6 +145,7 @@ async def test_the_overview_of_40_000_cards_stays_responsive(
 
         waits = []
         for number in range(3):
+            await page.wait_for_timeout(3000)  # a change after a quiet while, not one after the other
             fleet = _with_faults(fleet, 1000, number)
             begun = time.perf_counter()
             before = await page.get_attribute("#fleet-map", "data-version")

@@ -3,7 +3,7 @@ pool. Of 40,000 cards a browser gets one byte each."""
 
 import hashlib
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import lru_cache
@@ -46,11 +46,12 @@ _OF_LOADS: Final[Mapping[Load, Cell]] = {
 
 def cell_of(card: GPUDevice) -> Cell:
     """What is shown of a card: what is wrong with it comes before what it does."""
-    if card.status.state is DeviceState.FAULTED:
+    state = card.status.state
+    if state is DeviceState.FAULTED:
         return Cell.FAULTED
     if card.ignored:
         return Cell.IGNORED
-    if card.status.state is DeviceState.DRAINING:
+    if state is DeviceState.DRAINING:
         return Cell.LEAVING
     return _OF_LOADS.get(load_of(card), Cell.WAITING)
 
@@ -87,8 +88,8 @@ class FleetMap(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(self.layout.encode() + self.cells).hexdigest()[:16]
 
     @property
-    def counts(self) -> Counter[Cell]:
-        return sum((Counter(group.counts) for group in self.groups), Counter[Cell]())
+    def counts(self) -> Mapping[Cell, int]:
+        return {cell: count for cell in Cell if (count := self.cells.count(_ZERO + cell))}
 
 
 def fleet_map(cards: Iterable[GPUDevice]) -> FleetMap:
@@ -98,18 +99,22 @@ def fleet_map(cards: Iterable[GPUDevice]) -> FleetMap:
         by_node[card.spec.node_name].append(card)
     grouped: dict[str | None, list[MapNode]] = defaultdict(list)
     for name in sorted(by_node, key=_natural):
-        held = sorted(by_node[name], key=lambda card: card.spec.pci_address)
+        held = sorted(by_node[name], key=_address)
         grouped[_pool_of_most(held)].append(MapNode(name, tuple(held)))
-    groups = tuple(_group(pool, grouped[pool]) for pool in sorted(grouped, key=lambda pool: (pool is None, pool or "")))
-    layout = hashlib.sha256()
+    groups = []
     cells = bytearray()
-    for group in groups:
-        layout.update(f"{group.pool or ''}\n".encode())
-        for node in group.nodes:
-            for card in node.cards:
-                layout.update(card.metadata.name.encode())
-                cells.append(_ZERO + cell_of(card))
-    return FleetMap(groups=groups, cells=bytes(cells), layout=layout.hexdigest()[:16])
+    names: list[str] = []
+    for pool in sorted(grouped, key=lambda pool: (pool is None, pool or "")):
+        names.append(f"\n{pool or ''}")
+        of_group = bytearray()
+        for node in grouped[pool]:
+            of_group += bytes([_ZERO + cell_of(card) for card in node.cards])
+            names += [card.metadata.name for card in node.cards]
+        counts = {cell: count for cell in Cell if (count := of_group.count(_ZERO + cell))}
+        groups.append(MapGroup(pool, tuple(grouped[pool]), counts))
+        cells += of_group
+    layout = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
+    return FleetMap(groups=tuple(groups), cells=bytes(cells), layout=layout)
 
 
 def map_of(fleet: Fleet, pool: str | None = None) -> FleetMap:
@@ -131,13 +136,15 @@ _ZERO: Final = ord("0")
 _NUMBERS: Final = re.compile(r"(\d+)", re.ASCII)
 
 
-def _group(pool: str | None, nodes: list[MapNode]) -> MapGroup:
-    return MapGroup(pool, tuple(nodes), Counter(cell_of(card) for node in nodes for card in node.cards))
-
-
 def _pool_of_most(cards: list[GPUDevice]) -> str | None:
-    pools = Counter(card.status.pool_ref.name for card in cards if card.status.pool_ref is not None)
-    return min(pools, key=lambda pool: (-pools[pool], pool)) if pools else None
+    pools = [card.status.pool_ref.name for card in cards if card.status.pool_ref is not None]
+    if len(set(pools)) <= 1:
+        return pools[0] if pools else None
+    return min(set(pools), key=lambda pool: (-pools.count(pool), pool))
+
+
+def _address(card: GPUDevice) -> str:
+    return card.spec.pci_address
 
 
 @lru_cache(20_000)
