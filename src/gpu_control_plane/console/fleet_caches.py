@@ -16,7 +16,7 @@ from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.api.nvidia import ClusterPolicy, NVIDIADriver
 from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.console.errors import Unavailable
 from gpu_control_plane.console.viewer import Viewer
@@ -72,8 +72,8 @@ class FleetCaches:
         self.events = tuple(
             runtime.cache(Event, Selection(fields=f"reportingController={name}")) for name in OUR_CONTROLLERS
         )
-        policies = DynamicCaches(runtime.unfenced_client, StoredClusterPolicy)
-        drivers = DynamicCaches(runtime.unfenced_client, StoredNVIDIADriver)
+        policies = DynamicCaches(runtime.unfenced_client, ClusterPolicy)
+        drivers = DynamicCaches(runtime.unfenced_client, NVIDIADriver)
         self.policies = policies.follow("all")
         self.drivers = drivers.follow("all")
         runtime.service(policies.run)
@@ -85,8 +85,8 @@ class FleetCaches:
             Node: (self.nodes,),
             WaitingPod: (self.waiting,),
             Event: self.events,
-            StoredClusterPolicy: (self.policies,),
-            StoredNVIDIADriver: (self.drivers,),
+            ClusterPolicy: (self.policies,),
+            NVIDIADriver: (self.drivers,),
         }
         self._version = 0
         for caches in self.kinds.values():
