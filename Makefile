@@ -37,7 +37,7 @@ test-long: setup node-binaries ## Run for minutes what `make test` tries a few t
 	@$(PYTEST) -s --clients 500 tests/integration/kube/test_herd.py
 	@$(PYTEST) -s --reviews 100000 tests/unit/admission/test_fuzzed_reviews.py
 
-test-integration: setup binaries ## Run the tests against a real API server
+test-integration: setup binaries chart-binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
 
 test-e2e: setup service-binaries ## Run the tests with a real kubelet and real containers (needs Linux and root)
@@ -125,7 +125,8 @@ node-binaries: setup system-packages
 service-binaries: setup system-packages
 	@$(RUN) python -m gpu_control_plane.local --node --services
 
-# What the tests of the chart run: Helm, kubeconform, Node Feature Discovery, and the schemas of Kubernetes' kinds.
+# What the tests of the chart and the console run: Helm, kubeconform, Node Feature Discovery, Dex, and the schemas of
+# Kubernetes' kinds.
 chart-binaries: setup
 	@$(RUN) python -m gpu_control_plane.local --chart
 	@PYTHONPATH=tests $(RUN) python -m helm.schemas

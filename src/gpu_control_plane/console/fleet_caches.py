@@ -7,6 +7,7 @@ cards, only of namespaces in which they may list pods.
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -45,10 +46,18 @@ class FleetScope(msgspec.Struct, frozen=True, kw_only=True):
     """Those with GPU pods in which they may list pods; None for somebody who may list all pods."""
 
 
-class _Whole(msgspec.Struct, frozen=True):
-    version: int
-    fleet: Fleet
-    namespaces: frozenset[str]
+class _Whole:
+    """Everything, as it was at a version of the caches."""
+
+    def __init__(self, version: int, fleet: Fleet) -> None:
+        self.version = version
+        self.fleet = fleet
+
+    @cached_property
+    def namespaces(self) -> frozenset[str]:
+        """Those that have pods with cards, or that wait for some. Only asked for where somebody may not see all."""
+        users = {user.namespace for card in self.fleet.cards.values() for user in card.status.used_by}
+        return frozenset(users | {pod.metadata.namespace or "" for pod in self.fleet.waiting})
 
 
 class FleetCaches:
@@ -132,10 +141,7 @@ class FleetCaches:
 
     def _latest(self) -> "_Whole":
         if self._whole is None or self._whole.version != self._version:
-            fleet = self._snapshot()
-            users = {user.namespace for card in fleet.cards.values() for user in card.status.used_by}
-            waiting = {pod.metadata.namespace or "" for pod in fleet.waiting}
-            self._whole = _Whole(self._version, fleet, frozenset(users | waiting))
+            self._whole = _Whole(self._version, self._snapshot())
         return self._whole
 
     def _snapshot(self) -> Fleet:

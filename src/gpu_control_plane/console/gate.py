@@ -4,11 +4,13 @@ not too many requests. Only the sign-in itself and the static files are open.
 
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlencode
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+import structlog
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpu_control_plane.console.audit import record_action
@@ -25,6 +27,8 @@ OPEN_PREFIXES: Final = ("/static/", "/sign-in")
 """What is answered without a sign-in: nothing of the cluster is in it."""
 
 SESSION_COOKIE: Final = "gpu-session"
+
+_log = structlog.get_logger(component="console.gate")
 
 
 class Gate:
@@ -52,7 +56,7 @@ class Gate:
                 await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
-        begun, answered = time.perf_counter(), 500
+        begun, answered = time.perf_counter(), 0
 
         async def note_status(message: Message) -> None:
             nonlocal answered
@@ -61,18 +65,25 @@ class Gate:
             await send(message)
 
         try:
-            try:
-                await self._admit(request)
-            except Refused as refused:
-                self._metrics.refusals.labels(refused.reason).inc()
-                await refusal(request, refused)(scope, receive, note_status)
-                return
+            await self._admit(request)
             await self._app(scope, receive, note_status)
+        except Refused as refused:
+            self._metrics.refusals.labels(refused.reason).inc()
+            await refusal(request, refused)(scope, receive, note_status)
+        except ClientDisconnect:
+            pass
+        except Exception:  # noqa: BLE001 - a fault in one page must not show itself to a stranger
+            _log.exception("request failed", route=route_of(request), method=request.method)
+            if not answered:
+                # No template: it may be what is at fault.
+                text = "Something went wrong in the console; its log says what. Try again."
+                await PlainTextResponse(text, HTTPStatus.INTERNAL_SERVER_ERROR)(scope, receive, note_status)
         finally:
-            self._count(request, answered, time.perf_counter() - begun)
+            self._count(request, answered or HTTPStatus.INTERNAL_SERVER_ERROR, time.perf_counter() - begun)
 
     async def _admit(self, request: Request) -> None:
-        """Put `viewer`, and `session` if there is one, into the request's state; or raise why not."""
+        """Put `viewer`, and `session` if there is one, into the request's state; or raise why not. What is answered for
+        long calls `check_again` from time to time."""
         settings = self._settings
         request.state.address = client_address(request, behind_proxy=settings.behind_tls_proxy)
         check_host(request.headers.get("host", ""), settings.public_url, loopback=settings.loopback)
@@ -83,6 +94,7 @@ class Gate:
             if not request.url.path.startswith("/static/"):
                 self._of_addresses.take(request.state.address)
             return
+        request.state.check_again = lambda: self._viewer(request, token)
         try:
             viewer = await self._viewer(request, token)
         except NotSignedIn:
@@ -103,7 +115,7 @@ class Gate:
 
     def _count(self, request: Request, status: int, seconds: float) -> None:
         route = route_of(request)
-        self._metrics.requests.labels(route, str(status)).inc()
+        self._metrics.requests.labels(route, str(int(status))).inc()
         if route != "/stream":
             self._metrics.request_seconds.labels(route).observe(seconds)
         if is_unsafe(request.method):

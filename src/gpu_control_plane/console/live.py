@@ -26,8 +26,8 @@ from gpu_control_plane.kube.objects import Object
 
 _INTERVAL_SECONDS: Final = 0.5
 _PING_SECONDS: Final = 15.0
-_SHARE_OF_TIME: Final = 10.0
-"""Rendering may take a tenth of the time: what took 100 ms is not rendered again within a second."""
+_SHARE_OF_TIME: Final = 4.0
+"""Rendering may take a quarter of the time: what took 250 ms is not rendered again within a second."""
 _MOST_STREAMS: Final = 1000
 _MOST_OF_A_PERSON: Final = 12
 _MOST_SHARED: Final = 512

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from gpu_control_plane.console.api.routes import api_routes
 from gpu_control_plane.console.capacity_history import CapacityHistory
-from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotSignedIn, Refused
+from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotAllowed, NotSignedIn, Refused, Unavailable
 from gpu_control_plane.console.fleet_caches import FleetCaches
 from gpu_control_plane.console.gate import Gate, refusal
 from gpu_control_plane.console.headers import SecurityHeaders
@@ -33,7 +33,7 @@ from gpu_control_plane.console.sign_in.people import People
 from gpu_control_plane.console.sign_in.routes import ONE_TIME_LINK, SignIn
 from gpu_control_plane.console.static_files import StaticFiles
 from gpu_control_plane.kube import Runtime
-from gpu_control_plane.kube.errors import ConfigError, Forbidden, KubeError, NotFound, Unreachable
+from gpu_control_plane.kube.errors import ConfigError, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 
 _GRACE_SECONDS: Final = 3
 _CERTIFICATE_SECONDS: Final = 60.0
@@ -60,6 +60,9 @@ class Console:
         self._static = StaticFiles()
         self.app = self._make_app(pages)
         self.port = settings.port
+        self._listening = self._ended = False
+        runtime.status.ready("console", lambda: None if self._listening else "it does not listen yet")
+        runtime.status.alive("console", lambda: "its server has ended" if self._ended else None)
 
     @property
     def ready(self) -> bool:
@@ -88,6 +91,7 @@ class Console:
         app.state.templates = make_environment(self._static)
         app.state.caches = self._caches
         app.state.fleet = self._caches.seen_by
+        app.state.people = self._people
         app.state.settings = self._settings
         app.state.history = self._history
         return app
@@ -97,10 +101,7 @@ class Console:
         session = request.state.session
 
         async def still_allowed() -> None:
-            if session is not None:
-                if self._people.sessions.is_over(session):
-                    raise NotSignedIn("Your session has ended.")
-                as_page.state.viewer = await self._people.viewer_of_session(session)
+            as_page.state.viewer = await request.state.check_again()
             await _require(page, as_page)
 
         await still_allowed()
@@ -153,8 +154,10 @@ class Console:
 
     async def _run(self, server: uvicorn.Server, listener: socket.socket) -> None:
         running = asyncio.create_task(server.serve(sockets=[listener]))
+        self._listening = True
         try:
             await asyncio.shield(running)
+            self._ended = True
         except asyncio.CancelledError:
             self._live.stop()
             server.should_exit = True
@@ -202,13 +205,13 @@ async def _no_page(request: Request, error: Exception) -> Response:
 
 
 def _refused_by_server(error: Exception) -> Refused:
-    from gpu_control_plane.console.errors import NotAllowed, Unavailable  # noqa: PLC0415
-
     match error:
         case Forbidden():
             return NotAllowed(str(error))
         case NotFound():
             return NoSuchThing(str(error))
+        case Unauthorized():
+            return NotSignedIn("The cluster does not take your token any more. Sign in again.")
         case Unreachable():
             return Unavailable("The cluster does not answer. Try again.")
         case _:

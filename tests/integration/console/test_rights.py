@@ -44,10 +44,15 @@ async def _hello(_request: Request) -> Response:
     return PlainTextResponse("hello")
 
 
+async def _fail(_request: Request) -> Response:
+    raise RuntimeError("secret of ours")
+
+
 TEST_PAGES: Final = (
     *PAGES,
     Page(path="/test/approve/{name}", methods=POST, show=_approve),
     Page(path="/test/pods", show=_pods),
+    Page(path="/test/failing", show=_fail),
     Page(path="/test/pool-admins", show=_hello, needs=(needs("patch", "gpupools.gpu.deckhouse.io"),)),
     Page(path="/test/in/{namespace}", show=_hello, needs=(needs("list", "pods", namespace_from="namespace"),)),
 )
@@ -145,3 +150,14 @@ async def test_rights_and_tokens_are_asked_for_rarely(console: RunningConsole, c
                 assert answer.status == 200
     assert console.value("gpu_console_reviews_total", kind="token", answer="yes") == 1
     assert console.value("gpu_console_reviews_total", kind="access", answer="yes") == 4
+
+
+async def test_a_fault_of_ours_shows_nothing_of_it(console: RunningConsole, client: Client) -> None:
+    admin = await person(client, ALL)
+    async with console.browser(admin.token) as browser:
+        async with browser.get("/test/failing") as answer:
+            assert answer.status == 500
+            assert "secret of ours" not in await answer.text()
+            assert "Content-Security-Policy" in answer.headers
+        async with browser.get("/test/pods") as answer:
+            assert answer.status == 200

@@ -1,14 +1,17 @@
 """Who gets in, and who does not."""
 
+import ssl
 import stat
 from pathlib import Path
 
+import aiohttp
 from starlette.routing import Route
 
 from gpu_control_plane.console.gate import OPEN_PREFIXES
 from gpu_control_plane.console.headers import CONTENT_SECURITY_POLICY
 from gpu_control_plane.kube import Client
 from gpu_control_plane.local import Cluster
+from gpu_control_plane.local.certificates import Authority
 from integration.console.env import ALL, person, running_console
 
 
@@ -81,6 +84,30 @@ async def test_loopback_answers_under_no_other_name(cluster: Cluster) -> None:
         browser.get("/sign-in", headers={"Host": "evil.example"}) as answer,
     ):
         assert answer.status == 400
+
+
+async def test_over_tls_the_cookie_stays_with_this_host(cluster: Cluster, client: Client, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki")
+    pair = authority.server("console", ["127.0.0.1"])
+    trust = ssl.create_default_context(cafile=str(authority.pair.certificate))
+    admin = await person(client, ALL)
+    async with (
+        running_console(cluster.kubeconfig, certificate=pair.certificate, key=pair.key) as console,
+        aiohttp.ClientSession(f"https://127.0.0.1:{console.console.port}") as browser,
+        browser.post(
+            "/sign-in/token",
+            data={"token": admin.token},
+            headers={"Origin": f"https://127.0.0.1:{console.console.port}"},
+            ssl=trust,
+            allow_redirects=False,
+        ) as answer,
+    ):
+        assert answer.status == 303
+        cookie = answer.headers["Set-Cookie"]
+        assert cookie.startswith("__Host-gpu-session=")
+        assert all(word in cookie for word in ("HttpOnly", "Secure", "SameSite=lax", "Path=/"))
+        assert admin.token not in cookie
+        assert answer.headers["Strict-Transport-Security"]
 
 
 async def test_static_files_have_their_content_in_the_url(cluster: Cluster) -> None:

@@ -17,6 +17,7 @@ from gpu_control_plane.console.errors import BadRequest, NoSuchThing
 from gpu_control_plane.console.fleet_caches import HIDDEN
 from gpu_control_plane.console.page import Needs, needs
 from gpu_control_plane.console.pages.card_actions import ACTIONS, Asked
+from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.pools.explain.cluster import ClusterSnapshot
 from gpu_control_plane.pools.explain.explanation import Explanation
@@ -121,55 +122,59 @@ async def _me(request: Request) -> Me:
     return Me(name=request.state.viewer.name, groups=request.state.viewer.groups)
 
 
+_overview_of = per_fleet(overview)
+_card_rows_of = per_fleet(lambda fleet: card_rows(fleet.cards.values()))
+
+
 async def _overview(request: Request) -> Overview:
-    return overview(await _fleet(request))
+    return _overview_of(await fleet_of(request))
 
 
 async def _cards(request: Request) -> CardList:
-    fleet = await _fleet(request)
+    fleet = await fleet_of(request)
     wanted = {name: value for name, value in request.query_params.items() if name in ("pool", "node", "state")}
     pending = request.query_params.get("pending") == "true"
     rows = [
         row
-        for row in card_rows(fleet.cards.values())
+        for row in _card_rows_of(fleet)
         if (not pending or row.pool is None) and all(str(getattr(row, name)) == value for name, value in wanted.items())
     ]
     return CardList(items=_paged(request, rows), total=len(rows), missing=fleet.missing)
 
 
 async def _nodes(request: Request) -> NodeList:
-    fleet = await _fleet(request)
+    fleet = await fleet_of(request)
     rows = node_rows(fleet)
     return NodeList(items=_paged(request, rows), total=len(rows), missing=fleet.missing)
 
 
 async def _pools(request: Request) -> PoolList:
-    fleet = await _fleet(request)
+    fleet = await fleet_of(request)
     rows = pool_rows(fleet)
     return PoolList(items=_paged(request, rows), total=len(rows), missing=fleet.missing)
 
 
 async def _pods(request: Request) -> PodList:
-    fleet = await _fleet(request)
+    fleet = await fleet_of(request)
     namespace = request.query_params.get("namespace")
     rows = [row for row in pod_rows(fleet, namespace=namespace) if row.namespace != HIDDEN]
     return PodList(items=_paged(request, rows), total=len(rows), missing=fleet.missing)
 
 
 async def _upgrades(request: Request) -> UpgradeProgress:
-    return upgrade_progress(await _fleet(request))
+    return upgrade_progress(await fleet_of(request))
 
 
 async def _explain_card(request: Request) -> Findings:
-    return _findings(explain_device(_held((await _fleet(request)).cards, request)))
+    return _findings(explain_device(_held((await fleet_of(request)).cards, request)))
 
 
 async def _explain_node(request: Request) -> Findings:
-    return _findings(explain_node(_held((await _fleet(request)).states, request)))
+    return _findings(explain_node(_held((await fleet_of(request)).states, request)))
 
 
 async def _explain_pool(request: Request) -> Findings:
-    return _findings(explain_pool(_held((await _fleet(request)).pools, request)))
+    return _findings(explain_pool(_held((await fleet_of(request)).pools, request)))
 
 
 async def _explain_pod(request: Request) -> PodVerdict:
@@ -202,7 +207,7 @@ async def _act(request: Request) -> ActionAnswer:
         raise NoSuchThing(f"There is no such action; there are {', '.join(ACTIONS)}.")
     if not asked.cards:
         raise BadRequest("Name at least one card.")
-    fleet = await _fleet(request)
+    fleet = await fleet_of(request)
     plan = plan_of(fleet, Asked(cards=asked.cards, pool=asked.pool, reason=asked.reason))
     describe_action(request, cards=list(asked.cards), command=plan.command, why=asked.reason, dry_run=asked.dry_run)
     if asked.dry_run:
@@ -298,11 +303,6 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         body=ActionRequest,
     ),
 )
-
-
-async def _fleet(request: Request) -> Fleet:
-    fleet: Fleet = await request.app.state.fleet(request.state.viewer)
-    return fleet
 
 
 async def _body[T: msgspec.Struct](request: Request, kind: type[T]) -> T:
