@@ -33,6 +33,7 @@ PATHS: Final = {
     "workloads": "/workloads",
     "pod": "/pods/team-a/llama-405b-0",
     "running pod": "/pods/team-a/llama-70b-0",
+    "ray": "/ray",
     "stack": "/stack",
     "events": "/events",
     "settings": "/settings",
