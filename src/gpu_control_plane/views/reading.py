@@ -47,9 +47,17 @@ async def read_fleet(
     *,
     cards: Selection = EVERYTHING,
     namespace: str | None = None,
+    printed: bool = False,
 ) -> Fleet:
-    """These kinds, with the cards that `cards` selects, and the waiting pods of a namespace, or of all."""
-    reads = {part: read_kind(client, part.kind, selection_of(part, cards, namespace)) for part in Part if part in parts}
+    """These kinds, with the cards that `cards` selects, and the waiting pods of a namespace, or of all. With `printed`
+    cards are there as far as a table shows them, which takes a third of the time."""
+    reads = {
+        part: _read_printed(client, cards)
+        if printed and part is Part.CARDS
+        else read_kind(client, part.kind, selection_of(part, cards, namespace))
+        for part in Part
+        if part in parts
+    }
     found = dict(zip(reads, await asyncio.gather(*reads.values()), strict=True))
     return fleet_of(found)
 
@@ -72,11 +80,21 @@ async def read_kind(client: Client, kind: type[Object], selection: Selection) ->
         return missing_of(kind, error)
 
 
+async def _read_printed(client: Client, selection: Selection) -> list[Object] | Missing:
+    from gpu_control_plane.views.printed_cards import cards_of  # noqa: PLC0415 - only tables need it
+
+    try:
+        found = cards_of(await client.printed(GPUDevice, selection))
+    except (Forbidden, NotFound) as error:
+        return missing_of(GPUDevice, error)
+    return [*found] if found is not None else await read_kind(client, GPUDevice, selection)
+
+
 def missing_of(kind: type[Object], error: KubeError) -> Missing:
     name = kind.resource.qualified_name
     if isinstance(error, NotFound):
         return Missing(kind=name, why=f"the cluster has no {name}: the product is not installed", installed=False)
-    return Missing(kind=name, why=str(error))
+    return Missing(kind=name, why=str(error).removeprefix(f"{name} is forbidden: "))
 
 
 def fleet_of(found: dict[Part, list[Object] | Missing]) -> Fleet:
