@@ -5,15 +5,17 @@ answer is a part of the whole then, and says so.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.pod import UNSCHEDULED_FIELDS, WaitingPod
+from gpu_control_plane.api.pod import UNSCHEDULED_FIELDS, Pod, WaitingPod
 from gpu_control_plane.kube.client import EVERYTHING, Client, Selection
 from gpu_control_plane.kube.errors import Forbidden, KubeError, NotFound
 from gpu_control_plane.kube.objects import Object
@@ -59,7 +61,10 @@ async def read_fleet(
         if part in parts
     }
     found = dict(zip(reads, await asyncio.gather(*reads.values()), strict=True))
-    return fleet_of(found)
+    fleet = fleet_of(found)
+    if namespace is None or Part.WAITING not in parts or not fleet.lacks(GPUDevice.resource.plural):
+        return fleet
+    return msgspec.structs.replace(fleet, placed=await _read_placed(client, namespace, fleet.pools))
 
 
 def selection_of(part: Part, cards: Selection, namespace: str | None) -> Selection:
@@ -78,6 +83,13 @@ async def read_kind(client: Client, kind: type[Object], selection: Selection) ->
         return [item async for page in pages for item in page.items]
     except (Forbidden, NotFound) as error:
         return missing_of(kind, error)
+
+
+async def _read_placed(client: Client, namespace: str, pools: Mapping[str, GPUPool]) -> list[Pod]:
+    """The pods of one namespace that have a node and asked for cards, instead of the users of cards."""
+    found = await read_kind(client, Pod, Selection(namespace, fields="spec.nodeName!="))
+    pods = [] if isinstance(found, Missing) else [each for each in found if isinstance(each, Pod)]
+    return [pod for pod in pods if pod.active and asks_for_a_pool(pod, pools)]
 
 
 async def _read_printed(client: Client, selection: Selection) -> list[Object] | Missing:

@@ -19,10 +19,13 @@ import yaml
 
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia import ClusterPolicy
+from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.cli.exit_codes import ExitCode
 from integration.flow.env import FlowEnv, units_of
 from integration.kinds import Pod
 from integration.tenant import Tenant, tenant
+from waiting import until_async
 
 FIRST, SECOND, THIRD = (f"node-a-0000-{slot}-00-0" for slot in ("18", "2a", "3a"))
 LAST = "node-b-0000-5d-00-0"
@@ -98,19 +101,20 @@ async def test_commands_show_the_fleet_as_it_is(env: FlowEnv, tmp_path: Path) ->
     await env.start_controller("--timing", "pools.pendingPodInterval=1s")
     await env.add_nodes("node-a", "node-b", cards=4)
     await env.devices_known(8)
-    await env.add_pool("training", quotas=[{"namespace": "default", "units": 5}])
+    await env.add_pool("training", quotas=[{"namespace": "default", "units": 7}])
     for name in sorted(await env.devices())[:6]:
         await env.approve(name, "training")
     await env.pool_is("training", lambda pool: units_of(pool).available == 6)
     await start_pod(env, "train-0", "training", 2)
     await env.pod_is("train-0", "Running")
     await env.pool_is("training", lambda pool: units_of(pool).used == 2)
-    await start_pod(env, "greedy", "training", 3)
+    await start_pod(env, "greedy", "training", 5)  # more than a node has
     await env.client.patch(Node, "node-a", {"spec": {"unschedulable": True}})
     await tables_fit_a_terminal(env)
     await formats_agree(env)
     await questions_are_answered(env)
     await changes_are_followed(env)
+    await upgrades_are_paused(env)
     async with tenant(env.client, env.cluster.kubeconfig, tmp_path) as somebody:
         await a_tenant_sees_a_part(env, somebody)
 
@@ -126,8 +130,7 @@ async def tables_fit_a_terminal(env: FlowEnv) -> None:
     wide = await on_terminal(env, "devices", "-o", "wide", columns=200)
     assert rows(narrow)[0][:4] == ["NAME", "MODEL", "STATE", "POOL"]
     assert "UUID" in wide
-    live = asyncio.create_task(_live_top(env))
-    assert "2/8 held" in await live
+    assert "2/8 held" in await _live_top(env)
 
 
 async def _live_top(env: FlowEnv) -> str:
@@ -177,7 +180,7 @@ async def questions_are_answered(env: FlowEnv) -> None:
     }
     (pool,) = (await gpu(env, "pools", "-o", "json")).data["items"]
     assert (pool["total"], pool["used"], pool["free"]) == (6, 2, 4)
-    # The pod that waits counts for the quota as soon as it exists: 5 less 2 and 3 leave nothing.
+    # The pod that waits counts for the quota as soon as it exists: 7 less 2 and 5 leave nothing.
     assert (pool["obtainable"], pool["resources"][0]["obtainable"]["quotaLeft"]) == (0, 0)
     pods = {row["name"]: row for row in (await gpu(env, "pods", "-o", "json")).data["items"]}
     assert (pods["train-0"]["status"], pods["train-0"]["resources"]) == ("Holds", {"gpu.deckhouse.io/training": 2})
@@ -216,6 +219,33 @@ async def changes_are_followed(env: FlowEnv) -> None:
     await process.communicate()
 
 
+async def upgrades_are_paused(env: FlowEnv) -> None:
+    """As the operator reads it: in the policy, or by the label of one node."""
+    sections = (
+        "operator",
+        "daemonsets",
+        "toolkit",
+        "devicePlugin",
+        "dcgm",
+        "dcgmExporter",
+        "nodeStatusExporter",
+        "gfd",
+    )
+    driver = {"upgradePolicy": {"autoUpgrade": True}}
+    body = {"metadata": {"name": "policy"}, "spec": {**{name: {} for name in sections}, "driver": driver}}
+    await env.client.create(ClusterPolicy, body)
+    for command, paused in (("pause", True), ("pause", True), ("resume", False)):
+        assert (await gpu(env, "upgrade", command)).code == ExitCode.OK
+        policy = (await env.client.get(ClusterPolicy, "policy")).spec.driver.upgrade_policy
+        assert policy is not None
+        assert (policy.auto_upgrade, policy.paused) == (True, paused)
+    assert (await gpu(env, "upgrade", "pause", "--node", "node-b")).code == ExitCode.OK
+    assert (await env.client.get(Node, "node-b")).metadata.labels[NodeLabel.UPGRADE_SKIP] == "true"
+    assert (await gpu(env, "upgrade", "resume", "--node", "node-b")).code == ExitCode.OK
+    assert NodeLabel.UPGRADE_SKIP not in (await env.client.get(Node, "node-b")).metadata.labels
+    assert (await gpu(env, "upgrade", "pause", "--node", "nowhere")).code == ExitCode.ABSENT
+
+
 async def a_tenant_sees_a_part(env: FlowEnv, somebody: Tenant) -> None:
     """Who may read pods of one namespace and nothing of ours is told what is missing."""
     refused = await gpu(env, "devices", kubeconfig=somebody.kubeconfig)
@@ -224,6 +254,13 @@ async def a_tenant_sees_a_part(env: FlowEnv, somebody: Tenant) -> None:
     own = await gpu(env, "pods", "-n", somebody.namespace, "-o", "json", kubeconfig=somebody.kubeconfig)
     assert own.code == ExitCode.PARTIAL
     assert own.data["items"] == []
+    await start_pod(env, "mine", "training", 1, somebody.namespace)
+
+    async def shows_its_own_pod() -> bool:
+        found = await gpu(env, "pods", "-n", somebody.namespace, "-o", "json", kubeconfig=somebody.kubeconfig)
+        return [(row["name"], row["load"]) for row in found.data["items"]] == [("mine", "Held")]
+
+    await until_async(shows_its_own_pod, saying="a tenant sees the pod that runs in its namespace")
     assert "gpudevices.gpu.deckhouse.io" in {each["kind"] for each in own.data["missing"]}
     # An administrator sees the same by acting as the tenant.
     user = yaml.safe_load(somebody.kubeconfig.read_text())["users"][0]["user"]["as"]

@@ -6,6 +6,7 @@ import pytest
 from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.gpupool import GPUPool, PoolPhase
 from gpu_control_plane.api.namespace import QuotaSpec, QuotaStatus, ResourceQuota
+from gpu_control_plane.api.pod import PodStatus
 from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.views.cards import CardFilter, card_row
 from gpu_control_plane.views.fleet import Missing
@@ -123,6 +124,14 @@ def test_a_waiting_pod_has_the_reason_of_its_explanation_or_none_where_that_woul
     assert (row.status, row.reason, row.units, row.pools) == (Hold.WAITS, "NoCards", 4, ("training",))
     (hidden,) = pod_rows(fleet(*objects, missing=(NO_CARDS,)))
     assert (hidden.status, hidden.reason) == (Hold.WAITS, None)
+
+
+def test_who_may_not_read_cards_sees_the_pods_of_the_own_namespace() -> None:
+    """Nothing is said of what they do."""
+    running = msgspec.structs.replace(waiting_pod("train-0", units=2), status=PodStatus(phase="Running"))
+    hidden = msgspec.structs.replace(fleet(pool(), missing=(NO_CARDS,)), placed=[running])
+    (row,) = pod_rows(hidden, namespace="team-a")
+    assert (row.status, row.load, row.units, row.pools) == (Hold.HOLDS, Load.HELD, 2, ("training",))
 
 
 def test_the_overview_has_what_needs_a_person_with_the_command_that_helps() -> None:
