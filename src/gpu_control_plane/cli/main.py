@@ -34,6 +34,8 @@ _COMMANDS = {
     "down": "gpu_control_plane.cli.down",
     "monitoring": "gpu_control_plane.cli.monitoring",
     "simulate": "gpu_control_plane.cli.simulate",
+    "doctor": "gpu_control_plane.cli.doctor",
+    "usage": "gpu_control_plane.cli.usage",
     "migrate": "gpu_control_plane.cli.migrate",
 }
 _DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"
