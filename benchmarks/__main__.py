@@ -5,7 +5,20 @@ import sys
 
 import click
 
-from benchmarks import admission, card_weight, console, idle, join, node, pod_webhook, pooling, stack, sync, writes
+from benchmarks import (
+    admission,
+    card_weight,
+    commands,
+    console,
+    idle,
+    join,
+    node,
+    pod_webhook,
+    pooling,
+    stack,
+    sync,
+    writes,
+)
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
@@ -50,6 +63,13 @@ def console_(nodes: int, people: int) -> bool:
 def card_() -> bool:
     """What a write of one card costs the API server."""
     return publish("card", asyncio.run(card_weight.measure()))
+
+
+@benchmarks.command("commands")
+@click.option("--nodes", default=5000, show_default=True, help="Nodes of eight cards each.")
+def commands_(nodes: int) -> bool:
+    """How long people wait for kubectl gpu."""
+    return publish("commands", asyncio.run(commands.measure(nodes)))
 
 
 @benchmarks.command("join")

@@ -20,8 +20,9 @@ from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia import ClusterPolicy, NVIDIADriver
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import WaitingPod
+from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.console.headers import SecurityHeaders
 from gpu_control_plane.console.live import Changes, LivePages
 from gpu_control_plane.console.metrics import ConsoleMetrics
@@ -41,8 +42,9 @@ KINDS: tuple[type[Object], ...] = (
     Node,
     WaitingPod,
     Event,
-    ClusterPolicy,
-    NVIDIADriver,
+    StoredClusterPolicy,
+    StoredNVIDIADriver,
+    RayCluster,
 )
 
 
@@ -51,6 +53,7 @@ class GivenObjects:
 
     def __init__(self, objects: Iterable[Object] = ()) -> None:
         self.objects = tuple(objects)
+        self.is_synced = bool(self.objects)
         self._handlers: list[Callable[[Object | None, Object | None], None]] = []
 
     def __iter__(self) -> Any:
@@ -71,9 +74,14 @@ class GivenFleet:
         self.fleet = fleet
         self.policies = GivenObjects(others.get("policies", ()))
         self.drivers = GivenObjects(others.get("drivers", ()))
+        self.rays = GivenObjects(others.get("rays", ()))
         self.events = (GivenObjects(others.get("events", ())),)
         plain = {kind: (GivenObjects(),) for kind in KINDS}
-        self.kinds = plain | {Event: self.events, ClusterPolicy: (self.policies,), NVIDIADriver: (self.drivers,)}
+        self.kinds = plain | {
+            Event: self.events,
+            StoredClusterPolicy: (self.policies,),
+            StoredNVIDIADriver: (self.drivers,),
+        }
 
     def whole(self) -> Fleet:
         return self.fleet

@@ -22,9 +22,10 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Annotation, DeviceCondition, Label, NodeCondition, PoolCondition
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia import ClusterPolicy
 from gpu_control_plane.api.nvidia.names import NodeAnnotation
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.api.pod import WaitingPod
+from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.console.capacity_history import CapacityHistory
 from gpu_control_plane.kube.events import Event
@@ -571,8 +572,14 @@ def sample_objects() -> dict[str, list[object]]:
         }
         for number, (kind, namespace, name, reason, level, note, minutes) in enumerate(notes)
     ]
+    ray = {
+        "metadata": {"name": "eval", "namespace": "team-c", "creationTimestamp": ago(hours=7).isoformat()},
+        "spec": {"rayVersion": "2.52.0"},
+        "status": {"state": "ready", "availableWorkerReplicas": 1, "desiredWorkerReplicas": 2, "desiredGPU": "8"},
+    }
     return {
-        "policies": [msgspec.convert(policy, ClusterPolicy, strict=False)],
+        "rays": [msgspec.convert(ray, RayCluster, strict=False)],
+        "policies": [msgspec.json.decode(msgspec.json.encode(policy), type=StoredClusterPolicy, strict=False)],
         "events": [msgspec.convert(event, Event, strict=False) for event in events],
     }
 

@@ -253,6 +253,7 @@ async def test_every_page_of_the_real_cluster_opens_without_an_error(
         "/?pool=training",
         "/approvals?reason=all",
         "/pools",
+        "/pools?namespace=default",
         "/pools/training",
         "/preview?pool=training",
         "/nodes",
@@ -270,6 +271,8 @@ async def test_every_page_of_the_real_cluster_opens_without_an_error(
             assert answer is not None
             assert answer.status == 200, path
             await expect(tab.page.locator("h1")).to_have_count(1)
+        await tab.page.goto(f"{console.url}/pools?namespace=default")
+        await expect(tab.page.locator("#pools")).to_contain_text("default can get")
         await tab.page.goto(f"{console.url}/preview?pool=training")
         await tab.page.click("form button.primary")
         await expect(tab.page.locator("#result")).to_contain_text("Nothing was to be done.")

@@ -1,7 +1,7 @@
 """Follows cards on their way to where a person sent them. Whoever follows may stop: the controller goes on."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 
 from gpu_control_plane.actions.card_progress import CardProgress
 from gpu_control_plane.api.gpudevice import GPUDevice
@@ -13,12 +13,12 @@ from gpu_control_plane.views.reading import Part
 
 async def follow(
     client: Client,
-    cards: Collection[str],
+    cards: Mapping[str, str],
     progress: Callable[[GPUDevice], CardProgress],
     told: Callable[[CardProgress], None],
 ) -> Missing | None:
-    """Tell where each card stands whenever that changes, until all are done or gone. Returns what may not be watched,
-    if that is why it ends."""
+    """Tell where each card, given with its node, stands whenever that changes, until all are done or gone. Returns what
+    may not be watched, if that is why it ends."""
     last: dict[str, CardProgress] = {}
     finished = asyncio.Event()
     missing: Missing | None = None
@@ -41,6 +41,9 @@ async def follow(
     return missing
 
 
-def _selection(cards: Collection[str]) -> Selection:
-    """One card by its name; of several, which may be on many nodes, all."""
-    return Selection(fields=f"metadata.name={next(iter(cards))}") if len(cards) == 1 else EVERYTHING
+def _selection(cards: Mapping[str, str]) -> Selection:
+    """One card, or those of one node; of several nodes all cards."""
+    nodes = set(cards.values())
+    if len(cards) == 1:
+        return Selection(fields=f"metadata.name={next(iter(cards))}")
+    return Selection(fields=f"spec.nodeName={nodes.pop()}") if len(nodes) == 1 else EVERYTHING

@@ -296,6 +296,10 @@ DEFINITION: Final = Definition(
         ),
         Column("Memory", ".status.hardware.memoryMiB", "integer", "Memory in MiB", priority=1),
         Column("UUID", ".status.hardware.uuid", description="The card's own identity", priority=1),
+        Column("Address", ".spec.pciAddress", description="PCI address of the card", priority=1),
+        Column("Namespace", ".status.usedBy[0].namespace", description="Namespace of the first pod on it", priority=1),
+        Column("Pod", ".status.usedBy[0].pod", description="First pod that holds units of it", priority=1),
+        Column("Busy", ".status.telemetry.utilisation", "integer", "Percent of the time, when last told", priority=1),
         AGE,
     ),
     selectable=(

@@ -70,6 +70,7 @@ def command(
         key=lambda row: row.name,
         empty=lambda fleet: _nothing(fleet, wanted),
         cards=wanted.selection,
+        printed=not pending,
     )
 
     async def work(client: "Client") -> int:

@@ -29,13 +29,37 @@ Examples:
 """
 
 _WIDEST = 100
+_KINDS = {
+    "gpudevice.gpu.deckhouse.io": "device",
+    "gpudevice": "device",
+    "gpupool.gpu.deckhouse.io": "pool",
+    "gpupool": "pool",
+    "gpunodestate.gpu.deckhouse.io": "node",
+    "gpunodestate": "node",
+}
+"""How `-o name` calls what is explained here."""
 _LABEL = 16
 """Columns of what stands before a sentence."""
 
 _output = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 
 
-@click.group("explain", short_help="Why a pod waits; what is the matter with a pool, card or node.", epilog=_EXAMPLES)
+class _ByKind(click.Group):
+    """Takes `pod/NAME` for `pod NAME`, as kubectl does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and "/" in args[0]:
+            kind, _, name = args[0].partition("/")
+            args = [_KINDS.get(kind, kind), name, *args[1:]]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    "explain",
+    cls=_ByKind,
+    short_help="Why a pod waits; what is the matter with a pool, card or node.",
+    epilog=_EXAMPLES,
+)
 def command() -> None:
     """Say why a pod gets no card, and what is the matter with a pool, a card or a node.
 

@@ -34,6 +34,8 @@ class Listing[Row]:
     """Why there is no row, and what to type next."""
     cards: "Selection | None" = None
     namespace: str | None = None
+    printed: bool = False
+    """Whether the columns that the API server prints of cards are enough for a table."""
 
     async def show(self, client: "Client", output: str, *, watch: bool) -> int:
         """Print the rows, for ever with `watch`; the exit code."""
@@ -41,7 +43,8 @@ class Listing[Row]:
         from gpu_control_plane.views.reading import read_fleet  # noqa: PLC0415
 
         wanted: dict[str, Any] = {"cards": self.cards or EVERYTHING, "namespace": self.namespace}
-        fleet = await read_fleet(client, self.parts, **wanted)
+        printed = self.printed and output in ("table", "name") and not watch
+        fleet = await read_fleet(client, self.parts, **wanted, printed=printed)
         if not watch:
             return self._show_once(fleet, output)
         from gpu_control_plane.views.following import follow_fleet  # noqa: PLC0415

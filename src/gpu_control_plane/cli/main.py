@@ -3,6 +3,7 @@
 Kept light: a command's own module imports what it needs when it runs, so that `--help` and completion are immediate.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -33,6 +34,8 @@ _COMMANDS = {
     "down": "gpu_control_plane.cli.down",
     "monitoring": "gpu_control_plane.cli.monitoring",
     "simulate": "gpu_control_plane.cli.simulate",
+    "doctor": "gpu_control_plane.cli.doctor",
+    "usage": "gpu_control_plane.cli.usage",
     "migrate": "gpu_control_plane.cli.migrate",
 }
 _DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"
@@ -66,6 +69,7 @@ def commands(debug: bool) -> None:
 
 def main() -> None:
     """Run the command line of this process and exit."""
+    gc.disable()  # A command is over before collecting would pay; those that go on enable it again.
     sys.exit(run(sys.argv[1:]))
 
 

@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
+
+from gpu_control_plane.cli.connection import Connection, connected
 
 if TYPE_CHECKING:
     from gpu_control_plane.cli.screen import Screen
@@ -22,18 +23,9 @@ Examples:
   kubectl gpu migrate give-back                  and back again
 """
 
-_kubeconfig = click.option(
-    "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Which cluster.  [default: as kubectl has it]"
-)
-_context = click.option("--context", metavar="NAME", help="Which context of the kubeconfig.")
 _namespace = click.option(
     "-n", "--namespace", metavar="NS", help="Where NVIDIA's operator runs.  [default: it is looked for]"
 )
-
-
-def _cluster[**P](function: Callable[P, None]) -> Callable[P, None]:
-    """Add the options that select the cluster to a command."""
-    return _kubeconfig(_context(function))
 
 
 @click.group("migrate", short_help="From NVIDIA's operator to this one, and back.", epilog=_EXAMPLES)
@@ -86,10 +78,10 @@ def values(file: IO[str]) -> None:
 
 
 @command.command("plan")
-@_cluster
+@connected()
 @_namespace
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def plan(*, kubeconfig: Path | None, context: str | None, namespace: str | None, output: str) -> None:
+def plan(*, connection: Connection, output: str) -> None:
     """Say what would change if this operator took over. Nothing is changed.
 
     Labels, drivers and other operands are worked out by the operator's own code, from what the cluster holds and what
@@ -108,7 +100,7 @@ def plan(*, kubeconfig: Path | None, context: str | None, namespace: str | None,
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
     with Screen(sys.stderr).step("Reading the cluster"):
-        made = _run(kubeconfig, context, lambda client: _planned(client, namespace))
+        made = _run(connection, lambda client: _planned(client, connection.namespace))
     if output == "json":
         import msgspec  # noqa: PLC0415
 
@@ -120,16 +112,14 @@ def plan(*, kubeconfig: Path | None, context: str | None, namespace: str | None,
 
 
 @command.command("take-over")
-@_cluster
+@connected()
 @_namespace
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Also if this operator does not run, or the plan has problems.")
 @click.option(
     "--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds its pods have to end."
 )
-def take_over(
-    *, kubeconfig: Path | None, context: str | None, namespace: str | None, yes: bool, force: bool, timeout: float
-) -> None:
+def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float) -> None:
     """Stop NVIDIA's operator, so that this one begins.
 
     Its Deployment is scaled to zero and its Lease deleted. Its DaemonSets and what they run stay; running pods keep
@@ -150,14 +140,14 @@ def take_over(
     screen = Screen(sys.stdout)
 
     async def work(client: "Client") -> tuple[operator_switch.SwitchResult, bool]:
-        operator = await operator_switch.find_operator(client, namespace)
+        operator = await operator_switch.find_operator(client, connection.namespace)
         runs = await operator_switch.our_controller_runs(client)
         if not force and not runs:
             raise operator_switch.SwitchError(
                 "This operator does not run here: nothing would manage the stack. Install it first, with "
                 "operator.enabled=true, or use --force."
             )
-        if not force and (problems := (await _planned(client, namespace)).problems):
+        if not force and (problems := (await _planned(client, connection.namespace)).problems):
             raise operator_switch.SwitchError(
                 "A take-over would do harm. Mend this first, see `kubectl gpu migrate plan`, or use --force:\n"
                 + "\n".join(f"  - {problem}" for problem in problems)
@@ -167,7 +157,7 @@ def take_over(
         with Screen(sys.stderr).step(f"Waiting for the pods of {operator.key} to end") as step:
             return await operator_switch.take_over(client, operator, progress=step.detail, timeout=timeout), runs
 
-    done, runs = _run(kubeconfig, context, work)
+    done, runs = _run(connection, work)
     before = f"; it had {done.replicas} {_replicas(done.replicas)}" if done.replicas else ""
     screen.mark(OK, f"{done.namespace}/{done.name} is scaled to zero{before}.")
     screen.mark(OK, "Its Lease was deleted." if done.lease_deleted else "It left no Lease.")
@@ -188,10 +178,10 @@ def take_over(
 
 
 @command.command("give-back")
-@_cluster
+@connected()
 @_namespace
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def give_back(*, kubeconfig: Path | None, context: str | None, namespace: str | None, yes: bool) -> None:
+def give_back(*, connection: Connection, yes: bool) -> None:
     """Start NVIDIA's operator again, with as many replicas as it had. This one steps back by itself.
 
     \b
@@ -206,12 +196,12 @@ def give_back(*, kubeconfig: Path | None, context: str | None, namespace: str | 
     from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
 
     async def work(client: "Client") -> operator_switch.SwitchResult:
-        operator = await operator_switch.find_operator(client, namespace)
+        operator = await operator_switch.find_operator(client, connection.namespace)
         if not yes:
             click.confirm(f"Start {operator.key} again and let it take over?", abort=True)
         return await operator_switch.give_back(client, operator)
 
-    done = _run(kubeconfig, context, work)
+    done = _run(connection, work)
     screen = Screen(sys.stdout)
     screen.mark(OK, f"{done.namespace}/{done.name} has {done.replicas} {_replicas(done.replicas)} again.")
     screen.line("  Once it holds its Lease this operator writes nothing more, and says so: OtherOperatorActive.")
@@ -262,19 +252,12 @@ async def _planned(client: "Client", namespace: str | None) -> "MigrationPlan":
     return plan_migration(found, desired_stack(found))
 
 
-def _run[T](kubeconfig: Path | None, context: str | None, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
+def _run[T](connection: Connection, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
     """Do the work on the cluster that the options select."""
-    import asyncio  # noqa: PLC0415
-
-    from gpu_control_plane.kube import Client, load_config  # noqa: PLC0415
     from gpu_control_plane.kube.errors import Forbidden  # noqa: PLC0415
 
-    async def connected() -> T:
-        async with Client(load_config(kubeconfig, context=context)) as client:
-            return await work(client)
-
     try:
-        return asyncio.run(connected())
+        return connection.run(work)
     except Forbidden as error:
         raise click.ClickException(
             f"{error}. Use the kubeconfig of an administrator: a migration reads objects of the whole cluster, and a "

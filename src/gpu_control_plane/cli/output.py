@@ -137,7 +137,7 @@ class Layout[Row]:
     def total_row(self, rows: Sequence[Row]) -> str:
         if not self.total or len(rows) < 2:  # noqa: PLR2004 - the sum of one row is that row
             return ""
-        cells = [str(_summed(column, rows)) if column.summed else "" for column in self.columns]
+        cells = [_summed(column, rows) if column.summed else "" for column in self.columns]
         return f"{self._line(['TOTAL', *cells[1:]])}\n"
 
     def _line(self, cells: Sequence[str], colours: Sequence[str | None] = ()) -> str:
@@ -195,12 +195,15 @@ def tell_missing(missing: Sequence["Missing"]) -> int:
 
 def _widest[Row](column: Column[Row], rows: Sequence[Row], total: bool) -> int:
     widest = max(map(len, map(column.shown, rows)), default=0)
-    summed = len(str(_summed(column, rows))) if total and column.summed else 0
+    summed = len(_summed(column, rows)) if total and column.summed else 0
     return max(len(column.title), widest, summed)
 
 
-def _summed[Row](column: Column[Row], rows: Sequence[Row]) -> int | float:
-    return sum(value for row in rows if isinstance(value := column.value(row), int | float))
+def _summed[Row](column: Column[Row], rows: Sequence[Row]) -> str:
+    """The sum as text; nothing where no row has a value, which is not 0."""
+    values = [value for row in rows if isinstance(value := column.value(row), int | float)]
+    total = sum(values)
+    return "" if not values else f"{total:,.1f}" if isinstance(total, float) else str(total)
 
 
 def _sum(widths: Sequence[int]) -> int:

@@ -70,7 +70,10 @@ class Run:
                 outcomes = await self._carry_out(client, plan)
                 self._show(plan, standing, outcomes)
             code = exit_code(plan, outcomes)
-            sent = [*(outcome.name for outcome in outcomes or () if outcome.done), *plan.unchanged]
+            written = [outcome.name for outcome in outcomes or () if outcome.done]
+            sent = {
+                name: card.spec.node_name for name in (*written, *plan.unchanged) if (card := fleet.cards.get(name))
+            }
             if self.dry_run or not self.wait or progress is None or not sent:
                 return code
             return await self._wait(client, sent, progress) or code
@@ -106,7 +109,7 @@ class Run:
             show_outcomes(screen, plan, standing, outcomes)
 
     async def _wait(
-        self, client: "Client", cards: Sequence[str], progress: "Callable[[GPUDevice], CardProgress]"
+        self, client: "Client", cards: Mapping[str, str], progress: "Callable[[GPUDevice], CardProgress]"
     ) -> int:
         import asyncio  # noqa: PLC0415
 

@@ -12,6 +12,8 @@ from gpu_control_plane.cli.options import cluster_name
 from gpu_control_plane.cli.output import Column, Table, show_document, tell_missing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpu_control_plane.cli.screen import Screen
     from gpu_control_plane.kube.client import Client
     from gpu_control_plane.local.status import ClusterStatus
@@ -91,18 +93,14 @@ def _show_fleet(connection: Connection, name: str, output: str) -> int:
 def show_overview(server: str, found: "Overview", local: "ClusterStatus | None" = None) -> None:
     """What needs a person, then the figures."""
     from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.kube.sentences import counted  # noqa: PLC0415
 
     screen = Screen(sys.stdout)
     screen.line(screen.style(f"Fleet of {server}", bold=True))
-    nodes = f"{counted(found.nodes, 'node')}, {found.nodes_ready} ready"
-    screen.line(f"  {nodes}; {counted(found.cards, 'card')}{_loads(found)}")
-    waiting = f", {found.pods_waiting} {'waits' if found.pods_waiting == 1 else 'wait'}" if found.pods_waiting else ""
-    holding = f"{counted(found.pods_holding, 'pod')} {'holds' if found.pods_holding == 1 else 'hold'} cards"
-    screen.line(f"  {holding}{waiting}")
+    for line in _figures(found):
+        screen.line(f"  {line}")
     screen.line()
     if not found.todo:
-        screen.mark(OK, "Nothing needs you.")
+        screen.mark(OK, "Nothing that you may see needs you." if found.missing else "Nothing needs you.")
     for todo in found.todo:
         screen.mark(ATTENTION if todo.urgent else ("·", "bright_black"), _capital(todo.sentence))
         screen.line(f"    {screen.style(todo.command, fg='cyan')}")
@@ -114,6 +112,20 @@ def show_overview(server: str, found: "Overview", local: "ClusterStatus | None" 
         screen.line()
         more = screen.style("kubectl gpu status --local", fg="cyan")
         screen.line(f"  Local cluster {local.name}: {local.state}   {more}")
+
+
+def _figures(found: "Overview") -> "Iterator[str]":
+    """How many there are; of what may not be read, nothing."""
+    from gpu_control_plane.kube.sentences import counted  # noqa: PLC0415
+
+    missing = {each.kind.split(".")[0] for each in found.missing}
+    if "gpunodestates" not in missing:
+        yield f"{counted(found.nodes, 'node')}, {found.nodes_ready} ready"
+    if "gpudevices" not in missing:
+        yield f"{counted(found.cards, 'card')}{_loads(found)}"
+        yield f"{counted(found.pods_holding, 'pod')} {'holds' if found.pods_holding == 1 else 'hold'} cards"
+    if "pods" not in missing and found.pods_waiting:
+        yield f"{counted(found.pods_waiting, 'pod')} {'waits' if found.pods_waiting == 1 else 'wait'} for cards"
 
 
 def _loads(found: "Overview") -> str:

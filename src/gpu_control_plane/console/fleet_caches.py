@@ -16,8 +16,9 @@ from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia import ClusterPolicy, NVIDIADriver
+from gpu_control_plane.api.nvidia import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import WaitingPod
+from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.console.errors import Unavailable
 from gpu_control_plane.console.viewer import Viewer
 from gpu_control_plane.kube import Cache, Runtime, Selection
@@ -72,12 +73,14 @@ class FleetCaches:
         self.events = tuple(
             runtime.cache(Event, Selection(fields=f"reportingController={name}")) for name in OUR_CONTROLLERS
         )
-        policies = DynamicCaches(runtime.unfenced_client, ClusterPolicy)
-        drivers = DynamicCaches(runtime.unfenced_client, NVIDIADriver)
+        policies = DynamicCaches(runtime.unfenced_client, StoredClusterPolicy)
+        drivers = DynamicCaches(runtime.unfenced_client, StoredNVIDIADriver)
         self.policies = policies.follow("all")
+        rays = DynamicCaches(runtime.unfenced_client, RayCluster)
         self.drivers = drivers.follow("all")
-        runtime.service(policies.run)
-        runtime.service(drivers.run)
+        self.rays = rays.follow("all")
+        for optional in (policies, drivers, rays):
+            runtime.service(optional.run)
         self.kinds: Mapping[type[Object], tuple[Cache[Any], ...]] = {
             GPUDevice: (self.cards,),
             GPUNodeState: (self.states,),
@@ -85,8 +88,9 @@ class FleetCaches:
             Node: (self.nodes,),
             WaitingPod: (self.waiting,),
             Event: self.events,
-            ClusterPolicy: (self.policies,),
-            NVIDIADriver: (self.drivers,),
+            StoredClusterPolicy: (self.policies,),
+            StoredNVIDIADriver: (self.drivers,),
+            RayCluster: (self.rays,),
         }
         self._version = 0
         for caches in self.kinds.values():

@@ -15,6 +15,8 @@ class MenuEntry(msgspec.Struct, frozen=True):
     here: bool = False
 
 
+RAY: Final = MenuEntry("ray", "/ray")
+"""Only where KubeRay is installed."""
 MENU: Final = (
     MenuEntry("overview", "/"),
     MenuEntry("approvals", "/approvals"),
@@ -22,6 +24,7 @@ MENU: Final = (
     MenuEntry("nodes", "/nodes"),
     MenuEntry("cards", "/cards"),
     MenuEntry("workloads", "/workloads"),
+    RAY,
     MenuEntry("stack", "/stack"),
     MenuEntry("events", "/events"),
     MenuEntry("settings", "/settings"),
@@ -38,7 +41,11 @@ def frame_context(request: Request) -> dict[str, Any]:
         "theme": theme_of(request),
         "themes": THEMES,
         "languages": LANGUAGES,
-        "menu": [msgspec.structs.replace(entry, here=_is_here(entry.path, path)) for entry in MENU],
+        "menu": [
+            msgspec.structs.replace(entry, here=_is_here(entry.path, path))
+            for entry in MENU
+            if entry is not RAY or _has_ray(request)
+        ],
         "here": path + (f"?{request.url.query}" if request.url.query else ""),
     }
 
@@ -46,3 +53,8 @@ def frame_context(request: Request) -> dict[str, Any]:
 def _is_here(entry: str, path: str) -> bool:
     top = "/" + path.strip("/").partition("/")[0]
     return _BELOW.get(top, top) == entry
+
+
+def _has_ray(request: Request) -> bool:
+    caches = getattr(request.app.state, "caches", None)
+    return caches is not None and caches.rays.is_synced

@@ -58,8 +58,14 @@ async def remove_policies(client: Client) -> int:
 async def install(client: Client) -> list[str]:
     """Apply the index without data, which is the controller's, and the policies. Our namespace has to be there."""
     await client.apply(_ConfigMap, INDEX_NAME, index_manifest(), manager=MANAGER, namespace=NAMESPACE)
-    manifests = POLICIES
-    for manifest in manifests:
-        await client.apply(_KINDS[manifest["kind"]], manifest["metadata"]["name"], manifest, manager=MANAGER)
-    names = sorted({manifest["metadata"]["name"] for manifest in manifests})
+    names = sorted({manifest["metadata"]["name"] for manifest in POLICIES})
+    for name in names:
+        await restore(client, name)
     return [f"admission policies {', '.join(names)}: in force"]
+
+
+async def restore(client: Client, name: str) -> None:
+    """Apply the policy of this name, then its binding."""
+    for manifest in POLICIES:
+        if manifest["metadata"]["name"] == name:
+            await client.apply(_KINDS[manifest["kind"]], name, manifest, manager=MANAGER)

@@ -26,7 +26,17 @@ class WebhookConfiguration(Object, frozen=True, kw_only=True):
 
     def trusts(self, bundle: bytes) -> bool:
         """Whether every webhook has exactly this bundle."""
-        return all(_client_config(webhook).ca_bundle == bundle for webhook in self.webhooks)
+        return all(held == bundle for _, held in self.bundles)
+
+    @property
+    def bundles(self) -> tuple[tuple[str, bytes], ...]:
+        """The name and the bundle of every webhook."""
+        return tuple((str(webhook.get("name", "")), _client_config(webhook).ca_bundle) for webhook in self.webhooks)
+
+    @property
+    def calls_a_service(self) -> bool:
+        """Whether a webhook is called through a Service, and not by a URL."""
+        return any(_client_config(webhook).service is not None for webhook in self.webhooks)
 
 
 class ValidatingWebhookConfiguration(WebhookConfiguration, frozen=True, kw_only=True):
@@ -73,6 +83,7 @@ def publisher(
 
 class _ClientConfig(msgspec.Struct, frozen=True, rename="camel"):
     ca_bundle: bytes = b""
+    service: dict[str, object] | None = None
 
 
 class _Webhook(msgspec.Struct, frozen=True, rename="camel"):

@@ -55,11 +55,14 @@ class Event(Object, frozen=True):
     reporting_controller: str = ""
     reporting_instance: str = ""
     series: EventSeries | None = None
+    deprecated_last_timestamp: str | None = None
+    """The time of Events in the old form, which Kubernetes' own controllers still write."""
 
     @property
     def seen_at(self) -> datetime:
         """When it was last seen. Whoever may write Events may write nonsense: that was long ago."""
         text = self.series.last_observed_time if self.series is not None else self.event_time
+        text = text or self.deprecated_last_timestamp
         try:
             moment = datetime.fromisoformat(text or "")
         except ValueError:

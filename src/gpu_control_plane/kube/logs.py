@@ -17,12 +17,17 @@ def get_logger(component: str) -> "Logger":
 class Logger:
     """structlog's logger of a component."""
 
+    level_of_commands: str | None = None
+    """In a command, which does not configure logs: what is told, on standard error. Its output is for programs."""
+
     def __init__(self, component: str) -> None:
         self._component = component
 
     def __getattr__(self, method: str) -> Any:
         import structlog  # noqa: PLC0415
 
+        if Logger.level_of_commands is not None and not structlog.is_configured():
+            configure_logs(Logger.level_of_commands)
         return getattr(structlog.get_logger(component=self._component), method)
 
 

@@ -9,7 +9,7 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.pod import WaitingPod
+from gpu_control_plane.api.pod import Pod, WaitingPod
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -32,6 +32,9 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Mapping[str, Node] = {}
     waiting: Sequence[WaitingPod] = ()
     """Pods without a node that ask for the resource of a pool."""
+    placed: Sequence[Pod] = ()
+    """Pods of one namespace that have a node and ask for such a resource. Only for somebody who may not read cards: the
+    users of cards are what counts."""
     missing: tuple[Missing, ...] = ()
 
     def lacks(self, resource: str) -> bool:
@@ -39,7 +42,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return any(each.kind.split(".")[0] == resource for each in self.missing)
 
 
-def asks_for_a_pool(pod: WaitingPod, pools: Mapping[str, GPUPool]) -> bool:
+def asks_for_a_pool(pod: Pod, pools: Mapping[str, GPUPool]) -> bool:
     """Whether it asks for the resource of one of the pools, or for one that only a pool of ours can have."""
     asked = pod.extended_resource_names
     if any(name.startswith(f"{GROUP}/") for name in asked):

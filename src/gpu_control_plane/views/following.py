@@ -1,6 +1,7 @@
 """The fleet as it changes, for `--watch` and `top`: watches tell, nothing is asked twice."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -24,6 +25,7 @@ async def follow_fleet(
     namespace: str | None = None,
 ) -> None:
     """Show the fleet now, and again after each change, until cancelled; changes that come together are shown once."""
+    gc.enable()
     changed = asyncio.Event()
     caches = {
         part: Cache(part.kind, ApiSource(client, part.kind, selection_of(part, cards, namespace)))

@@ -26,7 +26,7 @@ class TodoKind(OpenEnum):
     """What a person can do something about, the most pressing first."""
 
     NOTHING_INSTALLED = "NotInstalled", "the cluster has none of our kinds."
-    FAULTED = "CardsFaulted", "cards are out of service."
+    FAULTED = "CardsFaulted", "cards have a hardware fault and are out of service."
     NODES = "NodesNotReady", "nodes do not offer their cards, or not as they should."
     UPGRADE_FAILED = "UpgradeFailed", "the upgrade of drivers failed."
     POOLS = "PoolsNotReady", "pools cannot be carried out, or their maintenance is overdue."
@@ -173,7 +173,7 @@ def todo_list(fleet: Fleet, loads: Mapping[str, Load], upgrade: UpgradeProgress)
 def _of_faults(fleet: Fleet) -> Iterator[Todo]:
     faulted = sorted(name for name, card in fleet.cards.items() if card.status.state is DeviceState.FAULTED)
     if faulted:
-        sentence = f"{counted_are(len(faulted), 'card')} out of service: {_named(faulted)}"
+        sentence = f"{counted_are(len(faulted), 'card')} faulted: {_named(faulted)}"
         yield _todo(TodoKind.FAULTED, faulted, sentence, f"kubectl gpu explain device {faulted[0]}")
 
 

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 import msgspec
 
 from gpu_control_plane.api.gpudevice import GPUDevice
-from gpu_control_plane.api.pod import WaitingPod
+from gpu_control_plane.api.pod import Pod, WaitingPod
 from gpu_control_plane.pools.explain.cluster import ClusterSnapshot
 from gpu_control_plane.pools.explain.explanation import Explanation
 from gpu_control_plane.pools.explain.pod import explain_pod
@@ -46,7 +47,7 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Why it waits, in one word; None where the reader may not see enough to tell."""
     message: str | None
     created: datetime | None
-    """None of a pod that holds cards: agents do not report it."""
+    """None where only agents report the pod."""
 
     @property
     def units(self) -> int:
@@ -55,7 +56,7 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def pod_rows(fleet: Fleet, *, namespace: str | None = None) -> list[PodRow]:
     """The pods by namespace and name, those that wait last; of one namespace or of all."""
-    rows = [*_holding(fleet, namespace), *_waiting(fleet, namespace)]
+    rows = [*_holding(fleet, namespace), *map(partial(_placed, fleet), fleet.placed), *_waiting(fleet, namespace)]
     return sorted(rows, key=lambda row: (row.status, row.namespace, row.name))
 
 
@@ -103,6 +104,29 @@ def _holder(key: tuple[str, str], cards: Mapping[str, GPUDevice], units: Mapping
     )
 
 
+def _placed(fleet: Fleet, pod: Pod) -> PodRow:
+    """A pod by what it asks for: which cards it got, and whether they compute, its reader may not see."""
+    asked = pod.extended_resources
+    return PodRow(
+        namespace=pod.metadata.namespace or "",
+        name=pod.name,
+        status=Hold.HOLDS,
+        resources=asked,
+        pools=_pools_of(fleet, asked),
+        node=pod.spec.node_name,
+        cards=(),
+        load=Load.HELD,
+        idle_since=None,
+        reason=None,
+        message=None,
+        created=pod.metadata.creation_timestamp,
+    )
+
+
+def _pools_of(fleet: Fleet, asked: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(name for name, pool in sorted(fleet.pools.items()) if not asked.keys().isdisjoint(pool.resource_names))
+
+
 def _load_of_all(cards: Mapping[str, GPUDevice]) -> Load:
     """A pod computes if one of its cards does, and is idle if all of them are."""
     loads = {load_of(card) for card in cards.values()}
@@ -128,9 +152,7 @@ def _waiter(pod: WaitingPod, fleet: Fleet, found: Explanation | None) -> PodRow:
         name=pod.name,
         status=Hold.WAITS,
         resources=asked,
-        pools=tuple(
-            name for name, pool in sorted(fleet.pools.items()) if not asked.keys().isdisjoint(pool.resource_names)
-        ),
+        pools=_pools_of(fleet, asked),
         node=None,
         cards=(),
         load=None,

@@ -74,7 +74,15 @@ def test_kinds_are_reachable_by_their_short_names(ask: Ask, plural: str, names: 
         (
             device(),
             {"Node": "worker-3", "Product": "NVIDIA H200", "State": "Assigned", "Pool": "training", "Reason": None},
-            {"Healthy": "True", "Memory": 143771, "UUID": h200("worker-3", 4).uuid},
+            {
+                "Healthy": "True",
+                "Memory": 143771,
+                "UUID": h200("worker-3", 4).uuid,
+                "Address": "0000:9a:00.0",
+                "Namespace": "team-vision",
+                "Pod": "pretrain-4",
+                "Busy": 0,
+            },
         ),
         (
             node_state(),

@@ -350,6 +350,17 @@ def test_the_reason_for_retiring_a_card_is_told_and_no_older_one() -> None:
     assert why(made, name) == ("Released from a", "the ignore label takes the card out of service: RMA 4711")
 
 
+def test_a_reason_that_was_recorded_is_taken_off_although_the_controller_died_in_between() -> None:
+    made = node_with(pool("a"), approved="a")
+    (name,) = made.devices
+    made.settle()
+    made.annotate(name, reason="new rack")
+    (card,) = made.plan().cards
+    assert (card.take_reason, card.change) == (True, None)
+    made.annotate(name, assignment="unknown")
+    assert not made.plan().cards[0].take_reason, "the approval may still come true"
+
+
 def why(made: NodeModel, name: str) -> tuple[str, str | None]:
     latest = made.devices[name].status.history[0]
     return latest.what, latest.why

@@ -78,6 +78,10 @@ def _part(template: str) -> Callable[[Request], Awaitable[str]]:
     return part
 
 
+async def _map_counts(request: Request) -> str:
+    return render(request, "map_counts.html", **_map_context(request, await fleet_of(request)))
+
+
 async def _map_version(request: Request) -> str:
     return _map(request, await fleet_of(request)).version
 
@@ -163,6 +167,7 @@ PAGES: Final = (
             Fragment(target="figures", kinds=_KINDS, render=_part("overview_figures.html"), shared=True),
             Fragment(target="todo", kinds=_KINDS, render=_part("overview_todo.html"), shared=True),
             Fragment(target="side", kinds=_KINDS, render=_part("overview_side.html"), shared=True),
+            Fragment(target="map-counts", kinds=(GPUDevice, GPUPool), render=_map_counts, shared=True),
             Fragment(
                 target="fleet-map", kinds=(GPUDevice, GPUPool), render=_map_version, shared=True, event="fleetmap"
             ),

@@ -1,5 +1,6 @@
 """Pools, one pool, and what a pool would change if it were written like this."""
 
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,17 +17,22 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.console.errors import NoSuchThing
+from gpu_control_plane.console.expiring_answers import ExpiringAnswers
 from gpu_control_plane.console.page import GET, POST, Fragment, Page, needs
 from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
 from gpu_control_plane.console.pages.plots import capacity_plot
 from gpu_control_plane.console.rendering import page_response, render
+from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.conditions import FALSE
+from gpu_control_plane.kube.errors import KubeError
 from gpu_control_plane.pools.explain.objects import explain_pool
 from gpu_control_plane.views.fleet import Fleet
 from gpu_control_plane.views.pods import Hold, pod_rows
-from gpu_control_plane.views.pools import pool_rows
+from gpu_control_plane.views.pools import Tenant, pool_rows
+from gpu_control_plane.views.tenants import read_tenant
 
 _LONGEST_FILE: Final = 64 * 1024
+_TENANT_SECONDS: Final = 10.0
 _EXAMPLE: Final = """apiVersion: gpu.deckhouse.io/v1alpha1
 kind: GPUPool
 metadata:
@@ -43,6 +49,7 @@ spec:
 """
 
 _rows_of = per_fleet(pool_rows)
+_tenants: ExpiringAnswers[tuple[str, str], Tenant] = ExpiringAnswers(most=1000, now=time.monotonic)
 _pods_of = per_fleet(pod_rows)
 
 
@@ -64,8 +71,26 @@ async def _list(request: Request) -> str:
 
 
 async def _list_context(request: Request) -> dict[str, Any]:
+    """With a namespace, also what it can get now: free, and within what quotas leave it."""
     fleet = await fleet_of(request)
-    return {"fleet": fleet, "rows": _rows_of(fleet), "example": _EXAMPLE}
+    namespace = request.query_params.get("namespace", "").strip()
+    rows, problem = _rows_of(fleet), ""
+    if namespace:
+        try:
+            rows = pool_rows(fleet, await _tenant(request, namespace))
+        except KubeError as error:
+            problem = str(error)
+    return {"fleet": fleet, "rows": rows, "namespace": namespace, "problem": problem, "example": _EXAMPLE}
+
+
+async def _tenant(request: Request, namespace: str) -> Tenant:
+    """The namespace as the person may see it, remembered for a while: open pages ask again and again."""
+    client: Client = request.state.viewer.client
+
+    async def read() -> Tenant:
+        return (await read_tenant(client, namespace))[0]
+
+    return await _tenants.get((request.state.viewer.name, namespace), read, lambda _tenant: _TENANT_SECONDS)
 
 
 async def show(request: Request) -> Response:
@@ -161,7 +186,7 @@ PAGES: Final = (
         path="/pools",
         show=show_list,
         needs=_SEES_POOLS,
-        live=(Fragment(target="pools", kinds=_KINDS, render=_list, shared=True),),
+        live=(Fragment(target="pools", kinds=_KINDS, render=_list),),
     ),
     Page(
         path="/pools/{name}",

@@ -9,7 +9,7 @@ from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia import ClusterPolicy
+from gpu_control_plane.api.nvidia import StoredClusterPolicy
 from gpu_control_plane.console.origin import local_path
 from gpu_control_plane.console.page import POST, Page
 from gpu_control_plane.console.pages.permission import permission
@@ -25,7 +25,7 @@ _RIGHTS: Final = (
     ("see_pods", "list", "pods"),
     ("approve", "patch", GPUDevice),
     ("change_pools", "patch", GPUPool),
-    ("pause", "patch", ClusterPolicy),
+    ("pause", "patch", StoredClusterPolicy),
 )
 
 

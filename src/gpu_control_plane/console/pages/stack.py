@@ -7,14 +7,13 @@ from starlette.responses import RedirectResponse, Response
 
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nvidia import ClusterPolicy, NVIDIADriver
-from gpu_control_plane.api.nvidia.upgradepolicy import DriverUpgradePolicy, UpgradePolicy
+from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.console.audit import describe_action
 from gpu_control_plane.console.page import POST, Fragment, Page, needs
 from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
 from gpu_control_plane.console.pages.permission import permission
 from gpu_control_plane.console.rendering import page_response, render
-from gpu_control_plane.operator.upgrade_pause import read_policies, set_paused
+from gpu_control_plane.operator.upgrade_pause import set_paused, upgrade_settings
 from gpu_control_plane.views.upgrades import upgrade_progress
 
 _MOST_NODES: Final = 50
@@ -31,16 +30,14 @@ async def _state(request: Request) -> str:
 
 async def _context(request: Request) -> dict[str, Any]:
     fleet = await fleet_of(request)
-    viewer = request.state.viewer
-    policies = list(request.app.state.caches.policies) if await viewer.may("list", ClusterPolicy) else []
-    drivers = list(request.app.state.caches.drivers) if await viewer.may("list", NVIDIADriver) else []
+    policies, drivers = await _policies(request)
     progress = _progress(fleet)
-    automatic = [policy for each in (*policies, *drivers) if (policy := _upgrade_policy(each)) and policy.auto_upgrade]
+    automatic = [setting for setting in upgrade_settings((*policies, *drivers)) if setting.automatic]
     return {
         "fleet": fleet,
         "automatic": bool(automatic),
-        "paused": bool(automatic) and all(policy.paused for policy in automatic),
-        "may_pause": await permission(request, "patch", ClusterPolicy),
+        "paused": bool(automatic) and all(setting.paused for setting in automatic),
+        "may_pause": await permission(request, "patch", StoredClusterPolicy),
         "policies": sorted(policies, key=lambda policy: policy.name),
         "drivers": sorted(drivers, key=lambda driver: driver.name),
         "progress": progress,
@@ -50,8 +47,12 @@ async def _context(request: Request) -> dict[str, Any]:
     }
 
 
-def _upgrade_policy(each: ClusterPolicy | NVIDIADriver) -> UpgradePolicy | DriverUpgradePolicy | None:
-    return each.spec.driver.upgrade_policy if isinstance(each, ClusterPolicy) else each.spec.upgrade_policy
+async def _policies(request: Request) -> tuple[list[StoredClusterPolicy], list[StoredNVIDIADriver]]:
+    """Those that the person may see."""
+    viewer, caches = request.state.viewer, request.app.state.caches
+    policies = list(caches.policies) if await viewer.may("list", StoredClusterPolicy) else []
+    drivers = list(caches.drivers) if await viewer.may("list", StoredNVIDIADriver) else []
+    return policies, drivers
 
 
 async def pause(request: Request) -> Response:
@@ -64,13 +65,13 @@ async def resume(request: Request) -> Response:
 
 async def _set_paused(request: Request, *, paused: bool) -> Response:
     """As the person: no further node begins, or the next one may."""
-    client = request.state.viewer.client
-    changed = await set_paused(client, await read_policies(client), paused=paused)
+    policies, drivers = await _policies(request)
+    changed = await set_paused(request.state.viewer.client, (*policies, *drivers), paused=paused)
     describe_action(request, objects=changed, command=f"kubectl gpu upgrade {'pause' if paused else 'resume'}")
     return RedirectResponse("/stack", 303)
 
 
-_PATCH: Final = (needs("patch", ClusterPolicy),)
+_PATCH: Final = (needs("patch", StoredClusterPolicy),)
 
 PAGES: Final = (
     Page(path="/stack/pause", show=pause, methods=POST, needs=_PATCH),
@@ -79,6 +80,10 @@ PAGES: Final = (
         path="/stack",
         show=show,
         needs=(needs("list", GPUNodeState),),
-        live=(Fragment(target="state", kinds=(ClusterPolicy, NVIDIADriver, GPUNodeState, Node), render=_state),),
+        live=(
+            Fragment(
+                target="state", kinds=(StoredClusterPolicy, StoredNVIDIADriver, GPUNodeState, Node), render=_state
+            ),
+        ),
     ),
 )
