@@ -37,7 +37,7 @@ test-long: setup node-binaries ## Run for minutes what `make test` tries a few t
 	@$(PYTEST) -s --clients 500 tests/integration/kube/test_herd.py
 	@$(PYTEST) -s --reviews 100000 tests/unit/admission/test_fuzzed_reviews.py
 
-test-integration: setup binaries ## Run the tests against a real API server
+test-integration: setup binaries chart-binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
 
 test-e2e: setup service-binaries ## Run the tests with a real kubelet and real containers (needs Linux and root)
@@ -48,6 +48,12 @@ test-helm: setup binaries chart-binaries ## Render, install and uninstall the He
 
 test-monitoring: setup binaries chart-binaries monitoring-binaries ## Try alerts and dashboards with a real Prometheus
 	@$(PYTEST) $(PARALLEL) tests/monitoring
+
+test-browser: setup binaries system-packages ## Try the console's pages in a real Chromium
+	@$(PYTEST) tests/browser
+
+screenshots: setup binaries system-packages ## Take the pictures in docs/images anew
+	@$(PYTEST) --screenshots tests/browser/test_pages.py
 
 # On a machine without a network, all comes from the bundle that `make airgapped` packed elsewhere.
 ifneq ($(wildcard build/airgapped/bundle.tar.xz),)
@@ -91,6 +97,7 @@ lint: setup ## Check style, types, imports and generated files
 	@$(RUN) python tools/settings_page.py --check
 	@$(RUN) python tools/admission_policies.py --check
 	@$(RUN) python tools/webhook_configurations.py --check
+	@$(RUN) python tools/console_api.py --check
 
 generate: setup ## Write CRDs, references, gRPC messages, policies, rules and dashboards anew from their sources
 	@$(RUN) python -m gpu_control_plane.api.generate
@@ -99,6 +106,7 @@ generate: setup ## Write CRDs, references, gRPC messages, policies, rules and da
 	@$(RUN) python tools/settings_page.py
 	@$(RUN) python tools/admission_policies.py
 	@$(RUN) python tools/webhook_configurations.py
+	@$(RUN) python tools/console_api.py
 
 docs: generate ## Write the generated pages of the documentation anew
 
@@ -117,7 +125,8 @@ node-binaries: setup system-packages
 service-binaries: setup system-packages
 	@$(RUN) python -m gpu_control_plane.local --node --services
 
-# What the tests of the chart run: Helm, kubeconform, Node Feature Discovery, and the schemas of Kubernetes' kinds.
+# What the tests of the chart and the console run: Helm, kubeconform, Node Feature Discovery, Dex, and the schemas of
+# Kubernetes' kinds.
 chart-binaries: setup
 	@$(RUN) python -m gpu_control_plane.local --chart
 	@PYTHONPATH=tests $(RUN) python -m helm.schemas
@@ -146,4 +155,5 @@ $(UV):
 
 .PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
+.PHONY: test-browser screenshots
 .PHONY: audit checksums test-helm chart-binaries test-monitoring monitoring-binaries

@@ -5,7 +5,20 @@ import sys
 
 import click
 
-from benchmarks import admission, card_weight, commands, idle, join, node, pod_webhook, pooling, stack, sync, writes
+from benchmarks import (
+    admission,
+    card_weight,
+    commands,
+    console,
+    idle,
+    join,
+    node,
+    pod_webhook,
+    pooling,
+    stack,
+    sync,
+    writes,
+)
 from benchmarks.fleet import cluster_with
 from benchmarks.report import Measurement, publish
 
@@ -36,6 +49,14 @@ def runtime(nodes: int, changed: int, seconds: float) -> bool:
 def pooling_(nodes: int) -> bool:
     """A fleet from nothing to pooled, with controller and agents as processes of their own."""
     return publish("pooling", asyncio.run(pooling.measure(nodes)))
+
+
+@benchmarks.command("console")
+@click.option("--nodes", default=5000, show_default=True, help="Nodes of eight cards each.")
+@click.option("--people", default=100, show_default=True, help="People who look.")
+def console_(nodes: int, people: int) -> bool:
+    """The web console with many people looking."""
+    return publish("console", asyncio.run(console.measure(nodes, people)))
 
 
 @benchmarks.command("card")

@@ -19,7 +19,7 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, PoolPhase, i
 from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.names import GROUP, Annotation, Label
 from gpu_control_plane.cli.screen import ATTENTION, OK, Screen
-from gpu_control_plane.cli.sidecars import install_local_webhooks, sidecars
+from gpu_control_plane.cli.sidecars import console_address, install_local_webhooks, sidecars
 from gpu_control_plane.cli.summary import show_summary
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.installation.policies import install_policies
@@ -407,7 +407,7 @@ def run() -> int:
             start_sidecar(_NAME, sidecar)
             screen.mark(OK, f"Started {sidecar.name}")
         asyncio.run(_stages(screen))
-        show_summary(screen, cluster_status(_NAME), _TO_TRY)
+        show_summary(screen, cluster_status(_NAME), _TO_TRY, console=console_address(_NAME))
     except (LocalError, KubeError, DemoFailed) as error:
         Screen(sys.stderr).failure(str(error))
         return 1

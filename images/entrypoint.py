@@ -6,6 +6,7 @@ import sys
 
 PROCESSES = {
     "agent": "gpu_control_plane.agent",
+    "console": "gpu_control_plane.console",
     "controller": "gpu_control_plane.controller",
     "install-crds": "gpu_control_plane.installation.crds",
     "kubectl-gpu": "gpu_control_plane.cli",

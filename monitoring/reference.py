@@ -19,6 +19,8 @@ from gpu_control_plane.agent.node import process as agent
 from gpu_control_plane.agent.node.options import Hardware, Options
 from gpu_control_plane.api.markdown import code, table, text
 from gpu_control_plane.bootstrap import controller as bootstrap
+from gpu_control_plane.console.server import build as build_console
+from gpu_control_plane.console.settings import ConsoleSettings
 from gpu_control_plane.inventory import controller as inventory
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.operator import controller as operator
@@ -26,12 +28,17 @@ from gpu_control_plane.pools import controller as pools
 
 _INTRODUCTION: Final = """# Metrics
 
-Every metric of our processes, with its labels. The controller serves them on port 8080, the agent on port 9400, both
-under `/metrics`. What the cards themselves measure is on [a page of its own](metrics-cards.md). Alerts that are made
-of all this, and dashboards that show it, come with the chart: see [monitoring](monitoring.md).
+Every metric of our processes, with its labels. The controller and the console serve them on port 8080, the agent on
+port 9400, all under `/metrics`. What the cards themselves measure is on [a page of its own](metrics-cards.md). Alerts
+that are made of all this, and dashboards that show it, come with the chart: see [monitoring](monitoring.md).
 
 Metrics of the leader alone are marked: other replicas do not export them, show 0, or show what they counted last.
 """
+
+
+def _build_console(runtime: Runtime) -> None:
+    build_console(runtime, ConsoleSettings())
+
 
 _CHAPTERS: Final[Mapping[str, tuple[str, Callable[[Runtime], None]]]] = {
     "Inventory": ("Cards and nodes.", inventory.build),
@@ -45,6 +52,7 @@ _CHAPTERS: Final[Mapping[str, tuple[str, Callable[[Runtime], None]]]] = {
         "Webhooks.",
         lambda runtime: admission.build(runtime, admission.Settings(service="webhook", namespace="default")),
     ),
+    "Console": ("The web console.", _build_console),
     "Agent": (
         "The agent of a node. Simulated nodes share one, with [metrics of their own](simulated-fleet.md#metrics).",
         lambda runtime: agent.build(runtime, Options(node="page", hardware=Hardware.SIMULATED)),
@@ -80,7 +88,9 @@ def chapters() -> dict[str, tuple[Described, ...]]:
 def page(header: str) -> str:
     """The page of the documentation."""
     about = {title: sentence for title, (sentence, _) in _CHAPTERS.items()}
-    about["Runtime"] = "What every process says about its talk with Kubernetes: the controller, and the agents."
+    about["Runtime"] = (
+        "What every process says about its talk with Kubernetes: the controller, the agents and the console."
+    )
     lines = [f"<!-- {header} -->\n", _INTRODUCTION]
     for title, metrics in chapters().items():
         lines += [f"## {title}\n", f"{about[title]}\n", *_rows(metrics)]

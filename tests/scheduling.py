@@ -12,6 +12,7 @@ import pytest
 _SHARING: Final = {
     "integration/stack": "stack",
     "integration/access": "access",
+    "integration/console": "console",
     "integration/agent": "simulated nodes",
     "integration/operator": "api server 1",
     "integration/burnin": "api server 1",

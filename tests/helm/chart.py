@@ -71,6 +71,44 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
     "guarded-webhook": {
         "webhook": {"clientAuthority": "api-servers", "networkPolicy": {"from": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}}
     },
+    "console": {"console": {"enabled": True}, "controller": {"gpuNodes": "Never"}},
+    "console-tls": {
+        "console": {
+            "enabled": True,
+            "tls": {"secretName": "console-tls"},
+            "publicUrl": "https://gpu.example.com",
+            "oidc": {
+                "issuer": "https://dex.example.com",
+                "clientSecret": "gpu-console",
+                "authority": "dex-authority",
+                "scopes": ["audience:server:client_id:kubernetes"],
+            },
+            "networkPolicy": {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+            "priorityClassName": "system-cluster-critical",
+        }
+    },
+    "console-ingress": {
+        "console": {
+            "enabled": True,
+            "ingress": {
+                "enabled": True,
+                "host": "gpu.example.com",
+                "className": "nginx",
+                "annotations": {"cert-manager.io/cluster-issuer": "letsencrypt"},
+            },
+            "oidc": {"issuer": "https://login.example.com", "clientSecret": "gpu-console"},
+            "impersonation": {"enabled": True, "userPrefix": "oidc:", "groupsPrefix": "oidc:"},
+        }
+    },
+    "console-unconstrained": {
+        "console": {
+            "enabled": True,
+            "ingress": {"enabled": True, "host": "gpu.example.com"},
+            "tls": {"secretName": "console-tls"},
+            "oidc": {"issuer": "https://login.example.com", "clientSecret": "gpu-console"},
+            "impersonation": {"enabled": True, "unconstrained": True},
+        }
+    },
     "bare": {"crds": {"install": False}, "cleanup": {"enabled": False}, "webhook": {"enabled": False}},
 }
 """What people are likely to choose; together they reach every branch of the templates."""

@@ -42,7 +42,13 @@ def installed(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with cluster_for(helm, tmp_path_factory.mktemp("installed")) as made:
         made.add_nodes()
         # Pods run no programs, so no test waits for what an agent would find.
-        made.install({"agent": {"labels": True, "validator": {"enabled": False}}, "discovery": {"enabled": True}})
+        made.install(
+            {
+                "agent": {"labels": True, "validator": {"enabled": False}},
+                "discovery": {"enabled": True},
+                "console": {"enabled": True},
+            }
+        )
         yield made
 
 

@@ -14,6 +14,7 @@ from images.recipe import NAME
 import gpu_control_plane
 from gpu_control_plane.agent.command_line import agent
 from gpu_control_plane.agent.timings import HealthTimings, health_timings
+from gpu_control_plane.console.command_line import command as console
 from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.controller import command as controller
 from gpu_control_plane.installation import crds, declare, uninstall
@@ -24,6 +25,7 @@ from helm.conftest import cannot
 from helm.schemas import CRDS, PATTERN, VERSIONS, kubernetes_schemas, our_schemas
 
 PROGRAMS = {
+    "gpu_control_plane.console": console,
     "gpu_control_plane.controller": controller,
     "gpu_control_plane.agent": agent,
     "gpu_control_plane.installation.declare": declare.command,
@@ -110,8 +112,9 @@ def test_programs_understand_their_arguments(helm: Helm, values: dict[str, Any])
 def test_only_the_agent_touches_the_node(helm: Helm, values: dict[str, Any]) -> None:
     for component, pod in helm.objects(values).pods():
         if component != "agent":
-            # A ConfigMap is an object of the API, not a part of the node.
-            assert all(volume.keys() == {"name", "configMap"} for volume in pod["spec"].get("volumes", []))
+            # ConfigMaps and Secrets are objects of the API, not a part of the node.
+            volumes = pod["spec"].get("volumes", [])
+            assert all(volume.keys() <= {"name", "configMap", "secret"} for volume in volumes)
             assert pod["spec"]["securityContext"]["runAsNonRoot"]
             assert container(pod)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container(pod)["securityContext"]["readOnlyRootFilesystem"]

@@ -3,8 +3,11 @@
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 
 from gpu_control_plane.agent.fleet.machines import edit_card
@@ -17,15 +20,18 @@ from gpu_control_plane.kube import Client, FieldManager, Selection, load_config
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.events import Event
+from gpu_control_plane.local.ports import free_port
 from helm.chart import NAMESPACE, Helm, command_of
 from helm.installed import Installed, Program
 from integration.agent.kubelet_and_books import kubelet_and_books
+from integration.console.env import PersonWithToken, person
 from integration.flow.env import flow_env, pool_of
 from unit.agent.backends.fake_machine import FakeMachine
 from waiting import until_async
 
 pytestmark = pytest.mark.timeout(600)
 
+INSTALLED = {"agent": {"labels": True}, "discovery": {"enabled": True}, "console": {"enabled": True}}
 WEBHOOK = "gpu-control-plane-webhook"
 INDEX = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gpu-pool-access"
 FIRST, SECOND = (f"node-a-0000-{bus}-00-0" for bus in ("18", "2a"))
@@ -39,7 +45,7 @@ async def client(installed: Installed) -> AsyncIterator[Client]:
 
 def arguments(helm: Helm, component: str) -> list[str]:
     """As the installed chart starts the program, without the interpreter."""
-    return command_of(helm.objects({"agent": {"labels": True}, "discovery": {"enabled": True}}).pod(component))[1:]
+    return command_of(helm.objects(INSTALLED).pod(component))[1:]
 
 
 async def test_the_controller_needs_no_more_rights(
@@ -162,9 +168,47 @@ async def test_discovery_needs_no_more_rights(installed: Installed, helm: Helm, 
         await until_async(published)
 
 
+async def test_the_console_needs_no_more_rights(
+    installed: Installed, helm: Helm, client: Client, tmp_path: Path
+) -> None:
+    """It reads, and knows an administrator by her token; somebody without rights is shown nothing."""
+    admin = await person(client, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+    nobody = await person(client)
+    port = free_port()
+    command = [each for each in arguments(helm, "console") if not each.startswith("--port")]
+    kubeconfig = installed.account("gpu-control-plane-console")
+    options = [f"--port={port}", "--status-port=0"]
+    with Program([*command, *options], kubeconfig, tmp_path / "console.log"):
+
+        async def answer(who: PersonWithToken, path: str) -> tuple[int, Any]:
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=who.header) as session:
+                try:
+                    async with session.get(path) as got:
+                        return got.status, await got.json()
+                except aiohttp.ClientError:
+                    return 0, None
+
+        async def answers() -> bool:
+            return (await answer(admin, "/api/v1/nodes"))[0] == HTTPStatus.OK
+
+        await until_async(answers, saying="the console answers")
+        status, shown = await answer(admin, "/api/v1/overview")
+        assert (status, shown["missing"]) == (HTTPStatus.OK, [])
+        assert (await answer(nobody, "/api/v1/nodes"))[0] == HTTPStatus.FORBIDDEN
+        status, shown = await answer(nobody, "/api/v1/overview")
+        assert (status, shown["cards"], len(shown["missing"])) == (HTTPStatus.OK, 0, 4)
+
+
 @pytest.mark.parametrize(
     ("account", "question"),
     [
+        ("console", "patch gpudevices.gpu.deckhouse.io"),
+        ("console", "patch gpupools.gpu.deckhouse.io"),
+        ("console", "create pods -n default"),
+        ("console", "get secrets -n d8-gpu-operator"),
+        ("console", "list configmaps -n d8-gpu-operator"),
+        ("console", "impersonate users"),
+        ("console", "impersonate:user-info users.authentication.k8s.io"),
         ("controller", "get secrets -n kube-system"),
         ("controller", "list secrets -n d8-gpu-operator"),
         ("controller", "get secrets/other -n d8-gpu-operator"),

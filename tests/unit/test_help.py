@@ -10,6 +10,7 @@ from examples import demo
 from gpu_control_plane import controller
 from gpu_control_plane.agent.command_line import agent
 from gpu_control_plane.cli.main import commands
+from gpu_control_plane.console.command_line import command as console
 from gpu_control_plane.installation import crds, declare, uninstall
 from gpu_control_plane.local import __main__ as local
 
@@ -18,6 +19,7 @@ _PROGRAMS = (
     commands,
     controller.command,
     agent,
+    console,
     crds.command,
     declare.command,
     uninstall.command,

@@ -1,6 +1,7 @@
-"""The controller and the agents as sidecars of a local cluster, and what watches them."""
+"""The controller, the agents and the console as sidecars of a local cluster, and what watches them."""
 
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,13 @@ _CONTROLLER = (sys.executable, "-m", "gpu_control_plane.controller", *_STATUS, "
 _WEBHOOK_PORT = "--webhook-port"
 _NAME = "controller"
 
+_CONSOLE_NAME = "console"
+_CONSOLE = (sys.executable, "-m", "gpu_control_plane.console", *_STATUS, "--signed-in-as-kubeconfig")
+_CONSOLE_PORT = "--port"
+_ADDRESS_FILE = "console-address"
+_CONSOLE_SECONDS = 15.0
+_POLL_SECONDS = 0.1
+
 AGENTS = Sidecar(name="agents", command=(*_AGENT, "--simulated"))
 _WATCHERS = (monitoring.PROMETHEUS, monitoring.GRAFANA)
 
@@ -36,24 +44,44 @@ class Monitoring(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sidecars(cluster: str, real_nodes: dict[str, Path], *, running: bool) -> list[Sidecar]:
-    """The controller, the agents of simulated nodes, and an agent for each real node, by a short path. In a monitored
-    cluster each serves its metrics where Prometheus looks for them.
+    """The controller, the agents of simulated nodes, the console, and an agent for each real node, by a short path. In
+    a monitored cluster each serves its metrics where Prometheus looks for them.
 
     `running` says whether the cluster was running before.
     """
     folder = cluster_folder(cluster)
-    port = str(_webhook_port(folder, running=running))
+    port = str(_kept_port(folder, _NAME, _WEBHOOK_PORT, running=running))
     controller = Sidecar(name=_NAME, command=(*_CONTROLLER, "--webhook-host", LOOPBACK, _WEBHOOK_PORT, port))
-    made = [controller, AGENTS, *(_agent(name, node) for name, node in real_nodes.items())]
+    made = [
+        controller,
+        AGENTS,
+        _console(folder, running=running),
+        *(_agent(name, node) for name, node in real_nodes.items()),
+    ]
     ports = monitoring.read_ports(folder)
     return [monitoring.serving_metrics(sidecar, ports.get(sidecar.name)) for sidecar in made]
 
 
 def install_local_webhooks(kubeconfig: Path, started: list[Sidecar]) -> None:
     """Tell the API server where the controller among these sidecars serves its webhooks."""
-    ports = (_port(sidecar) for sidecar in started)
+    ports = (_port(sidecar, _WEBHOOK_PORT) for sidecar in started)
     port = next(port for port in ports if port is not None)
     install_webhooks(kubeconfig, f"https://{LOOPBACK}:{port}")
+
+
+def console_address(cluster: str) -> str | None:
+    """The address that signs the owner of this machine's account in to the console, once; None if it is not running.
+    The console writes a new one whenever it was used."""
+    folder = cluster_folder(cluster)
+    if _CONSOLE_NAME not in read_sidecars(folder):
+        return None
+    deadline = time.monotonic() + _CONSOLE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            return (folder / _ADDRESS_FILE).read_text().strip()
+        except FileNotFoundError:
+            time.sleep(_POLL_SECONDS)
+    return None
 
 
 def start_monitoring(cluster: str, progress: Progress, *, port: int | None = None) -> Monitoring:
@@ -85,16 +113,25 @@ def stop_monitoring(cluster: str) -> None:
     monitoring.forget_ports(cluster_folder(cluster))
 
 
-def _webhook_port(cluster: Path, *, running: bool) -> int:
-    """The port that the controller has, so that it is not started anew, or a free one."""
-    known = read_sidecars(cluster).get(_NAME)
-    port = _port(known) if known is not None else None
+def _console(folder: Path, *, running: bool) -> Sidecar:
+    """On the port that it had, so that bookmarks stay true. What it wrote before this cluster was up is not."""
+    port = str(_kept_port(folder, _CONSOLE_NAME, _CONSOLE_PORT, running=running))
+    file = folder / _ADDRESS_FILE
+    if not running:
+        file.unlink(missing_ok=True)
+    return Sidecar(name=_CONSOLE_NAME, command=(*_CONSOLE, _CONSOLE_PORT, port, "--address-file", str(file)))
+
+
+def _kept_port(cluster: Path, name: str, option: str, *, running: bool) -> int:
+    """The port that a sidecar has, so that it is not started anew, or a free one."""
+    known = read_sidecars(cluster).get(name)
+    port = _port(known, option) if known is not None else None
     return port if port is not None and (running or is_free(port)) else free_port()
 
 
-def _port(sidecar: Sidecar) -> int | None:
+def _port(sidecar: Sidecar, option: str) -> int | None:
     command = sidecar.command
-    return int(command[command.index(_WEBHOOK_PORT) + 1]) if _WEBHOOK_PORT in command else None
+    return int(command[command.index(option) + 1]) if option in command else None
 
 
 def _agent(name: str, folder: Path) -> Sidecar:

@@ -34,8 +34,11 @@ _SENTENCES = {
 _NODES_NAMED = 5
 
 
-def show_summary(screen: Screen, status: ClusterStatus, further: Sequence[str] = ()) -> None:
-    """The cluster, its components, and commands to type next, with `further` ones before the last."""
+def show_summary(
+    screen: Screen, status: ClusterStatus, further: Sequence[str] = (), *, console: str | None = None
+) -> None:
+    """The cluster, its components, the console's address, and commands to type next, with `further` ones before the
+    last."""
     sentence = _SENTENCES[status.state].format(name=status.name, server=status.server)
     screen.mark(_SYMBOLS[status.state], screen.style(sentence, bold=True))
     if status.error:
@@ -49,6 +52,8 @@ def show_summary(screen: Screen, status: ClusterStatus, further: Sequence[str] =
         screen.line(f"  Nodes        {_nodes(status.nodes)}")
         screen.line(f"  Kubeconfig   {status.kubeconfig}")
         screen.line(f"  Logs         {Path(status.folder) / 'logs'}")
+        if console is not None:
+            screen.line(f"  Console      {screen.style(console, fg='cyan')}  (opens once; `up` prints another)")
     elif status.state is not ClusterState.ABSENT:
         screen.line(f"  Data         {status.folder}")
     screen.line()

@@ -46,7 +46,9 @@ Examples:
     show_default=True,
     help="Seconds to wait for each component.",
 )
-@click.option("--bare", is_flag=True, help="Only Kubernetes and the GPU API: without our controller and agents.")
+@click.option(
+    "--bare", is_flag=True, help="Only Kubernetes and the GPU API: without our controller, agents and console."
+)
 def command(
     *,
     name: str,
@@ -58,7 +60,8 @@ def command(
     timeout: float,
     bare: bool,
 ) -> None:
-    """Start a real Kubernetes control plane on this machine, with the GPU API, our controller and simulated agents.
+    """Start a real Kubernetes control plane on this machine, with the GPU API, our controller, simulated agents
+    and the console.
 
     Nothing needs root and nothing outside your home folder is touched, your kubeconfig included; only real nodes do,
     as containers need it. Programs that are missing are downloaded, or built when no download host can be reached
@@ -68,7 +71,7 @@ def command(
     """
     from gpu_control_plane.agent.simulated.machine import new_machine  # noqa: PLC0415
     from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.cli.sidecars import install_local_webhooks, sidecars  # noqa: PLC0415
+    from gpu_control_plane.cli.sidecars import console_address, install_local_webhooks, sidecars  # noqa: PLC0415
     from gpu_control_plane.cli.summary import show_summary  # noqa: PLC0415
     from gpu_control_plane.local.folders import cluster_folder  # noqa: PLC0415
     from gpu_control_plane.local.lifecycle import UpOptions, bring_up, start_sidecar, stop_sidecar  # noqa: PLC0415
@@ -101,7 +104,7 @@ def command(
         screen.note(sentence)
     if result.was_running:
         screen.mark(OK, f"The cluster {name} was already running.")
-    show_summary(screen, cluster_status(name))
+    show_summary(screen, cluster_status(name), console=console_address(name))
 
 
 def _install_api(kubeconfig: Path) -> list[str]:

@@ -128,6 +128,13 @@ class Client:
         copy._fence, copy._observer = fence, observer
         return copy
 
+    def for_config(self, config: Config) -> "Client":
+        """This client for another identity at the same server. It shares the connections, so use it while this one is
+        open."""
+        copy = self.fenced(None)
+        copy.config, copy.transport = config, self.transport.for_config(config)
+        return copy
+
     async def get[T: Object](self, kind: type[T], name: str, namespace: str | None = None) -> T:
         resource = kind.resource
         call = Call(method="GET", path=resource.path(namespace, name), verb="get", resource=resource.qualified_name)

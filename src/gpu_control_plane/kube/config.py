@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from multidict import CIMultiDict, CIMultiDictProxy
+
 from gpu_control_plane.kube.authentication import Impersonation, authority_file, credential_source, impersonation
 from gpu_control_plane.kube.credentials import (
     Access,
@@ -18,6 +20,7 @@ from gpu_control_plane.kube.credentials import (
     CredentialSource,
     FileSource,
     Identity,
+    bearer,
     read_file,
 )
 from gpu_control_plane.kube.errors import ConfigError, CredentialsError, NoKubeconfig
@@ -44,12 +47,32 @@ class Config:
         namespace: str = "default",
         proxy: str | None = None,
         tls_server_name: str | None = None,
+        others: AccessMaker | None = None,
     ) -> None:
+        """`others` makes the access of those who bring a token of their own."""
         self.server = server.rstrip("/")
         self.namespace = namespace
         self.proxy = proxy
         self.tls_server_name = tls_server_name
         self._credentials = credentials
+        self._others = others
+
+    def with_token(self, token: str) -> "Config":
+        """The same server for somebody else: with this token, and nothing by which we are known to it."""
+        if self._others is None:
+            raise ConfigError("This configuration was not made for several people.")
+        source = FileSource(authorization=bearer(token, "person"), rereads=False)
+        return Config(
+            self.server,
+            Credentials(source, self._others),
+            namespace=self.namespace,
+            proxy=self.proxy,
+            tls_server_name=self.tls_server_name,
+        )
+
+    def impersonating(self, headers: CIMultiDict[str]) -> "Config":
+        """The same server with our own credentials, on behalf of somebody else, whom `headers` name."""
+        return _ImpersonatingConfig(self, headers)
 
     async def access(self) -> Access:
         """Headers and TLS for the next request; cheap while nothing changed. Raises `CredentialsError`."""
@@ -58,6 +81,33 @@ class Config:
     def rejected(self, access: Access) -> None:
         """The server answered 401 to this access. The next `access()` fetches anew, once for all requests."""
         self._credentials.rejected(access)
+
+
+class _ImpersonatingConfig(Config):
+    """Credentials are those of the configuration below, however often they are renewed."""
+
+    def __init__(self, own: Config, headers: CIMultiDict[str]) -> None:
+        super().__init__(
+            own.server,
+            own._credentials,  # noqa: SLF001 - of the same class
+            namespace=own.namespace,
+            proxy=own.proxy,
+            tls_server_name=own.tls_server_name,
+        )
+        self._headers = headers
+        self._made: tuple[Access, Access] | None = None
+
+    async def access(self) -> Access:
+        own = await super().access()
+        if self._made is None or self._made[0] is not own:
+            headers = CIMultiDict(own.headers)
+            headers.extend(self._headers)
+            self._made = own, Access(CIMultiDictProxy(headers), own.ssl)
+        return self._made[1]
+
+    def rejected(self, access: Access) -> None:
+        if self._made is not None and access is self._made[1]:
+            super().rejected(self._made[0])
 
 
 def load_config(
@@ -207,6 +257,7 @@ def _config(
         namespace=namespace,
         proxy=proxy,
         tls_server_name=tls_server_name,
+        others=maker.without_identity(),
     )
 
 

@@ -91,6 +91,10 @@ class AccessMaker:
                 self._made_from = (authorities, identity.certificate)
         return Access(CIMultiDictProxy(headers), self._context)
 
+    def without_identity(self) -> "AccessMaker":
+        """For others at the same server: it trusts the same, and adds no headers and no certificate of ours."""
+        return AccessMaker(self._trust, authority_file=self._authority_file)
+
     def _read_authorities(self, trust: Trust) -> bytes | None:
         if self._authority_file is None:
             return trust.authorities

@@ -52,14 +52,17 @@ class Runtime:
         status_host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus call from outside the pod
         sync_timeout: float = 30.0,
         metrics: Metrics | None = None,
+        one_of_many: bool | None = None,
     ) -> None:
+        """`one_of_many` says whether there may be thousands of these processes: by default, those without an election,
+        which run on every node."""
         config = config or load_config(kubeconfig)
         self.name = name
         self.metrics = metrics or Metrics()
         self.identity = identity or f"{socket.gethostname()}-{os.getpid()}"
         self._sync_timeout = sync_timeout
-        # What takes no part in an election runs once on every node, and there may be thousands.
-        recovery = Recovery(ONE_OF_FEW if elect else ONE_OF_MANY)
+        many = one_of_many if one_of_many is not None else not elect
+        recovery = Recovery(ONE_OF_MANY if many else ONE_OF_FEW)
         self.unfenced_client = Client(config, metrics=self.metrics, recovery=recovery)
         self.events = EventRecorder(self.unfenced_client, name, self.identity)
         self._leadership = (

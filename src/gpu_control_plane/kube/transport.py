@@ -103,6 +103,14 @@ class Transport:
             await self._session.close()
             self._session = None
 
+    def for_config(self, config: Config) -> "Transport":
+        """The same connections, limits and numbers for another identity at the same server. Whose certificate is
+        another has other connections: the pool keeps them apart by their TLS context."""
+        copy = object.__new__(Transport)
+        copy.__dict__.update(self.__dict__)
+        copy._config = config
+        return copy
+
     async def send(self, call: Call, fence: Fence | None = None) -> bytes:
         """Carry out a call. Waits and sends again where the server says that it did not act on the request.
 

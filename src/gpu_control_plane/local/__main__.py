@@ -15,7 +15,7 @@ from gpu_control_plane.local.versions import MONITORING_RELEASES, NODE_PROGRAMS,
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--node", is_flag=True, help="Those of a real node, too, if one can run here.")
 @click.option("--services", is_flag=True, help="With --node: those by which its pods reach services, too.")
-@click.option("--chart", is_flag=True, help="Those that the tests of the Helm chart run, too.")
+@click.option("--chart", is_flag=True, help="Those that the tests of the Helm chart and the console run, too.")
 @click.option("--monitoring", is_flag=True, help="Those of the tests of alerts and dashboards, too.")
 @click.option("--record-checksums", is_flag=True, help="Only record what publishers say of their files, for review.")
 def command(*, node: bool, services: bool, chart: bool, monitoring: bool, record_checksums: bool) -> None:

@@ -21,6 +21,7 @@ from gpu_control_plane.local.store import Store
 from gpu_control_plane.local.versions import (
     CONTAINERD,
     COREDNS,
+    DEX,
     ETCD,
     HELM,
     KUBE_STATE_METRICS,
@@ -78,6 +79,7 @@ RECIPES = {
         # Published images look for the host in /host-sys and so on. Without the slash that is in the working folder.
         variables={f"{_NFD_MODULE}/pkg/utils/hostpath.pathPrefix": "host-"},
     ),
+    DEX: Recipe(packages=("github.com/dexidp/dex/cmd/dex",), room=1_000_000_000, stamp="main.version"),
     KUBE_STATE_METRICS: Recipe(
         packages=("k8s.io/kube-state-metrics/v2",),
         room=1_000_000_000,

@@ -23,6 +23,8 @@ CHART_FILES: Final = Path(__file__).parents[3] / "charts/gpu-control-plane/monit
 _FOLDER: Final = "monitoring"
 _CONTROLLER: Final = "controller"
 _CONTROLLER_JOB: Final = "gpu-control-plane-controller"
+_CONSOLE: Final = "console"
+_CONSOLE_JOB: Final = "gpu-control-plane-console"
 _AGENT_JOB: Final = "gpu-control-plane-agent"
 _GRAFANA_HOMES: Final = (Path("/usr/share/grafana"), Path("/opt/grafana"))
 
@@ -82,7 +84,9 @@ def prometheus(folder: Path, ports: Mapping[str, int]) -> Sidecar:
 
 def scrape_configuration(ports: Mapping[str, int]) -> dict[str, Any]:
     """What Prometheus scrapes, as the chart's monitors have it scraped. JSON is YAML, too."""
-    agents = {name: port for name, port in ports.items() if name not in (_CONTROLLER, PROMETHEUS, GRAFANA)}
+    others = (_CONTROLLER, _CONSOLE, PROMETHEUS, GRAFANA)
+    agents = {name: port for name, port in ports.items() if name not in others}
+    consoles = [ports[_CONSOLE]] if _CONSOLE in ports else []
     return {
         "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
         "rule_files": [str(CHART_FILES / "rules.yaml")],
@@ -91,6 +95,7 @@ def scrape_configuration(ports: Mapping[str, int]) -> dict[str, Any]:
                 "job_name": _CONTROLLER_JOB,
                 "static_configs": [{"targets": [f"{LOOPBACK}:{ports[_CONTROLLER]}"]}],
             },
+            *({"job_name": _CONSOLE_JOB, "static_configs": [{"targets": [f"{LOOPBACK}:{port}"]}]} for port in consoles),
             {
                 "job_name": _AGENT_JOB,
                 "honor_labels": True,

@@ -11,6 +11,7 @@ from gpu_control_plane.local.platforms import Platform
 from gpu_control_plane.local.versions import (
     CONTAINERD,
     COREDNS,
+    DEX,
     ETCD,
     HELM,
     KUBE_STATE_METRICS,
@@ -129,6 +130,10 @@ def _node_feature_discovery(_program: str, _platform: Platform, _hosts: Origins)
     """Published as an image only."""
 
 
+def _dex(_program: str, _platform: Platform, _hosts: Origins) -> None:
+    """Published as an image only."""
+
+
 _PUBLISHED: Final[dict[Release, Callable[[str, Platform, Origins], Artefact | None]]] = {
     KUBERNETES: _kubernetes,
     ETCD: _etcd,
@@ -139,4 +144,5 @@ _PUBLISHED: Final[dict[Release, Callable[[str, Platform, Origins], Artefact | No
     KUBECONFORM: _kubeconform,
     KUBE_STATE_METRICS: _kube_state_metrics,
     NFD: _node_feature_discovery,
+    DEX: _dex,
 }

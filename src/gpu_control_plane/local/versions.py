@@ -46,9 +46,11 @@ KUBECONFORM = Release(name="kubeconform", version="v0.8.0", programs=("kubeconfo
 NFD = Release(name="node-feature-discovery", version="v0.19.0", programs=("nfd-master", "nfd-worker"))
 KUBE_STATE_METRICS = Release(name="kube-state-metrics", version="v2.15.0", programs=("kube-state-metrics",))
 
+DEX = Release(name="dex", version="v2.45.1", programs=("dex",))
+
 RELEASES = (KUBERNETES, ETCD, KWOK, CONTAINERD, COREDNS)
-TEST_RELEASES = (HELM, KUBECONFORM, NFD)
-"""Only for the tests of the Helm chart."""
+TEST_RELEASES = (HELM, KUBECONFORM, NFD, DEX)
+"""Only for the tests of the Helm chart and of signing in to the console."""
 MONITORING_RELEASES = (KUBE_STATE_METRICS,)
 """Only for the tests of dashboards and alerts."""
 

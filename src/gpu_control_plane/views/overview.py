@@ -97,6 +97,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def overview(fleet: Fleet) -> Overview:
     loads = {name: load_of(card) for name, card in fleet.cards.items()}
+    by_load = Counter(loads.values())
     upgrade = upgrade_progress(fleet)
     ready = sum(node_state(state, fleet.nodes.get(name))[0] == READY for name, state in fleet.states.items())
     holding = {(user.namespace, user.pod) for card in fleet.cards.values() for user in card.status.used_by}
@@ -108,7 +109,7 @@ def overview(fleet: Fleet) -> Overview:
         nodes_ready=ready,
         cards=len(fleet.cards),
         states=dict(sorted(Counter(str(card.status.state or "Unknown") for card in fleet.cards.values()).items())),
-        loads={load.value: count for load in Load if (count := sum(each is load for each in loads.values()))},
+        loads={load.value: by_load[load] for load in Load if by_load[load]},
         pods_holding=len(holding),
         pods_waiting=len(fleet.waiting),
         upgrade=upgrade,

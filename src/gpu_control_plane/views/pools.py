@@ -1,6 +1,6 @@
 """Pools as rows: what each has, what is free, and how much of it a namespace can get now."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
@@ -94,10 +94,10 @@ def pool_rows(fleet: Fleet, tenant: Tenant | None = None, *, loads: bool = True)
 
 def pool_loads(cards: Iterable[GPUDevice]) -> dict[str, Counter[Load]]:
     """How many cards of each pool do what."""
-    counts: dict[str, Counter[Load]] = {}
+    counts: dict[str, Counter[Load]] = defaultdict(Counter)
     for card in cards:
         if card.status.pool_ref is not None:
-            counts.setdefault(card.status.pool_ref.name, Counter())[load_of(card)] += 1
+            counts[card.status.pool_ref.name][load_of(card)] += 1
     return counts
 
 

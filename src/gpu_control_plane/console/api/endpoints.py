@@ -1,0 +1,345 @@
+"""The table of the API: what is asked, with what, and what is answered. The OpenAPI document is made from it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+
+from gpu_control_plane.actions.carry_out import Outcome, carry_out
+from gpu_control_plane.actions.plan import Plan
+from gpu_control_plane.api.gpudevice import GPUDevice
+from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.pod import WaitingPod
+from gpu_control_plane.console.audit import describe_action
+from gpu_control_plane.console.errors import BadRequest, NoSuchThing
+from gpu_control_plane.console.fleet_caches import HIDDEN
+from gpu_control_plane.console.page import Needs, needs
+from gpu_control_plane.console.pages.card_actions import ACTIONS, Asked
+from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
+from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.pools.explain.cluster import ClusterSnapshot
+from gpu_control_plane.pools.explain.explanation import Explanation
+from gpu_control_plane.pools.explain.objects import Finding, explain_device, explain_node, explain_pool
+from gpu_control_plane.pools.explain.pod import explain_pod
+from gpu_control_plane.views.cards import CardRow, card_rows
+from gpu_control_plane.views.fleet import Fleet, Missing
+from gpu_control_plane.views.nodes import NodeRow, node_rows
+from gpu_control_plane.views.overview import Overview, overview
+from gpu_control_plane.views.pods import PodRow, pod_rows
+from gpu_control_plane.views.pools import PoolRow, pool_rows
+from gpu_control_plane.views.upgrades import UpgradeProgress, upgrade_progress
+
+PREFIX: Final = "/api/v1"
+_PAGE: Final = 1000
+_LARGEST_PAGE: Final = 50_000
+_LARGEST_BODY: Final = 256 * 1024
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A parameter of the URL."""
+
+    name: str
+    about: str
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the table."""
+
+    path: str
+    about: str
+    function: Callable[[Request], Awaitable[msgspec.Struct]]
+    answer: type[msgspec.Struct]
+    method: str = "GET"
+    body: type[msgspec.Struct] | None = None
+    query: tuple[Query, ...] = ()
+    needs: tuple[Needs, ...] = ()
+
+
+class Me(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is asking, as the cluster knows them."""
+
+    name: str
+    groups: tuple[str, ...]
+
+
+class CardList(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[CardRow, ...]
+    total: int
+    missing: tuple[Missing, ...] = ()
+
+
+class NodeList(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[NodeRow, ...]
+    total: int
+    missing: tuple[Missing, ...] = ()
+
+
+class PoolList(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[PoolRow, ...]
+    total: int
+    missing: tuple[Missing, ...] = ()
+
+
+class PodList(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[PodRow, ...]
+    total: int
+    missing: tuple[Missing, ...] = ()
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is worth knowing of an object, what is wrong first."""
+
+    items: tuple[Finding, ...]
+
+
+class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pod waits, or which cards it holds."""
+
+    waits: bool
+    cards: tuple[str, ...] = ()
+    explanation: Explanation | None = None
+
+
+class ActionRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What to do with which cards. `pool` is for approve and reassign."""
+
+    cards: tuple[str, ...]
+    pool: str = ""
+    reason: str | None = None
+    dry_run: bool = False
+
+
+class ActionAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was planned and, unless it was a dry run, what became of each edit."""
+
+    plan: Plan
+    outcomes: tuple[Outcome, ...] = ()
+
+
+async def _me(request: Request) -> Me:
+    return Me(name=request.state.viewer.name, groups=request.state.viewer.groups)
+
+
+_overview_of = per_fleet(overview)
+_card_rows_of = per_fleet(lambda fleet: card_rows(fleet.cards.values()))
+
+
+async def _overview(request: Request) -> Overview:
+    return _overview_of(await fleet_of(request))
+
+
+async def _cards(request: Request) -> CardList:
+    fleet = await fleet_of(request)
+    wanted = {name: value for name, value in request.query_params.items() if name in ("pool", "node", "state")}
+    pending = request.query_params.get("pending") == "true"
+    rows = [
+        row
+        for row in _card_rows_of(fleet)
+        if (not pending or row.pool is None) and all(str(getattr(row, name)) == value for name, value in wanted.items())
+    ]
+    return CardList(items=_paged(request, rows), total=len(rows), missing=fleet.missing)
+
+
+async def _nodes(request: Request) -> NodeList:
+    fleet = await fleet_of(request)
+    rows = node_rows(fleet)
+    return NodeList(items=_paged(request, rows), total=len(rows), missing=fleet.missing)
+
+
+async def _pools(request: Request) -> PoolList:
+    fleet = await fleet_of(request)
+    rows = pool_rows(fleet)
+    return PoolList(items=_paged(request, rows), total=len(rows), missing=fleet.missing)
+
+
+async def _pods(request: Request) -> PodList:
+    fleet = await fleet_of(request)
+    namespace = request.query_params.get("namespace")
+    rows = [row for row in pod_rows(fleet, namespace=namespace) if row.namespace != HIDDEN]
+    return PodList(items=_paged(request, rows), total=len(rows), missing=fleet.missing)
+
+
+async def _upgrades(request: Request) -> UpgradeProgress:
+    return upgrade_progress(await fleet_of(request))
+
+
+async def _explain_card(request: Request) -> Findings:
+    return _findings(explain_device(_held((await fleet_of(request)).cards, request)))
+
+
+async def _explain_node(request: Request) -> Findings:
+    return _findings(explain_node(_held((await fleet_of(request)).states, request)))
+
+
+async def _explain_pool(request: Request) -> Findings:
+    return _findings(explain_pool(_held((await fleet_of(request)).pools, request)))
+
+
+async def _explain_pod(request: Request) -> PodVerdict:
+    """From everything, as its Event was; what it says of others is for those who may list all pods."""
+    key = request.path_params["namespace"], request.path_params["name"]
+    whole: Fleet = request.app.state.caches.whole()
+    cards = tuple(
+        name
+        for name, card in sorted(whole.cards.items())
+        if any((user.namespace, user.pod) == key for user in card.status.used_by)
+    )
+    waiting = next((pod for pod in whole.waiting if (pod.metadata.namespace, pod.name) == key), None)
+    if waiting is None:
+        if not cards:
+            raise NoSuchThing(f"No pod {key[0]}/{key[1]} holds a card or waits for one.")
+        return PodVerdict(waits=False, cards=cards)
+    cluster = ClusterSnapshot(
+        pools=whole.pools.values(), cards=whole.cards, states=whole.states, nodes=whole.nodes, waiting=whole.waiting
+    )
+    explanation = explain_pod(cluster.pod(waiting))
+    if explanation is not None and not await request.state.viewer.may("list", "pods"):
+        explanation = msgspec.structs.replace(explanation, facts=())
+    return PodVerdict(waits=True, cards=cards, explanation=explanation)
+
+
+async def _act(request: Request) -> ActionAnswer:
+    asked = await _body(request, ActionRequest)
+    plan_of = ACTIONS.get(request.path_params["action"])
+    if plan_of is None:
+        raise NoSuchThing(f"There is no such action; there are {', '.join(ACTIONS)}.")
+    if not asked.cards:
+        raise BadRequest("Name at least one card.")
+    fleet = await fleet_of(request)
+    plan = plan_of(fleet, Asked(cards=asked.cards, pool=asked.pool, reason=asked.reason))
+    describe_action(request, cards=list(asked.cards), command=plan.command, why=asked.reason, dry_run=asked.dry_run)
+    if asked.dry_run:
+        return ActionAnswer(plan=plan)
+    return ActionAnswer(plan=plan, outcomes=await carry_out(request.state.viewer.client, plan))
+
+
+_PAGING: Final = (
+    Query("limit", f"How many to answer at most; {_PAGE} unless said, {_LARGEST_PAGE} at most."),
+    Query("offset", "How many to leave out at the beginning."),
+)
+_CARD_QUERY: Final = (
+    Query("pool", "Only cards of this pool."),
+    Query("node", "Only cards of this node."),
+    Query("state", "Only cards in this state."),
+    Query("pending", "`true`: only cards in no pool, with the reason."),
+    *_PAGING,
+)
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint(path="/me", about="Who is asking.", function=_me, answer=Me),
+    Endpoint(
+        path="/overview", about="What needs a person, and how many of everything.", function=_overview, answer=Overview
+    ),
+    Endpoint(
+        path="/cards",
+        about="The cards.",
+        function=_cards,
+        answer=CardList,
+        query=_CARD_QUERY,
+        needs=(needs("list", GPUDevice),),
+    ),
+    Endpoint(
+        path="/nodes",
+        about="The GPU nodes.",
+        function=_nodes,
+        answer=NodeList,
+        query=_PAGING,
+        needs=(needs("list", GPUNodeState),),
+    ),
+    Endpoint(
+        path="/pools",
+        about="The pools.",
+        function=_pools,
+        answer=PoolList,
+        query=_PAGING,
+        needs=(needs("list", GPUPool),),
+    ),
+    Endpoint(
+        path="/pods",
+        about="Pods that hold cards or wait for some, of namespaces whose pods the asker may list.",
+        function=_pods,
+        answer=PodList,
+        query=(Query("namespace", "Only pods of this namespace."), *_PAGING),
+    ),
+    Endpoint(
+        path="/upgrades", about="Where the upgrade of drivers stands.", function=_upgrades, answer=UpgradeProgress
+    ),
+    Endpoint(
+        path="/cards/{name}/explanation",
+        about="What a card does, or why it is in no pool.",
+        function=_explain_card,
+        answer=Findings,
+        needs=(needs("list", GPUDevice),),
+    ),
+    Endpoint(
+        path="/nodes/{name}/explanation",
+        about="What is the matter with a node.",
+        function=_explain_node,
+        answer=Findings,
+        needs=(needs("list", GPUNodeState),),
+    ),
+    Endpoint(
+        path="/pools/{name}/explanation",
+        about="What is the matter with a pool.",
+        function=_explain_pool,
+        answer=Findings,
+        needs=(needs("list", GPUPool),),
+    ),
+    Endpoint(
+        path="/pods/{namespace}/{name}/explanation",
+        about="Why a pod waits, or which cards it holds.",
+        function=_explain_pod,
+        answer=PodVerdict,
+        needs=(needs("list", WaitingPod, namespace_from="namespace"),),
+    ),
+    Endpoint(
+        path="/actions/{action}",
+        about=f"Do something with cards, or say what it would lead to: {', '.join(ACTIONS)}.",
+        function=_act,
+        answer=ActionAnswer,
+        method="POST",
+        body=ActionRequest,
+    ),
+)
+
+
+async def _body[T: msgspec.Struct](request: Request, kind: type[T]) -> T:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise BadRequest("Send JSON, with Content-Type: application/json.")
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > _LARGEST_BODY:
+            raise BadRequest("That is more than is taken at once.")
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"The request is not understood: {error}.") from None
+
+
+def _held[T: Object](objects: Mapping[str, T], request: Request) -> T:
+    name = request.path_params["name"]
+    found = objects.get(name)
+    if found is None:
+        raise NoSuchThing(f"There is no {name}.")
+    return found
+
+
+def _findings(found: Sequence[Finding]) -> Findings:
+    return Findings(items=tuple(sorted(found, key=lambda finding: finding.fine)))
+
+
+def _paged[T](request: Request, rows: Sequence[T]) -> tuple[T, ...]:
+    limit, offset = _number(request, "limit", _PAGE), _number(request, "offset", 0)
+    return tuple(rows[offset : offset + min(limit, _LARGEST_PAGE)])
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()):
+        raise BadRequest(f"{name} must be a number.")
+    return int(text)
