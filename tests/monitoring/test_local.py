@@ -63,7 +63,7 @@ def _is_watched(url: str) -> None:
             leads = ask(url, "query", query="max(kube_leading) == 1")["result"]
         except OSError:  # Prometheus is starting
             return False
-        return up == {CONTROLLER: "1", AGENT: "1"} and bool(leads)
+        return up == {CONTROLLER: "1", AGENT: "1", CONSOLE: "1"} and bool(leads)
 
     until(watched)
     targets = ask(url, "targets")["activeTargets"]

@@ -36,6 +36,7 @@ from gpu_control_plane.kube import Runtime
 from gpu_control_plane.kube.errors import ConfigError, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 
 _GRACE_SECONDS: Final = 3
+_MOST_CONNECTIONS: Final = 2500
 _CERTIFICATE_SECONDS: Final = 60.0
 
 _log = structlog.get_logger(component="console")
@@ -135,6 +136,7 @@ class Console:
             ws="none",
             h11_max_incomplete_event_size=32 * 1024,
             timeout_keep_alive=30,
+            limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
             ssl_certfile=str(settings.certificate) if settings.certificate is not None else None,
             ssl_keyfile=str(settings.key) if settings.key is not None else None,
