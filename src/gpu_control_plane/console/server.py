@@ -26,6 +26,7 @@ from gpu_control_plane.console.live import Changes, LivePages
 from gpu_control_plane.console.metrics import ConsoleMetrics
 from gpu_control_plane.console.page import Page, Show
 from gpu_control_plane.console.pages import PAGES
+from gpu_control_plane.console.prometheus_capacity import PrometheusCapacity
 from gpu_control_plane.console.rendering import make_environment
 from gpu_control_plane.console.settings import ConsoleSettings
 from gpu_control_plane.console.sign_in.link import OneTimeLink
@@ -95,6 +96,8 @@ class Console:
         app.state.people = self._people
         app.state.settings = self._settings
         app.state.history = self._history
+        prometheus = self._settings.prometheus_url
+        app.state.prometheus = PrometheusCapacity(prometheus) if prometheus is not None else None
         return app
 
     async def _stream(self, request: Request) -> Response:
