@@ -156,6 +156,7 @@ def direct_app(caches: GivenFleet, viewer: Anybody | None = None, **state: Any) 
     app.state.templates = make_environment(static)
     app.state.caches = caches
     app.state.fleet = caches.seen_by
+    app.state.prometheus = None
     for name, value in state.items():
         setattr(app.state, name, value)
     return app

@@ -54,6 +54,8 @@ async def test_every_page_is_clean_in_both_themes(
             assert answer.status == 200, path
             if name == "approvals":
                 await _choose_three(tab.page)
+            elif name == "card":
+                await _try_clearing_the_fault(tab.page)
             wrong += [f"{path}: {found}" for found in await violations(tab.page, axe)]
             if name in PICTURES and pytestconfig.getoption("screenshots"):
                 await _picture(tab.page, f"console-{name}{'-dark' if theme == 'dark' else ''}")
@@ -66,6 +68,14 @@ async def _choose_three(page: Page) -> None:
         await box.check()
     await page.fill("#approvals input[name=why]", "new rack")
     await expect(page.locator("#plan code")).to_contain_text("new rack")
+
+
+async def _try_clearing_the_fault(page: Page) -> None:
+    form = page.locator("form[action='/actions/clear-fault']")
+    await page.click("summary:has-text('Clear the fault')")
+    await form.locator("input[name=why]").fill("riser replaced")
+    await form.locator("button:has-text('Dry run')").click()
+    await expect(form.locator("code")).to_contain_text("kubectl gpu clear-fault")
 
 
 async def _picture(page: Page, name: str) -> None:

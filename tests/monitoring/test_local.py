@@ -17,6 +17,8 @@ from blocking_wait import until
 from gpu_control_plane.local import monitoring
 from integration.local.commands import CommandLine
 
+CONSOLE = "gpu-control-plane-console"
+
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -55,7 +57,7 @@ def test_one_command_watches_a_local_cluster_and_another_ends_it(gpu: CommandLin
 
 
 def _is_watched(url: str) -> None:
-    """The controller leads, the simulated agents answer, and nothing is reached but by loopback."""
+    """The controller leads, the simulated agents and the console answer, and nothing is reached but by loopback."""
 
     def watched() -> bool:
         try:
@@ -63,7 +65,7 @@ def _is_watched(url: str) -> None:
             leads = ask(url, "query", query="max(kube_leading) == 1")["result"]
         except OSError:  # Prometheus is starting
             return False
-        return up == {CONTROLLER: "1", AGENT: "1"} and bool(leads)
+        return up == {CONTROLLER: "1", AGENT: "1", CONSOLE: "1"} and bool(leads)
 
     until(watched)
     targets = ask(url, "targets")["activeTargets"]

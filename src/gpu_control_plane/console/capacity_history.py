@@ -23,7 +23,8 @@ class CapacitySample(msgspec.Struct, frozen=True):
     at: datetime
     total: int
     used: int
-    held_idle: int
+    held_idle: int | None = None
+    """None where it was not measured."""
 
 
 class CapacityHistory:

@@ -56,6 +56,11 @@ Examples:
     "--address-file", type=click.Path(path_type=Path), help="Write that address there instead of printing it."
 )
 @click.option(
+    "--prometheus-url",
+    metavar="URL",
+    help="Prometheus that scrapes the controller.  [default: plots begin with the console]",
+)
+@click.option(
     "--session-hours",
     type=click.FloatRange(0.1, 168),
     default=12,
@@ -91,6 +96,7 @@ def command(
     groups_prefix: str,
     signed_in_as_kubeconfig: bool,
     address_file: Path | None,
+    prometheus_url: str | None,
     session_hours: float,
     idle_hours: float,
     status_host: str,
@@ -129,6 +135,7 @@ def command(
             groups_prefix=groups_prefix,
             signed_in_as_kubeconfig=signed_in_as_kubeconfig,
             address_file=address_file,
+            prometheus_url=prometheus_url or None,
             session_lifetime=timedelta(hours=session_hours),
             session_idle=timedelta(hours=idle_hours),
         )

@@ -5,7 +5,7 @@ cards, only of namespaces in which they may list pods.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
@@ -21,8 +21,9 @@ from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.console.errors import Unavailable
 from gpu_control_plane.console.viewer import Viewer
-from gpu_control_plane.kube import Cache, Runtime, Selection
+from gpu_control_plane.kube import Cache, Client, Runtime, Selection
 from gpu_control_plane.kube.dynamic_caches import DynamicCaches
+from gpu_control_plane.kube.errors import KubeError
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.pools.explanation_reads import UNSCHEDULED
@@ -36,6 +37,7 @@ _SCOPES_HELD: Final = 16
 """How many parts of the fleet are kept ready; more people with different rights cost time, not memory."""
 _START_SECONDS: Final = 10.0
 _PODS: Final = "pods"
+_LOOK_AGAIN_SECONDS: Final = 60.0
 
 
 class FleetScope(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +81,9 @@ class FleetCaches:
         rays = DynamicCaches(runtime.unfenced_client, RayCluster)
         self.drivers = drivers.follow("all")
         self.rays = rays.follow("all")
-        for optional in (policies, drivers, rays):
-            runtime.service(optional.run)
+        runtime.service(policies.run)
+        runtime.service(drivers.run)
+        runtime.service(lambda: _once_installed(runtime.unfenced_client, RayCluster, rays.run))
         self.kinds: Mapping[type[Object], tuple[Cache[Any], ...]] = {
             GPUDevice: (self.cards,),
             GPUNodeState: (self.states,),
@@ -171,6 +174,18 @@ def in_scope(fleet: Fleet, scope: FleetScope) -> Fleet:
     for kind in scope.hidden:
         fleet = _HIDE[kind](fleet)
     return fleet
+
+
+async def _once_installed(client: Client, kind: type[Object], run: Callable[[], Awaitable[None]]) -> None:
+    """Run it when the cluster has the kind: most have no Ray, and a watch would complain all the time."""
+    while True:
+        try:
+            await client.list(kind)
+        except KubeError:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        else:
+            await run()
+            return
 
 
 def mask_pods(fleet: Fleet, visible: frozenset[str]) -> Fleet:

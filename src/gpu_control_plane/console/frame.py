@@ -1,5 +1,6 @@
 """What surrounds every page: the menu, who is signed in, language and theme."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -46,8 +47,21 @@ def frame_context(request: Request) -> dict[str, Any]:
             for entry in MENU
             if entry is not RAY or _has_ray(request)
         ],
+        "stacked": stacked,
         "here": path + (f"?{request.url.query}" if request.url.query else ""),
     }
+
+
+def stacked(parts: Iterable[tuple[str, int]], total: int) -> list[tuple[str, float, float]]:
+    """Where each part of a bar begins and how wide it is, in percent of the whole."""
+    found = []
+    start = 0.0
+    for name, count in parts:
+        if count and total:
+            width = 100 * count / total
+            found.append((name, round(start, 3), round(width, 3)))
+            start += width
+    return found
 
 
 def _is_here(entry: str, path: str) -> bool:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpu_control_plane.console.audit import record_action
-from gpu_control_plane.console.errors import NotSignedIn, Refused, Unavailable
+from gpu_control_plane.console.errors import BadRequest, NotSignedIn, Refused, Unavailable
 from gpu_control_plane.console.metrics import ConsoleMetrics
 from gpu_control_plane.console.origin import check_host, check_origin, is_unsafe
 from gpu_control_plane.console.rendering import page_response
@@ -27,6 +27,8 @@ OPEN_PREFIXES: Final = ("/static/", "/sign-in")
 """What is answered without a sign-in: nothing of the cluster is in it."""
 
 SESSION_COOKIE: Final = "gpu-session"
+
+_LARGEST_BODY: Final = 1 << 20
 
 _log = structlog.get_logger(component="console.gate")
 
@@ -66,7 +68,7 @@ class Gate:
 
         try:
             await self._admit(request)
-            await self._app(scope, receive, note_status)
+            await self._app(scope, _limited(receive), note_status)
         except Refused as refused:
             self._metrics.refusals.labels(refused.reason).inc()
             await refusal(request, refused)(scope, receive, note_status)
@@ -95,13 +97,22 @@ class Gate:
                 self._of_addresses.take(request.state.address)
             return
         request.state.check_again = lambda: self._viewer(request, token)
-        try:
+        if token is None:
+            viewer = await self._viewer_of_cookie(request)
+        else:
+            # Before the API server is asked: guessing costs it a review each.
+            if not self._people.knows(token):
+                self._of_addresses.take(request.state.address)
             viewer = await self._viewer(request, token)
+        self._of_people.take(viewer.name)
+        request.state.viewer = viewer
+
+    async def _viewer_of_cookie(self, request: Request) -> Viewer:
+        try:
+            return await self._viewer(request, None)
         except NotSignedIn:
             self._of_addresses.take(request.state.address)
             raise
-        self._of_people.take(viewer.name)
-        request.state.viewer = viewer
 
     async def _viewer(self, request: Request, token: str | None) -> Viewer:
         if token is not None:
@@ -128,6 +139,21 @@ class Gate:
                 person=viewer.name if viewer is not None else None,
                 address=getattr(request.state, "address", ""),
             )
+
+
+def _limited(receive: Receive) -> Receive:
+    """The body of a request, as long as it is not larger than any of ours."""
+    size = 0
+
+    async def receive_some() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > _LARGEST_BODY:
+            raise BadRequest("That is more than is taken at once.")
+        return message
+
+    return receive_some
 
 
 def refusal(request: Request, refused: Refused) -> Response:

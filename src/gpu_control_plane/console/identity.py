@@ -89,6 +89,10 @@ class TokenReviews:
             raise NotSignedIn("The cluster does not accept this token: it has expired, or is for another cluster.")
         return found
 
+    def knows(self, token: str) -> bool:
+        """Whether the API server has accepted it a moment ago: then asking costs nothing."""
+        return self._answers.known(_digest(token)) is not None
+
     def forget(self, token: str) -> None:
         self._answers.forget(_digest(token))
 

@@ -26,6 +26,7 @@ from gpu_control_plane.console.live import Changes, LivePages
 from gpu_control_plane.console.metrics import ConsoleMetrics
 from gpu_control_plane.console.page import Page, Show
 from gpu_control_plane.console.pages import PAGES
+from gpu_control_plane.console.prometheus_capacity import PrometheusCapacity
 from gpu_control_plane.console.rendering import make_environment
 from gpu_control_plane.console.settings import ConsoleSettings
 from gpu_control_plane.console.sign_in.link import OneTimeLink
@@ -36,6 +37,7 @@ from gpu_control_plane.kube import Runtime
 from gpu_control_plane.kube.errors import ConfigError, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 
 _GRACE_SECONDS: Final = 3
+_MOST_CONNECTIONS: Final = 2500
 _CERTIFICATE_SECONDS: Final = 60.0
 
 _log = structlog.get_logger(component="console")
@@ -94,6 +96,8 @@ class Console:
         app.state.people = self._people
         app.state.settings = self._settings
         app.state.history = self._history
+        prometheus = self._settings.prometheus_url
+        app.state.prometheus = PrometheusCapacity(prometheus) if prometheus is not None else None
         return app
 
     async def _stream(self, request: Request) -> Response:
@@ -135,6 +139,7 @@ class Console:
             ws="none",
             h11_max_incomplete_event_size=32 * 1024,
             timeout_keep_alive=30,
+            limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
             ssl_certfile=str(settings.certificate) if settings.certificate is not None else None,
             ssl_keyfile=str(settings.key) if settings.key is not None else None,

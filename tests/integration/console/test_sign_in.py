@@ -1,5 +1,6 @@
 """Who gets in, and who does not."""
 
+import io
 import ssl
 import stat
 from pathlib import Path
@@ -58,6 +59,27 @@ async def test_guessing_is_slowed_down(cluster: Cluster) -> None:
                 answers.append(answer.status)
         assert answers[:10] == [401] * 10
         assert 429 in answers
+
+
+async def test_guessed_tokens_of_programs_do_not_reach_the_api_server_for_ever(cluster: Cluster) -> None:
+    async with running_console(cluster.kubeconfig) as console, console.program() as program:
+        answers = []
+        for number in range(150):
+            async with program.get("/api/v1/me", headers={"Authorization": f"Bearer guess-{number}"}) as answer:
+                answers.append(answer.status)
+        assert set(answers) == {401, 429}
+        asked = console.value("gpu_console_reviews_total", kind="token", answer="no")
+        assert asked == answers.count(401) < 120
+
+
+async def test_a_body_is_not_larger_than_a_form(cluster: Cluster) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    async with (
+        running_console(cluster.kubeconfig) as console,
+        console.browser() as browser,
+        browser.post("/sign-in/token", data=io.BytesIO(b"token=" + b"x" * 2_000_000), headers=form) as answer,
+    ):
+        assert answer.status == 400
 
 
 async def test_a_link_signs_its_owner_in_once(cluster: Cluster, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.console.capacity_history import CapacityHistory, CapacitySample
+from gpu_control_plane.console.frame import stacked
 from gpu_control_plane.console.pages.listing import Listing, make_listing
 from gpu_control_plane.console.pages.per_fleet import per_fleet
 from gpu_control_plane.console.pages.plots import capacity_plot
@@ -91,6 +92,11 @@ def test_history_keeps_a_day_of_minutes_and_forgets_pools_that_are_gone() -> Non
     assert history.of("training")[-1].at == _START + timedelta(minutes=1499)
     history.record(Fleet(), _START)
     assert history.of("training") == ()
+
+
+def test_parts_of_a_bar_follow_each_other() -> None:
+    assert stacked([("used", 3), ("idle", 0), ("faulted", 1)], 8) == [("used", 0.0, 37.5), ("faulted", 37.5, 12.5)]
+    assert stacked([("used", 1)], 0) == []
 
 
 def test_a_plot_needs_two_samples() -> None:

@@ -31,6 +31,7 @@ class CapacityPlot(msgspec.Struct, frozen=True, kw_only=True):
     used: str
     used_area: str
     idle: str
+    """Empty where it was not measured."""
     idle_area: str
     total: str
     across: tuple[Tick, ...]
@@ -66,13 +67,14 @@ def capacity_plot(samples: Sequence[CapacitySample]) -> CapacityPlot | None:
         return f"{line(values)}V{floor}H{x(first)}Z"
 
     used = [sample.used for sample in samples]
-    idle = [sample.held_idle for sample in samples]
+    measured = all(sample.held_idle is not None for sample in samples)
+    idle = [sample.held_idle or 0 for sample in samples]
     moments = [samples[len(samples) * part // 4] for part in range(4)] + [samples[-1]]
     return CapacityPlot(
         used=line(used),
         used_area=area(used),
-        idle=line(idle),
-        idle_area=area(idle),
+        idle=line(idle) if measured else "",
+        idle_area=area(idle) if measured else "",
         total=line([sample.total for sample in samples]),
         across=tuple(Tick(x(sample.at), f"{sample.at:%H:%M}") for sample in moments),
         up=tuple(Tick(y(value), str(value)) for value in _round_values(top)),

@@ -109,7 +109,9 @@ async def _context(request: Request) -> dict[str, Any]:
         raise NoSuchThing(f"There is no pool {name}.")
     row = next(row for row in _rows_of(fleet) if row.name == name)
     maintenance = view_maintenance(fleet, pool, datetime.now(UTC))
-    samples = request.app.state.history.of(name)
+    earlier = request.app.state.prometheus
+    seen = await earlier.of(name) if earlier is not None else ()
+    samples = seen or request.app.state.history.of(name)
     return {
         "fleet": fleet,
         "pool": pool,
@@ -121,7 +123,7 @@ async def _context(request: Request) -> dict[str, Any]:
         "quotas": _quotas(fleet, pool),
         "waiting": [each for each in _pods_of(fleet) if each.status is Hold.WAITS and name in each.pools],
         "plot": capacity_plot(samples),
-        "since": samples[0].at if samples else None,
+        "since": samples[0].at if samples and not seen else None,
         "worst": pool.status.nodes.worst if pool.status.nodes is not None else (),
     }
 

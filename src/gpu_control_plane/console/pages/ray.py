@@ -1,4 +1,4 @@
-"""Ray clusters, in a cluster that has KubeRay."""
+"""Ray clusters. The menu has this page where KubeRay is installed."""
 
 from typing import Any, Final
 
@@ -8,7 +8,6 @@ from starlette.responses import Response
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.api.ray import RayCluster
-from gpu_control_plane.console.errors import NoSuchThing
 from gpu_control_plane.console.page import Fragment, Page
 from gpu_control_plane.console.pages.per_fleet import fleet_of
 from gpu_control_plane.console.rendering import page_response, render
@@ -26,8 +25,6 @@ async def _rows(request: Request) -> str:
 async def _context(request: Request) -> dict[str, Any]:
     """The Ray clusters of the namespaces in which the person may list them."""
     cache = request.app.state.caches.rays
-    if not cache.is_synced:
-        raise NoSuchThing("This cluster has no Ray: KubeRay is not installed.")
     found = list(cache)
     namespaces = {each.metadata.namespace or "" for each in found}
     visible = await request.state.viewer.namespaces_with("list", RayCluster, namespaces)
@@ -36,6 +33,7 @@ async def _context(request: Request) -> dict[str, Any]:
         "fleet": fleet,
         "rows": ray_rows(fleet, [each for each in found if (each.metadata.namespace or "") in visible]),
         "hidden": len(namespaces - visible),
+        "installed": cache.is_synced,
     }
 
 

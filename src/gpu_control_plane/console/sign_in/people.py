@@ -49,6 +49,9 @@ class People:
     def find_session(self, cookie: str) -> Session | None:
         return self.sessions.find(cookie) if cookie else None
 
+    def knows(self, token: str) -> bool:
+        return self._reviews.knows(token)
+
     async def viewer_of_token(self, token: str) -> Viewer:
         """For a program, or a proxy that signs people in: nothing is remembered."""
         person = await self._reviews.person_of(token)
