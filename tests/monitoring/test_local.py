@@ -17,6 +17,8 @@ from blocking_wait import until
 from gpu_control_plane.local import monitoring
 from integration.local.commands import CommandLine
 
+CONSOLE = "gpu-control-plane-console"
+
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -55,7 +57,7 @@ def test_one_command_watches_a_local_cluster_and_another_ends_it(gpu: CommandLin
 
 
 def _is_watched(url: str) -> None:
-    """The controller leads, the simulated agents answer, and nothing is reached but by loopback."""
+    """The controller leads, the simulated agents and the console answer, and nothing is reached but by loopback."""
 
     def watched() -> bool:
         try:
