@@ -13,31 +13,13 @@ import click
 
 from gpu_control_plane.cli.exit_codes import ExitCode
 
-_COMMANDS = {
-    "status": "gpu_control_plane.cli.status",
-    "nodes": "gpu_control_plane.cli.nodes",
-    "devices": "gpu_control_plane.cli.devices",
-    "pools": "gpu_control_plane.cli.pools",
-    "pods": "gpu_control_plane.cli.pods",
-    "top": "gpu_control_plane.cli.top",
-    "explain": "gpu_control_plane.cli.explain",
-    "approve": "gpu_control_plane.cli.approve",
-    "revoke": "gpu_control_plane.cli.revoke",
-    "reassign": "gpu_control_plane.cli.reassign",
-    "retire": "gpu_control_plane.cli.retire",
-    "hold": "gpu_control_plane.cli.hold",
-    "clear-fault": "gpu_control_plane.cli.clear_fault",
-    "maintenance": "gpu_control_plane.cli.maintenance",
-    "preview": "gpu_control_plane.cli.preview",
-    "upgrade": "gpu_control_plane.cli.upgrade",
-    "up": "gpu_control_plane.cli.up",
-    "down": "gpu_control_plane.cli.down",
-    "monitoring": "gpu_control_plane.cli.monitoring",
-    "simulate": "gpu_control_plane.cli.simulate",
-    "doctor": "gpu_control_plane.cli.doctor",
-    "usage": "gpu_control_plane.cli.usage",
-    "migrate": "gpu_control_plane.cli.migrate",
+_SECTIONS = {
+    "Look": ("status", "nodes", "devices", "pools", "pods", "top", "usage"),
+    "Find out why": ("explain", "doctor", "preview"),
+    "Act": ("approve", "revoke", "reassign", "retire", "hold", "clear-fault", "maintenance", "upgrade", "migrate"),
+    "A cluster on this machine": ("up", "down", "simulate", "monitoring"),
 }
+"""The commands, in the order and under the headings in which help lists them; each is a module of this folder."""
 _DEBUG_VARIABLE = "GPU_CONTROL_PLANE_DEBUG"
 
 
@@ -45,12 +27,18 @@ class _LazyCommands(click.Group):
     """A group that imports a command's module when the command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(_COMMANDS)
+        return [name for names in _SECTIONS.values() for name in names]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, names in _SECTIONS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([(name, command.get_short_help_str()) for name, command in commands if command])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _COMMANDS:
+        if not any(cmd_name in names for names in _SECTIONS.values()):
             return None
-        command = importlib.import_module(_COMMANDS[cmd_name]).command
+        command = importlib.import_module(f"gpu_control_plane.cli.{cmd_name.replace('-', '_')}").command
         return command if isinstance(command, click.Command) else None
 
 
