@@ -67,10 +67,19 @@ def explain_waiting(fleet: Fleet) -> dict[tuple[str, str], Explanation | None]:
     """
     if any(fleet.lacks(kind) for kind in ("gpudevices", "gpunodestates", "gpupools", "nodes")):
         return {}
-    cluster = ClusterSnapshot(
+    cluster = _cluster(fleet)
+    return {(pod.metadata.namespace or "", pod.name): explain_pod(cluster.pod(pod)) for pod in fleet.waiting}
+
+
+def explain_one(fleet: Fleet, pod: WaitingPod) -> Explanation | None:
+    """Why this pod waits, for a reader who sees all of the fleet; None where it asks for no card of a pool."""
+    return explain_pod(_cluster(fleet).pod(pod))
+
+
+def _cluster(fleet: Fleet) -> ClusterSnapshot:
+    return ClusterSnapshot(
         pools=fleet.pools.values(), cards=fleet.cards, states=fleet.states, nodes=fleet.nodes, waiting=fleet.waiting
     )
-    return {(pod.metadata.namespace or "", pod.name): explain_pod(cluster.pod(pod)) for pod in fleet.waiting}
 
 
 def _holding(fleet: Fleet, namespace: str | None) -> list[PodRow]:

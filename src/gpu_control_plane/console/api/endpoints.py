@@ -18,13 +18,12 @@ from gpu_control_plane.console.fleet_caches import HIDDEN
 from gpu_control_plane.console.page import Needs, needs
 from gpu_control_plane.console.pages.card_actions import ACTIONS, Asked
 from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
+from gpu_control_plane.console.pod_verdict import find_verdict
 from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.pools.explain.cluster import ClusterSnapshot
 from gpu_control_plane.pools.explain.explanation import Explanation
 from gpu_control_plane.pools.explain.objects import Finding, explain_device, explain_node, explain_pool
-from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.views.cards import CardRow, card_rows
-from gpu_control_plane.views.fleet import Fleet, Missing
+from gpu_control_plane.views.fleet import Missing
 from gpu_control_plane.views.nodes import NodeRow, node_rows
 from gpu_control_plane.views.overview import Overview, overview
 from gpu_control_plane.views.pods import PodRow, pod_rows
@@ -94,7 +93,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Finding, ...]
 
 
-class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class PodAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Why a pod waits, or which cards it holds."""
 
     waits: bool
@@ -177,27 +176,10 @@ async def _explain_pool(request: Request) -> Findings:
     return _findings(explain_pool(_held((await fleet_of(request)).pools, request)))
 
 
-async def _explain_pod(request: Request) -> PodVerdict:
-    """From everything, as its Event was; what it says of others is for those who may list all pods."""
-    key = request.path_params["namespace"], request.path_params["name"]
-    whole: Fleet = request.app.state.caches.whole()
-    cards = tuple(
-        name
-        for name, card in sorted(whole.cards.items())
-        if any((user.namespace, user.pod) == key for user in card.status.used_by)
-    )
-    waiting = next((pod for pod in whole.waiting if (pod.metadata.namespace, pod.name) == key), None)
-    if waiting is None:
-        if not cards:
-            raise NoSuchThing(f"No pod {key[0]}/{key[1]} holds a card or waits for one.")
-        return PodVerdict(waits=False, cards=cards)
-    cluster = ClusterSnapshot(
-        pools=whole.pools.values(), cards=whole.cards, states=whole.states, nodes=whole.nodes, waiting=whole.waiting
-    )
-    explanation = explain_pod(cluster.pod(waiting))
-    if explanation is not None and not await request.state.viewer.may("list", "pods"):
-        explanation = msgspec.structs.replace(explanation, facts=())
-    return PodVerdict(waits=True, cards=cards, explanation=explanation)
+async def _explain_pod(request: Request) -> PodAnswer:
+    found = await find_verdict(request)
+    names = tuple(card.name for card in found.cards)
+    return PodAnswer(waits=found.waiting is not None, cards=names, explanation=found.explanation)
 
 
 async def _act(request: Request) -> ActionAnswer:
@@ -291,7 +273,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         path="/pods/{namespace}/{name}/explanation",
         about="Why a pod waits, or which cards it holds.",
         function=_explain_pod,
-        answer=PodVerdict,
+        answer=PodAnswer,
         needs=(needs("list", WaitingPod, namespace_from="namespace"),),
     ),
     Endpoint(

@@ -14,15 +14,12 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import WaitingPod
-from gpu_control_plane.console.errors import NoSuchThing
 from gpu_control_plane.console.fleet_caches import HIDDEN
 from gpu_control_plane.console.page import Fragment, Page, needs
 from gpu_control_plane.console.pages.listing import make_listing
 from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
+from gpu_control_plane.console.pod_verdict import find_verdict
 from gpu_control_plane.console.rendering import page_response, render
-from gpu_control_plane.pools.explain.cluster import ClusterSnapshot
-from gpu_control_plane.pools.explain.explanation import Explanation
-from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.views.cards import card_row
 from gpu_control_plane.views.fleet import Fleet
 from gpu_control_plane.views.fleet_map import cell_of
@@ -129,36 +126,19 @@ async def _verdict(request: Request) -> str:
 
 
 async def _pod_context(request: Request) -> dict[str, Any]:
-    """A pod is explained from everything, as its Event was; what is said of others is for who may list all pods."""
-    namespace, name = request.path_params["namespace"], request.path_params["name"]
-    whole: Fleet = request.app.state.caches.whole()
-    waiting = next((pod for pod in whole.waiting if (pod.metadata.namespace, pod.name) == (namespace, name)), None)
-    cards = [
-        card
-        for card in whole.cards.values()
-        if any((user.namespace, user.pod) == (namespace, name) for user in card.status.used_by)
-    ]
-    if waiting is None and not cards:
-        raise NoSuchThing(f"No pod {namespace}/{name} holds a card or waits for one.")
-    explained = _explain(whole, waiting) if waiting is not None else None
-    sees_all = await request.state.viewer.may("list", "pods")
+    found = await find_verdict(request)
+    explained, waiting = found.explanation, found.waiting
+    pools = request.app.state.caches.whole().pools
     return {
-        "namespace": namespace,
-        "name": name,
+        "namespace": request.path_params["namespace"],
+        "name": request.path_params["name"],
         "waiting": waiting,
         "explained": explained,
-        "facts": explained.facts if explained is not None and sees_all else (),
-        "cards": [(card_row(card), cell_of(card).word) for card in sorted(cards, key=lambda card: card.name)],
-        "pool": whole.pools.get(explained.pool) if explained is not None else None,
+        "facts": explained.facts if explained is not None else (),
+        "cards": [(card_row(card), cell_of(card).word) for card in found.cards],
+        "pool": pools.get(explained.pool) if explained is not None else None,
         "scheduler": waiting.trouble if waiting is not None else "",
     }
-
-
-def _explain(fleet: Fleet, pod: WaitingPod) -> Explanation | None:
-    cluster = ClusterSnapshot(
-        pools=fleet.pools.values(), cards=fleet.cards, states=fleet.states, nodes=fleet.nodes, waiting=fleet.waiting
-    )
-    return explain_pod(cluster.pod(pod))
 
 
 PAGES: Final = (
