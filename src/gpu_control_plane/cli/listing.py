@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpu_control_plane.cli.exit_codes import ExitCode
 from gpu_control_plane.cli.output import Layout, Table, has_colours, say, tell_missing, terminal_width
 
 if TYPE_CHECKING:
@@ -40,18 +39,16 @@ class Listing[Row]:
     async def show(self, client: "Client", output: str, *, watch: bool) -> int:
         """Print the rows, for ever with `watch`; the exit code."""
         from gpu_control_plane.kube.client import EVERYTHING  # noqa: PLC0415
-        from gpu_control_plane.views.reading import read_fleet  # noqa: PLC0415
 
         wanted: dict[str, Any] = {"cards": self.cards or EVERYTHING, "namespace": self.namespace}
-        printed = self.printed and output in ("table", "name") and not watch
-        fleet = await read_fleet(client, self.parts, **wanted, printed=printed)
-        if not watch:
-            return self._show_once(fleet, output)
-        from gpu_control_plane.views.following import follow_fleet  # noqa: PLC0415
+        if watch:
+            from gpu_control_plane.views.following import follow_fleet  # noqa: PLC0415
 
-        tell_missing(fleet.missing)
-        await follow_fleet(client, _Changes(self, output).show, self.parts, **wanted)
-        return ExitCode.OK
+            await follow_fleet(client, _Changes(self, output).show, self.parts, **wanted)
+        from gpu_control_plane.views.reading import read_fleet  # noqa: PLC0415
+
+        printed = self.printed and output in ("table", "name")
+        return self._show_once(await read_fleet(client, self.parts, **wanted, printed=printed), output)
 
     def _show_once(self, fleet: "Fleet", output: str) -> int:
         rows = self.rows(fleet)
@@ -70,13 +67,16 @@ class _Changes[Row]:
             raise click.UsageError(f"--watch prints table, wide, json or name, and not {output}.")
         self._listing = listing
         self._output = output
-        self._shown: dict[str, Row] = {}
+        self._shown: dict[str, Row] | None = None
         self._layout: Layout[Row] | None = None
 
     def show(self, fleet: "Fleet") -> None:
         rows = {self._listing.key(row): row for row in self._listing.rows(fleet)}
-        changed = [row for key, row in rows.items() if self._shown.get(key) != row]
-        for gone in self._shown.keys() - rows.keys():
+        if self._shown is None:
+            tell_missing(fleet.missing)
+        before = self._shown or {}
+        changed = [row for key, row in rows.items() if before.get(key) != row]
+        for gone in sorted(before.keys() - rows.keys()):
             say(f"{gone} is gone")
         self._shown = rows
         if changed:

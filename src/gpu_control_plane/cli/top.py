@@ -53,9 +53,11 @@ def command(*, once: bool, pool: str | None, connection: Connection) -> None:
 
     Numbers of a card are those of its last change, from idle to busy or back; metrics have every reading.
     """
+    from gpu_control_plane.kube.client import EVERYTHING, Selection  # noqa: PLC0415
     from gpu_control_plane.views.reading import Part, read_fleet  # noqa: PLC0415
     from gpu_control_plane.views.top import node_loads  # noqa: PLC0415
 
+    may_read = Selection(fields="metadata.name=none")  # a question that costs nothing, before the screen is taken
     parts = (Part.CARDS,)
     namespace = connection.namespace
 
@@ -65,12 +67,13 @@ def command(*, once: bool, pool: str | None, connection: Connection) -> None:
         return top_lines(nodes, width=width, height=height, now=datetime.now(UTC), every_card=namespace is not None)
 
     async def work(client: "Client") -> int:
-        fleet = await read_fleet(client, parts)
+        live = not once and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        fleet = await read_fleet(client, parts, cards=may_read if live else EVERYTHING)
         if fleet.missing:
             return tell_missing(fleet.missing)
-        if not once and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        if live:
             await _draw(client, parts, lines)
-        elif node_loads(fleet, namespace=namespace, pool=pool):
+        if node_loads(fleet, namespace=namespace, pool=pool):
             click.echo("\n".join(lines(fleet)))
         else:
             say("No such card.  Next: kubectl gpu devices")

@@ -217,6 +217,17 @@ async def changes_are_followed(env: FlowEnv) -> None:
                 break
     process.terminate()
     await process.communicate()
+    # A reader that has had enough, as in `| head -1`, ends it without a word.
+    piped = await asyncio.create_subprocess_shell(
+        f"{sys.executable} -m gpu_control_plane.cli nodes --watch | head -1",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=_environ(env),
+    )
+    assert piped.stdout is not None
+    assert (await piped.stdout.readline()).startswith(b"NAME")
+    await env.client.patch(Node, "node-a", {"spec": {"unschedulable": False}})
+    assert (await piped.communicate())[1] == b""
 
 
 async def upgrades_are_paused(env: FlowEnv) -> None:
