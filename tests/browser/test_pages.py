@@ -75,7 +75,7 @@ async def _try_clearing_the_fault(page: Page) -> None:
     await page.click("summary:has-text('Clear the fault')")
     await form.locator("input[name=why]").fill("riser replaced")
     await form.locator("button:has-text('Dry run')").click()
-    await expect(form.locator("code")).to_contain_text("kubectl gpu clear-fault")
+    await expect(form.locator("#result-clear-fault code")).to_contain_text("kubectl gpu clear-fault")
 
 
 async def _picture(page: Page, name: str) -> None:

@@ -100,6 +100,22 @@ async def test_keyboard_alone_suffices_to_approve(
     assert card.metadata.annotations[Annotation.ASSIGNMENT] == "training"
 
 
+async def test_holding_a_card_back_says_so_and_shows_its_command(
+    browser: Browser, console: RunningConsole, env: FlowEnv, admin: PersonWithToken
+) -> None:
+    async with signed_in(browser, console, admin) as tab:
+        page = tab.page
+        await page.goto(f"{console.url}/approvals")
+        box = page.locator("[data-choose]").last
+        name = await box.get_attribute("value")
+        await box.check()
+        await page.click("button[formaction='/actions/hold']")
+        await expect(page.locator("#outcome")).to_contain_text("Done: 1 card is changed.")
+        await expect(page.locator("#outcome code")).to_contain_text(f"kubectl gpu hold {name}")
+        assert tab.errors == []
+    assert Annotation.HOLD in (await env.client.get(GPUDevice, name or "")).metadata.annotations
+
+
 async def _tab_to(page: Page, selector: str) -> None:
     """Press Tab until something that fits has the focus."""
     for _ in range(120):
