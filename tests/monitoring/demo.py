@@ -32,7 +32,7 @@ type Relabelings = Sequence[Mapping[str, object]]
 """As Prometheus writes them."""
 
 _LOOPBACK: Final = "127.0.0.1"
-_PORTS: Final = ("controller", "webhooks", "fleet", "agent", "cards", "state", "telemetry", "prometheus")
+_PORTS: Final = ("controller", "webhooks", "fleet", "agent", "console", "cards", "state", "telemetry", "prometheus")
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -157,6 +157,11 @@ def _start_ours(processes: _Processes, folder: Path, kubeconfig: Path, ports: Ma
         *(*python, "gpu_control_plane.agent", "--node", "elsewhere", "--hardware", "simulated"),
         *("--kubelet-folder", folder / "kubelet", "--cdi-folder", folder / "cdi", "--host-root", folder / "host"),
         *("--status-port", str(ports["agent"])),
+    )
+    processes.start(
+        "console",
+        *(*python, "gpu_control_plane.console", "--port", "0"),
+        *("--status-host", _LOOPBACK, "--status-port", str(ports["console"])),
     )
     processes.start("cards", *python, "monitoring.card_exporter", kubeconfig, str(ports["cards"]), *NODES)
 

@@ -70,8 +70,9 @@ def test_every_choice_has_values(demo: Demo, board: Dashboard) -> None:
 @pytest.mark.parametrize(
     ("process", "chapters"),
     [
-        ("controller", [title for title in CHAPTERS if title != "Agent"]),
+        ("controller", [title for title in CHAPTERS if title not in ("Agent", "Console")]),
         ("agent", ["Runtime", "Agent"]),
+        ("console", ["Runtime", "Console"]),
     ],
 )
 def test_the_page_on_metrics_lists_what_is_served_and_nothing_else(

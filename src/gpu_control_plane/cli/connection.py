@@ -43,9 +43,7 @@ class Connection:
     def client(self) -> "Client":
         from gpu_control_plane.kube.client import Client  # noqa: PLC0415
         from gpu_control_plane.kube.config import Impersonation, load_config  # noqa: PLC0415
-        from gpu_control_plane.kube.logs import Logger  # noqa: PLC0415
 
-        Logger.level_of_commands = "error"
         acting_as = None
         if self.acting_as is not None:
             acting_as = Impersonation(user=self.acting_as, groups=self.groups, uid=self.uid)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import click
 
 from gpu_control_plane.cli.exit_codes import ExitCode
+from gpu_control_plane.kube.logs import Logger
 
 _SECTIONS = {
     "Look": ("status", "nodes", "devices", "pools", "pods", "top", "usage"),
@@ -57,6 +58,7 @@ def commands(debug: bool) -> None:
 
 def main() -> None:
     """Run the command line of this process and exit."""
+    Logger.level_of_commands = "error"
     gc.disable()  # A command is over before collecting would pay; those that go on enable it again.
     sys.exit(run(sys.argv[1:]))
 

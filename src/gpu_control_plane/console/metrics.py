@@ -30,7 +30,7 @@ class ConsoleMetrics:
         )
         self.refusals = Counter(
             "gpu_console_refusals_total",
-            "Requests that were refused, by why: `NotSignedIn`, `ForeignOrigin`, `NotAllowed`, `TooManyRequests`, …",
+            "Requests that were refused, by why: `NotSignedIn`, `ForeignOrigin`, `TooManyRequests` and so on.",
             ("reason",),
             registry=registry,
         )

@@ -54,8 +54,10 @@ def upgrade_settings(policies: Iterable[StoredClusterPolicy | StoredNVIDIADriver
 async def set_paused(
     client: Client, policies: Iterable[StoredClusterPolicy | StoredNVIDIADriver], *, paused: bool
 ) -> list[str]:
-    """Write it where upgrades are on and it is not so yet; the objects that were changed, as `kind/name`. `Conflict` if
-    somebody has changed one since it was read."""
+    """Write it where upgrades are on and it is not so yet; the objects that were changed, as `kind/name`.
+
+    Without a resourceVersion: this one field depends on nothing else, and the operator writes the status meanwhile.
+    """
     changed = []
     for each in policies:
         policy = _policy(each)
@@ -64,8 +66,7 @@ async def set_paused(
         body: dict[str, object] = {"paused": paused}
         for field in reversed(_WHERE[type(each)]):
             body = {field: body}
-        version = each.metadata.resource_version
-        await client.patch(type(each), each.name, body, resource_version=version)
+        await client.patch(type(each), each.name, body)
         changed.append(f"{each.resource.kind}/{each.name}")
     return changed
 
@@ -77,7 +78,7 @@ async def set_skipped(client: Client, node: str, *, skipped: bool) -> bool:
     if (found.metadata.labels.get(NodeLabel.UPGRADE_SKIP) == TRUE) is skipped:
         return False
     labels = {str(NodeLabel.UPGRADE_SKIP): TRUE if skipped else None}
-    await client.patch(Node, node, {"metadata": {"labels": labels}}, resource_version=found.metadata.resource_version)
+    await client.patch(Node, node, {"metadata": {"labels": labels}})
     return True
 
 

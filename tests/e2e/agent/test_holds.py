@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,8 @@ def processes(uid: str) -> list[int]:
 
 def kill(pids: list[int]) -> None:
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a command of the shell among them ends by itself
+            os.kill(pid, signal.SIGKILL)
 
 
 def uid_of(env: AgentEnv, pod: str) -> str:
