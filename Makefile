@@ -77,8 +77,8 @@ image: setup ## Build the container image as an OCI archive, and its SBOM (ARCH=
 image-lock: setup ## Record the Debian packages of the image anew, as Debian serves them today (needs apt)
 	@$(RUN) python -m images lock
 
-bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (15 minutes)
-	@$(RUN) python -m benchmarks runtime card pooling join node stack admission webhook
+bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (20 minutes)
+	@$(RUN) python -m benchmarks runtime card pooling join node stack admission webhook commands console
 
 bench-scale: setup binaries ## Pool 500 nodes of eight cards
 	@$(RUN) python -m benchmarks pooling --nodes 500
