@@ -29,7 +29,7 @@ _PROGRAMS = (
     *NODE_PROGRAMS,
 )
 _NOT_NEEDED = (
-    *("grpcio-tools", "import-linter", "mypy", "pytest-xdist", "ruff"),
+    *("grpcio-tools", "import-linter", "mypy", "playwright", "pytest-xdist", "ruff"),
     *("types-grpcio", "types-protobuf", "types-pyyaml"),
 )
 """Of the development tools, those that no test on a card uses."""
