@@ -14,7 +14,7 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, 
 
 from browser.axe import NoAxe, axe_source
 from browser.direct import DirectConsole, GivenFleet, serving
-from browser.sample_fleet import sample_fleet, sample_history, sample_objects
+from browser.sample_fleet import sample_card_history, sample_fleet, sample_history, sample_objects
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.installation.policies import install_policies
 from gpu_control_plane.local import Cluster, Component, Settings, ensure_binaries
@@ -89,7 +89,7 @@ async def sample() -> AsyncIterator[DirectConsole]:
     """A console over a small fleet with a bit of everything."""
     fleet = sample_fleet()
     caches = GivenFleet(fleet, **sample_objects())  # type: ignore[arg-type]
-    async with serving(caches, history=sample_history(fleet)) as console:
+    async with serving(caches, history=sample_history(fleet), card_history=sample_card_history(fleet)) as console:
         yield console
 
 

@@ -4,6 +4,7 @@ fleets larger than this machine could run."""
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.api.ray import RayCluster
+from gpu_control_plane.console.card_history import CardHistory
 from gpu_control_plane.console.headers import SecurityHeaders
 from gpu_control_plane.console.live import Changes, LivePages
 from gpu_control_plane.console.metrics import ConsoleMetrics
@@ -157,6 +159,7 @@ def direct_app(caches: GivenFleet, viewer: Anybody | None = None, **state: Any) 
     app.state.caches = caches
     app.state.fleet = caches.seen_by
     app.state.prometheus = None
+    app.state.card_history = CardHistory(datetime.now(UTC))
     for name, value in state.items():
         setattr(app.state, name, value)
     return app

@@ -28,6 +28,7 @@ from gpu_control_plane.api.pod import WaitingPod
 from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.console.capacity_history import CapacityHistory
+from gpu_control_plane.console.card_history import CardHistory
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
 from gpu_control_plane.views.fleet import Fleet
@@ -597,6 +598,32 @@ def sample_history(fleet: Fleet) -> CapacityHistory:
         pools = {name: make_pool(name, list(cards.values()), products=["*"]) for name in fleet.pools}
         history.record(msgspec.structs.replace(fleet, cards=cards, pools=pools), ago(minutes=480 - minute))
     return history
+
+
+def sample_card_history(fleet: Fleet) -> CardHistory:
+    """Eight hours in which cards had work, and pauses between it, until they became what they are now."""
+    history = CardHistory(ago(hours=8))
+    for number, card in enumerate(fleet.cards.values()):
+        dice = random.Random(number)
+        memory = card.status.hardware.memory_mib if card.status.hardware is not None else None
+        now = card.status.telemetry
+        for minute in sorted(dice.sample(range(480), 24)):
+            busy = dice.choice((0, 0, 62, 88, 97))
+            telemetry = Telemetry(
+                utilisation=busy,
+                temperature=41 + busy * 3 // 10,
+                power=118 + busy * 5,
+                memory_used=(memory or 0) * dice.randint(3, 8) // 9 if busy else 4,
+                at=ago(minutes=480 - minute),
+            )
+            if now is not None and telemetry.at < now.at:
+                history.record(_reading(card, telemetry), NOW)
+        history.record(card, NOW)
+    return history
+
+
+def _reading(card: GPUDevice, telemetry: Telemetry) -> GPUDevice:
+    return msgspec.structs.replace(card, status=msgspec.structs.replace(card.status, telemetry=telemetry))
 
 
 def sample_state(fleet: Fleet) -> dict[str, object]:

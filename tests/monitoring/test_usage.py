@@ -1,4 +1,4 @@
-"""`kubectl gpu usage` against a real Prometheus that holds a day of known measurements."""
+"""`kubectl gpu usage` and the console's plots from a real Prometheus that holds a day of known measurements."""
 
 import os
 import subprocess
@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpu_control_plane.api.gpudevice import PCI, DeviceSpec, DeviceStatus, GPUDevice, Hardware, Vendor
+from gpu_control_plane.console.prometheus_history import PrometheusHistory
+from gpu_control_plane.kube.objects import ObjectMeta
 from gpu_control_plane.local.ports import LOOPBACK, free_port
 from gpu_control_plane.usage.hours import By, UsageRow
 from gpu_control_plane.usage.prometheus import PrometheusAt, PrometheusError
@@ -58,6 +61,8 @@ def _measurements(now: int) -> str:
         "DCGM_FI_DEV_GPU_UTIL": busy,
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": engine,
         "kube_pod_owner": owner,
+        "gpupool_capacity_total": _series("gpupool_capacity_total", {"pool": "training"}, 3, 8, now),
+        "gpupool_capacity_used": _series("gpupool_capacity_used", {"pool": "training"}, 3, 5, now),
     }
     lines = [line for name, samples in parts.items() for line in (f"# TYPE {name} gauge", *samples)]
     return "\n".join((*lines, "# EOF", ""))
@@ -89,7 +94,7 @@ def url(prometheus: Path, promtool: Path, tmp_path_factory: pytest.TempPathFacto
         process.wait(10)
 
 
-async def usage(url: str, by: By, pools: dict[str, str] | None = None) -> Usage:
+async def _answering(url: str) -> None:
     async def answers() -> bool:
         try:
             return bool(await PrometheusAt(url).ask("vector(1)"))
@@ -97,6 +102,10 @@ async def usage(url: str, by: By, pools: dict[str, str] | None = None) -> Usage:
             return False
 
     await until_async(answers, saying="Prometheus answers")
+
+
+async def usage(url: str, by: By, pools: dict[str, str] | None = None) -> Usage:
+    await _answering(url)
     return await usage_from_prometheus(PrometheusAt(url), by, DAY, pools)
 
 
@@ -134,6 +143,31 @@ async def test_hours_are_added_up_as_asked(url: str) -> None:
     pools = rows(await usage(url, By.POOL, {"GPU-a": "training", "GPU-b": "training"}))
     assert pools["training"].held == CLOSE(30, abs=0.4)
     assert pools["unknown"].held == CLOSE(14, abs=0.4)
+
+
+async def test_plots_show_what_was_measured(url: str) -> None:
+    await _answering(url)
+    console = PrometheusHistory(url)
+    pool = await console.of_pool("training")
+    assert {(sample.total, sample.used) for sample in pool} == {(8, 5)}
+    assert len(pool) == CLOSE(3 * 12, abs=2)
+    shared = await console.of_card(_card("c"))  # two pods, a fifth of it each
+    busy = [read.utilisation for read in shared]
+    assert set(busy) == {40, None}
+    assert busy.count(40) == CLOSE(7 * 12, abs=2)
+    assert busy[-1] is None, "nothing was measured in the last half hour"
+    assert await console.of_card(_card("unknown")) == ()
+
+
+def _card(name: str) -> GPUDevice:
+    address = "0000:18:00.0"
+    pci = PCI(vendor="10de", device="2335", class_="0302", address=address)
+    hardware = Hardware(vendor=Vendor.NVIDIA, product="NVIDIA H200", uuid=f"GPU-{name}", pci=pci)
+    return GPUDevice(
+        metadata=ObjectMeta(name=name),
+        spec=DeviceSpec(node_name=f"node-{name}", pci_address=address),
+        status=DeviceStatus(hardware=hardware),
+    )
 
 
 async def test_what_is_no_prometheus_says_so() -> None:

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -18,6 +19,7 @@ from starlette.routing import Route
 
 from gpu_control_plane.console.api.routes import api_routes
 from gpu_control_plane.console.capacity_history import CapacityHistory
+from gpu_control_plane.console.card_history import CardHistory
 from gpu_control_plane.console.errors import BadRequest, NoSuchThing, NotAllowed, NotSignedIn, Refused, Unavailable
 from gpu_control_plane.console.fleet_caches import FleetCaches
 from gpu_control_plane.console.gate import Gate, refusal
@@ -26,7 +28,7 @@ from gpu_control_plane.console.live import Changes, LivePages
 from gpu_control_plane.console.metrics import ConsoleMetrics
 from gpu_control_plane.console.page import Page, Show
 from gpu_control_plane.console.pages import PAGES
-from gpu_control_plane.console.prometheus_capacity import PrometheusCapacity
+from gpu_control_plane.console.prometheus_history import PrometheusHistory
 from gpu_control_plane.console.rendering import make_environment
 from gpu_control_plane.console.settings import ConsoleSettings
 from gpu_control_plane.console.sign_in.link import OneTimeLink
@@ -54,6 +56,8 @@ class Console:
         self._caches = FleetCaches(runtime)
         self._history = CapacityHistory(self._caches.whole)
         runtime.service(self._history.run)
+        self._card_history = CardHistory(datetime.now(UTC))
+        self._caches.cards.on_change(self._card_history.follow)
         self._people = People(runtime.unfenced_client, settings, self._metrics)
         link = OneTimeLink(runtime.unfenced_client, settings.address_file) if settings.signed_in_as_kubeconfig else None
         self._link = link
@@ -96,8 +100,9 @@ class Console:
         app.state.people = self._people
         app.state.settings = self._settings
         app.state.history = self._history
+        app.state.card_history = self._card_history
         prometheus = self._settings.prometheus_url
-        app.state.prometheus = PrometheusCapacity(prometheus) if prometheus is not None else None
+        app.state.prometheus = PrometheusHistory(prometheus) if prometheus is not None else None
         return app
 
     async def _stream(self, request: Request) -> Response:

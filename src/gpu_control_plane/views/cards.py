@@ -113,7 +113,7 @@ def card_row(card: GPUDevice) -> CardRow:
         held_back=annotations.get(Annotation.HOLD),
         load=load_of(card),
         users=holders(card),
-        readings=_readings(card),
+        readings=readings_of(card),
         created=card.metadata.creation_timestamp,
     )
 
@@ -127,7 +127,7 @@ def holders(card: GPUDevice) -> tuple[Holder, ...]:
     return tuple(Holder(namespace=namespace, pod=pod, units=held) for (namespace, pod), held in sorted(units.items()))
 
 
-def _readings(card: GPUDevice) -> Readings | None:
+def readings_of(card: GPUDevice) -> Readings | None:
     read = card.status.telemetry
     if read is None:
         return None

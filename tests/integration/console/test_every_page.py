@@ -1,10 +1,14 @@
 """Every page answers over a real cluster: to an administrator, and to somebody who may see nothing."""
 
+from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
+from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.nvidia import ClusterPolicy
+from gpu_control_plane.console.card_history import CardHistory
 from gpu_control_plane.console.pages import PAGES
 from gpu_control_plane.kube import Client
 from gpu_control_plane.local import Cluster
@@ -53,3 +57,20 @@ async def test_every_page_answers(cluster: Cluster, client: Client) -> None:
                 if page.live:
                     async with browser.get("/stream", params={"page": path}) as stream:
                         await next_message(stream.content)
+
+
+async def test_what_agents_write_of_a_card_is_kept_for_its_plots(cluster: Cluster, client: Client) -> None:
+    card = await a_card(client)
+    async with running_console(cluster.kubeconfig) as console:
+        history: CardHistory = console.console.app.state.card_history
+
+        def shows(busy: int) -> bool:
+            readings = history.of(card.name, datetime.now(UTC))
+            return bool(readings) and readings[-1].utilisation == busy
+
+        for busy in (97, 12):
+            telemetry = {"utilisation": busy, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+            await client.patch(GPUDevice, card.name, {"status": {"telemetry": telemetry}}, subresource="status")
+            await until(partial(shows, busy))
+        await client.delete(GPUDevice, card.name)
+        await until(lambda: not history.of(card.name, datetime.now(UTC)))

@@ -12,9 +12,10 @@ from gpu_control_plane.console.capacity_history import CapacityHistory, Capacity
 from gpu_control_plane.console.frame import stacked
 from gpu_control_plane.console.pages.listing import Listing, make_listing
 from gpu_control_plane.console.pages.per_fleet import per_fleet
-from gpu_control_plane.console.pages.plots import capacity_plot
+from gpu_control_plane.console.pages.plots import capacity_plot, card_plots
 from gpu_control_plane.console.pages.topology import topology
 from gpu_control_plane.console.texts import LANGUAGE_COOKIE, language_of, theme_of
+from gpu_control_plane.views.cards import Readings
 from gpu_control_plane.views.fleet import Fleet
 from unit.views.builders import card
 
@@ -107,9 +108,45 @@ def test_a_plot_steps_from_sample_to_sample() -> None:
     samples = [CapacitySample(_START + timedelta(hours=hour), 8, used, 0) for hour, used in enumerate((0, 4, 8))]
     plot = capacity_plot(samples)
     assert plot is not None
-    assert plot.used == "M40.0,176.0H396.0V93.0H752.0V10.0"
+    assert [line.name for line in plot.lines] == ["used", "idle", "total"]
+    assert plot.lines[0].path == "M40.0,176.0H396.0V93.0H752.0V10.0"
+    assert plot.lines[0].area == "M40.0,176.0H396.0V93.0H752.0V10.0V176H40.0Z"
     assert [tick.text for tick in plot.up] == ["0", "2", "4", "6", "8"]
     assert plot.across[0].text == "12:00"
+
+
+def test_held_idle_is_drawn_only_where_it_was_measured() -> None:
+    plot = capacity_plot([CapacitySample(_START, 8, 1), CapacitySample(_START + timedelta(hours=1), 8, 2)])
+    assert plot is not None
+    assert [line.name for line in plot.lines] == ["used", "total"]
+
+
+def _read(hour: float, busy: int | None = None, memory: int | None = None, power: int | None = None) -> Readings:
+    at = _START + timedelta(hours=hour)
+    return Readings(at=at, utilisation=busy, memory_used_mib=memory, power=power, temperature=None)
+
+
+def test_a_card_has_a_plot_of_everything_it_measured() -> None:
+    assert card_plots([_read(0, busy=5)], None) == []
+    plots = card_plots([_read(0, 0, 1024, 120), _read(1, 40, 4096, 640)], 8192)
+    assert [(each.name, each.least, each.most) for each in plots] == [
+        ("busy", 0, 40),
+        ("memory", 1, 4),
+        ("power", 120, 640),
+    ]
+    assert [[tick.text for tick in each.plot.up][-1] for each in plots] == ["100", "8", "600"]
+
+
+def test_a_line_ends_where_nothing_was_measured() -> None:
+    (plot,) = card_plots([_read(0, 0), _read(1), _read(2), _read(3, 100), _read(4, 100)], None)
+    (line,) = plot.plot.lines
+    assert line.path == "M40.0,106.0H123.0M289.0,10.0H372.0V10.0"
+    assert line.area == "M40.0,106.0H123.0V106H40.0ZM289.0,10.0H372.0V10.0V106H289.0Z"
+
+
+def test_moments_on_the_axis_are_evenly_apart_however_readings_are() -> None:
+    (plot,) = card_plots([_read(0, 0), _read(0.1, 9), _read(0.2, 0), _read(4, 0)], None)
+    assert [tick.text for tick in plot.plot.across] == ["12:00", "14:00", "16:00"]
 
 
 def test_a_node_without_cards_has_no_drawing() -> None:

@@ -71,6 +71,8 @@ def test_every_word_that_a_page_asks_for_is_there() -> None:
         assert f"reason.{reason}" in texts.entries
     for cause in Cause:
         assert f"cause.{cause}" in texts.entries
+    for measured in ("busy", "memory", "temperature", "power"):
+        assert {f"plot.{measured}", f"unit.{measured}"} <= texts.entries.keys()
     for cell in Cell:
         assert {f"cell.{cell.word}", f"cell_short.{cell.word}"} <= texts.entries.keys()
 

@@ -1,6 +1,7 @@
 """Cards, and one card: where it stands, who has it, what it shows, what happened to it, what can be done with it."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from gpu_control_plane.console.page import Fragment, Page, needs
 from gpu_control_plane.console.pages.listing import make_listing
 from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
 from gpu_control_plane.console.pages.permission import permission
+from gpu_control_plane.console.pages.plots import card_plots
 from gpu_control_plane.console.rendering import page_response, render
 from gpu_control_plane.pools.explain.objects import explain_device
 from gpu_control_plane.views.cards import card_row
@@ -101,6 +103,7 @@ async def show(request: Request) -> Response:
         request,
         "card.html",
         **context,
+        **await _plots(request, card),
         joinable=[name for name in pools if name != context["row"].pool],
         may_patch=await permission(request, "patch", GPUDevice),
     )
@@ -119,6 +122,22 @@ async def _context(request: Request) -> dict[str, Any]:
         "findings": sorted(explain_device(card), key=lambda finding: finding.fine),
         "hidden": HIDDEN,
     }
+
+
+async def _plots(request: Request, card: GPUDevice) -> dict[str, Any]:
+    state = request.app.state
+    seen = await state.prometheus.of_card(card) if state.prometheus is not None else ()
+    readings = seen or state.card_history.of(card.name, datetime.now(UTC))
+    hardware = card.status.hardware
+    return {
+        "plots": card_plots(readings, hardware.memory_mib if hardware is not None else None),
+        "since": None if seen else state.card_history.since,
+    }
+
+
+async def _plots_part(request: Request) -> str:
+    card: GPUDevice = (await _context(request))["card"]
+    return render(request, "card_plots.html", **await _plots(request, card))
 
 
 def _part(template: str) -> Callable[[Request], Awaitable[str]]:
@@ -144,6 +163,7 @@ PAGES: Final = (
         live=(
             Fragment(target="heading", kinds=(GPUDevice,), render=_part("card_heading.html"), shared=True),
             Fragment(target="main-state", kinds=(GPUDevice,), render=_part("card_main.html"), shared=True),
+            Fragment(target="plots", kinds=(GPUDevice,), render=_plots_part, shared=True),
             Fragment(target="side-state", kinds=(GPUDevice,), render=_part("card_side.html"), shared=True),
         ),
     ),

@@ -110,7 +110,7 @@ async def _context(request: Request) -> dict[str, Any]:
     row = next(row for row in _rows_of(fleet) if row.name == name)
     maintenance = view_maintenance(fleet, pool, datetime.now(UTC))
     earlier = request.app.state.prometheus
-    seen = await earlier.of(name) if earlier is not None else ()
+    seen = await earlier.of_pool(name) if earlier is not None else ()
     samples = seen or request.app.state.history.of(name)
     return {
         "fleet": fleet,
