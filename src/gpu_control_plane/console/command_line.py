@@ -58,7 +58,7 @@ Examples:
 @click.option(
     "--prometheus-url",
     metavar="URL",
-    help="Prometheus that scrapes the controller.  [default: plots begin with the console]",
+    help="Prometheus that scrapes controller and agents.  [default: plots begin with the console]",
 )
 @click.option(
     "--session-hours",
