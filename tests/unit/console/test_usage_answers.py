@@ -6,10 +6,16 @@ from datetime import timedelta
 from typing import cast
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from gpu_control_plane.cli.usage import show
 from gpu_control_plane.console.errors import Unavailable
-from gpu_control_plane.console.usage_answers import UsageAnswers
+from gpu_control_plane.console.fleet_caches import FleetCaches
+from gpu_control_plane.console.pages.usage import usage_csv
+from gpu_control_plane.console.usage_answers import UsageAnswers, read_usage
 from gpu_control_plane.console.viewer import Viewer
+from gpu_control_plane.kube.client import Client
 from gpu_control_plane.usage.hours import By, Hours, add_up
 from gpu_control_plane.usage.prometheus import PrometheusError
 from gpu_control_plane.usage.reading import Usage
@@ -84,3 +90,23 @@ async def test_a_source_that_fails_gives_no_answer_and_is_not_named() -> None:
     with pytest.raises(Unavailable) as refused:
         await UsageAnswers(broken).seen_by(_viewer(everything=True), By.NAMESPACE, WEEK)
     assert "password" not in str(refused.value)
+
+
+async def test_the_download_is_what_the_command_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = await UsageAnswers(_Source()).seen_by(_viewer("team-a"), By.OWNER, WEEK)
+    show(found, "csv")
+    assert usage_csv(found) == capsys.readouterr().out
+
+
+async def test_prometheus_is_asked_where_its_address_is_known_and_stays_unnamed() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        result = [{"metric": {"namespace": "team-a", "UUID": "GPU-1"}, "value": [0, "3"]}]
+        return web.json_response({"status": "success", "data": {"result": result}})
+
+    app = web.Application()
+    app.router.add_post("/api/v1/query", answer)
+    async with TestServer(app) as server:
+        read = read_usage(cast("Client", None), cast("FleetCaches", None), str(server.make_url("")))
+        found = await UsageAnswers(read).seen_by(_viewer("team-a"), By.NAMESPACE, WEEK)
+    assert [(row.key, row.held, row.used) for row in found.rows] == [("team-a", 3, 3)]
+    assert (found.source, found.covered) == ("Prometheus", 3)
