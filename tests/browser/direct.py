@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from browser.sample_fleet import sample_usage
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
@@ -32,6 +33,7 @@ from gpu_control_plane.console.pages import PAGES
 from gpu_control_plane.console.rendering import make_environment
 from gpu_control_plane.console.rights import Right
 from gpu_control_plane.console.static_files import StaticFiles
+from gpu_control_plane.console.usage_answers import UsageAnswers
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.views.fleet import Fleet
@@ -160,6 +162,7 @@ def direct_app(caches: GivenFleet, viewer: Anybody | None = None, **state: Any) 
     app.state.fleet = caches.seen_by
     app.state.prometheus = None
     app.state.card_history = CardHistory(datetime.now(UTC))
+    app.state.usage = UsageAnswers(sample_usage(caches.fleet))
     for name, value in state.items():
         setattr(app.state, name, value)
     return app

@@ -29,8 +29,12 @@ from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.console.capacity_history import CapacityHistory
 from gpu_control_plane.console.card_history import CardHistory
+from gpu_control_plane.console.usage_answers import ReadUsage
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Condition, ObjectMeta
+from gpu_control_plane.usage.held_now import PodStart, held_now
+from gpu_control_plane.usage.hours import By, add_up
+from gpu_control_plane.usage.reading import NO_PROMETHEUS, Usage
 from gpu_control_plane.views.fleet import Fleet
 
 NOW = datetime.now(UTC)
@@ -624,6 +628,30 @@ def sample_card_history(fleet: Fleet) -> CardHistory:
 
 def _reading(card: GPUDevice, telemetry: Telemetry) -> GPUDevice:
     return msgspec.structs.replace(card, status=msgspec.structs.replace(card.status, telemetry=telemetry))
+
+
+def sample_usage(fleet: Fleet) -> ReadUsage:
+    """Hours of its pods: as Prometheus has them, but of a day only those that hold cards now."""
+    pods = {
+        (user.namespace, user.pod): PodStart(started=ago(hours=90))
+        for card in fleet.cards.values()
+        for user in card.status.used_by
+    }
+
+    async def read(by: By, since: timedelta) -> Usage:
+        hours = held_now(fleet.cards.values(), pods, by, now=NOW, since=since).hours
+        total = since.total_seconds() / 3600
+        if since <= timedelta(days=1):
+            notes = list(NO_PROMETHEUS)
+            return Usage(by=by, source="objects", since=total, covered=None, rows=add_up(hours), notes=notes)
+        rows = add_up(
+            msgspec.structs.replace(each, used=each.held * 0.7, idle=each.held * 0.1, measured=each.held)
+            for each in hours
+        )
+        notes = [f"Prometheus knows of 700.0 of these {total:.0f} hours only."]
+        return Usage(by=by, source="Prometheus", since=total, covered=700, rows=rows, notes=notes)
+
+    return read
 
 
 def sample_state(fleet: Fleet) -> dict[str, object]:

@@ -31,6 +31,8 @@ PATHS: Final = {
     "cards": "/cards",
     "card": f"/cards/{_CARD}",
     "workloads": "/workloads",
+    "usage": "/usage?since=30d",
+    "usage by owner": "/usage?since=1d&by=owner",
     "pod": "/pods/team-a/llama-405b-0",
     "running pod": "/pods/team-a/llama-70b-0",
     "ray": "/ray",
@@ -129,7 +131,7 @@ async def test_who_may_not_write_is_told_which_right_is_missing(browser: Browser
 
 async def test_an_empty_cluster_says_what_to_do_next(browser: Browser, axe: str) -> None:
     async with serving(GivenFleet(Fleet()), history=sample_history(Fleet())) as console, open_tab(browser) as tab:
-        for path in ("/", "/approvals", "/pools", "/nodes", "/cards", "/workloads", "/stack", "/events"):
+        for path in ("/", "/approvals", "/pools", "/nodes", "/cards", "/workloads", "/usage", "/stack", "/events"):
             answer = await tab.page.goto(console.url + path)
             assert answer is not None
             assert answer.status == 200, path

@@ -1,14 +1,18 @@
 """Pools as people write them into files, and whether the API server would take them."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 import msgspec
 import yaml
 
+from gpu_control_plane.actions.forecast import with_pools
 from gpu_control_plane.actions.plan import Refusal
+from gpu_control_plane.actions.preview import Preview, as_written, preview_pool
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import ApiError, Forbidden
+from gpu_control_plane.views.fleet import Fleet
 
 _ADMISSION = ("admission webhook", "ValidatingAdmissionPolicy")
 """What the API server names when a pool is refused, rather than whoever asks."""
@@ -83,3 +87,27 @@ async def check_pool(client: Client, written: WrittenPool, before: GPUPool | Non
             return Checked(unchecked=f"its schema and rules were not checked: {error}")
         return Checked(refusal=Refusal(name=name, sentence=str(error)))
     return Checked()
+
+
+class Previews(msgspec.Struct, frozen=True, kw_only=True):
+    """What writing pools leads to, and why the API server could not be asked about some of them."""
+
+    items: tuple[Preview, ...]
+    unchecked: tuple[str, ...] = ()
+
+
+async def preview_pools(client: Client, fleet: Fleet, pools: Iterable[WrittenPool], file: str) -> Previews:
+    """What would change if the pools were written, each seen with those before it written. Nothing is written."""
+    found, unchecked = [], []
+    for written in pools:
+        checked = await check_pool(client, written, fleet.pools.get(written.pool.name))
+        if checked.unchecked is not None:
+            unchecked.append(f"{written.pool.name}: {checked.unchecked}")
+        preview = await asyncio.to_thread(preview_pool, fleet, written.pool, file=file)
+        if checked.refusal is not None:
+            known = {refusal.sentence for refusal in preview.refusals}
+            more = () if any(each in checked.refusal.sentence for each in known) else (checked.refusal,)
+            preview = msgspec.structs.replace(preview, refusals=(*preview.refusals, *more))
+        found.append(preview)
+        fleet = with_pools(fleet, (as_written(fleet, written.pool),))
+    return Previews(items=tuple(found), unchecked=tuple(unchecked))

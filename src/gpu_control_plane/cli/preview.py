@@ -1,7 +1,6 @@
 """`kubectl gpu preview`: what would change if a pool were applied."""
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -10,6 +9,7 @@ from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from gpu_control_plane.actions.pool_files import Previews
     from gpu_control_plane.actions.preview import MaintenanceAhead, Preview, QuotaChange
     from gpu_control_plane.cli.screen import Screen
     from gpu_control_plane.kube.client import Client
@@ -48,47 +48,30 @@ def command(*, file: TextIO, output: str, connection: Connection) -> None:
     except NotAPool as error:
         raise click.ClickException(str(error)) from error
 
-    async def work(client: "Client") -> "tuple[list[Preview], list[str]]":
-        import msgspec  # noqa: PLC0415
-
-        from gpu_control_plane.actions.forecast import with_pools  # noqa: PLC0415
-        from gpu_control_plane.actions.pool_files import check_pool  # noqa: PLC0415
-        from gpu_control_plane.actions.preview import as_written, preview_pool  # noqa: PLC0415
+    async def work(client: "Client") -> "Previews":
+        from gpu_control_plane.actions.pool_files import preview_pools  # noqa: PLC0415
         from gpu_control_plane.cli.plans import patiently, read_around  # noqa: PLC0415
 
         fleet = await patiently("Reading cards, nodes and pools", read_around(client))
-        found, unchecked = [], []
-        for written in pools:
-            checked = await check_pool(client, written, fleet.pools.get(written.pool.name))
-            if checked.unchecked is not None:
-                unchecked.append(f"{written.pool.name}: {checked.unchecked}")
-            preview = preview_pool(fleet, written.pool, file=name)
-            if checked.refusal is not None:
-                known = {refusal.sentence for refusal in preview.refusals}
-                more = () if any(each in checked.refusal.sentence for each in known) else (checked.refusal,)
-                preview = msgspec.structs.replace(preview, refusals=(*preview.refusals, *more))
-            found.append(preview)
-            fleet = with_pools(fleet, (as_written(fleet, written.pool),))
-        return found, unchecked
+        return await preview_pools(client, fleet, pools, name)
 
-    previews, unchecked = connection.run(work)
-    click.get_current_context().exit(_tell(previews, unchecked, output))
+    click.get_current_context().exit(_tell(connection.run(work), output))
 
 
-def _tell(previews: "Sequence[Preview]", unchecked: Sequence[str], output: str) -> int:
+def _tell(found: "Previews", output: str) -> int:
     from gpu_control_plane.cli.output import say, show_document  # noqa: PLC0415
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
     if output == "json":
-        show_document({"items": previews, "unchecked": unchecked}, "json")
+        show_document(found, "json")
     else:
-        for preview in previews:
+        for preview in found.items:
             show_preview(Screen(sys.stdout), preview)
-    for sentence in unchecked:
+    for sentence in found.unchecked:
         say(f"! {sentence}")
-    if any(preview.refusals for preview in previews):
+    if any(preview.refusals for preview in found.items):
         return ExitCode.FINDINGS
-    return ExitCode.PARTIAL if unchecked else ExitCode.OK
+    return ExitCode.PARTIAL if found.unchecked else ExitCode.OK
 
 
 def show_preview(screen: "Screen", preview: "Preview") -> None:

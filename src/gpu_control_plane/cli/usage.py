@@ -1,6 +1,5 @@
 """`kubectl gpu usage`: GPU-hours held, used and wasted, by namespace, pool, owner, model or node."""
 
-import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -32,8 +31,6 @@ Exit codes:
   5  you may not read all that the numbers are made of: standard error says what
 """
 _BY = ("namespace", "pool", "owner", "model", "node")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
-_SPAN = re.compile(r"(?P<number>\d{1,4})(?P<unit>[hdw])", re.ASCII)
 
 
 class _Span(click.ParamType[timedelta]):
@@ -44,10 +41,12 @@ class _Span(click.ParamType[timedelta]):
     def convert(self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        found = _SPAN.fullmatch(value)
-        if found is None or not int(found["number"]):
+        from gpu_control_plane.usage.hours import read_period  # noqa: PLC0415
+
+        found = read_period(value)
+        if found is None:
             self.fail(f"{value!r} is no length of time: write 12h, 7d or 4w.", param, ctx)
-        return timedelta(**{_UNITS[found["unit"]]: int(found["number"])})
+        return found
 
 
 @click.command("usage", short_help="GPU-hours held, used and wasted.", epilog=_EXAMPLES)
@@ -85,17 +84,18 @@ def command(
 
 
 async def _usage(client: "Client", by: str, since: timedelta, url: str | None, *, without: bool) -> "Usage":
+    from gpu_control_plane.api.gpudevice import GPUDevice  # noqa: PLC0415
     from gpu_control_plane.kube.times import utc_now  # noqa: PLC0415
     from gpu_control_plane.usage.hours import By  # noqa: PLC0415
     from gpu_control_plane.usage.prometheus import PrometheusAt, find_prometheus  # noqa: PLC0415
-    from gpu_control_plane.usage.reading import read_pools, usage_from_prometheus, usage_now  # noqa: PLC0415
+    from gpu_control_plane.usage.reading import pools_of, usage_from_prometheus, usage_now  # noqa: PLC0415
 
     source: Prometheus | None = None
     if not without:
         source = PrometheusAt(url) if url else await find_prometheus(client)
     if source is None:
         return await usage_now(client, By(by), since, utc_now())
-    pools = await read_pools(client) if by == By.POOL else {}
+    pools = pools_of(await client.list(GPUDevice)) if by == By.POOL else {}
     return await usage_from_prometheus(source, By(by), since, pools)
 
 

@@ -30,7 +30,7 @@ MENU: Final = (
     MenuEntry("events", "/events"),
     MenuEntry("settings", "/settings"),
 )
-_BELOW: Final = {"/pods": "/workloads"}
+_BELOW: Final = {"/pods": "/workloads", "/usage": "/workloads"}
 """Pages whose place in the menu is another's."""
 
 

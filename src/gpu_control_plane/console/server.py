@@ -35,6 +35,7 @@ from gpu_control_plane.console.sign_in.link import OneTimeLink
 from gpu_control_plane.console.sign_in.people import People
 from gpu_control_plane.console.sign_in.routes import ONE_TIME_LINK, SignIn
 from gpu_control_plane.console.static_files import StaticFiles
+from gpu_control_plane.console.usage_answers import UsageAnswers, read_usage
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.kube.errors import ConfigError, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 
@@ -103,6 +104,7 @@ class Console:
         app.state.card_history = self._card_history
         prometheus = self._settings.prometheus_url
         app.state.prometheus = PrometheusHistory(prometheus) if prometheus is not None else None
+        app.state.usage = UsageAnswers(read_usage(self._runtime.unfenced_client, self._caches, prometheus))
         return app
 
     async def _stream(self, request: Request) -> Response:

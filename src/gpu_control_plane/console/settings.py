@@ -30,7 +30,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     signed_in_as_kubeconfig: bool = False
     address_file: Path | None = None
     prometheus_url: str | None = None
-    """A Prometheus that scrapes our controller and agents, for plots that begin before the console did."""
+    """Of a Prometheus that scrapes our controller and agents: for GPU-hours, and for plots older than the console."""
     session_lifetime: timedelta = timedelta(hours=12)
     session_idle: timedelta = timedelta(hours=2)
     most_sessions: int = 2000

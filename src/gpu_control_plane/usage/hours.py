@@ -5,7 +5,8 @@ of it, and an instance has its compute slices of seven.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -14,6 +15,8 @@ from gpu_control_plane.kube.fields import OpenEnum
 
 UNKNOWN: Final = "unknown"
 _SLICES: Final = 7
+_UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
+_PERIOD: Final = re.compile(r"(?P<number>\d{1,4})(?P<unit>[hdw])", re.ASCII)
 _PROFILE: Final = re.compile(r"(?P<slices>\d+)g\.", re.ASCII)
 
 
@@ -63,6 +66,22 @@ def add_up(parts: Iterable[Hours]) -> list[UsageRow]:
         groups.setdefault(part.key or UNKNOWN, []).append(part)
     rows = [_row(key, held) for key, held in groups.items()]
     return sorted(rows, key=lambda row: (-row.held, row.key))
+
+
+def under_other_names(rows: Iterable[UsageRow], name: Callable[[str], str]) -> list[UsageRow]:
+    """The rows as `name` calls them; those that it calls the same are added up."""
+    return add_up(
+        Hours(key=name(row.key), held=row.held, used=row.used, idle=row.idle, measured=row.held - row.unmeasured)
+        for row in rows
+    )
+
+
+def read_period(text: str) -> timedelta | None:
+    """A length of time such as 12h, 7d or 4w; None for anything else, and for none at all."""
+    found = _PERIOD.fullmatch(text)
+    if found is None:
+        return None
+    return timedelta(**{_UNITS[found["unit"]]: int(found["number"])}) or None
 
 
 def _row(key: str, parts: list[Hours]) -> UsageRow:

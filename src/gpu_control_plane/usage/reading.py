@@ -25,9 +25,15 @@ from gpu_control_plane.usage.queries import (
     questions,
     step_for,
 )
+from gpu_control_plane.views.fleet import Fleet
 from gpu_control_plane.views.reading import Part, read_fleet
 
 _AT_ONCE: Final = 8
+NO_PROMETHEUS: Final = (
+    "No Prometheus: these are the pods that hold cards now, since they started.",
+    "What pods held that have ended, and how busy cards were, is not known.",
+)
+"""Notes of every answer that does not come from Prometheus."""
 
 
 class _PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -55,11 +61,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """False where something may not be read that the rows are made of; the notes say what."""
 
 
-async def read_pools(client: Client) -> dict[str, str]:
+def pools_of(cards: Iterable[GPUDevice]) -> dict[str, str]:
     """By the identity of a card, the pool that it is in."""
     return {
         card.status.hardware.uuid: card.status.pool_ref.name
-        for card in await client.list(GPUDevice)
+        for card in cards
         if card.status.hardware is not None and card.status.hardware.uuid and card.status.pool_ref is not None
     }
 
@@ -76,7 +82,7 @@ async def usage_from_prometheus(
     covered = min(coverage[0].value if coverage else 0.0, since.total_seconds() / 3600)
     notes: list[str] = []
     name = await _naming(prometheus, by, since, pools or {}, notes)
-    rows = add_up(hours_from(answers, by, name))
+    rows = await asyncio.to_thread(lambda: add_up(hours_from(answers, by, name)))
     return Usage(
         by=by,
         source=f"Prometheus, {prometheus.where}",
@@ -89,13 +95,16 @@ async def usage_from_prometheus(
 
 async def usage_now(client: Client, by: By, since: timedelta, now: datetime) -> Usage:
     """Hours of the pods that hold cards now, since they started."""
-    fleet = await read_fleet(client, (Part.CARDS,))
+    return await usage_of(client, await read_fleet(client, (Part.CARDS,)), by, since, now)
+
+
+async def usage_of(client: Client, fleet: Fleet, by: By, since: timedelta, now: datetime) -> Usage:
+    """The same of a fleet that is known already: only the pods that hold its cards are read."""
     cards = fleet.cards.values()
     pods = await _pods(client, {user.namespace for card in cards for user in card.status.used_by})
-    found = held_now(cards, pods, by, now=now, since=since)
+    found = await asyncio.to_thread(held_now, cards, pods, by, now=now, since=since)
     notes = [
-        "No Prometheus: these are the pods that hold cards now, since they started.",
-        "What pods held that have ended, and how busy cards were, is not known.",
+        *NO_PROMETHEUS,
         f"{counted_are(found.cards, 'card')} held now, {found.idle_cards} of them idle.",
     ]
     notes += [f"Without {each.kind}: {each.why}" for each in fleet.missing]

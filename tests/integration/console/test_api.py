@@ -1,14 +1,19 @@
 """The JSON API answers what the pages and the commands show, to those who may see it."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
+import yaml
 
 from gpu_control_plane.api.gpudevice import GPUDevice
+from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.console.api.endpoints import ENDPOINTS, PREFIX
 from gpu_control_plane.kube import Client
+from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.local import Cluster
+from gpu_control_plane.usage.reading import StartedPod
 from integration.console.env import (
     ALL,
     READ_FLEET,
@@ -85,3 +90,50 @@ async def test_actions_are_carried_out_as_the_asker(console: RunningConsole, cli
     assert (await client.get(GPUDevice, card.name)).metadata.annotations[Annotation.HOLD] == "new rack"
     await console.ask(f"{PREFIX}/actions/explode", admin, json=body, status=404)
     await console.ask(f"{PREFIX}/actions/hold", admin, json={"cards": "all"}, status=400)
+
+
+async def test_a_pool_is_previewed_and_not_written(console: RunningConsole, client: Client) -> None:
+    admin, viewer, nobody = await person(client, ALL), await person(client, READ_FLEET), await person(client)
+    pool = {
+        "apiVersion": GPUPool.resource.api_version,
+        "kind": "GPUPool",
+        "metadata": {"name": "previewed"},
+        "spec": {"access": {"namespaces": ["team-a"]}},
+    }
+    (found,) = (await console.ask(f"{PREFIX}/preview", admin, json=pool))["items"]
+    assert (found["pool"], found["new"], found["access"]["added"]) == ("previewed", True, ["namespace team-a"])
+    assert found["command"] == "kubectl gpu preview -f pool.yaml"
+    assert "not checked" in str((await console.ask(f"{PREFIX}/preview", viewer, json=pool))["unchecked"])
+    await console.ask(f"{PREFIX}/preview", nobody, json=pool, status=403)
+    await console.ask(f"{PREFIX}/preview", admin, json={"kind": "Secret"}, status=400)
+    headers = {**admin.header, "Content-Type": "application/yaml"}
+    async with (
+        console.program() as program,
+        program.post(f"{PREFIX}/preview", data=yaml.safe_dump(pool), headers=headers) as answer,
+    ):
+        assert (await answer.json())["items"] == [found]
+    assert "previewed" not in {each.name for each in await client.list(GPUPool)}
+
+
+async def test_hours_are_told_without_whose_they_are(console: RunningConsole, client: Client) -> None:
+    mine, other = await new_namespace(client), await new_namespace(client)
+    card = await a_card(client, users=((mine, "train-0"), (other, "secret-0")))
+    begun = {"status": {"startTime": f"{utc_now() - timedelta(hours=3):%Y-%m-%dT%H:%M:%SZ}"}}
+    for namespace, name in ((mine, "train-0"), (other, "secret-0")):
+        await a_waiting_pod(client, namespace, name)
+        await client.patch(StartedPod, name, begun, namespace=namespace, subresource="status")
+    admin, viewer = await person(client, ALL), await person(client, READ_FLEET)
+    tenant = await person(client, READ_PODS, namespaces=[mine])
+    await until(lambda: any(each.name == card.name and each.status.used_by for each in console.caches.cards))
+    seen = await console.ask(f"{PREFIX}/usage?since=2h", admin)
+    assert {row["key"]: row["held"] for row in seen["rows"]}.items() >= {(mine, 1.0), (other, 1.0)}
+    assert (seen["covered"], seen["source"]) == (None, "the cluster's objects, since the pods started")
+    for by in ("namespace", "owner", "pool", "node", "model"):
+        told = str(await console.ask(f"{PREFIX}/usage?since=2h&by={by}", viewer))
+        assert other not in told
+        assert "secret-0" not in told
+    (hidden,) = (await console.ask(f"{PREFIX}/usage?since=2h", viewer))["rows"]
+    assert (hidden["key"], hidden["held"] >= 2) == ("hidden", True)
+    await console.ask(f"{PREFIX}/usage", tenant, status=403)
+    for query in ("since=forever", "since=999w", "by=colour"):
+        await console.ask(f"{PREFIX}/usage?{query}", admin, status=400)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from gpu_control_plane.usage.held_now import PodStart, held_now
-from gpu_control_plane.usage.hours import By, Hours, add_up, part_of_card
+from gpu_control_plane.usage.hours import By, Hours, add_up, part_of_card, read_period
 from gpu_control_plane.usage.queries import (
     Answers,
     Sample,
@@ -103,3 +103,8 @@ def test_what_is_held_now_is_grouped_as_asked(by: By, keys: set[str]) -> None:
     pods = {("a", "p"): PodStart(started=NOW, owner="a/Job/p"), ("a", "q"): PodStart(started=NOW)}
     found = held_now([card(pods=("a/p", "a/q"))], pods, by, now=NOW, since=WEEK)
     assert {row.key for row in add_up(found.hours)} == keys
+
+
+def test_a_period_is_a_number_of_hours_days_or_weeks() -> None:
+    assert [read_period(text) for text in ("12h", "7d", "4w")] == [timedelta(hours=12), WEEK, timedelta(weeks=4)]
+    assert [read_period(text) for text in ("", "7", "0d", "-1d", "1y", "99999d", "7d ")] == [None] * 7

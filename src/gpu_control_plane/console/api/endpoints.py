@@ -1,5 +1,6 @@
 """The table of the API: what is asked, with what, and what is answered. The OpenAPI document is made from it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -8,6 +9,7 @@ from starlette.requests import Request
 
 from gpu_control_plane.actions.carry_out import Outcome, carry_out
 from gpu_control_plane.actions.plan import Plan
+from gpu_control_plane.actions.pool_files import NotAPool, Previews, preview_pools, read_pools
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
@@ -19,9 +21,12 @@ from gpu_control_plane.console.page import Needs, needs
 from gpu_control_plane.console.pages.card_actions import ACTIONS, Asked
 from gpu_control_plane.console.pages.per_fleet import fleet_of, per_fleet
 from gpu_control_plane.console.pod_verdict import find_verdict
+from gpu_control_plane.console.usage_answers import usage_for
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.pools.explain.explanation import Explanation
 from gpu_control_plane.pools.explain.objects import Finding, explain_device, explain_node, explain_pool
+from gpu_control_plane.usage.hours import By
+from gpu_control_plane.usage.reading import Usage
 from gpu_control_plane.views.cards import CardRow, card_rows
 from gpu_control_plane.views.fleet import Missing
 from gpu_control_plane.views.nodes import NodeRow, node_rows
@@ -33,7 +38,11 @@ from gpu_control_plane.views.upgrades import UpgradeProgress, upgrade_progress
 PREFIX: Final = "/api/v1"
 _PAGE: Final = 1000
 _LARGEST_PAGE: Final = 50_000
+_JSON: Final = "application/json"
+_YAML: Final = "application/yaml"
 _LARGEST_BODY: Final = 256 * 1024
+_PREVIEWED: Final = "pool.yaml"
+"""What the file is called in answers."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -52,6 +61,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     answer: type[msgspec.Struct]
     method: str = "GET"
     body: type[msgspec.Struct] | None = None
+    body_types: tuple[str, ...] = (_JSON,)
     query: tuple[Query, ...] = ()
     needs: tuple[Needs, ...] = ()
 
@@ -108,6 +118,15 @@ class ActionRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
     pool: str = ""
     reason: str | None = None
     dry_run: bool = False
+
+
+class PoolDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A GPUPool as people write it, as JSON or YAML; YAML may have several."""
+
+    api_version: str
+    kind: str
+    metadata: dict[str, object]
+    spec: dict[str, object]
 
 
 class ActionAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +216,20 @@ async def _act(request: Request) -> ActionAnswer:
     return ActionAnswer(plan=plan, outcomes=await carry_out(request.state.viewer.client, plan))
 
 
+async def _preview(request: Request) -> Previews:
+    content = await _content(request, (_JSON, _YAML))
+    try:
+        pools = await asyncio.to_thread(read_pools, content.decode(errors="replace"), _PREVIEWED)
+    except NotAPool as error:
+        raise BadRequest(str(error)) from None
+    return await preview_pools(request.state.viewer.client, await fleet_of(request), pools, _PREVIEWED)
+
+
+async def _usage(request: Request) -> Usage:
+    found = await usage_for(request)
+    return msgspec.structs.replace(found, rows=list(_paged(request, found.rows)))
+
+
 _PAGING: Final = (
     Query("limit", f"How many to answer at most; {_PAGE} unless said, {_LARGEST_PAGE} at most."),
     Query("offset", "How many to leave out at the beginning."),
@@ -284,21 +317,48 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         method="POST",
         body=ActionRequest,
     ),
+    Endpoint(
+        path="/preview",
+        about="What would change if pools were written like this, as `kubectl gpu preview` says. Nothing is written.",
+        function=_preview,
+        answer=Previews,
+        method="POST",
+        body=PoolDocument,
+        body_types=(_JSON, _YAML),
+        needs=(needs("list", GPUPool),),
+    ),
+    Endpoint(
+        path="/usage",
+        about="GPU-hours held, used and held idle. Namespaces whose pods the asker may not list are one row, `hidden`.",
+        function=_usage,
+        answer=Usage,
+        query=(
+            Query("since", "How far back: 12h, 7d, 4w; 7d unless said."),
+            Query("by", f"By what hours are added up: {', '.join(By)}."),
+            *_PAGING,
+        ),
+        needs=(needs("list", GPUDevice),),
+    ),
 )
 
 
 async def _body[T: msgspec.Struct](request: Request, kind: type[T]) -> T:
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise BadRequest("Send JSON, with Content-Type: application/json.")
+    content = await _content(request, (_JSON,))
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"The request is not understood: {error}.") from None
+
+
+async def _content(request: Request, types: Sequence[str]) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0].strip() not in types:
+        raise BadRequest(f"Send Content-Type: {' or '.join(types)}.")
     content = bytearray()
     async for chunk in request.stream():
         content += chunk
         if len(content) > _LARGEST_BODY:
             raise BadRequest("That is more than is taken at once.")
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"The request is not understood: {error}.") from None
+    return bytes(content)
 
 
 def _held[T: Object](objects: Mapping[str, T], request: Request) -> T:

@@ -51,7 +51,7 @@ def openapi_document(endpoints: Sequence[Endpoint] = ENDPOINTS) -> dict[str, Any
         if each.body is not None:
             operation["requestBody"] = {
                 "required": True,
-                "content": {"application/json": {"schema": schema_of[each.body]}},
+                "content": {kind: {"schema": schema_of[each.body]} for kind in each.body_types},
             }
         paths.setdefault(f"{PREFIX}{each.path}", {})[each.method.lower()] = operation
     return {

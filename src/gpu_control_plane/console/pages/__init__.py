@@ -14,6 +14,7 @@ from gpu_control_plane.console.pages import (
     ray,
     settings,
     stack,
+    usage,
     workloads,
 )
 
@@ -25,6 +26,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *nodes.PAGES,
     *cards.PAGES,
     *workloads.PAGES,
+    *usage.PAGES,
     *ray.PAGES,
     *stack.PAGES,
     *events.PAGES,
