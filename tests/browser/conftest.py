@@ -21,6 +21,7 @@ from gpu_control_plane.local import Cluster, Component, Settings, ensure_binarie
 from gpu_control_plane.local.progress import Quiet
 from integration.console.env import RunningConsole, running_console
 from integration.flow.env import FlowEnv, flow_env
+from waiting import until_async
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SIZE: Final = ViewportSize(width=1440, height=900)
@@ -38,6 +39,12 @@ class Tab:
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
             self.errors.append(f"{message.type}: {message.text}")
+
+
+async def seen(page: Page, expression: str) -> None:
+    """Wait until an expression is true in the page. Playwright's own way of waiting runs `eval` there, which the
+    content security policy forbids."""
+    await until_async(lambda: page.evaluate(expression), saying=expression)
 
 
 @pytest.fixture(scope="session")
