@@ -24,6 +24,8 @@ from integration.flow.env import FlowEnv, flow_env
 from waiting import until_async
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+LIVE: Final = "document.querySelector('#live')?._htmx?.sse?.status === 200"
+"""Whether the page follows its stream."""
 SIZE: Final = ViewportSize(width=1440, height=900)
 
 

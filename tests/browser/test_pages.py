@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from browser.axe import violations
-from browser.conftest import SIZE, open_tab, seen
+from browser.conftest import LIVE, SIZE, open_tab, seen
 from browser.direct import Anybody, DirectConsole, GivenFleet, serving
 from browser.sample_fleet import large_fleet, sample_fleet, sample_history, sample_objects
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
@@ -158,7 +158,7 @@ async def test_the_overview_of_40_000_cards_stays_responsive(
         await seen(page, "document.querySelector('#map-canvas')?.height > 200")
         drawn = time.perf_counter() - begun
         size = len(await answer.body())
-        await seen(page, "document.querySelector('#live')?._htmx?.sse?.status === 200")
+        await seen(page, LIVE)
 
         await page.focus("#map-canvas")
         for key in ("ArrowRight", "ArrowDown", "ArrowRight"):
@@ -190,6 +190,20 @@ async def test_the_overview_of_40_000_cards_stays_responsive(
     assert size < 256 * 1024
     assert drawn < 30
     assert median(waits) < 20
+
+
+async def test_a_page_whose_stream_fails_at_first_becomes_live(browser: Browser, sample: DirectConsole) -> None:
+    tried: list[str] = []
+
+    async def fail_once(route: Route) -> None:
+        tried.append(route.request.url)
+        await (route.abort() if len(tried) == 1 else route.continue_())
+
+    async with open_tab(browser) as tab:
+        await tab.page.route("**/stream?**", fail_once)
+        await tab.page.goto(f"{sample.url}/")
+        await seen(tab.page, LIVE)
+    assert len(tried) == 2
 
 
 _LONGEST_TASK: Final = """() => new Promise(resolve => {

@@ -11,7 +11,7 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from playwright.async_api import Browser, Page, expect
 
-from browser.conftest import Tab, open_tab, seen
+from browser.conftest import LIVE, Tab, open_tab, seen
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.kube import Client
@@ -244,7 +244,7 @@ async def test_a_change_is_on_the_open_page_within_a_second(
     async with signed_in(browser, console, admin) as tab:
         page = tab.page
         await page.goto(f"{console.url}/approvals?reason=all")
-        await seen(page, "document.querySelector('#live')?._htmx?.sse?.status === 200")
+        await seen(page, LIVE)
         await asyncio.sleep(1)  # the first message of the stream has come, and changes are looked for again
         waiting = [name for name in devices if await page.locator(f"[data-choose][value='{name}']").count()]
         for number, name in enumerate(waiting[-3:]):

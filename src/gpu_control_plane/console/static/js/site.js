@@ -82,6 +82,18 @@
   });
   document.addEventListener("ended", () => location.reload());
 
+  // A stream that has ended is tried again by htmx, one whose first request failed is not.
+  let patience = 5000;
+  const connect = () => {
+    const live = document.getElementById("live");
+    if (live && !live._htmx?.sse && !document.hidden) {
+      htmx.ajax("GET", live.getAttribute("hx-sse:connect"), { source: live });
+      patience = Math.min(2 * patience, 60000);
+    }
+    setTimeout(connect, patience);
+  };
+  setTimeout(connect, patience);
+
   const start = () => { countAll(); grow(); };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
 })();
