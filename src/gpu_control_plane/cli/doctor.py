@@ -209,7 +209,7 @@ def _show_finding(finding: "Finding", screen: "Screen") -> None:
 
     symbol = {Severity.CRITICAL: BAD, Severity.WARNING: BAD}.get(finding.severity, ATTENTION)
     urgent = " (critical)" if finding.severity is Severity.CRITICAL else ""
-    lines = _wrapped(f"{finding.about}  {finding.check}{urgent}: {finding.sentence}")
+    lines = _lines(f"{finding.about}  {finding.check}{urgent}: {finding.sentence}")
     screen.mark(symbol, lines[0])
     for line in lines[1:]:
         screen.line(f"  {line}")
@@ -224,7 +224,7 @@ def _show_not_made(found: "Examination", screen: "Screen") -> None:
     for each in found.not_made:
         by_reason.setdefault(each.why, []).append(each.check)
     for why, checks in by_reason.items():
-        lines = _wrapped(f"not checked, since {why}: {', '.join(checks)}")
+        lines = _lines(f"not checked, since {why}: {', '.join(checks)}")
         screen.mark(ATTENTION, lines[0])
         for line in lines[1:]:
             screen.line(f"  {line}")
@@ -264,9 +264,9 @@ def _show_json(found: "Examination", done: "Sequence[Mended]") -> None:
     )
 
 
-def _wrapped(text: str) -> list[str]:
-    import shutil  # noqa: PLC0415
-    import textwrap  # noqa: PLC0415
+def _lines(text: str) -> list[str]:
+    from shutil import get_terminal_size  # noqa: PLC0415
 
-    width = min(shutil.get_terminal_size((_WIDEST, 1)).columns, _WIDEST) - 2
-    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False) or [""]
+    from gpu_control_plane.cli.screen import wrapped  # noqa: PLC0415
+
+    return wrapped(text, width=min(get_terminal_size((_WIDEST, 1)).columns, _WIDEST) - 2) or [""]

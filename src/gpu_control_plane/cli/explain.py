@@ -2,7 +2,6 @@
 
 import re
 import sys
-import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from gpu_control_plane.cli import names
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.output import show_document
+from gpu_control_plane.kube.sentences import one_line
 
 if TYPE_CHECKING:
     from gpu_control_plane.api.pod import WaitingPod
@@ -28,7 +28,6 @@ Examples:
   kubectl gpu explain node worker-3
 """
 
-_WIDEST = 100
 _KINDS = {
     "gpudevice.gpu.deckhouse.io": "device",
     "gpudevice": "device",
@@ -203,7 +202,7 @@ async def _explained(client: "Client", name: str, namespace: str) -> PodAnswer:
         explained = explain_pod(await reads.read_pod_snapshot(client, found))
     except Forbidden as error:
         events = await reads.read_told(client, found)
-        told = events[-1].note if events else "nothing yet"
+        told = one_line(events[-1].note) if events else "nothing yet"
         return PodAnswer(about, told=f"the controller has told it: {told}\n  (you may not read more: {error})")
     if explained is None:
         return PodAnswer(about, told=f"it asks for no card of a pool. {found.trouble}".rstrip())
@@ -250,15 +249,9 @@ def _commands(text: str) -> tuple[str, list[str]]:
 
 
 def _wrapped(text: str, first: str) -> list[str]:
-    """Lines of at most 100 columns, the later ones below the first; none for no text."""
-    return textwrap.wrap(
-        _sentence(text),
-        _WIDEST,
-        initial_indent=first,
-        subsequent_indent=" " * len(first),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    from gpu_control_plane.cli.screen import wrapped  # noqa: PLC0415
+
+    return wrapped(_sentence(text), first)
 
 
 def _sentence(text: str) -> str:

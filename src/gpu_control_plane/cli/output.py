@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from gpu_control_plane.kube.sentences import one_line
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -53,10 +55,9 @@ class Column[Row]:
     colour: Callable[[Row], str | None] | None = None
 
     def shown(self, row: Row) -> str:
-        if self.text is not None:
-            return self.text(row) or NOTHING
-        value = self.value(row)
-        return NOTHING if value is None or value == "" else str(value)
+        value = self.text(row) if self.text is not None else self.value(row)
+        shown = NOTHING if value is None or value == "" else str(value)
+        return shown if shown.isprintable() else one_line(shown)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ Rich draws what moves and is imported only on a terminal, when something takes l
 """
 
 import os
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from gpu_control_plane.kube.sentences import one_line
 from gpu_control_plane.local.progress import REPEAT_AFTER_SECONDS, SHOW_AFTER_SECONDS, duration
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ ATTENTION = ("!", "yellow")
 IDLE = ("○", "bright_black")
 
 _TITLE_WIDTH = 66
+_WIDEST = 100
 
 type Symbol = tuple[str, str]
 
@@ -109,3 +112,16 @@ class _Step:
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "   ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def wrapped(text: str, first: str = "", width: int = _WIDEST) -> list[str]:
+    """Lines of at most so many columns, the later ones below the text of the first; none for no text. It may be what
+    others wrote: what a terminal would carry out is left out."""
+    return textwrap.wrap(
+        one_line(text),
+        width,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

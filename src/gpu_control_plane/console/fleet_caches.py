@@ -31,8 +31,9 @@ from gpu_control_plane.views.fleet import Fleet, Missing, asks_for_a_pool
 
 OUR_CONTROLLERS: Final = ("gpu-control-plane", "gpu-agent", "gpu-agent-fleet")
 """The processes whose Events the console shows."""
-HIDDEN: Final = "hidden"
-"""Stands for the namespace and the name of a pod that holds a card and that this person may not know of."""
+HIDDEN: Final = "(hidden)"
+"""Stands for the namespace and the name of a pod that holds a card and that this person may not know of. No namespace
+can have this name: its pods would vanish from the eyes of those who may see them."""
 _SCOPES_HELD: Final = 16
 """How many parts of the fleet are kept ready; more people with different rights cost time, not memory."""
 _START_SECONDS: Final = 10.0
@@ -138,13 +139,6 @@ class FleetCaches:
                 del self._parts[next(iter(self._parts))]
             self._parts[scope] = held
         return held[1]
-
-    async def events_seen_by(self, viewer: Viewer) -> list[Event]:
-        """Events of ours in namespaces where this person may list Events, the latest first."""
-        found = [event for cache in self.events for event in cache]
-        visible = await viewer.namespaces_with("list", Event, {event.metadata.namespace or "" for event in found})
-        shown = [event for event in found if event.metadata.namespace in visible]
-        return sorted(shown, key=lambda event: event.seen_at, reverse=True)
 
     def _latest(self) -> "_Whole":
         if self._whole is None or self._whole.version != self._version:

@@ -22,6 +22,7 @@ from gpu_control_plane.api.gpunodestate import (
 from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition
 from gpu_control_plane.api.scheduling import NUMA
 from gpu_control_plane.kube.conditions import find, is_true
+from gpu_control_plane.kube.sentences import one_line
 from gpu_control_plane.pools.burnin import burn_in_pending, trimmed_history, unrecorded_burn_in
 from gpu_control_plane.pools.desired_pool import (
     DesiredPool,
@@ -207,8 +208,7 @@ def _approver(device: GPUDevice) -> str:
 def _reason(device: GPUDevice) -> str:
     """The reason that a person gave, as one line of plain text."""
     text = device.metadata.annotations.get(Annotation.REASON, "")
-    printable = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * _LONGEST_WHY])
-    return " ".join(printable.split())[:_LONGEST_WHY]
+    return one_line(text[: 4 * _LONGEST_WHY])[:_LONGEST_WHY]
 
 
 def _is_reason_spent(plan: CardPlan, desired: DesiredPool) -> bool:

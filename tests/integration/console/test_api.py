@@ -133,7 +133,7 @@ async def test_hours_are_told_without_whose_they_are(console: RunningConsole, cl
         assert other not in told
         assert "secret-0" not in told
     (hidden,) = (await console.ask(f"{PREFIX}/usage?since=2h", viewer))["rows"]
-    assert (hidden["key"], hidden["held"] >= 2) == ("hidden", True)
+    assert (hidden["key"], hidden["held"] >= 2) == ("(hidden)", True)
     await console.ask(f"{PREFIX}/usage", tenant, status=403)
     for query in ("since=forever", "since=999w", "by=colour"):
         await console.ask(f"{PREFIX}/usage?{query}", admin, status=400)

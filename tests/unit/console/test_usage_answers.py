@@ -61,13 +61,13 @@ async def test_hours_of_other_namespaces_are_one_row_that_names_nobody(by: By, s
     found = await UsageAnswers(_Source()).seen_by(_viewer("team-a"), by, WEEK)
     assert [(row.key, row.held, row.used, row.share, row.unmeasured) for row in found.rows] == [
         (seen, 12, 6, 50.0, 0),
-        ("hidden", 10, 3, 50.0, 4),
+        ("(hidden)", 10, 3, 50.0, 4),
     ]
 
 
 async def test_who_may_list_no_pods_sees_a_sum() -> None:
     found = await UsageAnswers(_Source()).seen_by(_viewer(), By.NAMESPACE, WEEK)
-    assert [(row.key, row.held) for row in found.rows] == [("hidden", 22)]
+    assert [(row.key, row.held) for row in found.rows] == [("(hidden)", 22)]
 
 
 async def test_it_is_read_once_a_minute_for_everybody() -> None:

@@ -91,7 +91,7 @@ LEASE = {
     "metadata": meta("53822513.nvidia.com", "gpu-operator"),
     "spec": {"holderIdentity": "nvidia-0", "leaseDurationSeconds": 60, "renewTime": ago(seconds=10)},
 }
-REFUSAL = {
+REFUSAL: dict[str, Any] = {
     "metadata": meta("train.1", "team-a"),
     "regarding": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "train", "namespace": "team-a"},
     "reason": "FailedCreate",
@@ -268,6 +268,12 @@ def test_a_fault_is_found_with_its_evidence_and_a_command(check: str, spoil: Spo
     assert finding.sentence
     assert re.match(r"\w+/\S", finding.evidence.object)
     assert finding.fix.split()[0] in {"kubectl", "helm", "python"}
+
+
+@pytest.mark.parametrize("name", ["train; reboot", "$(reboot)", "train\x1b[2J", ""])
+def test_an_event_about_what_cannot_exist_is_not_believed(name: str) -> None:
+    forged = {**REFUSAL, "regarding": {**REFUSAL["regarding"], "name": name}}
+    assert examined(added(Source.REFUSALS, forged)).findings == ()
 
 
 def test_every_check_has_a_case() -> None:

@@ -53,3 +53,11 @@ def test_what_our_webhook_refuses_is_told_by_its_cause(refused: AdmissionRespons
     assert not refused.allowed
     found = explain_refusal(f'admission webhook "x" denied the request: {refused.message}', "team-a")
     assert (found.cause, found.sentence) == (cause, refused.message.rstrip("."))
+
+
+@pytest.mark.parametrize("name", ["gpu-pool-x$(reboot)", "gpu-pool-x;reboot", "x`reboot`", "gpu-pool-\x1b[2Jx"])
+def test_what_a_tenant_writes_into_an_event_becomes_no_command(name: str) -> None:
+    found = explain_refusal(f"exceeded quota: {name}, requested: requests.{TRAINING}=1", "team-a")
+    assert found.cause is Cause.REFUSED
+    assert not found.admin
+    assert found.sentence.isprintable()

@@ -1,15 +1,19 @@
 """Events of our controllers: what changed, and when."""
 
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gpu_control_plane import NAMESPACE
 from gpu_control_plane.console.page import Fragment, Page
 from gpu_control_plane.console.pages.listing import make_listing
 from gpu_control_plane.console.rendering import page_response, render
 from gpu_control_plane.kube.events import Event
 
+_OF_CLUSTER: Final = "default"
+"""Where Kubernetes has Events about objects without a namespace."""
 _PATHS: Final = {
     "GPUDevice": "/cards/{name}",
     "GPUNodeState": "/nodes/{name}",
@@ -17,6 +21,18 @@ _PATHS: Final = {
     "GPUPool": "/pools/{name}",
     "Pod": "/pods/{namespace}/{name}",
 }
+
+
+def is_believed(event: Event) -> bool:
+    """Whether only our processes, or those who may write in the same place, can have told it.
+
+    Whoever may write Events in a namespace may put our name on them. Ours are about pods, in the pod's namespace, or
+    about objects without a namespace and about ourselves: those are in two namespaces that are not for tenants.
+    """
+    about = event.regarding
+    if about is None:
+        return False
+    return about.kind == "Pod" or event.metadata.namespace in {_OF_CLUSTER, NAMESPACE}
 
 
 async def show(request: Request) -> Response:
@@ -29,7 +45,7 @@ async def _rows(request: Request) -> str:
 
 async def _context(request: Request) -> dict[str, Any]:
     """The Events of the namespaces in which the person may list Events."""
-    events = [event for cache in request.app.state.caches.events for event in cache]
+    events = [event for cache in request.app.state.caches.events for event in cache if is_believed(event)]
     namespaces = {event.metadata.namespace or "" for event in events}
     visible = await request.state.viewer.namespaces_with("list", Event, namespaces)
     kind = request.query_params.get("type", "")
@@ -68,7 +84,7 @@ def _path(event: Event) -> str:
     about = event.regarding
     if about is None or about.kind not in _PATHS:
         return ""
-    return _PATHS[about.kind].format(name=about.name, namespace=about.namespace)
+    return _PATHS[about.kind].format(name=quote(about.name, safe=""), namespace=quote(about.namespace or "", safe=""))
 
 
 PAGES: Final = (Page(path="/events", show=show, live=(Fragment(target="events", kinds=(Event,), render=_rows),)),)

@@ -1,5 +1,6 @@
 """Pods that should have cards and have not: those that wait, those that failed, and those that were never created."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -22,6 +23,7 @@ REFUSED_LATELY: Final = timedelta(minutes=20)
 """What makes pods tries again at least this often: a refusal that is older is over."""
 
 _ADMISSION_ERROR: Final = "UnexpectedAdmissionError"
+_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?")
 _EXPLAINED: Final = 50
 """Pods that are explained, those that have waited longest: with 40,000 cards each takes a moment."""
 _GPU_CAUSES: Final = frozenset(
@@ -146,7 +148,9 @@ def pod_refused(snapshot: Snapshot) -> Iterator[Found]:
         about = event.regarding
         if about is None or snapshot.now.astimezone(UTC) - event.seen_at > REFUSED_LATELY:
             continue
-        namespace = about.namespace or ""
+        namespace = event.metadata.namespace or ""
+        if _NAME.fullmatch(about.name) is None or not about.kind.isalpha():
+            continue  # No controller writes such an Event: a tenant may, and its words would end in a command.
         found = explain_refusal(event.note, namespace)
         workload = f"{about.kind} {namespace}/{about.name}"
         mentions_us = GROUP in event.note or bool(found.pool)

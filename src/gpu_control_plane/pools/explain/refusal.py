@@ -1,14 +1,16 @@
 """Why a pod was not even created: the sentence of whatever refused it, sorted by cause. Pure.
 
 A pod that is refused has no object. What made it (a ReplicaSet, a Job) keeps the sentence, in a condition or an Event.
+Whoever may write in the namespace may write such an Event, too: nothing of it gets into a command but a valid name.
 """
 
 import re
 
+from gpu_control_plane.kube.sentences import one_line
 from gpu_control_plane.pools.explain.explanation import Cause, Explanation
 
 _DENIED = re.compile(r"denied (?:the )?request: ")
-_QUOTA = re.compile(r"exceeded quota: (?P<quota>\S+?),")
+_QUOTA = re.compile(r"exceeded quota: (?P<quota>[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?),")
 _POOL_QUOTA = "gpu-pool-"
 _OWN_WORDS = (
     (re.compile(r"which no GPU pool offers"), Cause.NO_SUCH_POOL),
@@ -22,6 +24,7 @@ _OWN_WORDS = (
 
 def explain_refusal(message: str, namespace: str) -> Explanation:
     """What this message of the API server means for the person who wants the pod."""
+    message = one_line(message)
     if (quota := _QUOTA.search(message)) is not None:
         return _over_quota(message, quota["quota"], namespace)
     words = _DENIED.split(message)[-1]
