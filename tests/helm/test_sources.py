@@ -26,7 +26,7 @@ POLICIES: Final[dict[str, dict[str, Any] | None]] = {
     "off": {"enabled": False},
 }
 """What a ClusterPolicy in the values says about a function, if there is one."""
-AGENT: Final = {"labels": (False, True), "exporter": ("auto", True, False), "validator": ("auto", True, False)}
+AGENT: Final = dict.fromkeys(("labels", "exporter", "validator"), ("auto", True, False))
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -77,8 +77,21 @@ def test_there_is_one_source_or_a_refusal(
     assert _sources(helm, function, values) == expected
 
 
-def test_by_default_the_agent_serves_everything_but_labels(helm: Helm) -> None:
-    assert [_sources(helm, each, {}) for each in FUNCTIONS] == [[], ["agent"], ["agent"], []]
+def test_by_default_the_agent_serves_everything(helm: Helm) -> None:
+    assert [_sources(helm, each, {}) for each in FUNCTIONS] == [["agent"], ["agent"], ["agent"], []]
+
+
+@pytest.mark.parametrize(("wish", "written"), [("auto", True), (True, True), (False, False)])
+def test_rights_to_label_nodes_and_taking_labels_off_follow_who_writes_them(
+    helm: Helm, wish: bool | str, written: bool
+) -> None:
+    objects = helm.objects({"agent": {"labels": wish}})
+    rules = objects.one("ClusterRole", "gpu-control-plane:agent")["rules"]
+    assert any(rule["resources"] == ["nodes"] and "patch" in rule["verbs"] for rule in rules) is written
+    names = {each["metadata"]["name"] for each in objects.of("ValidatingAdmissionPolicy")}
+    assert ("gpu-control-plane-own-node" in names) is written
+    (job,) = (job for job in objects.of("Job") if job["metadata"]["name"] == "gpu-control-plane-cleanup")
+    assert ("--feature-labels" in command_of(job["spec"]["template"])) is written
 
 
 def test_an_error_names_all_providers_that_are_enabled(helm: Helm) -> None:

@@ -12,12 +12,17 @@ as a ClusterPolicy that somebody else made, the bootstrap controller reports as 
 {{- end }}
 
 {{/* Whether the agent does its part, as «true» or nothing: `auto` is yes, unless somebody else named in the values does
-it. Called with (list . "exporter"). */}}
+it. Called with (list . "labels"), "exporter" or "validator". */}}
 {{- define "gpu-control-plane.agentServes" -}}
 {{- $root := index . 0 -}}
-{{- $wish := (get $root.Values.agent (index . 1)).enabled | toString -}}
+{{- $part := index . 1 -}}
+{{- $wish := get $root.Values.agent $part -}}
+{{- if kindIs "map" $wish }}{{ $wish = $wish.enabled }}{{ end -}}
+{{- $wish = toString $wish -}}
 {{- $others := list -}}
-{{- if eq (index . 1) "exporter" -}}
+{{- if eq $part "labels" -}}
+{{- $others = list $root.Values.bootstrap.gfd.enabled (include "gpu-control-plane.policyServes" (list $root "gfd")) -}}
+{{- else if eq $part "exporter" -}}
 {{- $others = list $root.Values.bootstrap.dcgmExporter.enabled (include "gpu-control-plane.policyServes" (list $root "dcgmExporter")) -}}
 {{- else -}}
 {{- $others = list $root.Values.bootstrap.validator.enabled $root.Values.clusterPolicy.create -}}
@@ -30,7 +35,7 @@ it. Called with (list . "exporter"). */}}
 {{- $values := .Values -}}
 {{- $functions := list
   (dict "what" "label Nodes with features of their cards" "sources" (list
-    (list $values.agent.labels "agent.labels")
+    (list (eq (toString $values.agent.labels) "true") "agent.labels")
     (list $values.bootstrap.gfd.enabled "bootstrap.gfd.enabled")
     (list (include "gpu-control-plane.policyServes" (list . "gfd")) "clusterPolicy.spec.gfd.enabled (on unless it is false)")))
   (dict "what" "export metrics of the cards" "sources" (list

@@ -133,13 +133,13 @@ def _how_to_get_labels(sources: list[OperandStatus]) -> str:
         return f"The Node has no labels about its cards. {_who_writes(sources)}"
     return (
         "The Node has no labels about its cards. Pools do not need them. To select nodes by `nvidia.com/gpu.product` "
-        "and its kin, install the chart with `agent.labels=true`."
+        "and its kin, set `agent.labels` of the chart to `auto`."
     )
 
 
 def _who_writes(sources: list[OperandStatus]) -> str:
     if not sources:
-        return "Nothing of ours keeps them: remove them, or have the agent do it with `agent.labels=true`."
+        return "Nothing of ours keeps them: remove them, or have the agent do it with `agent.labels=auto`."
     pod = sources[0].pod
     if pod is None:
         return sources[0].trouble

@@ -14,7 +14,7 @@ import pytest
 from blocking_wait import until
 from e2e.cluster_env import ClusterEnv
 from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, write_machine
-from gpu_control_plane.api import GPUDevice, GPUPool
+from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.api.pod import Pod
 from helm.chart import CHART, NAMESPACE, RELEASE, Helm
@@ -26,7 +26,7 @@ MACHINE = new_machine("H200-141", 2)
 VALUES: dict[str, Any] = {
     "image": {"pullPolicy": "Never"},
     "controller": {"replicas": 1},
-    "agent": {"hardware": "simulated", "labels": True},
+    "agent": {"hardware": "simulated"},
 }
 NOTHING = {name: {"enabled": False} for name in ("driver", "toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd")}
 """A policy that lets nothing run on the node."""
@@ -103,6 +103,16 @@ def test_helm_installs_and_everything_is_ready(release: Release) -> None:
 def ready(release: Release, component: str) -> bool:
     pods = [pod["status"].get("containerStatuses", [{}])[0] for pod in release.pods(component)]
     return [pod.get("ready") for pod in pods] == [True]
+
+
+def test_a_fresh_install_labels_its_nodes(cluster_env: ClusterEnv, release: Release) -> None:
+    def labelled() -> str:
+        found = cluster_env.find(GPUNodeState.resource.path(name="node-a")) or {}
+        conditions = found.get("status", {}).get("conditions", [])
+        return next((str(each["status"]) for each in conditions if each["type"] == "GFDReady"), "")
+
+    until(lambda: labelled() == "True", within=150)
+    assert cluster_env.node_object()["metadata"]["labels"]["nvidia.com/gpu.count"] == "2"
 
 
 def test_a_pod_gets_a_card_of_a_pool(cluster_env: ClusterEnv, release: Release) -> None:

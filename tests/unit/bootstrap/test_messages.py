@@ -105,7 +105,7 @@ def broken(operand: Operand, **changes: object) -> Snapshot:
         (
             observed(state=state(agent=NO_LABELS), node=node(without("gpu.product"))),
             L,
-            ("Pools do not need them.", "`agent.labels=true`"),
+            ("Pools do not need them.", "`agent.labels` of the chart to `auto`"),
         ),
         (
             observed(node=node(without(gpu_count="3"))),
