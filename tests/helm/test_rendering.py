@@ -271,6 +271,17 @@ def test_rights_are_never_wildcards(helm: Helm, values: dict[str, Any]) -> None:
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
 
 
+def test_templates_leave_to_one_file_what_differs_between_platforms() -> None:
+    """The Deckhouse module has the same templates, and a file of its own for these helpers."""
+    for file in CHART.glob("templates/**/*"):
+        if file.is_dir() or file.name == "_platform.tpl":
+            continue
+        text = file.read_text()
+        for literal in ("securityContext:", "image:", "imagePullSecrets:", "priorityClassName:", ".Release.Namespace"):
+            assert literal not in text, f"{file.name} says {literal} itself: ask a helper of _platform.tpl"
+        assert file.suffix == ".tpl" or "{{- define" not in text, f"{file.name} defines: move that to a .tpl"
+
+
 def test_every_right_has_its_reason() -> None:
     """A comment above each rule."""
     for file in CHART.glob("templates/**/*.yaml"):

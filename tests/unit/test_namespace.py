@@ -14,7 +14,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 def test_the_chart_takes_no_other() -> None:
-    names = (ROOT / "charts/gpu-control-plane/templates/_names.tpl").read_text()
+    names = (ROOT / "charts/gpu-control-plane/templates/_platform.tpl").read_text()
     assert f'ne .Release.Namespace "{NAMESPACE}"' in names
     assert set(NAMED.findall(names)) == {NAMESPACE}
 

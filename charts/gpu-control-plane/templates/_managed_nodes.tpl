@@ -4,7 +4,7 @@ read off labels alone, never off a status, and no node is named: one that joins 
 */}}
 
 {{/* Nodes that have a card, as Node Feature Discovery or our own discovery says, and are managed. */}}
-{{- define "gpu.managedNode.affinity" -}}
+{{- define "gpuControlPlane.managedNodeAffinity" -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:
     nodeSelectorTerms:
@@ -20,10 +20,6 @@ nodeAffinity:
 {{- end }}
 
 {{/* What else every such node has. */}}
-{{- define "gpu.managedNode.nodeSelector" -}}
+{{- define "gpuControlPlane.managedNodeSelector" -}}
 kubernetes.io/os: linux
-{{- end }}
-
-{{- define "gpu.managedNode.tolerations" -}}
-{{- toYaml .Values.managedNodes.tolerations }}
 {{- end }}

@@ -3,14 +3,6 @@ There is one control plane in a cluster, so its objects have fixed names: they r
 Helm refuses a second release. What is shared is here.
 */}}
 
-{{/* The namespace. Agents publish into it by this name, so it cannot be chosen. */}}
-{{- define "gpu-control-plane.namespace" -}}
-{{- if ne .Release.Namespace "d8-gpu-operator" -}}
-{{- fail (printf "The GPU control plane lives in the namespace d8-gpu-operator, not in %s: add -n d8-gpu-operator --create-namespace." .Release.Namespace) -}}
-{{- end -}}
-{{ .Release.Namespace }}
-{{- end }}
-
 {{/* Labels by which a component's pods are found; they never change. Called with (list . "component"). */}}
 {{- define "gpu-control-plane.selector" -}}
 app.kubernetes.io/name: gpu-control-plane
@@ -25,6 +17,7 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
+{{- include "gpu-control-plane.platformLabels" $root }}
 {{- end }}
 
 {{/* The metadata of an object without namespace. Called with (list . "component" "name"). */}}

@@ -1,36 +1,5 @@
 {{/* What the pods of all components have in common. */}}
 
-{{/* The image of this release. */}}
-{{- define "gpu-control-plane.image" -}}
-{{- with .Values.image -}}
-image: {{ if .digest }}{{ printf "%s@%s" .repository .digest | quote }}{{ else }}{{ printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) | quote }}{{ end }}
-imagePullPolicy: {{ .pullPolicy }}
-{{- end }}
-{{- end }}
-
-{{- define "gpu-control-plane.pullSecrets" -}}
-{{- with .Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end }}
-
-{{/* A process that needs nothing of the node: it passes the «restricted» Pod Security Standard. */}}
-{{- define "gpu-control-plane.restrictedPod" -}}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 64535
-  runAsGroup: 64535
-  seccompProfile: {type: RuntimeDefault}
-{{- end }}
-
-{{- define "gpu-control-plane.restrictedContainer" -}}
-securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities: {drop: [ALL]}
-{{- end }}
-
 {{/* Every program of ours says at these addresses how it is. */}}
 {{- define "gpu-control-plane.probes" -}}
 livenessProbe:

@@ -73,17 +73,10 @@ spec:
       serviceAccountName: {{ $name }}
       {{- include "gpu-control-plane.restrictedPod" $root | nindent 6 }}
       {{- include "gpu-control-plane.pullSecrets" $root | nindent 6 }}
-      {{- with $root.Values.controller.nodeSelector }}
-      nodeSelector:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $root.Values.controller.tolerations }}
-      tolerations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
+      {{- include "gpu-control-plane.controllerPlacement" $root | nindent 6 }}
       containers:
         - name: {{ .name }}
-          {{- include "gpu-control-plane.image" $root | nindent 10 }}
+          {{- include "gpu-control-plane.image" (list $root .name) | nindent 10 }}
           command:
             {{- toYaml .command | nindent 12 }}
           {{- include "gpu-control-plane.restrictedContainer" $root | nindent 10 }}

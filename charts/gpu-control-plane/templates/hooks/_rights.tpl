@@ -1,0 +1,119 @@
+{{/* What the jobs of this folder may do; each rule says for what. */}}
+
+{{- define "gpu-control-plane.installRules" }}
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames:
+    - gpudevices.gpu.deckhouse.io
+    - gpunodestates.gpu.deckhouse.io
+    - gpupools.gpu.deckhouse.io
+    - clusterpolicies.nvidia.com
+    - nvidiadrivers.nvidia.com
+    - nodefeatures.nfd.k8s-sigs.io
+  verbs: [get, patch]
+# A server-side apply of something new needs create; RBAC cannot name what does not exist yet.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [create]
+# The installer makes the namespace where it is missing; it never is here.
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: [{{ include "gpu-control-plane.namespace" . }}]
+  verbs: [get]
+{{- end }}
+
+{{- define "gpu-control-plane.declareRules" }}
+{{- if .Values.clusterPolicy.create }}
+- apiGroups: [nvidia.com]
+  resources: [clusterpolicies]
+  resourceNames: [{{ .Values.clusterPolicy.name }}]
+  verbs: [get, patch]
+{{- end }}
+{{- if .Values.nvidiaDriver.create }}
+- apiGroups: [nvidia.com]
+  resources: [nvidiadrivers]
+  resourceNames: [{{ .Values.nvidiaDriver.name }}]
+  verbs: [get, patch]
+{{- end }}
+# It makes what is missing; RBAC cannot name what does not exist yet.
+- apiGroups: [nvidia.com]
+  resources:
+    {{- if .Values.clusterPolicy.create }}
+    - clusterpolicies
+    {{- end }}
+    {{- if .Values.nvidiaDriver.create }}
+    - nvidiadrivers
+    {{- end }}
+  verbs: [create]
+{{- end }}
+
+{{- define "gpu-control-plane.cleanupClusterRules" }}
+# A finalizer that nobody takes off any more would keep pools, and their CRD, from ever being deleted.
+- apiGroups: [gpu.deckhouse.io]
+  resources: [gpupools]
+  verbs: [list, patch]
+# Which taints of Nodes are those of pools.
+- apiGroups: [gpu.deckhouse.io]
+  resources: [gpunodestates]
+  verbs: [list]
+# These taints, labels that brought the agent and the operands, and those of feature discovery.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, patch]
+# The admission policies go last: as long as agents run, pods have to be judged.
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  resourceNames:
+    {{- range $name, $_ := include "gpu-control-plane.policyNames" . | fromYaml }}
+    - {{ $name }}
+    {{- end }}
+  verbs: [get, delete]
+# Whether NVIDIA's operator is in charge: the labels of operands are its own then.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [53822513.nvidia.com]
+  verbs: [list]
+{{- if .Values.crds.removeOnUninstall }}
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames:
+    - gpudevices.gpu.deckhouse.io
+    - gpunodestates.gpu.deckhouse.io
+    - gpupools.gpu.deckhouse.io
+    - clusterpolicies.nvidia.com
+    - nvidiadrivers.nvidia.com
+    - nodefeatures.nfd.k8s-sigs.io
+  verbs: [get, delete]
+# The CRDs of these stay as long as there is one: drivers run by it.
+- apiGroups: [nvidia.com]
+  resources: [clusterpolicies, nvidiadrivers]
+  verbs: [list]
+{{- end }}
+{{- end }}
+
+{{- define "gpu-control-plane.cleanupRules" }}
+# It waits until our own programs have ended.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+# The index of who may use which pool.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [gpu-pool-access]
+  verbs: [get, delete]
+# What agents and discovery have published.
+- apiGroups: [nfd.k8s-sigs.io]
+  resources: [nodefeatures]
+  verbs: [list, delete]
+{{- end }}
+
+{{- define "gpu-control-plane.cleanupOperandRules" }}
+# DaemonSets whose controller died while it let them go wait for a finalizer to be taken off;
+- apiGroups: [apps]
+  resources: [daemonsets]
+  verbs: [list, patch]
+# their pods, drivers, are made nobody's first, or they would go as well.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, patch]
+{{- end }}
