@@ -77,6 +77,14 @@ image: setup ## Build the container image as an OCI archive, and its SBOM (ARCH=
 image-lock: setup ## Record the Debian packages of the image anew, as Debian serves them today (needs apt)
 	@$(RUN) python -m images lock
 
+# Where it will be pushed to and downloaded from: REGISTRY=registry.example.com/gpu URL=https://…; FLAGS=--dirty for a trial.
+release: setup chart-binaries ## Write every artifact of a release to dist/, and print the commands that push them
+	@$(RUN) python -m release build $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(URL),--url $(URL)) $(FLAGS)
+
+bump: setup ## Begin a release: VERSION=1.2.3 in every file that has it, and the date in the changelog
+	@$(RUN) python -m release bump "$(VERSION)"
+	@$(MAKE) generate
+
 bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (20 minutes)
 	@$(RUN) python -m benchmarks runtime card pooling join node stack admission webhook commands console
 
@@ -155,5 +163,5 @@ $(UV):
 
 .PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
-.PHONY: test-browser screenshots
+.PHONY: test-browser screenshots release bump
 .PHONY: audit checksums test-helm chart-binaries test-monitoring monitoring-binaries

@@ -15,7 +15,7 @@ from images.lock import Lock, read_lock
 from images.mirror import package_files
 from images.oci import Configuration, Layer, write_archive
 from images.packing import Packer
-from images.sbom import Component, debian_components, python_components, write_sbom
+from images.sbom import Component, debian_components, image_subject, python_components, write_sbom
 from images.wheels import install_product, install_wheels
 
 PRODUCT = "gpu-control-plane"
@@ -65,9 +65,11 @@ def build(architecture: str, folder: Path, progress: Progress, name: str = NAME)
     stem = f"{PRODUCT}-{__version__}-{architecture}"
     archive, sbom = folder / f"{stem}.tar", folder / f"{stem}.spdx.json"
     created = f"{parts.lock.resolved:%Y-%m-%dT%H:%M:%SZ}"
-    about = {"architecture": architecture, "created": created}
-    digest = write_archive(archive, name=name, layers=parts.layers, config=CONFIGURATION, **about)
-    write_sbom(sbom, name=PRODUCT, version=__version__, digest=digest, components=parts.components, **about)
+    digest = write_archive(
+        archive, name=name, architecture=architecture, created=created, layers=parts.layers, config=CONFIGURATION
+    )
+    subject = image_subject(name=PRODUCT, version=__version__, architecture=architecture, digest=digest)
+    write_sbom(sbom, subject=subject, title=stem, created=created, components=parts.components)
     return Built(archive=archive, sbom=sbom, digest=digest)
 
 

@@ -1,6 +1,6 @@
-"""The list of what is in the image, in SPDX 2.3: every Debian and every Python package with version and checksum.
+"""The list of what is in an image or another artifact, in SPDX 2.3: every package with version and checksum.
 
-The same image has the same list: nothing in it depends on when or where it was written.
+The same artifact has the same list: nothing in it depends on when or where it was written.
 """
 
 import re
@@ -15,8 +15,9 @@ from images.licences import REFERENCE, copyright_file, declared
 from images.lock import Lock
 from images.wheels import Distribution
 
+LICENCE = "Apache-2.0"
+"""Ours."""
 _UNKNOWN = "NOASSERTION"
-_IMAGE = "SPDXRef-image"
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ def debian_components(lock: Lock, root: Path) -> Iterator[Component]:
     for package in lock.packages:
         text = copyright_file(root, package.name).read_text(errors="replace")
         yield Component(
-            id=_id("debian", package.name),
+            id=identifier("debian", package.name),
             name=package.name,
             version=package.version,
             sha256=package.sha256,
@@ -53,7 +54,7 @@ def debian_components(lock: Lock, root: Path) -> Iterator[Component]:
 def python_components(distributions: Sequence[Distribution]) -> Iterator[Component]:
     for each in distributions:
         yield Component(
-            id=_id("python", each.name),
+            id=identifier("python", each.name),
             name=each.name,
             version=each.version,
             sha256=each.sha256,
@@ -63,37 +64,52 @@ def python_components(distributions: Sequence[Distribution]) -> Iterator[Compone
         )
 
 
-def write_sbom(
-    path: Path, *, name: str, version: str, architecture: str, digest: str, created: str, components: list[Component]
-) -> None:
-    """`digest` is the image's, by which the list and the image find each other."""
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """The artifact that a list is about."""
+
+    component: Component
+    purpose: str
+    """In SPDX's words: CONTAINER, ARCHIVE, LIBRARY."""
+    relation: str = "CONTAINS"
+    """What it has to do with the packages: CONTAINS or DEPENDS_ON."""
+
+
+def image_subject(*, name: str, version: str, architecture: str, digest: str) -> Subject:
+    """An image by its digest, by which the list and the image find each other."""
+    address = f"pkg:oci/{name}@{quote(digest, safe='')}?arch={architecture}"
     checksum = digest.removeprefix("sha256:")
-    image = Component(
-        id=_IMAGE,
-        name=name,
-        version=version,
-        sha256=checksum,
-        licence="Apache-2.0",
-        address=f"pkg:oci/{name}@{quote(digest, safe='')}?arch={architecture}",
+    return Subject(
+        component=Component(
+            id="SPDXRef-image", name=name, version=version, sha256=checksum, licence=LICENCE, address=address
+        ),
+        purpose="CONTAINER",
     )
+
+
+def write_sbom(path: Path, *, subject: Subject, title: str, created: str, components: list[Component]) -> None:
+    """`title` names the list: the artifact's name, version and platform."""
+    top = subject.component
     document = {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
-        "name": f"{name}-{version}-{architecture}",
-        "documentNamespace": f"https://spdx.org/spdxdocs/{name}-{version}-{architecture}-{checksum}",
-        "creationInfo": {"created": created, "creators": [f"Tool: {name}-{version}"]},
-        "packages": [_package(each, primary=each is image) for each in (image, *components)],
+        "name": title,
+        "documentNamespace": f"https://spdx.org/spdxdocs/{title}-{top.sha256}",
+        "creationInfo": {"created": created, "creators": [f"Tool: {top.name}-{top.version}"]},
+        "packages": [
+            {**_package(top), "primaryPackagePurpose": subject.purpose},
+            *(_package(each) for each in components),
+        ],
         "hasExtractedLicensingInfos": list(_references(components)),
         "relationships": [
-            _related("SPDXRef-DOCUMENT", "DESCRIBES", _IMAGE),
-            *(_related(_IMAGE, "CONTAINS", each.id) for each in components),
+            _related("SPDXRef-DOCUMENT", "DESCRIBES", top.id),
+            *(_related(top.id, subject.relation, each.id) for each in components),
         ],
     }
     path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
-def _package(component: Component, *, primary: bool) -> dict[str, Any]:
+def _package(component: Component) -> dict[str, Any]:
     about = {
         "SPDXID": component.id,
         "name": component.name,
@@ -112,8 +128,6 @@ def _package(component: Component, *, primary: bool) -> dict[str, Any]:
             }
         ],
     }
-    if primary:
-        about["primaryPackagePurpose"] = "CONTAINER"
     if component.supplier:
         about["supplier"] = component.supplier
     return about
@@ -134,5 +148,6 @@ def _related(one: str, how: str, other: str) -> dict[str, str]:
     return {"spdxElementId": one, "relationshipType": how, "relatedSpdxElement": other}
 
 
-def _id(kind: str, name: str) -> str:
+def identifier(kind: str, name: str) -> str:
+    """A package's name inside a list."""
     return f"SPDXRef-{kind}-{re.sub(r'[^A-Za-z0-9.-]', '-', name.replace('+', 'plus'))}"

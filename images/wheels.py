@@ -25,6 +25,7 @@ PYTHON = "3.13"
 PLACE = Path(f"usr/local/lib/python{PYTHON}/dist-packages")
 """Where Debian's Python looks for what Debian did not install."""
 _PLATFORMS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
+_EXPORT = ("--quiet", "--locked", "--no-dev", "--no-emit-project", "--no-header", "--no-annotate")
 _TIMEOUT = 600
 _PROJECT = Path(__file__).parents[1]
 
@@ -43,22 +44,30 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def install_wheels(architecture: str, root: Path, scratch: Path) -> list[Distribution]:
-    """Install the locked wheels below `root`, each with the hash in the lock or not at all."""
+    """Install the locked wheels below `root`, for the image's Python."""
+    return install_locked(root / PLACE, scratch, python=PYTHON, platform=_PLATFORMS[architecture])
+
+
+def install_locked(place: Path, scratch: Path, *, python: str, platform: str) -> list[Distribution]:
+    """Install the locked wheels for a Python and a platform of uv's, each with the hash in the lock or not at all."""
     wanted = scratch / "requirements.txt"
-    export = ["--quiet", "--locked", "--no-dev", "--no-emit-project", "--no-header", "--no-annotate"]
-    _uv("export", *export, "--output-file", str(wanted))
-    kind = ["--python-version", PYTHON, "--python-platform", _PLATFORMS[architecture], "--target", str(root / PLACE)]
+    wanted.write_text(_uv("export", *_EXPORT))
+    kind = ["--python-version", python, "--python-platform", platform, "--target", str(place)]
     pinned = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirements", str(wanted)]
     _uv("pip", "install", "--quiet", "--link-mode", "copy", *kind, *pinned)
-    (root / PLACE / ".lock").unlink(missing_ok=True)
-    _remove_commands(root / PLACE)
-    return _installed(root / PLACE)
+    (place / ".lock").unlink(missing_ok=True)
+    _remove_commands(place)
+    return _installed(place)
+
+
+def locked_names() -> list[str]:
+    """The packages that our own needs, directly or not, on any platform."""
+    return re.findall(r"^([a-z0-9-]+)==", _uv("export", *_EXPORT, "--no-hashes"), re.MULTILINE)
 
 
 def install_product(root: Path, scratch: Path) -> Distribution:
     """Build our package as a wheel, and install that below `root`."""
-    _uv("build", "--quiet", "--wheel", "--out-dir", str(scratch))
-    [wheel] = scratch.glob("*.whl")
+    wheel = build_wheel(scratch)
     with zipfile.ZipFile(wheel) as content:
         content.extractall(root / PLACE)
     [found] = importlib.metadata.distributions(path=[str(root / PLACE)])
@@ -66,7 +75,14 @@ def install_product(root: Path, scratch: Path) -> Distribution:
     return _described(found, checksum, None)
 
 
-def _uv(*arguments: str) -> None:
+def build_wheel(folder: Path) -> Path:
+    """Build our package as a wheel. The same sources give the same bytes: uv writes no times into it."""
+    _uv("build", "--quiet", "--wheel", "--out-dir", str(folder))
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def _uv(*arguments: str) -> str:
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv is None:
         raise ImageError("uv is not there. Use `make image`, which brings it.")
@@ -76,6 +92,7 @@ def _uv(*arguments: str) -> None:
     )
     if ran.returncode:
         raise ImageError(f"`uv {arguments[0]}` failed: {ran.stderr.strip()}")
+    return ran.stdout
 
 
 def _remove_commands(place: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from images.licences import declared, stated
-from images.sbom import Component, write_sbom
+from images.sbom import Component, image_subject, write_sbom
 
 from image.spdx import faults
 
@@ -27,10 +27,8 @@ COMPONENT = Component(
 def document(tmp_path: Path) -> Any:
     write_sbom(
         tmp_path / "list.json",
-        name="image",
-        version="1.0",
-        architecture="amd64",
-        digest=f"sha256:{'b' * 64}",
+        subject=image_subject(name="image", version="1.0", architecture="amd64", digest=f"sha256:{'b' * 64}"),
+        title="image-1.0-amd64",
         created="2026-11-01T00:00:00Z",
         components=[COMPONENT],
     )

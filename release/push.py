@@ -1,0 +1,58 @@
+"""The commands that bring a release to where users get it from. They are printed, never run: they need your logins."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from images.recipe import PRODUCT
+
+
+class ImageArchive(msgspec.Struct, frozen=True, kw_only=True):
+    arch: str
+    archive: Path
+    sbom: Path
+    digest: str
+
+
+class Artifacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was made, by what has to be done with it."""
+
+    version: str
+    images: tuple[ImageArchive, ...]
+    chart: Path
+    wheel: Path
+    krew: Path
+    module: Path | None
+    downloads: tuple[Path, ...]
+    """What users download as it is."""
+
+
+def push_commands(made: Artifacts, registry: str) -> str:
+    """A shell script, with the registry as a variable."""
+    return "\n".join([f"REGISTRY={registry}", *_images(made), *_others(made)]) + "\n"
+
+
+def _images(made: Artifacts) -> Iterator[str]:
+    name = f"$REGISTRY/{PRODUCT}"
+    for image in made.images:
+        yield f"skopeo copy oci-archive:{image.archive} docker://{name}:{made.version}-{image.arch}"
+    if made.images:
+        digests = " ".join(f"-m {name}@{image.digest}" for image in made.images)
+        yield f"crane index append {digests} -t {name}:{made.version}"
+    for image in made.images:
+        about = f"--artifact-type application/spdx+json {name}@{image.digest}"
+        yield f"oras attach {about} {image.sbom}:application/spdx+json"
+
+
+def _others(made: Artifacts) -> Iterator[str]:
+    yield f"helm push {made.chart} oci://$REGISTRY/charts"
+    if made.module is not None:
+        yield f"oras push $REGISTRY/modules/{PRODUCT}:v{made.version} {made.module}:application/gzip"
+    yield f"uv publish {made.wheel}"
+    yield f"gh release create v{made.version} --title v{made.version} --notes-file {_notes(made.downloads)} \\"
+    yield from (f"  {path}{' \\' if path != made.downloads[-1] else ''}" for path in made.downloads)
+    yield f"# krew: a pull request to krew-index that adds {made.krew} as plugins/gpu.yaml"
+
+
+def _notes(downloads: Sequence[Path]) -> Path:
+    return next(path for path in downloads if path.name == "RELEASE-NOTES.md")
