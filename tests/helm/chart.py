@@ -109,6 +109,21 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
             "impersonation": {"enabled": True, "unconstrained": True},
         }
     },
+    "closed": {
+        "networkPolicy": {
+            "enabled": True,
+            "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        },
+        "podSecurity": {"label": True},
+        "console": {"enabled": True},
+        "discovery": {"enabled": True},
+    },
+    "many-replicas": {
+        "controller": {"replicas": 3, "spread": "RequireZones"},
+        "priorityClasses": {"create": True},
+        "podSecurity": {"label": True},
+        "operator": {"namespace": OPERANDS},
+    },
     "bare": {"crds": {"install": False}, "cleanup": {"enabled": False}, "webhook": {"enabled": False}},
 }
 """What people are likely to choose; together they reach every branch of the templates."""
@@ -125,7 +140,7 @@ class Helm:
         self._program = program
         # Nothing of the user's own Helm: no repositories, plugins or caches.
         self._environ = {"HOME": str(home), "HELM_NAMESPACE": NAMESPACE}
-        self._renders: dict[tuple[str, str, str], str] = {}
+        self._renders: dict[tuple[str, ...], str] = {}
 
     def run(self, *arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: Path | None = None) -> str:
         command = [str(self._program), *arguments, *(["--values", "-"] if values else [])]
@@ -137,17 +152,25 @@ class Helm:
         return done.stdout
 
     def template(
-        self, values: Mapping[str, Any] | None = None, *, version: str = KUBERNETES.version, namespace: str = NAMESPACE
+        self,
+        values: Mapping[str, Any] | None = None,
+        *,
+        version: str = KUBERNETES.version,
+        namespace: str = NAMESPACE,
+        served: str = "",
     ) -> str:
-        """Rendered without a cluster, for a given version of Kubernetes, and once for each set of values."""
-        key = version, namespace, yaml.safe_dump(dict(values or {}))
+        """Rendered without a cluster, for a given version of Kubernetes, and once for each set of values. `served` is a
+        kind of others that the cluster has: group/version/Kind."""
+        key = version, namespace, served, yaml.safe_dump(dict(values or {}))
         if key not in self._renders:
-            options = ("--kube-version", version, "--namespace", namespace)
+            options = ["--kube-version", version, "--namespace", namespace]
+            if served:
+                options += ["--api-versions", served]
             self._renders[key] = self.run("template", RELEASE, str(CHART), *options, values=values)
         return self._renders[key]
 
-    def objects(self, values: Mapping[str, Any] | None = None) -> "Objects":
-        return Objects(yaml.load_all(self.template(values), yaml.CSafeLoader))
+    def objects(self, values: Mapping[str, Any] | None = None, *, served: str = "") -> "Objects":
+        return Objects(yaml.load_all(self.template(values, served=served), yaml.CSafeLoader))
 
 
 class Objects:

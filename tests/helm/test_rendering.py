@@ -17,7 +17,7 @@ from gpu_control_plane.agent.timings import HealthTimings, health_timings
 from gpu_control_plane.console.command_line import command as console
 from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.controller import command as controller
-from gpu_control_plane.installation import crds, declare, uninstall
+from gpu_control_plane.installation import crds, declare, pod_security, uninstall
 from gpu_control_plane.local.errors import BuildFailed
 from gpu_control_plane.settings import parse_timings, waiting_times, with_timings
 from helm.chart import CHART, NAMESPACE, VALUE_SETS, Helm, Refused, command_of, container
@@ -30,6 +30,7 @@ PROGRAMS = {
     "gpu_control_plane.agent": agent,
     "gpu_control_plane.installation.declare": declare.command,
     "gpu_control_plane.installation.crds": crds.command,
+    "gpu_control_plane.installation.pod_security": pod_security.command,
     "gpu_control_plane.installation.uninstall": uninstall.command,
 }
 

@@ -20,11 +20,15 @@ def test_the_schema_knows_exactly_the_values_there_are() -> None:
 
 
 def test_every_value_is_explained() -> None:
+    """By a comment above it. A section needs none: its values have them. What is in `resources` is Kubernetes'."""
     lines = VALUES.read_text().splitlines()
-    for above, line in itertools.pairwise(lines):
-        name, _, value = line.strip().partition(": ")
-        if value and not line.lstrip().startswith("#") and name not in ("requests", "limits"):
-            assert above.lstrip().startswith("#"), f"{name} has no comment"
+    explained = 0
+    for number, (above, line) in enumerate(itertools.pairwise(lines), start=2):
+        name, _, value = line.strip().partition(":")
+        if (value or name == "resources") and not line.lstrip().startswith("#") and name not in ("requests", "limits"):
+            assert above.lstrip().startswith("#"), f"values.yaml:{number}: {name} has no comment"
+            explained += 1
+    assert explained == len(list(_leaves(yaml.safe_load(VALUES.read_text()))))
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,22 @@ def test_every_value_is_explained() -> None:
         ({"image": {"digest": "latest"}}, r"at '/image/digest': 'latest' does not match pattern"),
         ({"image": {"repository": ""}}, r"at '/image/repository': minLength: got 0, want 1"),
         ({"logLevel": "verbose"}, r"at '/logLevel': value must be one of 'debug', 'info', 'warning', 'error'"),
+        ({"controller": {"spread": "Zones"}}, r"'/controller/spread': value must be one of 'Prefer', 'RequireHosts'"),
+        (
+            {"networkPolicy": {"metricsFrom": [{"namespace": "monitoring"}]}},
+            r"at '/networkPolicy/metricsFrom/0': additional properties 'namespace' not allowed",
+        ),
+        (
+            {"webhook": {"networkPolicy": {"from": [{"ipBlock": {"except": []}}]}}},
+            r"at '/webhook/networkPolicy/from/0/ipBlock': missing property 'cidr'",
+        ),
+        # YAML reads Off without quotes as false.
+        (
+            {"verticalPodAutoscaler": {"updateMode": False}},
+            r"at '/verticalPodAutoscaler/updateMode': value must be one of 'Off', 'Initial', 'Recreate'",
+        ),
+        ({"podSecurity": {"label": "privileged"}}, r"at '/podSecurity/label': got string, want boolean"),
+        ({"priorityClasses": {"names": []}}, r"at '/priorityClasses': additional properties 'names' not allowed"),
         ({"webhook": {"timeoutSeconds": 60}}, r"at '/webhook/timeoutSeconds': maximum: got 60, want 30"),
     ],
     ids=str,
@@ -83,6 +103,14 @@ def test_every_value_is_explained() -> None:
 def test_values_without_sense_are_refused(helm: Helm, values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(Refused, match=sentence):
         helm.template(values)
+
+
+def _leaves(values: dict[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value and name != "resources":
+            yield from _leaves(value)
+        else:
+            yield name
 
 
 def _paths(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

@@ -103,10 +103,12 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* How important pods are, if that is said. Called with (list . "agent"), the section of the values. */}}
+{{/* How important pods are, if that is said. Classes of our own, where they are made, take the place of Kubernetes' own.
+Called with (list . "agent"), the section of the values. */}}
 {{- define "gpu-control-plane.priorityClass" -}}
-{{- with (get (index . 0).Values (index . 1)).priorityClassName }}
-priorityClassName: {{ . }}
+{{- $values := (index . 0).Values -}}
+{{- with (get $values (index . 1)).priorityClassName }}
+priorityClassName: {{ if $values.priorityClasses.create }}{{ . | replace "system-cluster-critical" "gpu-control-plane-cluster-critical" | replace "system-node-critical" "gpu-control-plane-node-critical" }}{{ else }}{{ . }}{{ end }}
 {{- end }}
 {{- end }}
 

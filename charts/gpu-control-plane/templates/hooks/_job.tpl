@@ -1,7 +1,8 @@
 {{/*
 A job that Helm runs before or after the release, with an account and rights of its own, all of which go when it has
 succeeded. Called with a dict: root, name, when (Helm's hooks), command (a list), clusterRules, rules and operandRules
-(YAML; the last hold in the namespace of the operands), and weight (0) where one job has to come after another.
+(YAML; the last hold in the namespace of the operands), weight (0) where one job has to come after another, retries (3),
+and logs, for when Helm prints what the job says (hook-failed).
 */}}
 {{- define "gpu-control-plane.hook" -}}
 {{- $root := .root -}}
@@ -61,8 +62,10 @@ kind: Job
 metadata:
   {{- include "gpu-control-plane.metadata" (list $root .name $name) | nindent 2 }}
   {{- include "gpu-control-plane.hookAnnotations" (dict "when" .when "weight" (.weight | default 0)) | nindent 2 }}
+    # Helm 3.18 and newer print what the job said, so that nobody has to look for the pod.
+    helm.sh/hook-output-log-policy: {{ .logs | default "hook-failed" }}
 spec:
-  backoffLimit: 3
+  backoffLimit: {{ dig "retries" 3 . }}
   activeDeadlineSeconds: 300
   template:
     metadata:

@@ -117,3 +117,12 @@
   resources: [pods]
   verbs: [list, patch]
 {{- end }}
+
+{{/* Called with the namespaces. */}}
+{{- define "gpu-control-plane.labelNamespacesRules" }}
+# It adds one label, where nobody has set that.
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: {{ toJson . }}
+  verbs: [get, patch]
+{{- end }}

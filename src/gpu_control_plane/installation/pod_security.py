@@ -1,0 +1,78 @@
+"""Lets a namespace hold the pods of the agent and the operands, in clusters that enforce Pod Security Standards.
+
+Those pods are privileged. A namespace whose level nobody has set gets the label that allows them; a level that somebody
+has set is that person's decision, and is never changed.
+
+Run as `python -m gpu_control_plane.installation.pod_security`.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from gpu_control_plane.api.namespace import Namespace
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.config import load_config
+from gpu_control_plane.kube.errors import Conflict, KubeError
+
+ENFORCE: Final = "pod-security.kubernetes.io/enforce"
+PRIVILEGED: Final = "privileged"
+
+_EXAMPLES: Final = """\b
+Examples:
+  python -m gpu_control_plane.installation.pod_security d8-gpu-operator
+"""
+
+
+class LevelRefuses(KubeError):
+    """Somebody has set a level that refuses our pods."""
+
+
+@click.command("pod-security", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
+@click.argument("namespaces", metavar="NAMESPACE…", nargs=-1, required=True)
+def command(*, kubeconfig: Path | None, namespaces: tuple[str, ...]) -> None:
+    """Let namespaces hold privileged pods, unless somebody has decided otherwise. Running it again is safe."""
+
+    async def connect() -> list[str]:
+        async with Client(load_config(kubeconfig)) as client:
+            return await allow_privileged(client, namespaces)
+
+    try:
+        sentences = asyncio.run(connect())
+    except KubeError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    click.echo("\n".join(sentences))
+
+
+async def allow_privileged(client: Client, namespaces: Sequence[str]) -> list[str]:
+    """Label each namespace that has no level; a sentence about each. `LevelRefuses` where one has another level."""
+    return [f"namespace {name}: {await _allow(client, name)}" for name in namespaces]
+
+
+async def _allow(client: Client, name: str) -> str:
+    found = await client.get(Namespace, name)
+    level = found.metadata.labels.get(ENFORCE)
+    if level == PRIVILEGED:
+        return f"it enforces «{PRIVILEGED}» already"
+    if level is not None:
+        raise LevelRefuses(
+            f"Pod Security refuses the agent and the operands in the namespace {name}: somebody has set it to enforce "
+            f"«{level}». Change it with `kubectl label namespace {name} {ENFORCE}={PRIVILEGED} --overwrite`, or use "
+            "another namespace."
+        )
+    labels = {"metadata": {"labels": {ENFORCE: PRIVILEGED}}}
+    try:
+        await client.patch(Namespace, name, labels, resource_version=found.metadata.resource_version)
+    except Conflict:  # another writer was faster, maybe with a level
+        return await _allow(client, name)
+    return f"labelled {ENFORCE}={PRIVILEGED}"
+
+
+if __name__ == "__main__":
+    command()
