@@ -16,7 +16,7 @@ import msgspec
 from benchmarks.clusters import API_SERVER, cluster_of
 from benchmarks.quantiles import quantile
 from benchmarks.report import Measurement, at_most, progress
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.api import GPUPool
 from gpu_control_plane.installation import policies
 from gpu_control_plane.kube import Client, Object, Resource
@@ -45,7 +45,7 @@ async def measure(creations: int) -> list[Measurement]:
         for each in (client, other):
             await each.create(_Namespace, {"metadata": {"name": _TEAM, "labels": {"team": "ml"}}})
             await each.create(_ServiceAccount, {"metadata": {"name": "default"}}, _TEAM)
-        await policies.install(client)
+        await policies.install(client, NAMESPACE)
         plain = _pod({})
         found: list[Measurement] = []
         with _connected(guarded) as judged, _connected(bare) as free:

@@ -2,13 +2,13 @@
 
 import msgspec
 
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.agent.publish import publication
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.gpunodestate import Driver, Injection, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import (
-    NAMESPACE,
     NodeFacts,
     NodeFeature,
     NodeFeatureSpec,

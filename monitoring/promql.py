@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
-from gpu_control_plane import NAMESPACE as NAMESPACE  # noqa: PLC0414 - alerts take it from here
+from gpu_control_plane import DEFAULT_NAMESPACE
 
+NAMESPACE: Final = DEFAULT_NAMESPACE
+"""For which rules are generated; the chart puts that of its release in its place."""
 LEASE: Final = "gpu-control-plane"
 CONTROLLER: Final = "gpu-control-plane-controller"
 """The job of the controllers, as the chart's ServiceMonitor names it; also their Deployment."""

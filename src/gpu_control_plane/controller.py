@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     import msgspec
@@ -49,7 +49,12 @@ Examples:
 @click.command("controller", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--without", multiple=True, type=click.Choice(list(_CONTROLLERS)), help="A controller to switch off.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
-@click.option("--namespace", default=NAMESPACE, show_default=True, help="Where the leader's lease is kept.")
+@click.option(
+    "--namespace",
+    default=DEFAULT_NAMESPACE,
+    show_default=True,
+    help="Where our programs run, agents publish their reports, and the leader's lease is kept.",
+)
 @click.option("--operand-namespace", help="Where drivers and other operands run.  [default: that of --namespace]")
 @click.option(
     "--nfd-namespace",
@@ -133,10 +138,11 @@ def command(
 
     managed = ManagedNodes(label=managed_label, by_default=managed_by_default)
     operands = operand_namespace or namespace
-    trusted = TrustedNamespaces(frozenset({*nvidia_namespaces, operands}))
+    trusted = TrustedNamespaces(frozenset({*nvidia_namespaces, operands}), own=namespace)
     others: dict[str, dict[str, Any]] = {
-        "inventory": {"managed": managed, "nfd_namespaces": frozenset(nfd_namespaces)},
+        "inventory": {"namespace": namespace, "managed": managed, "nfd_namespaces": frozenset(nfd_namespaces)},
         "bootstrap": {"managed": managed, "trusted": trusted},
+        "pools": {"namespace": namespace},
         _OPERATOR: {"namespace": operands, "trusted": trusted},
     }
     try:

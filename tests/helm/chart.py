@@ -8,9 +8,10 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from gpu_control_plane import NAMESPACE as NAMESPACE  # noqa: PLC0414 - tests of the chart take it from here
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.local.versions import KUBERNETES
 
+NAMESPACE: Final = DEFAULT_NAMESPACE
 CHART: Final = Path(__file__).parents[2] / "charts" / "gpu-control-plane"
 OPERANDS: Final = "operands"
 """A namespace for operands, where they have one of their own."""

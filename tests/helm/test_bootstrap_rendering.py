@@ -57,7 +57,7 @@ def test_the_bootstrap_controller_knows_every_pod(helm: Helm, values: dict[str, 
                 "metadata": {**template["metadata"], "name": "x", "namespace": NAMESPACE},
                 "spec": template["spec"],
             }
-            assert operand_of(msgspec.convert(manifest, Pod)) == component
+            assert operand_of(msgspec.convert(manifest, Pod), NAMESPACE) == component
             assert template["metadata"]["labels"]["app.kubernetes.io/instance"] == "gpu"
 
 

@@ -14,7 +14,7 @@ import pytest
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature, discovery_name, feature_name
-from gpu_control_plane.installation.policies import POLICIES as ALL_POLICIES
+from gpu_control_plane.installation.policies import policies
 from gpu_control_plane.kube import Client, FieldManager, Object, load_config
 from gpu_control_plane.kube.errors import Forbidden, Invalid
 from gpu_control_plane.kube.events import Event
@@ -26,7 +26,7 @@ OURS, OTHERS = "node-c", "node-d"
 AGENT, DISCOVERY = "gpu-control-plane-agent", "gpu-control-plane-discovery"
 POLICIES = (
     *(f"gpu-control-plane-own-{name}" for name in ("node-state", "cards", "reports", "events", "node")),
-    *(policy["metadata"]["name"] for policy in ALL_POLICIES if policy["kind"] == "ValidatingAdmissionPolicy"),
+    *(policy["metadata"]["name"] for policy in policies(NAMESPACE) if policy["kind"] == "ValidatingAdmissionPolicy"),
 )
 
 READING = {"status": {"telemetry": {"temperature": 40, "at": "2026-01-01T00:00:00Z"}}}

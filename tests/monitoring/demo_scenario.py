@@ -6,6 +6,7 @@ import msgspec
 from examples.workloads import Deployment, deployment
 from monitoring.promql import CONTROLLER
 
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card
 from gpu_control_plane.agent.simulated.machine import break_memory, new_machine, report_xid
 from gpu_control_plane.api import GPUDevice, GPUPool
@@ -14,7 +15,6 @@ from gpu_control_plane.api.gpunodestate import Injection, Toolkit
 from gpu_control_plane.api.names import DeviceCondition, Reason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import (
-    NAMESPACE,
     NODE_LABEL,
     NodeFacts,
     NodeFeature,

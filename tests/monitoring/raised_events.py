@@ -189,7 +189,7 @@ def _software(*situations: str, fails_check: bool = False) -> Raise:
 async def _inventory_incomplete(recorder: EventRecorder, _folder: Path) -> None:
     for found in (
         completeness.NODE_GONE,
-        completeness.no_report("w1", 8),
+        completeness.no_report("w1", NAMESPACE, 8),
         completeness.invalid_report("no PCI address"),
         completeness.no_cards(known=True),
         completeness.bus_hidden("w1"),

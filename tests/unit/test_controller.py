@@ -8,7 +8,8 @@ import click
 import pytest
 
 from fault_proxy import plain_config
-from gpu_control_plane import NAMESPACE, bootstrap, controller, inventory
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
+from gpu_control_plane import bootstrap, controller, inventory
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import EVERYTHING, Cache, Object, Runtime, Selection
 from gpu_control_plane.rules.managed_nodes import ManagedNodes

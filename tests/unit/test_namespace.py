@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "monitoring").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from gpu_control_plane import DEFAULT_NAMESPACE
+
 _EXAMPLES = """\b
 Examples:
   python -m gpu_control_plane.agent                              on a GPU node
@@ -144,7 +146,9 @@ def _checked_timings(_context: click.Context, _option: click.Parameter, given: t
     help="Which cluster.  [default: KUBECONFIG, as for kubectl]",
 )
 @click.option("--elect/--no-elect", default=False, show_default=True, help="With --simulated: take turns.")
-@click.option("--namespace", help="Namespace of the lease, with --elect.")
+@click.option(
+    "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where reports are published; of the lease, too."
+)
 @click.option("--status-host", default="0.0.0.0", show_default=True, help="Address of the status port.")  # noqa: S104 - the kubelet and Prometheus call from outside the pod
 @click.option(
     "--status-port",

@@ -6,7 +6,6 @@ from gpu_control_plane.agent.backends.interface import Inventory
 from gpu_control_plane.agent.metrics import AgentMetrics
 from gpu_control_plane.api.gpunodestate import Toolkit
 from gpu_control_plane.api.nodefeature import (
-    NAMESPACE,
     NODE_LABEL,
     NodeFeature,
     NodeFeatureSpec,
@@ -52,22 +51,24 @@ def says(observed: NodeFeature | None, desired: Publication) -> bool:
 class Publisher:
     """Keeps the NodeFeature of a node true."""
 
-    def __init__(self, features: Cache[NodeFeature], applier: Applier, metrics: AgentMetrics) -> None:
+    def __init__(self, features: Cache[NodeFeature], applier: Applier, metrics: AgentMetrics, namespace: str) -> None:
+        """Reports are published in `namespace`."""
         self._features = features
         self._applier = applier
         self._metrics = metrics
+        self._namespace = namespace
 
     async def publish(self, node: Object, backend: Inventory) -> None:
         name = feature_name(node.name)
         desired = publication(node, node_feature(node.name, backend.facts(), backend.cards()))
-        if says(self._features.get(name, NAMESPACE), desired):
+        if says(self._features.get(name, self._namespace), desired):
             return
-        await self._applier.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
+        await self._applier.apply(NodeFeature, name, desired, None, namespace=self._namespace)
         self._metrics.published.inc()
 
     def published_toolkit(self, node: str) -> Toolkit | None:
         """What the NodeFeature of a node says of its toolkit; None where it says nothing, or nonsense."""
-        observed = self._features.get(feature_name(node), NAMESPACE)
+        observed = self._features.get(feature_name(node), self._namespace)
         try:
             return read_facts(observed).toolkit if observed is not None else None
         except ValueError:

@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     device_folder: str
     kubeconfig: str | None
     elect: bool
-    namespace: str | None
+    namespace: str
     status_host: str
     status_port: int | None
     log_level: str
@@ -60,7 +60,7 @@ class _Process(TypedDict):
     """What every program of the agent is told."""
 
     kubeconfig: Path | None
-    namespace: str | None
+    namespace: str
     status_host: str
     status_port: int | None
     log_level: str
@@ -92,7 +92,7 @@ def _fleet(options: Options, process: _Process) -> int:
     from gpu_control_plane.kube.process import main  # noqa: PLC0415
 
     recovery = RecoveryPolicy(seconds=health_timings(options.timings).recovery_period.total_seconds())
-    fleet = partial(build, recovery=recovery)
+    fleet = partial(build, namespace=options.namespace, recovery=recovery)
     return main(NAME, fleet, elect=options.elect, **process)
 
 
@@ -101,7 +101,8 @@ def _discovery(options: Options, name: str, process: _Process) -> int:
     from gpu_control_plane.agent.discovery.process import NAME, build  # noqa: PLC0415
     from gpu_control_plane.kube.process import main  # noqa: PLC0415
 
-    return main(NAME, partial(build, node=name, sysfs=Sysfs(Path(options.sysfs))), elect=False, **process)
+    discovery = partial(build, node=name, namespace=options.namespace, sysfs=Sysfs(Path(options.sysfs)))
+    return main(NAME, discovery, elect=False, **process)
 
 
 def _node(options: Options, name: str, process: _Process) -> int:
@@ -116,6 +117,7 @@ def _node(options: Options, name: str, process: _Process) -> int:
     extras = (("nvidia-fs", options.nvidia_fs), ("gdrcopy", options.gdrcopy))
     chosen = NodeOptions(
         node=name,
+        namespace=options.namespace,
         hardware=Hardware(options.hardware),
         injection=Injection(options.injection),
         unpooled=options.unpooled,

@@ -10,7 +10,6 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE as NAMESPACE  # noqa: PLC0414 - where reports are
 from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import AgentFunctions, Driver, Monitoring, Toolkit
 from gpu_control_plane.api.shapes import Part

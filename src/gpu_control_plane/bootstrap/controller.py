@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
@@ -14,7 +13,7 @@ from gpu_control_plane.api.pod import BY_NODE, Pod, node_of
 from gpu_control_plane.bootstrap.decide import decide
 from gpu_control_plane.bootstrap.events import record_changes
 from gpu_control_plane.bootstrap.metrics import CONDITIONS, BootstrapMetrics
-from gpu_control_plane.bootstrap.operands import OURS, POD_SELECTIONS, Operand, is_trusted, operand_of
+from gpu_control_plane.bootstrap.operands import OURS, Operand, is_trusted, operand_of, pod_selections
 from gpu_control_plane.bootstrap.snapshot import NO_TIMERS, Settings, Snapshot, Timers
 from gpu_control_plane.kube import Cache, Condition, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.times import utc_now
@@ -41,11 +40,12 @@ class _ConditionsApplyConfiguration(msgspec.Struct):
 
 def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[], datetime] = utc_now) -> None:
     """Add bootstrap to a process."""
+    namespace = settings.trusted.own
     states = runtime.cache(GPUNodeState)
     nodes = runtime.cache(Node)
-    features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
+    features = runtime.cache(NodeFeature, Selection(namespace=namespace))
     devices = runtime.cache(GPUDevice)
-    all_pods = tuple(runtime.cache(Pod, selection) for selection in POD_SELECTIONS)
+    all_pods = tuple(runtime.cache(Pod, selection) for selection in pod_selections(namespace))
     for pods in all_pods:
         pods.index(BY_NODE, node_of)
     ours = all_pods[0]
@@ -60,7 +60,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
         return frozenset(operand for operand in OURS.values() if ours.count(_BY_OPERAND, operand))
 
     def take_snapshot(state: GPUNodeState) -> Snapshot:
-        report = features.get(feature_name(state.name), NAMESPACE)
+        report = features.get(feature_name(state.name), namespace)
         return Snapshot(
             state=state,
             node=nodes.get(state.name),
@@ -73,6 +73,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
             expected=expected(),
             report_observed=is_report_observed(state.status, report, devices.get),
             timers=timers.get(state.name, NO_TIMERS),
+            namespace=namespace,
             now=now(),
         )
 
@@ -96,7 +97,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     def gpu_node_of(pod: Pod) -> Iterable[Key]:
         """The node of an operand, if it is a GPU node."""
         node = pod.spec.node_name
-        counts = operand_of(pod) is not None and is_trusted(pod, settings.trusted)
+        counts = operand_of(pod, namespace) is not None and is_trusted(pod, settings.trusted)
         return (Key(node),) if counts and states.get(node) is not None else ()
 
     controller = runtime.controller("bootstrap", reconcile)
@@ -155,7 +156,7 @@ def _labels(node: Node) -> dict[str, str]:
 
 
 def _running_operand(pod: Pod, trusted: TrustedNamespaces) -> Iterable[str]:
-    operand = operand_of(pod)
+    operand = operand_of(pod, trusted.own)
     return (operand,) if operand is not None and pod.active and is_trusted(pod, trusted) else ()
 
 

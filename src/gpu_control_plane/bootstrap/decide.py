@@ -111,7 +111,7 @@ def _awaited(snapshot: Snapshot, complete: Condition) -> Awaited | None:
         return Awaited.REPORT_OBSERVED
     held = find(snapshot.conditions, NodeCondition.READY_FOR_POOLING)
     was_out = held is not None and held.reason == Reason.NOT_MANAGED
-    has_agent = any(operand_of(pod) is Operand.AGENT and pod.active for pod in snapshot.pods)
+    has_agent = any(operand_of(pod, snapshot.namespace) is Operand.AGENT and pod.active for pod in snapshot.pods)
     return Awaited.AGENT_POD if was_out and not has_agent else None
 
 

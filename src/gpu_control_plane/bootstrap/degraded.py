@@ -2,7 +2,6 @@
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import Label, Reason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.bootstrap.operand_status import OperandStatus, OperandStatuses
@@ -38,14 +37,14 @@ def _agent_lost(snapshot: Snapshot, operands: OperandStatuses) -> Degradation | 
     agent = operands.get(Operand.AGENT)
     if agent is None or not agent.lost:
         return None
-    hint = _why_no_pod(snapshot.node) if agent.pod is None and snapshot.node is not None else ""
+    hint = _why_no_pod(snapshot.node, snapshot.namespace) if agent.pod is None and snapshot.node is not None else ""
     message = f"The agent of the node has been away for a while; pods keep their cards. {agent.trouble} {hint}"
     return Degradation(Reason.AGENT_NOT_READY, message.strip(), blocks=True)
 
 
-def _why_no_pod(node: Node) -> str:
+def _why_no_pod(node: Node, namespace: str) -> str:
     if has_gpu_label(node.metadata.labels):
-        return f"See why: `kubectl -n {NAMESPACE} describe daemonset gpu-control-plane-agent`."
+        return f"See why: `kubectl -n {namespace} describe daemonset gpu-control-plane-agent`."
     return (
         "The Node has none of the labels that bring the agent to it. If it has cards: "
         f"`kubectl label node {node.name} {Label.GPU_PRESENT}=true`."

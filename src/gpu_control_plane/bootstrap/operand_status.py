@@ -135,7 +135,7 @@ class OperandStatuses(msgspec.Struct, frozen=True, kw_only=True):
 
 def operand_statuses(snapshot: Snapshot, settings: Settings) -> OperandStatuses:
     """The state of each operand of the node."""
-    pods = _pods_by_operand(snapshot.pods)
+    pods = _pods_by_operand(snapshot)
     known = snapshot.timers.operands | snapshot.timers.missing_since.keys()
     found: dict[Operand, OperandStatus] = {}
     deadlines: list[datetime] = []
@@ -185,11 +185,11 @@ def _said_lost(snapshot: Snapshot, operand: Operand) -> bool:
     return reason is not None and any(held.reason == reason for held in snapshot.conditions)
 
 
-def _pods_by_operand(pods: Iterable[Pod]) -> dict[Operand, Pod]:
+def _pods_by_operand(snapshot: Snapshot) -> dict[Operand, Pod]:
     """The Pod that counts for each operand: during an update there are two, and a ready one comes first."""
     found: dict[Operand, Pod] = {}
-    for pod in sorted(pods, key=lambda pod: (not pod.ready, pod.name)):
-        operand = operand_of(pod)
+    for pod in sorted(snapshot.pods, key=lambda pod: (not pod.ready, pod.name)):
+        operand = operand_of(pod, snapshot.namespace)
         if operand is not None and pod.active:
             found.setdefault(operand, pod)
     return found
@@ -200,7 +200,7 @@ def _with_second_pod(
 ) -> OperandStatus:
     """The status with the youngest of the other Pods of the operand that are ready, once both have been for long."""
     others = [one for one in snapshot.pods if one is not pod and one.active and one.ready]
-    same = [one for one in others if operand_of(one) is status.operand]
+    same = [one for one in others if operand_of(one, snapshot.namespace) is status.operand]
     second = max(same, key=lambda one: one.ready_changed_at or snapshot.now, default=None)
     if second is None:
         return status

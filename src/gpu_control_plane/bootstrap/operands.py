@@ -10,7 +10,6 @@ has, and only if a DaemonSet has made it, as all operands are made.
 import enum
 from typing import Final
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.pod import NAME_LABEL, Pod
 from gpu_control_plane.kube import Selection
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
@@ -60,16 +59,19 @@ VALIDATORS: Final = (Operand.VALIDATOR, Operand.NVIDIA_VALIDATOR)
 
 _APP: Final = "app"
 _DAEMONSET: Final = "DaemonSet"
-_OTHER_NAMESPACES: Final = f"metadata.namespace!={NAMESPACE}"
 
-POD_SELECTIONS: Final = (
-    Selection(namespace=NAMESPACE),
-    Selection(labels=f"{_APP} in ({','.join(sorted(NVIDIA))})", fields=_OTHER_NAMESPACES),
-    Selection(labels=f"{NAME_LABEL} in ({','.join(sorted(OTHERS))})", fields=_OTHER_NAMESPACES),
-)
-"""Where operands are found: all Pods of our namespace, which inventory and the operator watch, too; Pods of NVIDIA's
-operator in any other namespace; Pods of charts of their own there. A label selector cannot say «or», so the last two
-are two watches. Each leaves our namespace out, so that no Pod is held twice. `is_trusted` says which of them count."""
+
+def pod_selections(namespace: str) -> tuple[Selection, ...]:
+    """Where operands are found: all Pods of our `namespace`, which inventory and the operator watch, too; Pods of
+    NVIDIA's operator in any other namespace; Pods of charts of their own there. A label selector cannot say «or», so
+    the last two are two watches. Each leaves our namespace out, so that no Pod is held twice. `is_trusted` says which
+    of them count."""
+    elsewhere = f"metadata.namespace!={namespace}"
+    return (
+        Selection(namespace=namespace),
+        Selection(labels=f"{_APP} in ({','.join(sorted(NVIDIA))})", fields=elsewhere),
+        Selection(labels=f"{NAME_LABEL} in ({','.join(sorted(OTHERS))})", fields=elsewhere),
+    )
 
 
 def is_trusted(pod: Pod, trusted: TrustedNamespaces) -> bool:
@@ -78,10 +80,10 @@ def is_trusted(pod: Pod, trusted: TrustedNamespaces) -> bool:
     return trusted.include(pod.metadata.namespace) and made_by is not None and made_by.kind == _DAEMONSET
 
 
-def operand_of(pod: Pod) -> Operand | None:
+def operand_of(pod: Pod, namespace: str) -> Operand | None:
     """The operand that a Pod belongs to; None for any other Pod. Our own labels count more than any other, and only in
-    our own namespace."""
+    our own `namespace`."""
     labels = pod.metadata.labels
     if pod.component is not None:
-        return OURS.get(pod.component) if pod.metadata.namespace == NAMESPACE else None
+        return OURS.get(pod.component) if pod.metadata.namespace == namespace else None
     return NVIDIA.get(labels.get(_APP, "")) or OTHERS.get(labels.get(NAME_LABEL, ""))

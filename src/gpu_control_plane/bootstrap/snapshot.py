@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import Pod
@@ -64,6 +65,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     report_observed: bool = True
     """Whether inventory has taken the latest report of the node into its status."""
     timers: Timers = NO_TIMERS
+    namespace: str = DEFAULT_NAMESPACE
+    """Where our own programs run."""
     now: datetime
 
     @property

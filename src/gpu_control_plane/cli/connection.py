@@ -14,6 +14,8 @@ from gpu_control_plane.cli import names
 if TYPE_CHECKING:
     from gpu_control_plane.kube.client import Client
 
+SYSTEM_NAMESPACE_VARIABLE = "GPU_SYSTEM_NAMESPACE"
+"""For people who may not read the ClusterRoleBinding that names it."""
 _DEFAULT = "[default: as kubectl has it]"
 
 
@@ -29,6 +31,8 @@ class Connection:
     namespace: str | None = None
     """As given with -n; `namespace_in` has the one to use."""
     all_namespaces: bool = False
+    system_namespace: str | None = None
+    """As given with --system-namespace; `system_namespace_in` has the one to use."""
 
     def run[T](self, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
         """Do the work with a client of the cluster. Errors are those of `kube.errors`."""
@@ -53,12 +57,18 @@ class Connection:
         """The namespace to look at, as kubectl chooses it; None for all of them."""
         return None if self.all_namespaces else self.namespace or client.config.namespace
 
+    async def system_namespace_in(self, client: "Client") -> str:
+        """The namespace of our own programs: as it was given, else as the cluster says."""
+        from gpu_control_plane.installation.own_namespace import own_namespace  # noqa: PLC0415
+
+        return self.system_namespace or await own_namespace(client)
+
 
 def connected(
-    *, namespace: str | None = None, all_namespaces: bool = False
+    *, namespace: str | None = None, all_namespaces: bool = False, system_namespace: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options to a command, which takes them as `connection`. `namespace` is the help of -n, for commands that
-    have one; with `all_namespaces` there is -A, too."""
+    have one; with `all_namespaces` there is -A, too. With `system_namespace` people can say where our programs run."""
     options = [
         click.option(
             "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help=f"Which cluster.  {_DEFAULT}"
@@ -78,6 +88,16 @@ def connected(
         )
     if all_namespaces:
         options.append(click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace."))
+    if system_namespace:
+        options.append(
+            click.option(
+                "--system-namespace",
+                metavar="NS",
+                envvar=SYSTEM_NAMESPACE_VARIABLE,
+                help="Where the GPU control plane runs, if the cluster does not tell you.",
+                show_envvar=True,
+            )
+        )
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)

@@ -51,7 +51,7 @@ def _check_names(_context: click.Context, _parameter: click.Parameter, incomplet
 
 
 @click.command("doctor", short_help="What is wrong, and what to type.", epilog=_EXAMPLES)
-@connected()
+@connected(system_namespace=True)
 @click.option(
     "--only",
     metavar="CHECK",
@@ -92,12 +92,13 @@ def command(
     told = Screen(sys.stderr)
 
     async def work(client: "Client") -> "tuple[Examined, list[Mended]]":
-        examined = await _examine(client, checks, told)
+        namespace = await connection.system_namespace_in(client)
+        examined = await _examine(client, namespace, checks, told)
         if output == "text":
             show(examined.examination, Screen(sys.stdout))
         if bundle is not None:
             await _write_bundle(client, examined, bundle, told)
-        done = await _mend(client, examined.examination, told, asking=not yes) if fix else []
+        done = await _mend(client, examined, told, asking=not yes) if fix else []
         return examined, done
 
     examined, done = connection.run(work)
@@ -127,7 +128,7 @@ def _chosen(only: tuple[str, ...]) -> "Sequence[Check]":
     return [check for check in CHECKS if not only or any(fnmatchcase(check.id, each) for each in only)]
 
 
-async def _examine(client: "Client", checks: "Sequence[Check]", told: "Screen") -> "Examined":
+async def _examine(client: "Client", namespace: str, checks: "Sequence[Check]", told: "Screen") -> "Examined":
     from gpu_control_plane.doctor.cluster import SETTLING_SECONDS, examine_cluster  # noqa: PLC0415
     from gpu_control_plane.doctor.examination import sources_of  # noqa: PLC0415
     from gpu_control_plane.kube.sentences import counted  # noqa: PLC0415
@@ -143,7 +144,7 @@ async def _examine(client: "Client", checks: "Sequence[Check]", told: "Screen") 
         def again(count: int) -> None:
             step.detail(f"{counted(count, 'check')} may be about to settle: a second look in {SETTLING_SECONDS:.0f} s")
 
-        return await examine_cluster(client, checks, progress=progress, looking_again=again)
+        return await examine_cluster(client, namespace, checks, progress=progress, looking_again=again)
 
 
 async def _write_bundle(client: "Client", examined: "Examined", path: Path, told: "Screen") -> None:
@@ -153,15 +154,15 @@ async def _write_bundle(client: "Client", examined: "Examined", path: Path, told
         await write_bundle(client, examined, path, progress=step.detail)
 
 
-async def _mend(client: "Client", found: "Examination", told: "Screen", *, asking: bool) -> "list[Mended]":
+async def _mend(client: "Client", examined: "Examined", told: "Screen", *, asking: bool) -> "list[Mended]":
     from gpu_control_plane.doctor.mending import mend, mendable  # noqa: PLC0415
 
     chosen = [
         finding
-        for finding in mendable(found.findings)
+        for finding in mendable(examined.examination.findings)
         if not asking or click.confirm(f"{finding.about}: {finding.fix} ?", err=True)
     ]
-    done = await mend(client, chosen)
+    done = await mend(client, examined.snapshot.namespace, chosen)
     for each in done:
         told.mark(*_outcome(each))
     if not chosen:

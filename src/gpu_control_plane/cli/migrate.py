@@ -78,7 +78,7 @@ def values(file: IO[str]) -> None:
 
 
 @command.command("plan")
-@connected()
+@connected(system_namespace=True)
 @_namespace
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def plan(*, connection: Connection, output: str) -> None:
@@ -100,7 +100,7 @@ def plan(*, connection: Connection, output: str) -> None:
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
 
     with Screen(sys.stderr).step("Reading the cluster"):
-        made = _run(connection, lambda client: _planned(client, connection.namespace))
+        made = _run(connection, lambda client: _planned(client, connection))
     if output == "json":
         import msgspec  # noqa: PLC0415
 
@@ -112,7 +112,7 @@ def plan(*, connection: Connection, output: str) -> None:
 
 
 @command.command("take-over")
-@connected()
+@connected(system_namespace=True)
 @_namespace
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Also if this operator does not run, or the plan has problems.")
@@ -140,14 +140,15 @@ def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float)
     screen = Screen(sys.stdout)
 
     async def work(client: "Client") -> tuple[operator_switch.SwitchResult, bool]:
-        operator = await operator_switch.find_operator(client, connection.namespace)
-        runs = await operator_switch.our_controller_runs(client)
+        ours = await connection.system_namespace_in(client)
+        operator = await operator_switch.find_operator(client, ours, connection.namespace)
+        runs = await operator_switch.our_controller_runs(client, ours)
         if not force and not runs:
             raise operator_switch.SwitchError(
                 "This operator does not run here: nothing would manage the stack. Install it first, with "
                 "operator.enabled=true, or use --force."
             )
-        if not force and (problems := (await _planned(client, connection.namespace)).problems):
+        if not force and (problems := (await _planned(client, connection)).problems):
             raise operator_switch.SwitchError(
                 "A take-over would do harm. Mend this first, see `kubectl gpu migrate plan`, or use --force:\n"
                 + "\n".join(f"  - {problem}" for problem in problems)
@@ -155,7 +156,8 @@ def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float)
         if not yes:
             click.confirm(f"Scale {operator.key} to zero and let this operator take over?", abort=True)
         with Screen(sys.stderr).step(f"Waiting for the pods of {operator.key} to end") as step:
-            return await operator_switch.take_over(client, operator, progress=step.detail, timeout=timeout), runs
+            done = await operator_switch.take_over(client, operator, ours, progress=step.detail, timeout=timeout)
+            return done, runs
 
     done, runs = _run(connection, work)
     before = f"; it had {done.replicas} {_replicas(done.replicas)}" if done.replicas else ""
@@ -178,7 +180,7 @@ def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float)
 
 
 @command.command("give-back")
-@connected()
+@connected(system_namespace=True)
 @_namespace
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def give_back(*, connection: Connection, yes: bool) -> None:
@@ -196,7 +198,8 @@ def give_back(*, connection: Connection, yes: bool) -> None:
     from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
 
     async def work(client: "Client") -> operator_switch.SwitchResult:
-        operator = await operator_switch.find_operator(client, connection.namespace)
+        ours = await connection.system_namespace_in(client)
+        operator = await operator_switch.find_operator(client, ours, connection.namespace)
         if not yes:
             click.confirm(f"Start {operator.key} again and let it take over?", abort=True)
         return await operator_switch.give_back(client, operator)
@@ -238,12 +241,13 @@ def _show_notes(screen: "Screen", made: "Translation") -> None:
     )
 
 
-async def _planned(client: "Client", namespace: str | None) -> "MigrationPlan":
+async def _planned(client: "Client", connection: Connection) -> "MigrationPlan":
     from gpu_control_plane.operator.migration.desired import desired_stack  # noqa: PLC0415
     from gpu_control_plane.operator.migration.installation import read_installation  # noqa: PLC0415
     from gpu_control_plane.operator.migration.plan import plan_migration  # noqa: PLC0415
 
-    found = await read_installation(client, namespace)
+    namespace = connection.namespace
+    found = await read_installation(client, await connection.system_namespace_in(client), namespace)
     if namespace is not None and not found.has_nvidia_objects:
         raise click.ClickException(
             f"Namespace {namespace} has nothing of NVIDIA's operator: no Deployment, no Lease, no operands. Leave "

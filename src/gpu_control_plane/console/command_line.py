@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpu_control_plane import DEFAULT_NAMESPACE
+
 if TYPE_CHECKING:
     from gpu_control_plane.console.sign_in.oidc import OIDCSettings
     from gpu_control_plane.kube import Runtime
@@ -22,6 +24,7 @@ Examples:
 
 @click.command("console", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
+@click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where our controllers run.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on; any but loopback needs TLS."
 )
@@ -78,6 +81,7 @@ Examples:
 def command(
     *,
     kubeconfig: Path | None,
+    namespace: str,
     host: str,
     port: int,
     tls_certificate: Path | None,
@@ -114,6 +118,7 @@ def command(
 
     def add_console(runtime: "Runtime") -> None:
         settings = ConsoleSettings(
+            namespace=namespace,
             host=host,
             port=port,
             certificate=tls_certificate,

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import msgspec
 
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.console.sign_in.oidc import OIDCSettings
 from gpu_control_plane.kube.errors import ConfigError
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    namespace: str = DEFAULT_NAMESPACE
+    """Where our controllers run, whose Events about themselves are shown."""
     host: str = "127.0.0.1"
     port: int = 8443
     certificate: Path | None = None

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE, __version__
+from gpu_control_plane import __version__
 from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
@@ -27,7 +27,7 @@ from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.doctor.cluster import Examined
 from gpu_control_plane.doctor.kinds import EndpointSlice
 from gpu_control_plane.doctor.scrubbing import scrub_object, scrub_text
-from gpu_control_plane.installation.policies import POLICIES
+from gpu_control_plane.installation.policies import POLICY_NAMES
 from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import ApiError, KubeError
@@ -50,28 +50,29 @@ _LOG_LINES: Final = 2_000
 _PAGE: Final = 500
 _AT_ONCE: Final = 4
 _OURS: Final = frozenset({"GPUDevice", "GPUNodeState", "GPUPool", "ClusterPolicy", "NVIDIADriver", "Lease"})
-_POLICY_NAMES: Final = frozenset(manifest["metadata"]["name"] for manifest in POLICIES)
 
-_KINDS: Final[Mapping[type[Object], str | None]] = {
-    GPUDevice: None,
-    GPUNodeState: None,
-    GPUPool: None,
-    Node: None,
-    ClusterPolicy: None,
-    NVIDIADriver: None,
-    NodeFeature: NAMESPACE,
-    Pod: NAMESPACE,
-    Deployment: NAMESPACE,
-    DaemonSet: NAMESPACE,
-    EndpointSlice: NAMESPACE,
-    TimedLease: NAMESPACE,
-    ValidatingAdmissionPolicy: None,
-    ValidatingAdmissionPolicyBinding: None,
-    ValidatingWebhookConfiguration: None,
-    MutatingWebhookConfiguration: None,
-    Event: None,
-}
-"""What is in a bundle, and where it is looked for: everywhere, or in our namespace. ConfigMaps and Secrets are not."""
+_KINDS: Final[tuple[type[Object], ...]] = (
+    GPUDevice,
+    GPUNodeState,
+    GPUPool,
+    Node,
+    ClusterPolicy,
+    NVIDIADriver,
+    NodeFeature,
+    Pod,
+    Deployment,
+    DaemonSet,
+    EndpointSlice,
+    TimedLease,
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
+    MutatingWebhookConfiguration,
+    Event,
+)
+"""What is in a bundle; ConfigMaps and Secrets are not."""
+_IN_OUR_NAMESPACE: Final = frozenset({NodeFeature, Pod, Deployment, DaemonSet, EndpointSlice, TimedLease})
+"""Of these only what is there; the others are looked for everywhere."""
 
 type Item = dict[str, Any]
 
@@ -91,14 +92,15 @@ async def collect(
     notes: list[str] = []
     files: dict[str, bytes] = {"doctor.json": _json(scrub_object(msgspec.to_builtins(examined.examination)))}
     files["versions.json"] = _json({"client": __version__, "server": await _version(client, notes)})
-    for kind, namespace in _KINDS.items():
+    own = examined.snapshot.namespace
+    for kind in _KINDS:
         progress(kind.resource.plural)
-        items = await _items(client, kind, namespace, notes)
+        items = await _items(client, kind, own, notes)
         if items:
             files[f"objects/{kind.resource.qualified_name}.json"] = _json(items)
     for pod, container in _logged(examined.snapshot.pods):
         progress(f"log of {pod}")
-        files |= await _log(client, pod, container, notes)
+        files |= await _log(client, own, pod, container, notes)
     files["notes.txt"] = "".join(f"{note}\n" for note in notes or ["Nothing was left out."]).encode()
     return files
 
@@ -114,7 +116,7 @@ def packed(files: Mapping[str, bytes], now: float) -> bytes:
     return target.getvalue()
 
 
-async def _items(client: Client, kind: type[Object], namespace: str | None, notes: list[str]) -> list[Item]:
+async def _items(client: Client, kind: type[Object], own: str, notes: list[str]) -> list[Item]:
     """The objects of a kind as the API server has them, scrubbed page by page."""
     found: list[Item] = []
     params = {"limit": str(_PAGE)}
@@ -122,7 +124,7 @@ async def _items(client: Client, kind: type[Object], namespace: str | None, note
     while True:
         call = Call(
             method="GET",
-            path=resource.path(namespace),
+            path=resource.path(own if kind in _IN_OUR_NAMESPACE else None),
             verb="list",
             resource=resource.qualified_name,
             params=params,
@@ -133,7 +135,7 @@ async def _items(client: Client, kind: type[Object], namespace: str | None, note
         except ApiError as error:
             notes.append(f"{resource.qualified_name}: not read: {scrub_text(str(error))}")
             return found
-        found += [scrub_object(item) for item in page.get("items") or () if _concerns_us(kind, item)]
+        found += [scrub_object(item) for item in page.get("items") or () if _concerns_us(kind, item, own)]
         token = page.get("metadata", {}).get("continue")
         if not token:
             return found
@@ -143,19 +145,19 @@ async def _items(client: Client, kind: type[Object], namespace: str | None, note
         params = {**params, "continue": token}
 
 
-def _concerns_us(kind: type[Object], item: Item) -> bool:
+def _concerns_us(kind: type[Object], item: Item, own: str) -> bool:
     """Of kinds that others use too, only what is ours or about ours."""
     metadata = item.get("metadata", {})
     if kind is Event:
         about = item.get("regarding") or {}
         return (
             about.get("kind") in _OURS
-            or metadata.get("namespace") == NAMESPACE
+            or metadata.get("namespace") == own
             or GROUP in str(item.get("note", ""))
             or about.get("kind") == "Node"
         )
     if kind in {ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding}:
-        return metadata.get("name") in _POLICY_NAMES
+        return metadata.get("name") in POLICY_NAMES
     if kind in {ValidatingWebhookConfiguration, MutatingWebhookConfiguration}:
         return bool(metadata.get("name") == WEBHOOKS)
     return True
@@ -168,14 +170,14 @@ def _logged(pods: Sequence[Pod]) -> list[tuple[str, str]]:
     return [(pod.name, each.name) for pod in ranked[:MAX_LOGGED_PODS] for each in pod.spec.all_containers]
 
 
-async def _log(client: Client, pod: str, container: str, notes: list[str]) -> dict[str, bytes]:
+async def _log(client: Client, namespace: str, pod: str, container: str, notes: list[str]) -> dict[str, bytes]:
     """The end of a container's log, and of the one before its last restart."""
     files = {}
     for previous in (False, True):
         params = {"container": container, "tailLines": str(_LOG_LINES), "limitBytes": str(MAX_LOG_BYTES)}
         call = Call(
             method="GET",
-            path=Pod.resource.path(NAMESPACE, pod, "log"),
+            path=Pod.resource.path(namespace, pod, "log"),
             verb="get",
             resource="pods/log",
             params={**params, "previous": "true"} if previous else params,

@@ -28,6 +28,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 async def examine_cluster(
     client: Client,
+    namespace: str,
     checks: Sequence[Check] = CHECKS,
     *,
     progress: Progress = lambda _source: None,
@@ -35,13 +36,14 @@ async def examine_cluster(
     now: Callable[[], datetime] = utc_now,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Examined:
-    """The answers of these checks. Where nothing is suspicious it is one look; `looking_again` is told of a second."""
-    snapshot = await read_snapshot(client, now(), sources=sources_of(checks), progress=progress)
+    """The answers of these checks; our programs run in `namespace`. Where nothing is suspicious it is one look;
+    `looking_again` is told of a second."""
+    snapshot = await read_snapshot(client, now(), namespace, sources=sources_of(checks), progress=progress)
     first = examine(snapshot, checks)
     again = to_look_again(first, checks)
     if not again:
         return Examined(first, snapshot)
     looking_again(len(again))
     await sleep(SETTLING_SECONDS)
-    later = await read_snapshot(client, now(), sources=sources_of(again), before=snapshot)
+    later = await read_snapshot(client, now(), namespace, sources=sources_of(again), before=snapshot)
     return Examined(confirmed(first, examine(later, again), again), later)

@@ -30,15 +30,16 @@ def mendable(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.mend is not None]
 
 
-async def mend(client: Client, findings: Sequence[Finding]) -> list[Mended]:
-    """Do what the findings ask for; one that fails does not keep the others from being done."""
+async def mend(client: Client, namespace: str, findings: Sequence[Finding]) -> list[Mended]:
+    """Do what the findings ask for; our programs run in `namespace`. One that fails does not keep the others
+    from being done."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def one(finding: Finding) -> Mended:
         assert finding.mend is not None  # noqa: S101 - `mendable` has chosen them
         async with limit:
             try:
-                sentence = await _carry_out(client, finding.mend)
+                sentence = await _carry_out(client, namespace, finding.mend)
             except KubeError as error:
                 return Mended(check=finding.check, about=finding.about, done=False, sentence=str(error))
             return Mended(check=finding.check, about=finding.about, done=True, sentence=sentence)
@@ -46,7 +47,7 @@ async def mend(client: Client, findings: Sequence[Finding]) -> list[Mended]:
     return list(await asyncio.gather(*map(one, findings)))
 
 
-async def _carry_out(client: Client, fix: Mend) -> str:
+async def _carry_out(client: Client, namespace: str, fix: Mend) -> str:
     match fix.kind:
         case MendKind.DELETE_FAILED_POD:
             return await _delete_failed_pod(client, fix)
@@ -55,7 +56,7 @@ async def _carry_out(client: Client, fix: Mend) -> str:
             await client.patch(Node, fix.target.name, {"metadata": {"uid": fix.uid, "labels": label}})
             return f"labelled {Label.GPU_PRESENT.value}=true"
         case MendKind.RESTORE_POLICY:
-            await policies.restore(client, fix.target.name)
+            await policies.restore(client, fix.target.name, namespace)
             return "installed as this release has it"
         case _:
             raise ValueError(f"no such fix: {fix.kind}")

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import DEFINITIONS
 from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicy
 from gpu_control_plane.api.gpudevice import GPUDevice
@@ -38,24 +37,26 @@ from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
 ALL: Final = frozenset(Source)
 
 type Progress = Callable[[Source], None]
-type _Read = Callable[[Client], Awaitable[Sequence[Object]]]
+type _Read = Callable[[Client, str], Awaitable[Sequence[Object]]]
+"""Given the namespace of our programs."""
 
 _AT_ONCE: Final = 6
 _PAGE: Final = 2000
 """Objects in a page of a list: larger than a controller's, as a person waits for all of them."""
-_OURS: Final = Selection(namespace=NAMESPACE)
 _CRD_NAMES: Final = (*(definition.name for definition in DEFINITIONS), NodeFeature.resource.qualified_name)
 
 
 async def read_snapshot(
     client: Client,
     now: datetime,
+    namespace: str,
     *,
     sources: Collection[Source] = ALL,
     before: Snapshot | None = None,
     progress: Progress = lambda _source: None,
 ) -> Snapshot:
-    """The cluster now, as far as `sources` name it. With `before`, what is not read again is taken from there."""
+    """The cluster now, as far as `sources` name it; our programs run in `namespace`. With `before`, what is not
+    read again is taken from there."""
     limit = asyncio.Semaphore(_AT_ONCE)
     found: dict[str, Sequence[Object]] = {}
     unread: dict[Source, str] = dict(before.unread) if before is not None else {}
@@ -64,7 +65,7 @@ async def read_snapshot(
         async with limit:
             unread.pop(source, None)
             try:
-                found[source] = await _READS[source](client)
+                found[source] = await _READS[source](client, namespace)
             except (Forbidden, ServerError) as error:
                 unread[source] = _why(source, error)
             progress(source)
@@ -76,6 +77,7 @@ async def read_snapshot(
     missing = {source: f"{source.meaning} were not read" for source in Source if source not in sources}
     return Snapshot(
         now=now,
+        namespace=namespace,
         unread={**({} if before is not None else missing), **unread},
         before=before,
         **{**kept, **found},  # type: ignore[arg-type]  # each source reads the type of its field
@@ -89,7 +91,7 @@ def _why(source: Source, error: ApiError) -> str:
 
 
 def _list(kind: type[Object], selection: Selection = EVERYTHING) -> _Read:
-    async def read(client: Client) -> Sequence[Object]:
+    async def read(client: Client, _namespace: str) -> Sequence[Object]:
         try:
             return [item async for page in client.pages(kind, selection, limit=_PAGE) for item in page.items]
         except NotFound:
@@ -98,14 +100,23 @@ def _list(kind: type[Object], selection: Selection = EVERYTHING) -> _Read:
     return read
 
 
-def _named(*wanted: tuple[type[Object], str], namespace: str | None = None) -> _Read:
-    """Single objects, where a list would bring much that is of no use."""
+def _ours(kind: type[Object]) -> _Read:
+    """Those of our namespace."""
 
-    async def read(client: Client) -> Sequence[Object]:
+    async def read(client: Client, namespace: str) -> Sequence[Object]:
+        return await _list(kind, Selection(namespace=namespace))(client, namespace)
+
+    return read
+
+
+def _named(*wanted: tuple[type[Object], str]) -> _Read:
+    """Single objects, where a list would bring much that is of no use; where they have a namespace, ours."""
+
+    async def read(client: Client, namespace: str) -> Sequence[Object]:
         found = []
         for kind, name in wanted:
             try:
-                found.append(await client.get(kind, name, namespace))
+                found.append(await client.get(kind, name, namespace if kind.resource.namespaced else None))
             except NotFound:
                 continue
         return found
@@ -115,17 +126,17 @@ def _named(*wanted: tuple[type[Object], str], namespace: str | None = None) -> _
 
 _READS: Final[Mapping[Source, _Read]] = {
     Source.CRDS: _named(*((CustomResourceDefinition, name) for name in _CRD_NAMES)),
-    Source.DEPLOYMENTS: _list(Deployment, _OURS),
-    Source.DAEMONSETS: _list(DaemonSet, _OURS),
-    Source.PODS: _list(Pod, _OURS),
-    Source.LEASES: _list(TimedLease, _OURS),
+    Source.DEPLOYMENTS: _ours(Deployment),
+    Source.DAEMONSETS: _ours(DaemonSet),
+    Source.PODS: _ours(Pod),
+    Source.LEASES: _ours(TimedLease),
     Source.NVIDIA_LEASES: _list(TimedLease, LEASE_SELECTION),
     Source.WEBHOOKS: _named((ValidatingWebhookConfiguration, WEBHOOKS), (MutatingWebhookConfiguration, WEBHOOKS)),
-    Source.ENDPOINTS: _list(EndpointSlice, _OURS),
+    Source.ENDPOINTS: _ours(EndpointSlice),
     Source.POLICIES: _list(ValidatingAdmissionPolicy),
     Source.BINDINGS: _list(PolicyBinding),
-    Source.INDEX: _named((IndexConfigMap, INDEX_NAME), namespace=NAMESPACE),
-    Source.REPORTS: _list(ReportMeta, _OURS),
+    Source.INDEX: _named((IndexConfigMap, INDEX_NAME)),
+    Source.REPORTS: _ours(ReportMeta),
     Source.CARDS: _list(GPUDevice),
     Source.STATES: _list(GPUNodeState),
     Source.POOLS: _list(GPUPool),

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from gpu_control_plane import __version__
+from gpu_control_plane import DEFAULT_NAMESPACE, __version__
 from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicy
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
@@ -54,6 +54,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster at one moment. A field that is named in `unread` is empty and says nothing."""
 
     now: datetime
+    namespace: str = DEFAULT_NAMESPACE
+    """Where our programs run."""
     release: str = __version__
     """The release of the program that looks."""
     crds: Sequence[CustomResourceDefinition] = ()

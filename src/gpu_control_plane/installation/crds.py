@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 import click
 
-from gpu_control_plane import NAMESPACE, __version__
+from gpu_control_plane import DEFAULT_NAMESPACE, __version__
 from gpu_control_plane.api import DEFINITIONS, crd_manifest, nodefeature_definition, nvidia
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.kube.client import Client
@@ -52,33 +52,41 @@ class _Namespace(Object, frozen=True):
 
 @click.command("install", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
+@click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where agents publish their reports.")
 @click.option("--take-over", is_flag=True, help="Replace CRDs of the same name that another product installed.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
-def command(*, kubeconfig: Path | None, take_over: bool, timeout: float) -> None:
+def command(*, kubeconfig: Path | None, namespace: str, take_over: bool, timeout: float) -> None:
     """Install the CRDs of this release, and return once the API server serves them.
 
     Running it again is safe. CRDs of a newer release are left alone.
     """
     try:
-        sentences = install_crds(kubeconfig, take_over=take_over, timeout=timeout)
+        sentences = install_crds(kubeconfig, namespace, take_over=take_over, timeout=timeout)
     except KubeError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
     click.echo("\n".join(sentences))
 
 
-def install_crds(kubeconfig: Path | None, *, take_over: bool = False, timeout: float = 30.0) -> list[str]:
+def install_crds(
+    kubeconfig: Path | None, namespace: str = DEFAULT_NAMESPACE, *, take_over: bool = False, timeout: float = 30.0
+) -> list[str]:
     """Install the CRDs into the cluster of this kubeconfig; a sentence about each. For programs without a loop."""
 
     async def connect() -> list[str]:
         async with Client(load_config(kubeconfig)) as client:
-            return await install(client, take_over=take_over, timeout=timeout)
+            return await install(client, namespace, take_over=take_over, timeout=timeout)
 
     return asyncio.run(connect())
 
 
 async def install(
-    client: Client, *, version: str = __version__, take_over: bool = False, timeout: float = 30.0
+    client: Client,
+    namespace: str = DEFAULT_NAMESPACE,
+    *,
+    version: str = __version__,
+    take_over: bool = False,
+    timeout: float = 30.0,
 ) -> list[str]:
     """Apply the CRDs and return once they are served, with a sentence about each, and one about the namespace.
 
@@ -90,7 +98,7 @@ async def install(
     unserved = await asyncio.gather(*(_unserved(client, definition, timeout) for definition in INSTALLED))
     if any(unserved):
         raise NotServed(" ".join(filter(None, unserved)))
-    outcomes[f"namespace {NAMESPACE}"] = await _ensure_namespace(client)
+    outcomes[f"namespace {namespace}"] = await _ensure_namespace(client, namespace)
     return [f"{name}: {outcome}" for name, outcome in outcomes.items()]
 
 
@@ -145,13 +153,13 @@ def _of_feature_discovery(observed: CustomResourceDefinition | None) -> str | No
     return None if observed is None or ours(observed) else "Node Feature Discovery installed it."
 
 
-async def _ensure_namespace(client: Client) -> str:
+async def _ensure_namespace(client: Client, name: str) -> str:
     """Create the namespace of the agents' reports unless it exists."""
     try:
-        await client.get(_Namespace, NAMESPACE)
+        await client.get(_Namespace, name)
     except NotFound:
         try:
-            await client.create(_Namespace, {"metadata": {"name": NAMESPACE}})
+            await client.create(_Namespace, {"metadata": {"name": name}})
         except AlreadyExists:
             return "up to date"
         return "created"

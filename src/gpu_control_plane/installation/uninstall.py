@@ -16,7 +16,7 @@ from typing import Final
 import click
 import msgspec
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.agent.node.labelling import feature_labels as labels_of_features
 from gpu_control_plane.api import GPUNodeState, GPUPool, nvidia
 from gpu_control_plane.api.names import Label
@@ -51,8 +51,9 @@ Examples:
 @click.command("uninstall", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
 @click.option("--feature-labels", is_flag=True, help="Take the labels of feature discovery off Nodes.")
+@click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where our programs ran.")
 @click.option(
-    "--operand-namespace", default=NAMESPACE, show_default=True, help="Where the software stack runs; empty: nowhere."
+    "--operand-namespace", help="Where the software stack runs; empty: nowhere.  [default: that of --namespace]"
 )
 @click.option(
     "--nvidia-namespace",
@@ -72,7 +73,8 @@ def command(
     *,
     kubeconfig: Path | None,
     feature_labels: bool,
-    operand_namespace: str,
+    namespace: str,
+    operand_namespace: str | None,
     nvidia_namespaces: tuple[str, ...],
     crds: bool,
     timeout: float,
@@ -83,6 +85,7 @@ def command(
         async with Client(load_config(kubeconfig)) as client:
             await clean_up(
                 client,
+                namespace,
                 feature_labels=feature_labels,
                 crds=crds,
                 timeout=timeout,
@@ -100,37 +103,40 @@ def command(
 
 async def clean_up(
     client: Client,
+    namespace: str = DEFAULT_NAMESPACE,
     *,
     feature_labels: bool,
     crds: bool,
     timeout: float,
-    operand_namespace: str = NAMESPACE,
+    operand_namespace: str | None = None,
     nvidia_namespaces: Iterable[str] = (),
     report: Callable[[str], None],
 ) -> None:
-    """Remove everything; `report` gets a sentence about each step."""
-    left = await _await_end(client, timeout)
+    """Remove everything; `report` gets a sentence about each step. Operands are in our namespace unless another is
+    named; an empty name stands for none."""
+    operands = namespace if operand_namespace is None else operand_namespace
+    left = await _await_end(client, namespace, timeout)
     report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
-    if operand_namespace:
-        released = await finish_orphan_deletes(client, operand_namespace)
+    if operands:
+        released = await finish_orphan_deletes(client, operands)
         report(f"DaemonSets let go that were held for their pods: {released}.")
-    report(f"Reports deleted: {await _delete_reports(client)}.")
+    report(f"Reports deleted: {await _delete_reports(client, namespace)}.")
     report(f"Nodes from which taints of pools were taken off: {await _untaint(client)}.")
     report(f"Nodes whose labels were taken off: {await _unlabel(client, feature_labels=feature_labels)}.")
-    trusted = TrustedNamespaces(frozenset({*nvidia_namespaces, operand_namespace}))
+    trusted = TrustedNamespaces(frozenset({*nvidia_namespaces, operands}), own=namespace)
     report(f"Nodes from which the software stack was taken off: {await clean_nodes(client, trusted)}.")
     # Last, and only now: as long as an agent runs, pods have to be judged.
-    report(f"Admission policies removed: {await remove_policies(client)}.")
+    report(f"Admission policies removed: {await remove_policies(client, namespace)}.")
     if crds:
         report(f"CRDs deleted: {await _delete_crds(client, report)}.")
 
 
-async def _await_end(client: Client, timeout: float) -> int:
+async def _await_end(client: Client, namespace: str, timeout: float) -> int:
     """Wait until our Pods have ended; how many are left after `timeout` seconds, as on a node that is down."""
     deadline = time.monotonic() + timeout
     while True:
-        pods = await client.list(Pod, Selection(NAMESPACE, labels=_OURS))
+        pods = await client.list(Pod, Selection(namespace, labels=_OURS))
         if not pods or time.monotonic() >= deadline:
             return len(pods)
         await asyncio.sleep(_POLL_SECONDS)
@@ -143,9 +149,9 @@ async def _release_pools(client: Client) -> int:
     return len(pools)
 
 
-async def _delete_reports(client: Client) -> int:
+async def _delete_reports(client: Client, namespace: str) -> int:
     ours = (feature_name(""), discovery_name(""))
-    features = await _all(client, NodeFeature, Selection(NAMESPACE))
+    features = await _all(client, NodeFeature, Selection(namespace))
     reports = [feature for feature in features if feature.name.startswith(ours)]
     for report in reports:
         await _delete(client, report)

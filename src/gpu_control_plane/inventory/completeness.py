@@ -5,7 +5,6 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import Label, Reason
 from gpu_control_plane.kube.sentences import counted
 
@@ -43,10 +42,11 @@ NODE_GONE: Final = Completeness(
 )
 
 
-def no_report(node: str, bus: int | None = None) -> Completeness:
-    """The agent has not reported. `bus` is how many cards other programs see on the PCI bus."""
+def no_report(node: str, namespace: str, bus: int | None = None) -> Completeness:
+    """The agent, which runs in `namespace`, has not reported. `bus` is how many cards other programs see on the
+    PCI bus."""
     on_bus = f" Its PCI bus shows {_cards(bus)}." if bus else ""
-    pods = f"kubectl -n {NAMESPACE} get pods -o wide --field-selector spec.nodeName={node}"
+    pods = f"kubectl -n {namespace} get pods -o wide --field-selector spec.nodeName={node}"
     message = f"The node does not report.{on_bus} See whether the agent runs on it: `{pods}`."
     return Completeness(complete=False, reason=Reason.NODE_FEATURE_MISSING, message=message)
 
@@ -112,10 +112,10 @@ def cards_off_bus(node: str, addresses: Iterable[str]) -> Completeness:
     return Completeness(complete=False, reason=Reason.BUS_DISAGREES, message=message[:_MAX_MESSAGE])
 
 
-def bus_disagrees(node: str, differences: Iterable[str]) -> Completeness:
-    """Node Feature Discovery and the agent count different cards on the bus."""
+def bus_disagrees(node: str, namespace: str, differences: Iterable[str]) -> Completeness:
+    """Node Feature Discovery and the agent, which runs in `namespace`, count different cards on the bus."""
     agent = (
-        f"kubectl -n {NAMESPACE} delete pod -l app.kubernetes.io/component=agent --field-selector spec.nodeName={node}"
+        f"kubectl -n {namespace} delete pod -l app.kubernetes.io/component=agent --field-selector spec.nodeName={node}"
     )
     message = (
         f"Node Feature Discovery and the agent disagree: {'; '.join(differences)}. `lspci -d 10de:` on {node} says who "

@@ -7,7 +7,6 @@ from typing import Final
 
 import structlog
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name
@@ -40,12 +39,15 @@ class NodeContext:
         devices: Cache[GPUDevice],
         pods: Cache[Pod],
         nfd: NFDInventory,
+        *,
+        namespace: str,
     ) -> None:
         self._features = features
         self._nodes = nodes
         self._devices = devices
         self._pods = pods
         self._nfd = nfd
+        self._namespace = namespace
 
     def agent_pod_since(self, node: str) -> datetime | None:
         """When the first of the agent's Pods on the node was created."""
@@ -56,7 +58,7 @@ class NodeContext:
     def bus_sources(self, node: str) -> BusSources:
         """What other programs than the agent publish about the bus. What cannot be read is left out."""
         try:
-            discovered = read_discovered_bus(self._features.get(discovery_name(node), NAMESPACE))
+            discovered = read_discovered_bus(self._features.get(discovery_name(node), self._namespace))
         except ValueError as error:
             _log.warning("the NodeFeature of discovery cannot be read", node=node, why=str(error))
             discovered = None

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
@@ -35,11 +34,11 @@ _DEFAULTS: Final = Settings()
 
 def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[], datetime] = utc_now) -> None:
     """Add inventory to a process."""
-    features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
+    features = runtime.cache(NodeFeature, Selection(namespace=settings.namespace))
     nodes = runtime.cache(Node)
     devices = runtime.cache(GPUDevice)
     states = runtime.cache(GPUNodeState)
-    pods = runtime.cache(Pod, Selection(namespace=NAMESPACE))
+    pods = runtime.cache(Pod, Selection(namespace=settings.namespace))
     pods.index(BY_NODE, node_of)
     devices.index(BY_NODE, lambda device: (device.spec.node_name,))
     devices.index(BY_UUID, uuid_index)
@@ -50,7 +49,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     runtime.on_lead(disagreements.clear)
 
     def take_snapshot(node: str) -> Snapshot:
-        feature = features.get(feature_name(node), NAMESPACE)
+        feature = features.get(feature_name(node), settings.namespace)
         found = nodes.get(node)
         report = read_report(node, feature) if feature is not None else None
         known = tuple(devices.by_index(BY_NODE, node))
@@ -93,13 +92,13 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
 
     controller = runtime.controller("inventory", reconcile)
     nfd = NFDInventory(runtime, settings.nfd_namespaces, controller.enqueue, sync_timeout=settings.nfd_sync_timeout)
-    context = NodeContext(features, nodes, devices, pods, nfd)
+    context = NodeContext(features, nodes, devices, pods, nfd, namespace=settings.namespace)
     controller.watch(features, _node_of_feature, _feature_changed)
     controller.watch(nodes, context.nodes_with_its_cards, _node_changed(settings.managed))
     controller.watch(devices, context.nodes_of_card, _device_changed)
     controller.watch(states, when=_state_changed)
     controller.watch(pods, _node_of_agent, _agent_changed)
-    node_label.build(runtime, metrics)
+    node_label.build(runtime, metrics, settings.namespace)
 
 
 def _node_of_feature(feature: NodeFeature) -> Iterable[Key]:

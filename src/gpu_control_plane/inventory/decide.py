@@ -83,16 +83,16 @@ def _answer(snapshot: Snapshot, report: Report, settings: Settings) -> _Answer:
     left = (snapshot.disagreement_since or snapshot.now) + settings.bus_disagreement_timeout - snapshot.now
     recent = left > timedelta()
     if compared.off_bus or compared.differences:
-        disagrees = _disagreement(snapshot.node, compared)
+        disagrees = _disagreement(snapshot.node, settings.namespace, compared)
         return _Answer(complete, left) if recent and _was_complete(snapshot) else _Answer(disagrees)
     held = _unanswered_disagreement(snapshot)
     return _Answer(held, left) if recent and held is not None else _Answer(complete)
 
 
-def _disagreement(node: str, compared: Comparison) -> Completeness:
+def _disagreement(node: str, namespace: str, compared: Comparison) -> Completeness:
     if compared.off_bus:
         return completeness.cards_off_bus(node, compared.off_bus)
-    return completeness.bus_disagrees(node, compared.differences)
+    return completeness.bus_disagrees(node, namespace, compared.differences)
 
 
 def _unanswered_disagreement(snapshot: Snapshot) -> Completeness | None:
@@ -137,7 +137,7 @@ def _with_empty_bus(snapshot: Snapshot, report: Report, settings: Settings) -> P
 def _without_report(snapshot: Snapshot, settings: Settings) -> Plan:
     """A node whose agent runs and does not report has a GPUNodeState that says so. A node that no label brings the
     agent to, and that never reported a card, needs none."""
-    answer = completeness.no_report(snapshot.node, snapshot.bus_sources.cards)
+    answer = completeness.no_report(snapshot.node, settings.namespace, snapshot.bus_sources.cards)
     if snapshot.known or (snapshot.state is not None and snapshot.agent_expected):
         return _keep(snapshot, answer)
     if snapshot.state is not None:

@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature, discovery_name, read_bus
@@ -36,13 +35,13 @@ def wanted_label(node: str, feature: NodeFeature) -> str | None:
     return _PRESENT if read_bus(feature) else None
 
 
-def build(runtime: Runtime, metrics: InventoryMetrics) -> None:
-    """Add the labelling of nodes to a process."""
-    features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
+def build(runtime: Runtime, metrics: InventoryMetrics, namespace: str) -> None:
+    """Add the labelling of nodes to a process. Discovery publishes in `namespace`."""
+    features = runtime.cache(NodeFeature, Selection(namespace=namespace))
     nodes = runtime.cache(Node)
 
     async def reconcile(key: Key) -> None:
-        node, feature = nodes.get(key.name), features.get(discovery_name(key.name), NAMESPACE)
+        node, feature = nodes.get(key.name), features.get(discovery_name(key.name), namespace)
         if node is None or feature is None:
             return
         try:

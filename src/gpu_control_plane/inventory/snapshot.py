@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState
 from gpu_control_plane.api.nodefeature import NodeFeature
 from gpu_control_plane.inventory.bus import BusSources
@@ -35,6 +36,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     nfd_sync_timeout: Annotated[
         timedelta, about("How long a controller that starts waits for the NodeFeatures of Node Feature Discovery.")
     ] = timedelta(seconds=10)
+    namespace: str = DEFAULT_NAMESPACE
+    """Where agents run and publish their reports."""
     writes_at_once: int = 32
     """Writes under way at the same time, over all nodes."""
     nfd_namespaces: frozenset[str] = frozenset()

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.kube import Cache, Runtime
@@ -54,7 +54,7 @@ _IMAGE_SUFFIX: Final = "_IMAGE"
 class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the operator."""
 
-    namespace: str = NAMESPACE
+    namespace: str = DEFAULT_NAMESPACE
     """Where operands run."""
     images: Mapping[str, str] = {}
     """Environment variables that name images."""

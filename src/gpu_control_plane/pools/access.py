@@ -10,7 +10,6 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
@@ -23,7 +22,6 @@ from gpu_control_plane.pools.resource_index import resources_may_change
 from gpu_control_plane.rules.access_index import INDEX_NAME, access_index, pool_in, resource_of
 from gpu_control_plane.rules.access_policy import POD_ACCESS
 
-_KEY: Final = Key(INDEX_NAME, NAMESPACE)
 _RESOURCE: Final = "resource"
 
 
@@ -43,14 +41,22 @@ class AccessIndexWriter:
     """Brings the index up to date with the pools. Nothing is written or computed while nothing has changed."""
 
     def __init__(
-        self, runtime: Runtime, manager: FieldManager, pools: Cache[GPUPool], states: Cache[GPUNodeState]
+        self,
+        runtime: Runtime,
+        manager: FieldManager,
+        namespace: str,
+        *,
+        pools: Cache[GPUPool],
+        states: Cache[GPUNodeState],
     ) -> None:
+        """The index is in `namespace`."""
         self._runtime = runtime
         self._manager = manager
+        self._key = Key(INDEX_NAME, namespace)
         self._pools = pools
         self._states = states
         self._index = runtime.cache(
-            IndexConfigMap, Selection(namespace=NAMESPACE, fields=f"metadata.name={INDEX_NAME}")
+            IndexConfigMap, Selection(namespace=namespace, fields=f"metadata.name={INDEX_NAME}")
         )
         named = Selection(fields=f"metadata.name={POD_ACCESS}")
         self._policy = runtime.cache(ValidatingAdmissionPolicy, named)
@@ -77,8 +83,8 @@ class AccessIndexWriter:
         self._runtime.on_lead(self._mark_stale)
         controller = self._runtime.controller("pools-access", self._reconcile, workers=1)
         controller.watch(self._index)
-        controller.watch(self._pools, lambda _pool: (_KEY,), when=resources_may_change)
-        controller.watch(self._states, lambda _state: (_KEY,), when=lambda _old, _new: self._stale)
+        controller.watch(self._pools, lambda _pool: (self._key,), when=resources_may_change)
+        controller.watch(self._states, lambda _state: (self._key,), when=lambda _old, _new: self._stale)
 
     async def ensure(self) -> None:
         """Return once the index in the cluster has every pool that the cache has, as it is there."""
@@ -96,7 +102,7 @@ class AccessIndexWriter:
         await self.ensure()
 
     async def _write(self) -> None:
-        observed = self._index.at(_KEY)
+        observed = self._index.at(self._key)
         held = observed.data if observed is not None else {}
         named = {name for pool in self._pools for name in pool.resource_names}
         gone = {resource_of(key): pool_in(text) for key, text in held.items()}
@@ -108,11 +114,15 @@ class AccessIndexWriter:
         if observed is not None and held == index.data:
             return
         written = await self._runtime.client.apply(
-            IndexConfigMap, INDEX_NAME, _IndexApplyConfiguration(index.data), manager=self._manager, namespace=NAMESPACE
+            IndexConfigMap,
+            INDEX_NAME,
+            _IndexApplyConfiguration(index.data),
+            manager=self._manager,
+            namespace=self._key.namespace,
         )
         if foreign := written.data.keys() - index.data.keys():
             removal = {"data": dict.fromkeys(foreign)}
-            await self._runtime.client.patch(IndexConfigMap, INDEX_NAME, removal, namespace=NAMESPACE)
+            await self._runtime.client.patch(IndexConfigMap, INDEX_NAME, removal, namespace=self._key.namespace)
 
     def _mark_stale(self) -> None:
         self._stale = True

@@ -11,7 +11,6 @@ from functools import partial
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.allocation import Allocation
 from gpu_control_plane.api.gpudevice import DeviceState, GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
@@ -90,9 +89,11 @@ class Pools:
         self._states = runtime.cache(GPUNodeState)
         self._pools = runtime.cache(GPUPool)
         self._metrics = PoolMetrics(runtime.metrics.registry, self._pools)
-        self._access = AccessIndexWriter(runtime, FieldManager(MANAGER), self._pools, self._states)
+        self._access = AccessIndexWriter(
+            runtime, FieldManager(MANAGER), settings.namespace, pools=self._pools, states=self._states
+        )
         self._nodes = runtime.cache(Node)
-        self._features = runtime.cache(NodeFeature, Selection(namespace=NAMESPACE))
+        self._features = runtime.cache(NodeFeature, Selection(namespace=settings.namespace))
         self._status_rate = RateLimit(settings.status_interval.total_seconds())
         self._counted: dict[str, _CountedPool] = {}
         self._known_faults: dict[str, PoolFault] | None = None
@@ -161,7 +162,7 @@ class Pools:
     def _snapshot(self, name: str, state: GPUNodeState | None) -> Snapshot:
         node = self._nodes.get(name)
         pools = {pool.name: pool for pool in self._pools}
-        report = self._features.get(feature_name(name), NAMESPACE)
+        report = self._features.get(feature_name(name), self._settings.namespace)
         devices = tuple(device for device in self._devices.by_index(_NODE, name) if not device.deleting)
         return Snapshot(
             node=name,

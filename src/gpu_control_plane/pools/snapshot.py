@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api.gpudevice import GPUDevice, Reservation
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
@@ -16,6 +17,8 @@ from gpu_control_plane.rules.pool_validation import PoolFault
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What pools are given. Their waiting times are in docs/settings.md."""
 
+    namespace: str = DEFAULT_NAMESPACE
+    """Where agents publish their reports, and where the index of who may use which pool is."""
     status_interval: Annotated[
         timedelta, about("The status of a pool is written at most once in this time, however many cards change.")
     ] = timedelta(seconds=1)

@@ -10,7 +10,6 @@ The chart and the local cluster install what is made here. Only functions of CEL
 from itertools import pairwise
 from typing import Final
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import GROUP, USE
 from gpu_control_plane.rules.access_index import EVERY, INDEX_NAME
 from gpu_control_plane.rules.admission_policy import (
@@ -44,13 +43,12 @@ _WORKLOAD_RULES: Final = [
     )
 ]
 _INDEX_KIND: Final = {"apiVersion": "v1", "kind": "ConfigMap"}
-_INDEX: Final = {"name": INDEX_NAME, "namespace": NAMESPACE, "parameterNotFoundAction": "Allow"}
-"""`Allow` concerns a missing ConfigMap only: with `Deny`, deleting it would keep every pod out of the cluster."""
 _MAX_NAME: Final = 253
 
 
-def access_policies() -> list[Manifest]:
-    """The policies about access to pools, each with its binding."""
+def access_policies(namespace: str) -> list[Manifest]:
+    """The policies about access to pools, each with its binding. The index is in `namespace`."""
+    index = _index(namespace)
     return [
         policy(
             POD_ACCESS,
@@ -69,7 +67,7 @@ def access_policies() -> list[Manifest]:
             ],
             paramKind=_INDEX_KIND,
         ),
-        binding(POD_ACCESS, ["Deny"], paramRef=_INDEX),
+        binding(POD_ACCESS, ["Deny"], paramRef=index),
         policy(
             WORKLOAD_ACCESS,
             rules=_WORKLOAD_RULES,
@@ -87,17 +85,22 @@ def access_policies() -> list[Manifest]:
             ],
             paramKind=_INDEX_KIND,
         ),
-        binding(WORKLOAD_ACCESS, ["Warn"], paramRef=_INDEX),
+        binding(WORKLOAD_ACCESS, ["Warn"], paramRef=index),
     ]
 
 
-def index_manifest() -> Manifest:
+def index_manifest(namespace: str) -> Manifest:
     """The ConfigMap before there is any pool."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": INDEX_NAME, "namespace": NAMESPACE},
+        "metadata": {"name": INDEX_NAME, "namespace": namespace},
     }
+
+
+def _index(namespace: str) -> Manifest:
+    """`Allow` concerns a missing ConfigMap only: with `Deny`, deleting it would keep every pod out of the cluster."""
+    return {"name": INDEX_NAME, "namespace": namespace, "parameterNotFoundAction": "Allow"}
 
 
 def _who(pod_spec: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api.names import BYPASS, GROUP
 from gpu_control_plane.rules.admission_policy import (
     IS_EXTENDED_RESOURCE,
@@ -28,8 +28,8 @@ from gpu_control_plane.rules.trusted_namespaces import USUAL_NAMESPACES
 EXPLICIT: Final = "gpu-bypass"
 BROAD: Final = "gpu-host-access"
 
-EXEMPT: Final = tuple(sorted({NAMESPACE, "kube-system", *USUAL_NAMESPACES}))
-"""Where drivers, plugins and exporters run, which need the machine."""
+EXEMPT: Final = frozenset({"kube-system", *USUAL_NAMESPACES})
+"""Where drivers, plugins and exporters run, which need the machine; our own namespace is another."""
 RUNTIME_CLASSES: Final = ("nvidia", "nvidia-cdi", "nvidia-legacy")
 
 RUNTIME_CLASSES_VARIABLE: Final = "runtimeClasses"
@@ -64,7 +64,9 @@ _WIDE_PATHS: Final = (
 class BypassSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the policies are told by the chart's values."""
 
-    exempt_namespaces: tuple[str, ...] = EXEMPT
+    namespace: str = DEFAULT_NAMESPACE
+    """Where our own programs run, which is exempt."""
+    exempt_namespaces: frozenset[str] = EXEMPT
     runtime_classes: tuple[str, ...] = RUNTIME_CLASSES
     deny_kubelet_sockets: bool = False
     """Other vendors' device plugins mount the kubelet's sockets, so by default they are only warned of."""
@@ -145,7 +147,7 @@ def _policy(name: str, settings: BypassSettings, validations: list[Manifest]) ->
     exempt = {
         "key": "kubernetes.io/metadata.name",
         "operator": "NotIn",
-        "values": sorted(settings.exempt_namespaces),
+        "values": sorted({settings.namespace, *settings.exempt_namespaces}),
     }
     made["spec"]["matchConstraints"]["namespaceSelector"] = {"matchExpressions": [exempt]}
     return made

@@ -8,7 +8,6 @@ Both hold while every program of ours is down.
 
 from typing import Final
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.names import GROUP, Annotation, Label
 from gpu_control_plane.rules.admission_policy import Manifest, binding, policy, validation
 
@@ -25,19 +24,18 @@ PEOPLES_ANNOTATIONS: Final = (
 """Of a GPUDevice."""
 PEOPLES_LABELS: Final = (Label.IGNORE,)
 
-_OURS: Final = f"system:serviceaccounts:{NAMESPACE}"
-_NOT_OURS: Final = f"!('{_OURS}' in request.userInfo.?groups.orValue([]))"
 _NOT_REPAIR: Final = "!('system:masters' in request.userInfo.?groups.orValue([]))"
 
 
-def managed_fields_policies() -> list[Manifest]:
-    """The policies, each with its binding."""
+def managed_fields_policies(namespace: str) -> list[Manifest]:
+    """The policies, each with its binding. Our service accounts are those of `namespace`."""
+    not_ours = f"!('system:serviceaccounts:{namespace}' in request.userInfo.?groups.orValue([]))"
     managed = ["gpudevices", "gpudevices/status", "gpunodestates", "gpunodestates/status", "gpupools/status"]
     return [
         policy(
             MANAGED,
             rules=_rules(managed, ["CREATE", "UPDATE"]),
-            conditions=_asked_by_others(f"{_NOT_OURS} && {_NOT_REPAIR}"),
+            conditions=_asked_by_others(f"{not_ours} && {_NOT_REPAIR}"),
             variables={},
             validations=_managed(),
         ),
@@ -45,7 +43,7 @@ def managed_fields_policies() -> list[Manifest]:
         policy(
             APPROVALS,
             rules=_rules(["gpudevices"], ["UPDATE"]),
-            conditions=_asked_by_others(_NOT_OURS),
+            conditions=_asked_by_others(not_ours),
             variables=_approval_variables(),
             validations=_approvals(),
         ),

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE
 
 USUAL_NAMESPACES: Final = frozenset({"gpu-operator", "nvidia-gpu-operator", "gpu-operator-resources"})
 """Where NVIDIA's operator and its operands are installed: by its chart, on OpenShift, and by old releases."""
@@ -19,6 +19,8 @@ class TrustedNamespaces(msgspec.Struct, frozen=True):
     """Our own namespace, the usual ones of NVIDIA's operator, and those that the settings name."""
 
     more: frozenset[str] = frozenset()
+    own: str = DEFAULT_NAMESPACE
+    """Where our own programs run."""
 
     def include(self, namespace: str | None) -> bool:
-        return namespace == NAMESPACE or namespace in USUAL_NAMESPACES or namespace in self.more
+        return namespace == self.own or namespace in USUAL_NAMESPACES or namespace in self.more

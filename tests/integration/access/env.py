@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from blocking_wait import until
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.installation.policies import install_policies
 from gpu_control_plane.local import Cluster
@@ -117,7 +117,7 @@ class AccessEnv:
         """An object, as the administrator sees it."""
         return self._send("GET", path, None, (), None, "application/json")[1]
 
-    def _send(  # noqa: PLR0917
+    def _send(
         self,
         method: str,
         path: str,

@@ -6,7 +6,7 @@ The API server of these tests does not have our CRDs at all.
 from typing import Any
 
 from blocking_wait import until
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.local.certificates import Authority
 from integration.access.cases import OURS, POOLS, TRAINING
 from integration.access.env import NAMESPACES, AccessEnv, grant, pod, pool

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blocking_wait import until
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.installation.policies import install_policies

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.agent.fleet.machines import add_nodes, node_manifest
 from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, slow_down
 from gpu_control_plane.agent.simulated.models import pci_address
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
 from gpu_control_plane.api.gpunodestate import Assignment, PluginResource
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
 from gpu_control_plane.kube import Client, Object, Resource
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import Forbidden, NotFound

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from fault_proxy import FaultProxy
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.agent.fleet.machines import node_manifest
 from gpu_control_plane.agent.node import process
 from gpu_control_plane.agent.node.options import Hardware, Options
@@ -18,7 +19,7 @@ from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
 from gpu_control_plane.api.gpunodestate import AgentFunctions, Plugin, StepResult
 from gpu_control_plane.api.names import DeviceCondition
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name, read_facts
+from gpu_control_plane.api.nodefeature import NodeFeature, feature_name, read_facts
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, load_config
 from gpu_control_plane.kube.conditions import find

@@ -2,13 +2,14 @@
 
 import time
 
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.agent.fleet.machines import add_nodes, edit_card, edit_node
 from gpu_control_plane.agent.simulated.machine import heal, lose, new_machine, reinstall, report_xid, swap
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUDevice
 from gpu_control_plane.api.examples import h200
 from gpu_control_plane.api.names import Annotation
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name, read_cards, read_facts
+from gpu_control_plane.api.nodefeature import NodeFeature, feature_name, read_cards, read_facts
 from gpu_control_plane.kube.errors import NotFound
 from integration.agent.fleet_env import NOTEBOOKS, TRAINING, Fleet, FleetEnv
 from waiting import until_async

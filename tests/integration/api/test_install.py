@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fault_proxy import Fault, FaultProxy
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane import __version__
 from gpu_control_plane.api import DEFINITIONS, crd_manifest
 from gpu_control_plane.api.names import Annotation
-from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.installation.crds import (
     GENERATED_MARK,
     INSTALLED,

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import ClassVar
 
-from gpu_control_plane.api.nodefeature import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.kube import Client, Object, Resource
 from gpu_control_plane.kube.errors import AlreadyExists
 from gpu_control_plane.kube.times import utc_now

@@ -3,11 +3,12 @@
 import asyncio
 from datetime import timedelta
 
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane import bootstrap
 from gpu_control_plane.agent.fleet.machines import edit_card
 from gpu_control_plane.agent.simulated.machine import lose, pull
 from gpu_control_plane.api.names import NodeCondition, Reason
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name, read_cards, read_facts
+from gpu_control_plane.api.nodefeature import NodeFeature, feature_name, read_cards, read_facts
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.local import Component
 from gpu_control_plane.pools.controller import build as build_pools

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from fault_proxy import FaultProxy, Request
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane import inventory
 from gpu_control_plane.agent.discovery import process as discovery
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import (
     BUS,
-    NAMESPACE,
     NODE_LABEL,
     NodeFeature,
     discovery_name,
@@ -95,7 +95,7 @@ def node_label_controller(proxy: FaultProxy) -> Runtime:
 
 def discovery_process(proxy: FaultProxy, node: DiscoveryNode) -> Runtime:
     runtime = Runtime("test-discovery", config=proxy.config, elect=False, status_port=None)
-    discovery.build(runtime, node.name, node.room.host, interval=POLL_SECONDS)
+    discovery.build(runtime, node.name, NAMESPACE, node.room.host, interval=POLL_SECONDS)
     return runtime
 
 

@@ -5,7 +5,7 @@ import math
 from typing import ClassVar
 
 from fault_proxy import Fault
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicyBinding
 from gpu_control_plane.api.names import PoolCondition

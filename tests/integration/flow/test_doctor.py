@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.agent.fleet.machines import edit_card
 from gpu_control_plane.agent.simulated.machine import break_memory, heal
 from gpu_control_plane.api import DEFINITIONS, GPUDevice, GPUNodeState, GPUPool
@@ -73,7 +73,7 @@ async def findings(env: FlowEnv, checks: Sequence[Check] = CHECKS, ahead: timede
     def now() -> datetime:
         return utc_now() + ahead
 
-    examined = (await examine_cluster(env.client, checks, now=now, sleep=short_pause)).examination
+    examined = (await examine_cluster(env.client, NAMESPACE, checks, now=now, sleep=short_pause)).examination
     assert examined.not_made == ()
     return {finding.check: f"{finding.about}: {finding.sentence}" for finding in examined.findings}
 

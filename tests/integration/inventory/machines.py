@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from fault_proxy import FaultProxy, Request
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane import bootstrap, inventory
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.examples import h200, pci_address
@@ -25,7 +26,6 @@ from gpu_control_plane.api.gpunodestate import (
 from gpu_control_plane.api.names import Annotation, DeviceCondition, NodeCondition, Reason
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import (
-    NAMESPACE,
     NODE_LABEL,
     NodeFacts,
     NodeFeature,

@@ -6,13 +6,13 @@ from datetime import timedelta
 import msgspec
 
 from fault_proxy import Fault, FaultProxy
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.api import inventory_id
 from gpu_control_plane.api.examples import pci_address
 from gpu_control_plane.api.gpudevice import GPUDevice, Hardware
 from gpu_control_plane.api.gpunodestate import Driver
 from gpu_control_plane.api.names import Annotation, EventReason, Label, NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import (
-    NAMESPACE,
     NODE_LABEL,
     NodeFeature,
     bus_feature,

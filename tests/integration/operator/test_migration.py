@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import yaml
 
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import LEASE, NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.api.pod import Pod
@@ -131,7 +131,9 @@ async def test_taking_over_scales_nvidias_operator_down_and_giving_back_scales_i
 ) -> None:
     await nvidias.start(replicas=2)
     seen: list[str] = []
-    taking = asyncio.create_task(take_over(client, await find_operator(client, None), progress=seen.append))
+    taking = asyncio.create_task(
+        take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE, progress=seen.append)
+    )
     await until(lambda: seen)
     assert await nvidias.lease() is not None, "the Lease stays as long as a pod does"
     await nvidias.end_pods()
@@ -140,7 +142,7 @@ async def test_taking_over_scales_nvidias_operator_down_and_giving_back_scales_i
     assert await nvidias.lease() is None
     stopped = await nvidias.deployment()
     assert (stopped.replicas, stopped.metadata.annotations[REPLICAS_BEFORE]) == (0, "2")
-    back = await give_back(client, await find_operator(client, None))
+    back = await give_back(client, await find_operator(client, NAMESPACE, None))
     woken = await nvidias.deployment()
     assert back.replicas == woken.replicas == 2
     assert REPLICAS_BEFORE not in woken.metadata.annotations
@@ -155,7 +157,7 @@ async def test_our_operator_may_write_as_soon_as_the_take_over_is_done(
     watch = NVIDIALeaseWatch(runtime, lambda namespace: namespace == nvidias.namespace)
     async with running(runtime) as process:
         await until(lambda: watch.active() or process.done())
-        taking = asyncio.create_task(take_over(client, await find_operator(client, None)))
+        taking = asyncio.create_task(take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE))
         await nvidias.end_pods()
         await taking
         await until(lambda: watch.active() is None)
@@ -166,12 +168,12 @@ async def test_a_take_over_that_was_interrupted_is_finished_by_the_next(
 ) -> None:
     await nvidias.start(replicas=3)
     with pytest.raises(SwitchError, match=nvidias.pod):
-        await take_over(client, await find_operator(client, None), timeout=0.5)
+        await take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE, timeout=0.5)
     assert await nvidias.lease() is not None
     await nvidias.end_pods()
-    done = await take_over(client, await find_operator(client, None))
+    done = await take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE)
     assert (done.replicas, done.lease_deleted) == (3, True)
-    again = await take_over(client, await find_operator(client, None))
+    again = await take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE)
     assert (again.replicas, again.lease_deleted) == (3, False)
 
 
@@ -179,12 +181,12 @@ async def test_an_operator_with_other_labels_is_found_by_its_lease_and_later_by_
     client: Client, nvidias: NvidiasOperator
 ) -> None:
     await nvidias.start(labels={"team": "gpu"})
-    found = await find_operator(client, None)
+    found = await find_operator(client, NAMESPACE, None)
     assert (found.name, found.metadata.namespace) == ("gpu-operator", nvidias.namespace)
-    taking = asyncio.create_task(take_over(client, found))
+    taking = asyncio.create_task(take_over(client, found, NAMESPACE))
     await nvidias.end_pods()
     await taking
-    assert (await find_operator(client, None)).key == found.key
+    assert (await find_operator(client, NAMESPACE, None)).key == found.key
 
 
 async def test_the_lease_of_another_pod_is_left_alone(client: Client, nvidias: NvidiasOperator) -> None:
@@ -192,7 +194,9 @@ async def test_the_lease_of_another_pod_is_left_alone(client: Client, nvidias: N
     stranger = {"metadata": {"name": "stranger"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
     await client.create(Pod, stranger, nvidias.namespace)
     await held(client, LEASE, nvidias.namespace, "stranger_1")
-    taking = asyncio.create_task(take_over(client, await find_operator(client, nvidias.namespace)))
+    taking = asyncio.create_task(
+        take_over(client, await find_operator(client, NAMESPACE, nvidias.namespace), NAMESPACE)
+    )
     await nvidias.end_pods()
     with pytest.raises(SwitchError, match="stranger holds the Lease"):
         await taking
@@ -204,12 +208,12 @@ async def test_a_namespace_that_was_named_is_the_only_one_that_counts(
 ) -> None:
     await nvidias.start()
     with pytest.raises(SwitchError, match=f"not found in namespace {other_namespace}"):
-        await find_operator(client, other_namespace)
+        await find_operator(client, NAMESPACE, other_namespace)
 
 
 async def test_without_it_there_is_nothing_to_take_over(client: Client, namespace: str) -> None:
     with pytest.raises(SwitchError, match="was not found"):
-        await find_operator(client, namespace)
+        await find_operator(client, NAMESPACE, namespace)
 
 
 async def command(api_server: Cluster, *arguments: str) -> int:
@@ -366,7 +370,7 @@ async def test_a_plan_is_made_from_what_runs(
     try:
         await client.create(StoredClusterPolicy, {"metadata": {"name": name}, "spec": spec})
         await client.create(Node, {"metadata": {"name": name, "labels": labels}})
-        found = await read_installation(client)
+        found = await read_installation(client, NAMESPACE)
         assert found.nvidia_holder is not None
         assert (found.nvidia_holder.namespace, found.namespace) == (nvidias.namespace, nvidias.namespace)
         assert found.our_holder is None
@@ -386,7 +390,7 @@ async def test_a_plan_is_made_from_what_runs(
         }
         for one in daemonsets:
             await client.create(FullDaemonSet, one, nvidias.namespace)
-        later = plan_migration(await read_installation(client), wanted)
+        later = plan_migration(await read_installation(client, NAMESPACE), wanted)
         assert {change.action for change in later.daemonsets} == {DaemonSetAction.KEPT}, (
             "the server's own defaults are no change"
         )

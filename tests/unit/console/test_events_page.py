@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.console.pages.events import is_believed
 from gpu_control_plane.kube.events import Event
 
@@ -23,4 +23,4 @@ from gpu_control_plane.kube.events import Event
 def test_a_tenant_tells_nothing_about_pools_cards_and_nodes(namespace: str, kind: str | None, believed: bool) -> None:
     about = {"apiVersion": "v1", "kind": kind, "name": "training"} if kind is not None else None
     event = msgspec.convert({"metadata": {"name": "e", "namespace": namespace}, "regarding": about}, Event)
-    assert is_believed(event) is believed
+    assert is_believed(event, NAMESPACE) is believed

@@ -9,10 +9,11 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from gpu_control_plane import NAMESPACE, __version__
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
+from gpu_control_plane import __version__
 from gpu_control_plane.api import DEFINITIONS
 from gpu_control_plane.doctor.snapshot import Snapshot, Source
-from gpu_control_plane.installation.policies import POLICIES
+from gpu_control_plane.installation.policies import policies
 from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from gpu_control_plane.kube.certificates import new_authority
 from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
@@ -132,8 +133,10 @@ def healthy() -> Cluster:
                 "endpoints": [{"conditions": {"ready": True}}],
             }
         ],
-        Source.POLICIES: [deepcopy(each) for each in POLICIES if each["kind"] == "ValidatingAdmissionPolicy"],
-        Source.BINDINGS: [deepcopy(each) for each in POLICIES if each["kind"].endswith("Binding")],
+        Source.POLICIES: [
+            deepcopy(each) for each in policies(NAMESPACE) if each["kind"] == "ValidatingAdmissionPolicy"
+        ],
+        Source.BINDINGS: [deepcopy(each) for each in policies(NAMESPACE) if each["kind"].endswith("Binding")],
         Source.INDEX: [
             {
                 "metadata": meta("gpu-pool-access", NAMESPACE),

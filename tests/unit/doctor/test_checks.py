@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.doctor.checks import CHECKS
 from gpu_control_plane.doctor.examination import Examination, examine
 from gpu_control_plane.doctor.findings import MendKind

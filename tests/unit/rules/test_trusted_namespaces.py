@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.bootstrap.operands import Operand, is_trusted, operand_of
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
@@ -50,5 +50,5 @@ def test_a_pod_is_an_operand_if_a_daemonset_of_a_trusted_namespace_made_it(
 
 def test_our_own_labels_count_in_our_own_namespace_only() -> None:
     ours = {"app.kubernetes.io/name": "gpu-control-plane", "app.kubernetes.io/component": "agent"}
-    assert operand_of(pod(NAMESPACE, "DaemonSet", **ours)) is Operand.AGENT
-    assert operand_of(pod("gpu-operator", "DaemonSet", **ours)) is None
+    assert operand_of(pod(NAMESPACE, "DaemonSet", **ours), NAMESPACE) is Operand.AGENT
+    assert operand_of(pod("gpu-operator", "DaemonSet", **ours), NAMESPACE) is None

@@ -12,7 +12,7 @@ from gpu_control_plane.agent.discovery.bus import POLL_SECONDS, BusPoller
 from gpu_control_plane.agent.publish import publication, says
 from gpu_control_plane.agent.vendors.registry import pci_vendors
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, bus_feature, discovery_name
+from gpu_control_plane.api.nodefeature import NodeFeature, bus_feature, discovery_name
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.runtime import Runtime
@@ -20,11 +20,11 @@ from gpu_control_plane.kube.runtime import Runtime
 NAME: Final = "gpu-discovery"
 
 
-def build(runtime: Runtime, node: str, sysfs: Sysfs, *, interval: float = POLL_SECONDS) -> None:
-    """Declare discovery for one node: both watches select this node alone."""
+def build(runtime: Runtime, node: str, namespace: str, sysfs: Sysfs, *, interval: float = POLL_SECONDS) -> None:
+    """Declare discovery for one node: both watches select this node alone. It publishes in `namespace`."""
     key, name = Key(node), discovery_name(node)
     nodes = runtime.cache(Node, Selection(fields=f"metadata.name={node}"))
-    features = runtime.cache(NodeFeature, Selection(NAMESPACE, fields=f"metadata.name={name}"))
+    features = runtime.cache(NodeFeature, Selection(namespace, fields=f"metadata.name={name}"))
     applier = runtime.applier(NAME)
 
     def node_key(_item: Object) -> Iterable[Key]:
@@ -35,8 +35,8 @@ def build(runtime: Runtime, node: str, sysfs: Sysfs, *, interval: float = POLL_S
         if owner is None or bus.cards is None:
             return
         desired = publication(owner, bus_feature(bus.cards))
-        if not says(features.get(name, NAMESPACE), desired):
-            await applier.apply(NodeFeature, name, desired, None, namespace=NAMESPACE)
+        if not says(features.get(name, namespace), desired):
+            await applier.apply(NodeFeature, name, desired, None, namespace=namespace)
 
     publishing = runtime.controller("discovery", publish, workers=1)
     publishing.watch(nodes, when=_is_other_node).watch(features, node_key)

@@ -16,7 +16,7 @@ from gpu_control_plane.agent.simulated.machine import SIMULATED, SIMULATED_VALUE
 from gpu_control_plane.agent.status_writer import StatusWriter
 from gpu_control_plane.agent.step import RECOVERY, RecoveryPolicy
 from gpu_control_plane.agent.views import MANAGER, DeviceView, NodeStateView, NodeView, PodView, is_relevant
-from gpu_control_plane.api.nodefeature import NAMESPACE, NODE_LABEL, NodeFeature
+from gpu_control_plane.api.nodefeature import NODE_LABEL, NodeFeature
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
@@ -27,15 +27,14 @@ from gpu_control_plane.kube.times import utc_now
 NAME: Final = "gpu-agent-fleet"
 
 _LIVING_PODS: Final = Selection(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
-_PUBLISHED: Final = Selection(namespace=NAMESPACE)
 _WORKERS: Final = 16
 
 
-def build(runtime: Runtime, *, recovery: RecoveryPolicy = RECOVERY) -> None:
-    """Declare the fleet's caches and controllers."""
+def build(runtime: Runtime, namespace: str, *, recovery: RecoveryPolicy = RECOVERY) -> None:
+    """Declare the fleet's caches and controllers. Reports are published in `namespace`."""
     nodes, pods = runtime.cache(NodeView), runtime.cache(PodView, _LIVING_PODS)
     states, devices = runtime.cache(NodeStateView), runtime.cache(DeviceView)
-    features = runtime.cache(NodeFeature, _PUBLISHED)
+    features = runtime.cache(NodeFeature, Selection(namespace=namespace))
     pods.index(BY_NODE, lambda pod: (pod.spec.node_name,))
     devices.index(BY_NODE, lambda device: (device.spec.node_name,))
 
@@ -52,7 +51,7 @@ def build(runtime: Runtime, *, recovery: RecoveryPolicy = RECOVERY) -> None:
         monotonic=_monotonic,
     )
     runtime.on_lead(agent.forget_all)
-    publisher = Publisher(features, applier, metrics)
+    publisher = Publisher(features, applier, metrics, namespace)
 
     async def reconcile(node: NodeView, machine: Machine | None) -> float | None:
         if machine is None:

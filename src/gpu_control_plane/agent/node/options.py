@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import DriverSearch
 from gpu_control_plane.agent.timings import HealthTimings
@@ -25,6 +26,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a person may choose."""
 
     node: str
+    namespace: str = DEFAULT_NAMESPACE
+    """Where the node's report is published."""
     hardware: Hardware = Hardware.REAL
     injection: Injection = Injection.CDI
     unpooled: ResourceName | None = None

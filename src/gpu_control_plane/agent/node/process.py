@@ -47,7 +47,7 @@ from gpu_control_plane.agent.views import (
     is_relevant,
 )
 from gpu_control_plane.api.gpunodestate import Injection, Validation
-from gpu_control_plane.api.nodefeature import NAMESPACE, NodeFeature, feature_name
+from gpu_control_plane.api.nodefeature import NodeFeature, feature_name
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Controller, Requeue
@@ -84,7 +84,8 @@ def build(runtime: Runtime, options: Options) -> None:
     """Declare the agent of one node: every watch is about this node alone."""
     wakeup = _Wakeup(options.node)
     views = _views(runtime, options.node)
-    features = runtime.cache(NodeFeature, Selection(NAMESPACE, fields=f"metadata.name={feature_name(options.node)}"))
+    own_report = Selection(options.namespace, fields=f"metadata.name={feature_name(options.node)}")
+    features = runtime.cache(NodeFeature, own_report)
     metrics = NodeMetrics(runtime.metrics.registry)
     simulation = _simulation(options, views.nodes) if options.hardware is Hardware.SIMULATED else None
     components = _components(runtime, options, views, wakeup=wakeup, metrics=metrics, simulation=simulation)
@@ -96,7 +97,8 @@ def build(runtime: Runtime, options: Options) -> None:
     agent = NodeAgent(options.node, views, components, clients, metrics, settings=settings, now=utc_now)
     card_metrics = CardMetrics(options.node, components.watch, lambda: agent.users if options.pod_names else {})
     labeller = Labeller(runtime.client, machine_model(options.host)) if options.labels else None
-    publisher = NodePublisher(options, components, Publisher(features, clients.applier, metrics), labeller)
+    reports = Publisher(features, clients.applier, metrics, options.namespace)
+    publisher = NodePublisher(options, components, reports, labeller)
 
     async def publish(_key: Key) -> None:
         node, hardware = views.nodes.get(options.node), components.watch.snapshot

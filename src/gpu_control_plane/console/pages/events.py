@@ -6,7 +6,6 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.console.page import Fragment, Page
 from gpu_control_plane.console.pages.listing import make_listing
 from gpu_control_plane.console.rendering import page_response, render
@@ -23,16 +22,17 @@ _PATHS: Final = {
 }
 
 
-def is_believed(event: Event) -> bool:
+def is_believed(event: Event, own: str) -> bool:
     """Whether only our processes, or those who may write in the same place, can have told it.
 
     Whoever may write Events in a namespace may put our name on them. Ours are about pods, in the pod's namespace, or
-    about objects without a namespace and about ourselves: those are in two namespaces that are not for tenants.
+    about objects without a namespace and about ourselves: those are in two namespaces that are not for tenants, the
+    second of which is our `own`.
     """
     about = event.regarding
     if about is None:
         return False
-    return about.kind == "Pod" or event.metadata.namespace in {_OF_CLUSTER, NAMESPACE}
+    return about.kind == "Pod" or event.metadata.namespace in {_OF_CLUSTER, own}
 
 
 async def show(request: Request) -> Response:
@@ -45,7 +45,8 @@ async def _rows(request: Request) -> str:
 
 async def _context(request: Request) -> dict[str, Any]:
     """The Events of the namespaces in which the person may list Events."""
-    events = [event for cache in request.app.state.caches.events for event in cache if is_believed(event)]
+    own, caches = request.app.state.settings.namespace, request.app.state.caches.events
+    events = [event for cache in caches for event in cache if is_believed(event, own)]
     namespaces = {event.metadata.namespace or "" for event in events}
     visible = await request.state.viewer.namespaces_with("list", Event, namespaces)
     kind = request.query_params.get("type", "")

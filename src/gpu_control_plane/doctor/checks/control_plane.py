@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api import DEFINITIONS
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.api.nodefeature import NodeFeature
@@ -12,7 +11,7 @@ from gpu_control_plane.api.pod import COMPONENT_LABEL
 from gpu_control_plane.doctor.check import Found, Group, check
 from gpu_control_plane.doctor.findings import Evidence, Mend, MendKind, Severity, reference
 from gpu_control_plane.doctor.snapshot import Snapshot, Source
-from gpu_control_plane.installation.policies import POLICIES
+from gpu_control_plane.installation.policies import policies
 from gpu_control_plane.kube import certificates
 from gpu_control_plane.kube.ca_bundle import WebhookConfiguration
 from gpu_control_plane.kube.crd import ESTABLISHED, CustomResourceDefinition
@@ -26,7 +25,6 @@ from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
 LEASE: Final = "gpu-control-plane"
 """By which replicas of the controller agree on a leader."""
 CONTROLLER: Final = "gpu-control-plane-controller"
-UPGRADE: Final = f"helm upgrade gpu-control-plane gpu-control-plane -n {NAMESPACE} --reuse-values"
 HELM: Final = "app.kubernetes.io/managed-by"
 
 _ABSENT: Final = "absent"
@@ -35,8 +33,13 @@ _EXPIRES_SOON: Final = timedelta(days=3)
 _SERVICE_NAME: Final = "kubernetes.io/service-name"
 
 
-def _logs(component: str) -> str:
-    return f"kubectl -n {NAMESPACE} logs -l {COMPONENT_LABEL}={component} --prefix --tail=50"
+def upgrade(namespace: str) -> str:
+    """The command that brings everything as the chart has it."""
+    return f"helm upgrade gpu-control-plane gpu-control-plane -n {namespace} --reuse-values"
+
+
+def _logs(namespace: str, component: str) -> str:
+    return f"kubectl -n {namespace} logs -l {COMPONENT_LABEL}={component} --prefix --tail=50"
 
 
 @check("crd-missing", "A CRD of ours is missing", Group.CONTROL_PLANE, Severity.CRITICAL, Source.CRDS)
@@ -92,8 +95,8 @@ def controller_missing(snapshot: Snapshot) -> Iterator[Found]:
         yield Found(
             about=f"Deployment {CONTROLLER}",
             sentence="There is no controller: nobody answers for pools, cards and nodes.",
-            evidence=Evidence(f"Deployment/{NAMESPACE}/{CONTROLLER}", "metadata", _ABSENT),
-            fix=f"helm install gpu-control-plane gpu-control-plane -n {NAMESPACE} --create-namespace",
+            evidence=Evidence(f"Deployment/{snapshot.namespace}/{CONTROLLER}", "metadata", _ABSENT),
+            fix=f"helm install gpu-control-plane gpu-control-plane -n {snapshot.namespace} --create-namespace",
         )
 
 
@@ -113,7 +116,7 @@ def controller_unavailable(snapshot: Snapshot) -> Iterator[Found]:
                 about=f"Deployment {CONTROLLER}",
                 sentence=f"{available} of {counted(wanted, 'replica')} of the controller work.",
                 evidence=Evidence(reference(deployment), "status.availableReplicas", str(available)),
-                fix=f"kubectl -n {NAMESPACE} describe deployment {CONTROLLER}",
+                fix=f"kubectl -n {snapshot.namespace} describe deployment {CONTROLLER}",
                 severity=None if available else Severity.CRITICAL,
             )
 
@@ -129,7 +132,7 @@ def controller_unavailable(snapshot: Snapshot) -> Iterator[Found]:
 def controller_no_leader(snapshot: Snapshot) -> Iterator[Found]:
     lease = _lease(snapshot)
     if lease is None:
-        evidence, why = Evidence(f"Lease/{NAMESPACE}/{LEASE}", "metadata", _ABSENT), "there is no lease"
+        evidence, why = Evidence(f"Lease/{snapshot.namespace}/{LEASE}", "metadata", _ABSENT), "there is no lease"
     elif (found := _not_led(snapshot, lease)) is not None:
         evidence, why = found
     else:
@@ -138,7 +141,7 @@ def controller_no_leader(snapshot: Snapshot) -> Iterator[Found]:
         about=f"Lease {LEASE}",
         sentence=f"No controller leads, so nothing that changes is acted on: {why}.",
         evidence=evidence,
-        fix=_logs("controller"),
+        fix=_logs(snapshot.namespace, "controller"),
     )
 
 
@@ -170,7 +173,7 @@ def webhook_missing(snapshot: Snapshot) -> Iterator[Found]:
             about=f"{kind} {WEBHOOKS}",
             sentence="It is missing while its twin is there: mistakes are not refused when they are made.",
             evidence=Evidence(f"{kind}/{WEBHOOKS}", "metadata", _ABSENT),
-            fix=UPGRADE,
+            fix=upgrade(snapshot.namespace),
         )
 
 
@@ -189,7 +192,7 @@ def webhook_untrusted(snapshot: Snapshot) -> Iterator[Found]:
                 about=f"{configuration.resource.kind} {name}",
                 sentence=f"The API server skips the webhook: {why}. The controller writes the bundle while it leads.",
                 evidence=Evidence(reference(configuration), f"webhooks[{name}].clientConfig.caBundle", why),
-                fix=_logs("controller"),
+                fix=_logs(snapshot.namespace, "controller"),
             )
 
 
@@ -228,8 +231,8 @@ def webhook_unreachable(snapshot: Snapshot) -> Iterator[Found]:
         yield Found(
             about=f"Service {WEBHOOKS}",
             sentence="No pod answers behind the Service, so the API server skips the webhooks.",
-            evidence=Evidence(f"EndpointSlice/{NAMESPACE}/{shown}", "endpoints[].conditions.ready", "none"),
-            fix=f"kubectl -n {NAMESPACE} get endpointslices,pods -l app.kubernetes.io/name=gpu-control-plane",
+            evidence=Evidence(f"EndpointSlice/{snapshot.namespace}/{shown}", "endpoints[].conditions.ready", "none"),
+            fix=f"kubectl -n {snapshot.namespace} get endpointslices,pods -l app.kubernetes.io/name=gpu-control-plane",
         )
 
 
@@ -245,16 +248,16 @@ def policy_missing(snapshot: Snapshot) -> Iterator[Found]:
     there: list[Object] = [*snapshot.policies, *snapshot.bindings]
     names = {(each.resource.kind, each.name) for each in there}
     by_chart = any(each.metadata.labels.get(HELM) == "Helm" for each in there)
-    for manifest in POLICIES:
+    for manifest in policies(snapshot.namespace):
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if (kind, name) in names:
             continue
-        only_warns = _warns_only(name)
+        only_warns = _warns_only(name, snapshot.namespace)
         yield Found(
             about=f"{kind} {name}",
             sentence=f"It is missing, so {'nobody is warned' if only_warns else 'what it refuses is let in'}.",
             evidence=Evidence(f"{kind}/{name}", "metadata", _ABSENT),
-            fix=UPGRADE if by_chart else "kubectl gpu doctor --only policy-missing --fix",
+            fix=upgrade(snapshot.namespace) if by_chart else "kubectl gpu doctor --only policy-missing --fix",
             mend=None if by_chart else Mend(MendKind.RESTORE_POLICY, Key(name)),
             severity=Severity.WARNING if only_warns else None,
         )
@@ -269,7 +272,7 @@ def policy_missing(snapshot: Snapshot) -> Iterator[Found]:
 )
 def policy_not_enforced(snapshot: Snapshot) -> Iterator[Found]:
     for binding in snapshot.bindings:
-        manifest = _binding_manifest(binding.name)
+        manifest = _binding_manifest(binding.name, snapshot.namespace)
         if manifest is None:
             continue
         wanted, acts = manifest["spec"], binding.spec.validation_actions
@@ -281,19 +284,20 @@ def policy_not_enforced(snapshot: Snapshot) -> Iterator[Found]:
                 evidence=Evidence(
                     reference(binding), "spec.validationActions", f"{', '.join(acts)} ({binding.spec.policy_name})"
                 ),
-                fix=UPGRADE,
-                severity=Severity.WARNING if _warns_only(binding.name) else None,
+                fix=upgrade(snapshot.namespace),
+                severity=Severity.WARNING if _warns_only(binding.name, snapshot.namespace) else None,
             )
 
 
-def _binding_manifest(name: str) -> Manifest | None:
+def _binding_manifest(name: str, namespace: str) -> Manifest | None:
     return next(
-        (each for each in POLICIES if each["kind"].endswith("Binding") and each["metadata"]["name"] == name), None
+        (each for each in policies(namespace) if each["kind"].endswith("Binding") and each["metadata"]["name"] == name),
+        None,
     )
 
 
-def _warns_only(name: str) -> bool:
-    manifest = _binding_manifest(name)
+def _warns_only(name: str, namespace: str) -> bool:
+    manifest = _binding_manifest(name, namespace)
     return manifest is not None and "Deny" not in manifest["spec"]["validationActions"]
 
 
@@ -311,8 +315,8 @@ def access_index_missing(snapshot: Snapshot) -> Iterator[Found]:
             about=f"ConfigMap {INDEX_NAME}",
             sentence="The admission policies have nothing to look pools up in, so every pod may ask for every pool. "
             "A controller that leads makes it anew.",
-            evidence=Evidence(f"ConfigMap/{NAMESPACE}/{INDEX_NAME}", "metadata", _ABSENT),
-            fix=_logs("controller"),
+            evidence=Evidence(f"ConfigMap/{snapshot.namespace}/{INDEX_NAME}", "metadata", _ABSENT),
+            fix=_logs(snapshot.namespace, "controller"),
         )
 
 
@@ -337,7 +341,7 @@ def access_index_stale(snapshot: Snapshot) -> Iterator[Found]:
                     sentence=f"Who may use {resource_of(key)} is not written as the pool says, so pods are admitted "
                     "by what was there before.",
                     evidence=Evidence(reference(index), f"data[{key}]", _ABSENT if held is None else repr(held)[:120]),
-                    fix=_logs("controller"),
+                    fix=_logs(snapshot.namespace, "controller"),
                 )
 
 
@@ -358,5 +362,5 @@ def program_not_running(snapshot: Snapshot) -> Iterator[Found]:
             about=f"pod {pod.name}",
             sentence=f"It does not run. {pod.trouble}",
             evidence=Evidence(reference(pod), "status.containerStatuses[].state", pod.trouble[:160]),
-            fix=f"kubectl -n {NAMESPACE} logs {pod.name} --all-containers --previous --tail=50",
+            fix=f"kubectl -n {snapshot.namespace} logs {pod.name} --all-containers --previous --tail=50",
         )

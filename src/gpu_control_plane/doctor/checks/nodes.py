@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from gpu_control_plane import NAMESPACE
 from gpu_control_plane.api.gpunodestate import GPUNodeState, ObservedReport, ProblemReason, StepResult
 from gpu_control_plane.api.names import GPU_LABELS, GROUP, Label, NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import feature_name
@@ -93,7 +92,7 @@ def agent_missing(snapshot: Snapshot) -> Iterator[Found]:
             about=f"node {node.name}",
             sentence="The Node has cards by its labels, and no agent runs there: its cards are not seen.",
             evidence=Evidence(reference(node), f"metadata.labels[{label}]", "true, and no pod of the agent"),
-            fix=f"kubectl -n {NAMESPACE} describe daemonset {AGENTS}",
+            fix=f"kubectl -n {snapshot.namespace} describe daemonset {AGENTS}",
         )
 
 
@@ -114,7 +113,7 @@ def agent_not_ready(snapshot: Snapshot) -> Iterator[Found]:
             about=f"node {node or pod.name}",
             sentence=f"The agent {pod.name} does not run; pods keep their cards, and no new one gets any. {why}",
             evidence=Evidence(reference(pod), "status.containerStatuses[].state", why[:160]),
-            fix=f"kubectl -n {NAMESPACE} logs {pod.name} --all-containers --previous --tail=50",
+            fix=f"kubectl -n {snapshot.namespace} logs {pod.name} --all-containers --previous --tail=50",
         )
 
 
@@ -321,7 +320,7 @@ def report_not_read(snapshot: Snapshot) -> Iterator[Found]:
                 "status.observedReport.generation",
                 f"{seen.generation if seen else 'absent'}, the report has {latest.generation}",
             ),
-            fix=f"kubectl -n {NAMESPACE} logs -l app.kubernetes.io/component=controller --prefix --tail=50",
+            fix=f"kubectl -n {snapshot.namespace} logs -l app.kubernetes.io/component=controller --prefix --tail=50",
         )
 
 
@@ -346,7 +345,7 @@ def order_not_answered(snapshot: Snapshot) -> Iterator[Found]:
             about=f"node {state.name}",
             sentence="Its agent is silent: the latest order has no answer, so no card joins or leaves a pool there.",
             evidence=Evidence(reference(state), "status.plugin.observedGeneration", f"{answered} of {wanted}"),
-            fix=f"kubectl -n {NAMESPACE} get pods -l app.kubernetes.io/component=agent "
+            fix=f"kubectl -n {snapshot.namespace} get pods -l app.kubernetes.io/component=agent "
             f"--field-selector spec.nodeName={state.name}",
         )
 
@@ -414,7 +413,7 @@ def resource_not_listed(snapshot: Snapshot) -> Iterator[Found]:
                 sentence=f"The agent has announced {counted(announced.units, 'unit')} of {announced.name}, and the "
                 f"kubelet lists {listed}: pods cannot be placed there.",
                 evidence=Evidence(reference(node), f"status.capacity[{announced.name}]", str(listed)),
-                fix=f"kubectl -n {NAMESPACE} delete pod -l app.kubernetes.io/component=agent "
+                fix=f"kubectl -n {snapshot.namespace} delete pod -l app.kubernetes.io/component=agent "
                 f"--field-selector spec.nodeName={state.name}",
             )
 
@@ -466,7 +465,7 @@ def _unusable(node: CheckedNode) -> tuple[str, Evidence, str, Severity | None] |
 )
 def nvidia_operator_active(snapshot: Snapshot) -> Iterator[Found]:
     """Ours stands back while NVIDIA's is active: ClusterPolicies and drivers are left to it."""
-    trusted = TrustedNamespaces()
+    trusted = TrustedNamespaces(own=snapshot.namespace)
     leases = [lease for lease in snapshot.nvidia_leases if trusted.include(lease.metadata.namespace)]
     holder = active_holder((observe(lease, snapshot.now) for lease in leases), snapshot.now)
     if holder is None:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
-from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Client, Object, Resource, Selection
@@ -26,7 +26,6 @@ from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 OUR_LEASE: Final = "gpu-control-plane"
 """Name of the Lease that our controllers hold."""
-OUR_LEASE_SELECTION: Final = Selection(NAMESPACE, fields=f"metadata.name={OUR_LEASE}")
 REPLICAS_BEFORE: Final = "gpu.deckhouse.io/replicas-before-take-over"
 """Annotation of the Deployment of NVIDIA's operator: how many replicas it had."""
 _CONTROLLER: Final = "gpu-control-plane-controller"
@@ -103,7 +102,9 @@ class ReleaseSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     operator: bool = True
     """Whether they carry out ClusterPolicies."""
-    namespace: str = NAMESPACE
+    own_namespace: str = DEFAULT_NAMESPACE
+    """Where they run."""
+    namespace: str = DEFAULT_NAMESPACE
     """The namespace of operands."""
     images: dict[str, str] = {}
     """Variables of their environment that name images."""
@@ -112,7 +113,7 @@ class ReleaseSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trusted(self) -> TrustedNamespaces:
-        return TrustedNamespaces(frozenset({*self.nvidia_namespaces, self.namespace}))
+        return TrustedNamespaces(frozenset({*self.nvidia_namespaces, self.namespace}), own=self.own_namespace)
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +128,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """The active replica of NVIDIA's operator."""
     our_holder: LeaseHolder | None = None
     """The leader of our controllers."""
+    own_namespace: str = DEFAULT_NAMESPACE
+    """Where our controllers run, or would."""
     release: ReleaseSettings | None = None
     """How our controllers were installed; None if not by Helm."""
     daemonsets: tuple[FullDaemonSet, ...] = ()
@@ -159,10 +162,16 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
         return oldest_policy(self.policies)
 
 
+def our_lease(namespace: str) -> Selection:
+    """The Lease of our controllers that run in `namespace`."""
+    return Selection(namespace, fields=f"metadata.name={OUR_LEASE}")
+
+
 async def read_installation(
-    client: Client, namespace: str | None = None, *, now: datetime | None = None
+    client: Client, own_namespace: str, namespace: str | None = None, *, now: datetime | None = None
 ) -> Installation:
-    """Everything a plan needs. A kind that the cluster does not know has no objects."""
+    """Everything a plan needs. Our controllers run in `own_namespace`; NVIDIA's operator is looked for in `namespace`,
+    or everywhere. A kind that the cluster does not know has no objects."""
     moment = now or utc_now()
     policies, drivers, gpu_clusters, nodes, states = await asyncio.gather(
         _all(client, StoredClusterPolicy),
@@ -173,20 +182,21 @@ async def read_installation(
     )
     leases, own, release = await asyncio.gather(
         client.list(TimedLease, LEASE_SELECTION),
-        client.list(TimedLease, OUR_LEASE_SELECTION),
-        _release(client),
+        client.list(TimedLease, our_lease(own_namespace)),
+        _release(client, own_namespace),
     )
     named = {namespace or "", *(policy.status.namespace for policy in policies)}
-    theirs = believed(leases, release.trusted if release is not None else TrustedNamespaces(), named)
+    theirs = believed(leases, release.trusted if release is not None else TrustedNamespaces(own=own_namespace), named)
     found = Installation(
         policies=tuple(policies),
         drivers=tuple(drivers),
         gpu_clusters=tuple(gpu_clusters),
         nodes=tuple(nodes),
         states=tuple(states),
-        deployments=tuple(await operator_deployments(client, namespace, theirs)),
+        deployments=tuple(await operator_deployments(client, own_namespace, namespace, theirs)),
         nvidia_holder=active_holder((observe(lease, moment) for lease in theirs), moment),
         our_holder=current_holder(own, moment),
+        own_namespace=own_namespace,
         release=release,
     )
     operands = namespace or _operand_namespace(found)
@@ -210,15 +220,16 @@ async def _driver_pods(client: Client, namespace: str) -> list[Pod]:
     return list({pod.name: pod for pods in some for pod in pods}.values())
 
 
-async def _release(client: Client) -> ReleaseSettings | None:
+async def _release(client: Client, own_namespace: str) -> ReleaseSettings | None:
     """The settings of our release, read from the Deployment of our controllers."""
     try:
-        held = await client.get(Deployment, _CONTROLLER, NAMESPACE)
+        held = await client.get(Deployment, _CONTROLLER, own_namespace)
     except NotFound:
         return None
     return ReleaseSettings(
         operator="operator" not in held.argument("without"),
-        namespace=next(iter(held.argument("operand-namespace")), NAMESPACE),
+        own_namespace=own_namespace,
+        namespace=next(iter(held.argument("operand-namespace")), own_namespace),
         images=held.images,
         nvidia_namespaces=held.argument("nvidia-namespace"),
     )
@@ -243,12 +254,12 @@ def current_holder(leases: list[TimedLease], now: datetime) -> LeaseHolder | Non
 
 
 async def operator_deployments(
-    client: Client, namespace: str | None = None, leases: list[TimedLease] | None = None
+    client: Client, own_namespace: str, namespace: str | None = None, leases: list[TimedLease] | None = None
 ) -> list[Deployment]:
     """The Deployments of NVIDIA's operator: found by the holder of its Lease, else by the labels of its chart, else by
     the annotation that a take-over has written. Anybody may label a Deployment of their own so: where there is one in a
     trusted namespace, no other counts."""
-    trusted = TrustedNamespaces(frozenset({namespace or ""}))
+    trusted = TrustedNamespaces(frozenset({namespace or ""}), own=own_namespace)
     held = leases if leases is not None else believed(await client.list(TimedLease, LEASE_SELECTION), trusted)
     wanted = (lease for lease in held if namespace in (None, lease.metadata.namespace))
     found = [one for lease in wanted if (one := await _deployment_of(client, lease)) is not None]

@@ -16,13 +16,13 @@ from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import ApiSource
 from gpu_control_plane.operator.migration.installation import (
-    OUR_LEASE_SELECTION,
     REPLICAS_BEFORE,
     Deployment,
     believed,
     current_holder,
     holder_pod,
     operator_deployments,
+    our_lease,
 )
 from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder, observe
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
@@ -44,9 +44,9 @@ class SwitchResult(msgspec.Struct, frozen=True):
     """Another replica of NVIDIA's operator that is still active."""
 
 
-async def find_operator(client: Client, namespace: str | None) -> Deployment:
-    """The one Deployment of NVIDIA's operator."""
-    found = await operator_deployments(client, namespace)
+async def find_operator(client: Client, own_namespace: str, namespace: str | None) -> Deployment:
+    """The one Deployment of NVIDIA's operator. Our controllers run in `own_namespace`."""
+    found = await operator_deployments(client, own_namespace, namespace)
     if not found:
         if namespace:
             raise SwitchError(
@@ -62,14 +62,15 @@ async def find_operator(client: Client, namespace: str | None) -> Deployment:
     return found[0]
 
 
-async def our_controller_runs(client: Client) -> bool:
-    """Whether one of our controllers leads at this moment, and would start to work."""
-    return current_holder(await client.list(TimedLease, OUR_LEASE_SELECTION), utc_now()) is not None
+async def our_controller_runs(client: Client, namespace: str) -> bool:
+    """Whether one of our controllers in `namespace` leads at this moment, and would start to work."""
+    return current_holder(await client.list(TimedLease, our_lease(namespace)), utc_now()) is not None
 
 
 async def take_over(
     client: Client,
     operator: Deployment,
+    own_namespace: str,
     *,
     progress: Callable[[str], None] = lambda _text: None,
     timeout: float = 180.0,
@@ -87,7 +88,8 @@ async def take_over(
         )
     await _wait_until_gone(client, Selection(place, labels=operator.selector), progress, timeout)
     deleted = await _delete_lease(client, place)
-    now, left = utc_now(), believed(await client.list(TimedLease, LEASE_SELECTION), TrustedNamespaces())
+    now, trusted = utc_now(), TrustedNamespaces(own=own_namespace)
+    left = believed(await client.list(TimedLease, LEASE_SELECTION), trusted)
     other = active_holder((observe(lease, now) for lease in left), now)
     return SwitchResult(place, operator.name, replicas, lease_deleted=deleted, other_holder=other)
 

@@ -5,7 +5,6 @@ from typing import Final
 
 import msgspec
 
-from gpu_control_plane.api.nodefeature import NAMESPACE
 from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver, UnreadableSpec
 from gpu_control_plane.operator.cluster_policy import parse_active_policy
@@ -185,13 +184,19 @@ def _todo(found: Installation, changes: Iterable[DaemonSetChange]) -> Iterable[s
 
 def _our_release(found: Installation) -> Iterable[str]:
     """What has to be done about our own release. Settings of controllers that Helm has not installed are not known."""
-    release, elsewhere = found.release, found.namespace != NAMESPACE and found.operands
+    release, elsewhere = found.release, found.namespace != found.own_namespace and found.operands
     if release is None and found.our_holder is None:
-        yield "Install this operator: helm install with operator.enabled=true. It waits while NVIDIA's is active."
+        yield (
+            f"Install this operator, best beside the operands: helm install -n {found.namespace} with "
+            "operator.enabled=true. It waits while NVIDIA's is active."
+        )
     elif found.our_holder is None:
-        yield f"This operator is installed, but does not run: see why with kubectl -n {NAMESPACE} get pods."
+        yield f"This operator is installed, but does not run: see why with kubectl -n {found.own_namespace} get pods."
     if release is None and elsewhere:
-        yield f"Set operator.namespace={found.namespace}, where the operands are: elsewhere they would be made anew."
+        yield (
+            f"If you install it into another namespace, set operator.namespace={found.namespace}, where the operands "
+            "are: elsewhere they would be made anew."
+        )
     theirs = {name for one in found.deployments for name in one.images}
     missing = sorted(theirs - (release.images.keys() if release is not None else set()))
     if missing:
