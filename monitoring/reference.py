@@ -112,11 +112,11 @@ def _of(build: Callable[[Runtime], None]) -> tuple[Described, ...]:
 
 
 def _described(registry: CollectorRegistry) -> tuple[Described, ...]:
-    held = dict.fromkeys(registry._collector_to_names)
+    held = dict.fromkeys(registry._collector_to_names)  # noqa: SLF001 - the library has no list of what is registered
     return tuple(_describe(metric) for metric in held if isinstance(metric, MetricWrapperBase))
 
 
 def _describe(metric: MetricWrapperBase) -> Described:
     (family,) = metric.describe()
     name = f"{family.name}_total" if family.type == "counter" else family.name
-    return Described(name, family.type, tuple(metric._labelnames), family.documentation)
+    return Described(name, family.type, tuple(metric._labelnames), family.documentation)  # noqa: SLF001 - as above

@@ -41,7 +41,7 @@ def rank(item: pytest.Item) -> int:
 
 def cluster_scheduling(config: pytest.Config, log: object) -> object:
     """Gives each worker one scope after the other, in the order of collection."""
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - where tests of a real card run, there is no xdist
 
     class ClusterScheduling(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         def _split_scope(self, nodeid: str) -> str:

@@ -183,7 +183,7 @@ async def test_the_overview_of_40_000_cards_stays_responsive(
 
         assert await violations(page, axe) == []
         assert tab.errors == []
-    print(
+    print(  # noqa: T201 - for docs/console-tour.md
         f"40,000 cards: page {first * 1000:.0f} ms and {size / 1024:.0f} KiB, map drawn after {drawn * 1000:.0f} ms; "
         f"1,000 changed cards on screen after {median(waits) * 1000:.0f} ms; longest task {blocked:.0f} ms"
     )

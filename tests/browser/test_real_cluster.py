@@ -191,7 +191,7 @@ async def _waiting_pod(client: Client, namespace: str, name: str) -> None:
 
 
 async def _has_account(client: Client, namespace: str) -> bool:
-    from gpu_control_plane.kube import Selection
+    from gpu_control_plane.kube import Selection  # noqa: PLC0415
 
     return bool(await client.list(ServiceAccount, Selection(namespace, fields="metadata.name=default")))
 
@@ -255,7 +255,7 @@ async def test_a_change_is_on_the_open_page_within_a_second(
             taken.append(time.perf_counter() - begun)
             await asyncio.sleep(0.7)  # people do not change everything at once, either
         assert tab.errors == []
-    print("on the open page after", ", ".join(f"{seconds * 1000:.0f} ms" for seconds in taken))
+    print("on the open page after", ", ".join(f"{seconds * 1000:.0f} ms" for seconds in taken))  # noqa: T201 - for docs/console-tour.md
     assert min(taken) < 1, taken
     assert max(taken) < 10, taken
 

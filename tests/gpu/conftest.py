@@ -79,7 +79,7 @@ def _opened() -> Iterator[Backend]:
 
 
 @pytest.fixture(scope="session")
-def cluster_env(smi: Smi, start_cluster_env: Callable[..., ClusterEnv], record: Record) -> ClusterEnv:
+def cluster_env(smi: Smi, start_cluster_env: Callable[..., ClusterEnv], record: Record) -> ClusterEnv:  # noqa: F811 - a fixture, asked for
     """A cluster with one real node, the machine with the card."""
     with record.timed("cluster up, node Ready"):
         return start_cluster_env("gpu-node")

@@ -12,6 +12,8 @@ from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.local.versions import KUBERNETES
 
 NAMESPACE: Final = DEFAULT_NAMESPACE
+ELSEWHERE: Final = "accelerators"
+"""Another one, which sorts where the default does among the namespaces that policies exempt."""
 CHART: Final = Path(__file__).parents[2] / "charts" / "gpu-control-plane"
 OPERANDS: Final = "operands"
 """A namespace for operands, where they have one of their own."""
@@ -170,8 +172,10 @@ class Helm:
             self._renders[key] = self.run("template", RELEASE, str(CHART), *options, values=values)
         return self._renders[key]
 
-    def objects(self, values: Mapping[str, Any] | None = None, *, served: str = "") -> "Objects":
-        return Objects(yaml.load_all(self.template(values, served=served), yaml.CSafeLoader))
+    def objects(
+        self, values: Mapping[str, Any] | None = None, *, namespace: str = NAMESPACE, served: str = ""
+    ) -> "Objects":
+        return Objects(yaml.load_all(self.template(values, namespace=namespace, served=served), yaml.CSafeLoader))
 
 
 class Objects:

@@ -19,8 +19,9 @@ from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.controller import command as controller
 from gpu_control_plane.installation import crds, declare, pod_security, uninstall
 from gpu_control_plane.local.errors import BuildFailed
+from gpu_control_plane.rules.bypass_policy import BypassSettings, bypass_policies
 from gpu_control_plane.settings import parse_timings, waiting_times, with_timings
-from helm.chart import CHART, NAMESPACE, VALUE_SETS, Helm, Refused, command_of, container
+from helm.chart import CHART, ELSEWHERE, NAMESPACE, VALUE_SETS, Helm, Refused, command_of, container
 from helm.conftest import cannot
 from helm.schemas import CRDS, PATTERN, VERSIONS, kubernetes_schemas, our_schemas
 
@@ -300,9 +301,32 @@ def test_everything_is_labelled_and_in_its_place(helm: Helm, values: dict[str, A
         assert each["metadata"].get("namespace", NAMESPACE) in (NAMESPACE, "default", operands)
 
 
-def test_another_namespace_is_refused_with_what_to_do(helm: Helm) -> None:
-    with pytest.raises(Refused, match=r"lives in the namespace d8-gpu-operator, not in gpus: add -n d8-gpu-operator"):
-        helm.template(namespace="gpus")
+@every_value_set
+def test_in_another_namespace_nothing_names_the_default(helm: Helm, values: dict[str, Any]) -> None:
+    """Everything else is the same: a name that was forgotten would be found nowhere, or in the wrong place."""
+    monitored = {**values, "monitoring": {"prometheusRules": {"enabled": True}}}
+    there = helm.template(monitored, namespace=ELSEWHERE)
+    assert NAMESPACE not in there
+    assert there == helm.template(monitored).replace(NAMESPACE, ELSEWHERE)
+
+
+@every_value_set
+def test_every_program_is_told_its_namespace(helm: Helm, values: dict[str, Any]) -> None:
+    for component, pod in helm.objects(values, namespace=ELSEWHERE).pods():
+        if component in ("controller", "agent", "discovery", "console", "install-crds", "cleanup"):
+            assert f"--namespace={ELSEWHERE}" in command_of(pod), component
+
+
+def test_beside_nvidias_operator_its_namespace_is_exempt_once(helm: Helm) -> None:
+    rendered = helm.objects(namespace="gpu-operator")
+    for policy in bypass_policies(BypassSettings(namespace="gpu-operator")):
+        assert rendered.one(policy["kind"], policy["metadata"]["name"])["spec"] == policy["spec"]
+
+
+@pytest.mark.parametrize("namespace", ["default", "kube-public"])
+def test_a_namespace_that_everybody_shares_is_refused_with_what_to_do(helm: Helm, namespace: str) -> None:
+    with pytest.raises(Refused, match=f"needs a namespace of its own, and {namespace} is for everybody: add -n "):
+        helm.template(namespace=namespace)
 
 
 def test_an_old_cluster_is_refused(helm: Helm) -> None:

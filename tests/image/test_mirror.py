@@ -39,7 +39,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
             self.end_headers()
             self.wfile.write(content or b"")
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

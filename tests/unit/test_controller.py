@@ -42,6 +42,11 @@ def test_trusted_namespaces_reach_bootstrap(
     assert given.trusted.more == believed
 
 
+def test_the_namespace_reaches_every_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = _settings(monkeypatch, ["--namespace=gpus"])
+    assert (first.namespace, second.trusted.own, second.trusted.more) == ("gpus", "gpus", {"gpus"})
+
+
 @pytest.mark.parametrize(
     ("options", "rule"),
     [

@@ -1,6 +1,8 @@
-"""The namespace has one source in the code; the chart and the pages for people have the same."""
+"""The default namespace has one source in the code, and is nothing but a default; pages for people name the same."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,33 @@ from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 ROOT = Path(__file__).parents[2]
 SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "monitoring").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
 NAMED = re.compile(r"\bd8-gpu-[a-z-]+")
+VARIABLE = "DEFAULT_NAMESPACE"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
-def test_the_chart_takes_no_other() -> None:
-    names = (ROOT / "charts/gpu-control-plane/templates/_platform.tpl").read_text()
-    assert f'ne .Release.Namespace "{NAMESPACE}"' in names
-    assert set(NAMED.findall(names)) == {NAMESPACE}
+ANSWERS = {"__init__.py", "installation/own_namespace.py", "installation/policies.py"}
+"""These name it otherwise: where it is spelled, where a cluster does not say, and for names that are the same anywhere."""
+
+
+@pytest.mark.parametrize("source", sorted((ROOT / "src").rglob("*.py")), ids=lambda path: path.stem)
+def test_it_is_the_default_of_options_settings_and_arguments_alone(source: Path) -> None:
+    """What a process does with it, it would do in the wrong namespace when it is told another."""
+    if str(source.relative_to(ROOT / "src/gpu_control_plane")) in ANSWERS or VARIABLE not in source.read_text():
+        return
+    tree = ast.parse(source.read_text())
+    used = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == VARIABLE}
+    assert used <= {node.lineno for node in _defaults(tree)}
+
+
+def _defaults(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg="default"):
+                yield node.value
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield from (*node.args.defaults, *filter(None, node.args.kw_defaults))
+            case ast.ClassDef():
+                yield from (each.value for each in node.body if isinstance(each, ast.AnnAssign) and each.value)
 
 
 def test_the_code_spells_it_once() -> None:

@@ -38,6 +38,12 @@ namespace: {{ include "gpu-control-plane.namespace" (index . 0) }}
 {{ .Values.operator.namespace | default (include "gpu-control-plane.namespace" .) }}
 {{- end }}
 
+{{/* A file that is generated for the default namespace, as one for ours. Called with (list . "path"). */}}
+{{- define "gpu-control-plane.generated" -}}
+{{- $root := index . 0 -}}
+{{ $root.Files.Get (index . 1) | replace "d8-gpu-operator" (include "gpu-control-plane.namespace" $root) }}
+{{- end }}
+
 {{/* As whom the API server knows a component. Called with (list . "component"). */}}
 {{- define "gpu-control-plane.user" -}}
 system:serviceaccount:{{ include "gpu-control-plane.namespace" (index . 0) }}:gpu-control-plane-{{ index . 1 }}

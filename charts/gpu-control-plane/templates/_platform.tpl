@@ -4,10 +4,13 @@ templates with another file of the same helpers (deckhouse/templates/_platform.t
 security contexts, its priority and its place, and never says them itself.
 */}}
 
-{{/* The namespace. Agents publish into it by this name, so it cannot be chosen. */}}
+{{/*
+The namespace of our programs: that of the release, and every program is told it. It cannot be one that tenants share:
+whatever a service account there writes is believed to be ours.
+*/}}
 {{- define "gpu-control-plane.namespace" -}}
-{{- if ne .Release.Namespace "d8-gpu-operator" -}}
-{{- fail (printf "The GPU control plane lives in the namespace d8-gpu-operator, not in %s: add -n d8-gpu-operator --create-namespace." .Release.Namespace) -}}
+{{- if has .Release.Namespace (list "default" "kube-public" "kube-node-lease") -}}
+{{- fail (printf "The GPU control plane needs a namespace of its own, and %s is for everybody: add -n d8-gpu-operator --create-namespace, or any other name." .Release.Namespace) -}}
 {{- end -}}
 {{ .Release.Namespace }}
 {{- end }}

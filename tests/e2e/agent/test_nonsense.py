@@ -116,7 +116,7 @@ def test_every_order_is_answered_and_a_good_one_still_works_afterwards(env: Agen
         order = make(env)
         env.order(*order)
         wanted = expected(env, order, reasons)
-        until(lambda: answered(env) and problems(env) == wanted, within=90)
+        until(lambda: answered(env) and problems(env) == wanted, within=90)  # noqa: B023 - called at once
         assert stays_up(env, pid), name
     env.order(exclusive(env.card(0), TRAINING), exclusive(env.card(1), TRAINING))
     env.wait_offered(TRAINING, 2)

@@ -117,7 +117,7 @@ class AccessEnv:
         """An object, as the administrator sees it."""
         return self._send("GET", path, None, (), None, "application/json")[1]
 
-    def _send(
+    def _send(  # noqa: PLR0917
         self,
         method: str,
         path: str,

@@ -88,7 +88,7 @@ async def person(
 
 
 async def token_of(admin: Client, name: str, seconds: int = 3600) -> str:
-    from gpu_control_plane.kube.transport import Call
+    from gpu_control_plane.kube.transport import Call  # noqa: PLC0415
 
     answer = await admin.transport.send(
         Call(

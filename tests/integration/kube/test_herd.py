@@ -70,7 +70,7 @@ async def test_many_clients_come_back_spread_out(
         back = time.monotonic()
         await until(lambda: all(cache.watch_error is None for cache in caches), within=120)
         by_second = Counter(math.floor(moment - back) for moment in answers)
-        print(
+        print(  # noqa: T201 - for docs/reliability.md
             f"{clients} clients, {len(caches)} watches: all back after {time.monotonic() - back:.0f} s, "
             f"at most {max(by_second.values())} in a second"
         )

@@ -256,7 +256,7 @@ async def test_a_process_stopped_in_the_moment_of_winning_releases_the_lease(cli
 
     leadership = Leadership(client, name="brief", namespace=namespace, identity="me")
     task = asyncio.create_task(leadership.run(lead))
-    while not leadership.leading:
+    while not leadership.leading:  # noqa: ASYNC110 - every turn of the loop: it must not get any further
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait((task,))

@@ -77,7 +77,7 @@ async def test_500_hostile_connections_stop_neither_reviews_nor_leading(own_api_
                     await asyncio.sleep(0.1)  # reviews at the pace of people, and an attack of a quarter of a minute
             after = await client.get(Lease, "gpu-control-plane", NAMESPACE)
             slowest = sorted(seconds)[int(0.99 * len(seconds))]
-            print(f"p99 {slowest:.3f} s, memory +{(most - before) / 2**20:.0f} MiB of {before / 2**20:.0f}")
+            print(f"p99 {slowest:.3f} s, memory +{(most - before) / 2**20:.0f} MiB of {before / 2**20:.0f}")  # noqa: T201
             assert slowest <= 1.0
             assert most - before <= 64 * 2**20
             for kept in (held, after):

@@ -10,7 +10,7 @@ from gpu_control_plane.console.sign_in.oidc import OIDCSettings
 from gpu_control_plane.kube.errors import ConfigError
 
 PEM = Path("tls.pem")
-EVERYWHERE = "0.0.0.0"
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing listens here
 DEX = OIDCSettings(issuer="https://dex", client_id="c", client_secret="s", redirect_url="https://gpu/sign-in/callback")
 
 

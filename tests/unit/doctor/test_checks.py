@@ -297,7 +297,7 @@ def test_a_check_looks_only_at_what_it_says_it_needs(check: Any) -> None:
     for spoil in CASES[check.id]:
         cluster = healthy()
         spoil(cluster)
-        watched = _Watched(snapshot(cluster), {*check.needs, "now", "release", "before"})
+        watched = _Watched(snapshot(cluster), {*check.needs, "now", "namespace", "release", "before"})
         assert check.findings(watched)
 
 

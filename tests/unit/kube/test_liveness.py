@@ -63,7 +63,7 @@ async def test_a_process_whose_event_loop_is_stuck_does_not_answer() -> None:
     async def serve() -> None:
         async with server.serving():
             ready.set()
-            while not release.is_set():
+            while not release.is_set():  # noqa: ASYNC110 - set by another thread
                 await asyncio.sleep(0.01)
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))

@@ -99,7 +99,7 @@ def release_host(platform: Platform) -> Iterator[ReleaseHost]:
             with contextlib.suppress(ConnectionError):  # the client may have had enough
                 self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

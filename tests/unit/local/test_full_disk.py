@@ -22,13 +22,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of a few megabytes."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "small", folder], check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "small", folder], check=False)  # noqa: S607
     if mounted.returncode != 0:
         if os.environ.get("CI") == "true":
             pytest.fail("a small file system cannot be mounted here, and CI must not skip")
         pytest.skip("mounting a small file system needs root")
     yield folder
-    subprocess.run(["umount", folder], check=True)
+    subprocess.run(["umount", folder], check=True)  # noqa: S607
 
 
 @pytest.fixture

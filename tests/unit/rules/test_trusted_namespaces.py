@@ -27,6 +27,12 @@ def test_a_namespace_is_trusted_if_it_is_ours_or_nvidias_or_was_named(namespace:
     assert TrustedNamespaces(frozenset({"infra"})).include(namespace) is believed
 
 
+def test_ours_is_where_our_programs_run() -> None:
+    elsewhere = TrustedNamespaces(own="gpus")
+    assert elsewhere.include("gpus")
+    assert not elsewhere.include(NAMESPACE)
+
+
 def pod(namespace: str, owner: str | None, **labels: str) -> Pod:
     made_by = OwnerReference(api_version="apps/v1", kind=owner or "", name="x", uid="x", controller=True)
     owners = (made_by,) if owner else ()
@@ -52,3 +58,4 @@ def test_our_own_labels_count_in_our_own_namespace_only() -> None:
     ours = {"app.kubernetes.io/name": "gpu-control-plane", "app.kubernetes.io/component": "agent"}
     assert operand_of(pod(NAMESPACE, "DaemonSet", **ours), NAMESPACE) is Operand.AGENT
     assert operand_of(pod("gpu-operator", "DaemonSet", **ours), NAMESPACE) is None
+    assert operand_of(pod("gpu-operator", "DaemonSet", **ours), "gpu-operator") is Operand.AGENT

@@ -187,16 +187,14 @@ def _our_release(found: Installation) -> Iterable[str]:
     release, elsewhere = found.release, found.namespace != found.own_namespace and found.operands
     if release is None and found.our_holder is None:
         yield (
-            f"Install this operator, best beside the operands: helm install -n {found.namespace} with "
-            "operator.enabled=true. It waits while NVIDIA's is active."
+            f"Install this operator, best where the operands are: helm install -n {found.namespace}, with "
+            f"operator.enabled=true. In any other namespace it needs operator.namespace={found.namespace}, or it makes "
+            "operands anew. It waits while NVIDIA's is active."
         )
     elif found.our_holder is None:
         yield f"This operator is installed, but does not run: see why with kubectl -n {found.own_namespace} get pods."
-    if release is None and elsewhere:
-        yield (
-            f"If you install it into another namespace, set operator.namespace={found.namespace}, where the operands "
-            "are: elsewhere they would be made anew."
-        )
+    elif release is None and elsewhere:
+        yield f"Set operator.namespace={found.namespace}, where the operands are: elsewhere they would be made anew."
     theirs = {name for one in found.deployments for name in one.images}
     missing = sorted(theirs - (release.images.keys() if release is not None else set()))
     if missing:

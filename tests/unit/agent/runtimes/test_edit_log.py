@@ -281,7 +281,7 @@ def test_rights_and_links_stay(tmp_path: Path) -> None:
     assert real.read_text() == "a = 1\nb = 2\n"
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     assert stat.S_IMODE(edit_log.path.stat().st_mode) == 0o600  # it repeats what may be secret
-    assert sorted(os.listdir(tmp_path)) == ["config.toml", "real.toml", "state"]
+    assert sorted(os.listdir(tmp_path)) == ["config.toml", "real.toml", "state"]  # noqa: PTH208
 
 
 def test_a_file_that_is_no_toml_is_kept_and_the_reason_told(tmp_path: Path) -> None:

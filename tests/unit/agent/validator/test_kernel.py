@@ -67,7 +67,7 @@ async def test_a_cancelled_run_leaves_no_process_behind(tmp_path: Path) -> None:
     started = tmp_path / "pid"
     script = f"import os, pathlib, time; pathlib.Path({str(started)!r}).write_text(str(os.getpid())); time.sleep(600)"
     task = asyncio.create_task(runner(script)("GPU-1"))
-    while not started.exists() or not started.read_text():
+    while not started.exists() or not started.read_text():  # noqa: ASYNC110 - another process writes it
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -82,7 +82,7 @@ async def test_a_simulated_run_says_that_it_is_one() -> None:
 
 
 async def _gone(pid: int) -> None:
-    while _alive(pid):
+    while _alive(pid):  # noqa: ASYNC110 - nothing tells when a process that is not our child ends
         await asyncio.sleep(0.01)
 
 

@@ -216,11 +216,16 @@ def test_an_operator_whose_lease_would_not_be_believed_is_a_problem(
 @pytest.mark.parametrize(
     ("found", "begins"),
     [
-        ({"our_holder": None}, "Install this operator"),
+        ({"our_holder": None}, "Install this operator, best where the operands are: helm install -n d8-gpu-operator,"),
+        (
+            {"our_holder": None, "namespace": "gpu-operator", "daemonsets": (daemonset("a"),)},
+            "Install this operator, best where the operands are: helm install -n gpu-operator,",
+        ),
         ({"our_holder": None, "release": ReleaseSettings()}, "This operator is installed, but does not run"),
         ({"policies": ()}, "There is no ClusterPolicy"),
         ({"namespace": "gpu-operator", "daemonsets": (daemonset("a"),)}, "Set operator.namespace=gpu-operator"),
         ({"namespace": "gpu-operator"}, None),
+        ({"namespace": "gpu-operator", "own_namespace": "gpu-operator", "daemonsets": (daemonset("a"),)}, None),
         ({"nodes": (gpu_node("a", **{NodeLabel.UPGRADE_STATE: "drain-required"}),)}, "Wait for the driver upgrade"),
         ({}, None),
         ({"nodes": (gpu_node("a", **{NodeLabel.UPGRADE_STATE: "upgrade-done"}),)}, None),

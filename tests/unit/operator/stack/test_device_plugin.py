@@ -40,7 +40,7 @@ def test_stock_values_of_the_plugin() -> None:
         "/host": "/",
         "/var/run/cdi": "/var/run/cdi",
         "/mps": "/run/nvidia/mps",
-        "/dev/shm": "/run/nvidia/mps/shm",
+        "/dev/shm": "/run/nvidia/mps/shm",  # noqa: S108 - where MPS has its shared memory
     }
 
 
@@ -113,7 +113,7 @@ def test_mig_strategy(state: StackState, strategy: str | None, told: str | None,
 def test_the_folder_of_mps_can_be_elsewhere(state: StackState) -> None:
     made = daemonset(state, render_input(devicePlugin={"mps": {"root": "/var/mps/"}}))
     assert mounts(made)["/mps"] == "/var/mps"
-    assert mounts(made)["/dev/shm"] == "/var/mps/shm"
+    assert mounts(made)["/dev/shm"] == "/var/mps/shm"  # noqa: S108 - where MPS has its shared memory
     assert env(made).get("MPS_ROOT") == ("/var/mps" if state is PLUGIN else None)
 
 

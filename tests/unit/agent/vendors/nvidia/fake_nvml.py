@@ -1,3 +1,4 @@
+# ruff: noqa: N802 - functions are called as NVML calls them
 """NVML as the tests need it: the readings of a real H200, the rules of MIG, and faults on demand.
 
 It takes the place of the binding. Structures, constants and errors are the binding's own; a function that is not

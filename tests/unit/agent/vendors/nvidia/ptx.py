@@ -81,7 +81,7 @@ class _Thread:
             case _:
                 self.values[operands[0]] = self.compute(operation, operands[1:])
 
-    def compute(self, operation: list[str], operands: list[str]) -> Any:
+    def compute(self, operation: list[str], operands: list[str]) -> Any:  # noqa: PLR0911 - one for each instruction
         values = [self.value(operand) for operand in operands]
         match operation:
             case ["mov", kind] if isinstance(values[0], float):

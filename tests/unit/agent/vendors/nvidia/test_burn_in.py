@@ -46,30 +46,30 @@ class HostCard(Cuda):
         if hasattr(self, f"_{name}"):
             getattr(self, f"_{name}")(*arguments)
 
-    def _cuDevicePrimaryCtxRetain(self, *_arguments: Any) -> None:
+    def _cuDevicePrimaryCtxRetain(self, *_arguments: Any) -> None:  # noqa: N802 - named after the driver's calls
         self.held.add("context")
 
-    def _cuDevicePrimaryCtxRelease_v2(self, *_arguments: Any) -> None:
+    def _cuDevicePrimaryCtxRelease_v2(self, *_arguments: Any) -> None:  # noqa: N802
         self.held.remove("context")
 
-    def _cuModuleLoadData(self, _module: Any, text: bytes) -> None:
+    def _cuModuleLoadData(self, _module: Any, text: bytes) -> None:  # noqa: N802
         assert text is PTX
         self.held.add("module")
 
-    def _cuModuleUnload(self, *_arguments: Any) -> None:
+    def _cuModuleUnload(self, *_arguments: Any) -> None:  # noqa: N802
         self.held.remove("module")
 
-    def _cuModuleGetFunction(self, function: Any, _module: Any, name: bytes) -> None:
+    def _cuModuleGetFunction(self, function: Any, _module: Any, name: bytes) -> None:  # noqa: N802
         function._obj.value = len(self._names) + 1
         self._names[function._obj.value] = name
 
-    def _cuDeviceGetAttribute(self, value: Any, *_arguments: Any) -> None:
+    def _cuDeviceGetAttribute(self, value: Any, *_arguments: Any) -> None:  # noqa: N802
         value._obj.value = PROCESSORS
 
-    def _cuMemGetInfo_v2(self, free: Any, total: Any) -> None:
+    def _cuMemGetInfo_v2(self, free: Any, total: Any) -> None:  # noqa: N802
         free._obj.value, total._obj.value = FREE, FREE * 2
 
-    def _cuMemAlloc_v2(self, address: Any, size: ctypes.c_size_t) -> None:
+    def _cuMemAlloc_v2(self, address: Any, size: ctypes.c_size_t) -> None:  # noqa: N802
         if self._scarce and FREE // 3 < size.value <= FREE:
             self._scarce -= 1
             raise CudaFailure("cuMemAlloc_v2", "out of memory", code=2)
@@ -78,16 +78,16 @@ class HostCard(Cuda):
         self._memory[address._obj.value] = memory
         self.held.add(address._obj.value)
 
-    def _cuMemFree_v2(self, address: ctypes.c_uint64) -> None:
+    def _cuMemFree_v2(self, address: ctypes.c_uint64) -> None:  # noqa: N802
         self.held.remove(address.value)
 
-    def _cuMemcpyHtoD_v2(self, there: ctypes.c_uint64, here: Any, size: ctypes.c_size_t) -> None:
+    def _cuMemcpyHtoD_v2(self, there: ctypes.c_uint64, here: Any, size: ctypes.c_size_t) -> None:  # noqa: N802
         ctypes.memmove(there.value or 0, here, size.value)
 
-    def _cuMemcpyDtoH_v2(self, here: Any, there: ctypes.c_uint64, size: ctypes.c_size_t) -> None:
+    def _cuMemcpyDtoH_v2(self, here: Any, there: ctypes.c_uint64, size: ctypes.c_size_t) -> None:  # noqa: N802
         ctypes.memmove(here, there.value or 0, size.value)
 
-    def _cuLaunchKernel(self, function: ctypes.c_void_p, *rest: Any) -> None:
+    def _cuLaunchKernel(self, function: ctypes.c_void_p, *rest: Any) -> None:  # noqa: N802
         blocks, places = rest[0], rest[8]
         name = self._names[function.value or 0]
         self.launches.append(name)

@@ -33,35 +33,35 @@ class HostCuda(Cuda):
         if hasattr(self, f"_{name}"):
             getattr(self, f"_{name}")(*arguments)
 
-    def _cuDevicePrimaryCtxRetain(self, *_arguments: Any) -> None:
+    def _cuDevicePrimaryCtxRetain(self, *_arguments: Any) -> None:  # noqa: N802 - named after the driver's calls
         self.held.add("context")
 
-    def _cuDevicePrimaryCtxRelease_v2(self, *_arguments: Any) -> None:
+    def _cuDevicePrimaryCtxRelease_v2(self, *_arguments: Any) -> None:  # noqa: N802
         self.held.remove("context")
 
-    def _cuModuleLoadData(self, _module: Any, text: bytes) -> None:
+    def _cuModuleLoadData(self, _module: Any, text: bytes) -> None:  # noqa: N802
         assert text is PTX
         self.held.add("module")
 
-    def _cuModuleUnload(self, *_arguments: Any) -> None:
+    def _cuModuleUnload(self, *_arguments: Any) -> None:  # noqa: N802
         self.held.remove("module")
 
-    def _cuMemAlloc_v2(self, address: Any, size: ctypes.c_size_t) -> None:
+    def _cuMemAlloc_v2(self, address: Any, size: ctypes.c_size_t) -> None:  # noqa: N802
         memory = ctypes.create_string_buffer(size.value)
         address._obj.value = ctypes.addressof(memory)
         self._memory[address._obj.value] = memory
         self.held.add(str(address._obj.value))
 
-    def _cuMemFree_v2(self, address: ctypes.c_uint64) -> None:
+    def _cuMemFree_v2(self, address: ctypes.c_uint64) -> None:  # noqa: N802
         self.held.remove(str(address.value))
 
-    def _cuMemcpyHtoD_v2(self, there: ctypes.c_uint64, here: Any, size: ctypes.c_size_t) -> None:
+    def _cuMemcpyHtoD_v2(self, there: ctypes.c_uint64, here: Any, size: ctypes.c_size_t) -> None:  # noqa: N802
         ctypes.memmove(there.value or 0, here, size.value)
 
-    def _cuMemcpyDtoH_v2(self, here: Any, there: ctypes.c_uint64, size: ctypes.c_size_t) -> None:
+    def _cuMemcpyDtoH_v2(self, here: Any, there: ctypes.c_uint64, size: ctypes.c_size_t) -> None:  # noqa: N802
         ctypes.memmove(here, there.value or 0, size.value)
 
-    def _cuLaunchKernel(self, _function: Any, *rest: Any) -> None:
+    def _cuLaunchKernel(self, _function: Any, *rest: Any) -> None:  # noqa: N802
         blocks, threads, places = rest[0], rest[3], rest[8]
         xs, ys = (ctypes.c_uint64.from_address(places[index]).value for index in range(2))
         factor = ctypes.c_float.from_address(places[2]).value
