@@ -11,6 +11,7 @@ _INTRODUCTION = """# Alerts
 
 They come with the chart (`monitoring.prometheusRules.enabled`, see [monitoring](monitoring.md)). Each has a runbook:
 what causes it, what to look at, what to do. `critical` is for now, `warning` for today, `info` for when there is time.
+`d8-gpu-operator` in the runbooks stands for the namespace of your release; alerts themselves name the right one.
 
 Events expire within hours. The log of the process that wrote them keeps them, under the same reason, in lines with
 `Event recorded`; that is the controller, and the node's agent for what it sees of its cards:

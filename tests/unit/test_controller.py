@@ -44,7 +44,7 @@ def test_trusted_namespaces_reach_bootstrap(
 
 def test_the_namespace_reaches_every_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = _settings(monkeypatch, ["--namespace=gpus"])
-    assert (first.namespace, second.trusted.own, second.trusted.more) == ("gpus", "gpus", {"gpus"})
+    assert (first.namespace, second.trusted.own, second.trusted.more) == ("gpus", "gpus", frozenset({"gpus"}))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 ANSWERS = {"__init__.py", "installation/own_namespace.py", "installation/policies.py"}
-"""These name it otherwise: where it is spelled, where a cluster does not say, and for names that are the same anywhere."""
+"""These name it otherwise: where it is spelled, where a cluster does not say, and for names that it is no part of."""
 
 
 @pytest.mark.parametrize("source", sorted((ROOT / "src").rglob("*.py")), ids=lambda path: path.stem)
