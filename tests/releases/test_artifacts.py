@@ -19,7 +19,7 @@ from release.push import Artifacts
 from release.source import Source
 from release.versions import current_version
 
-from gpu_control_plane import NAMESPACE
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.local import ensure_binaries
 from gpu_control_plane.local.platforms import this_platform
 from gpu_control_plane.local.progress import Quiet
@@ -72,7 +72,7 @@ def test_the_lists_of_contents_are_valid(made: Artifacts) -> None:
 def test_the_chart_renders_from_its_package(made: Artifacts, tmp_path: Path) -> None:
     helm = ensure_binaries(HELM.programs).path("helm")
     rendered = subprocess.run(
-        [helm, "template", "gpu", made.chart, "--namespace", NAMESPACE, "--kube-version", KUBERNETES.version],
+        [helm, "template", "gpu", made.chart, "--namespace", DEFAULT_NAMESPACE, "--kube-version", KUBERNETES.version],
         env={"HOME": str(tmp_path)},
         capture_output=True,
         text=True,
