@@ -10,10 +10,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gpu_control_plane.agent.fleet.machines import edit_card
-from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, pull, write_machine
+from gpu_control_plane.agent.fleet.machines import edit_card, edit_node
+from gpu_control_plane.agent.simulated.machine import HARDWARE, heal, new_machine, pull, write_machine
 from gpu_control_plane.agent.views import NodeView
-from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool, inventory_id
+from gpu_control_plane.api import GPUApproval, GPUDevice, GPUNodeState, GPUPool, inventory_id
 from gpu_control_plane.api.names import Annotation, DeviceCondition, EventReason, Label
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
 from gpu_control_plane.kube import Client, FieldManager, Selection, load_config
@@ -26,6 +26,7 @@ from helm.installed import Installed, Program
 from integration.agent.kubelet_and_books import kubelet_and_books
 from integration.console.env import PersonWithToken, person
 from integration.flow.env import flow_env, pool_of
+from integration.flow.test_actions import ClusterRoleBinding, gpu
 from unit.agent.backends.fake_machine import FakeMachine
 from waiting import until_async
 
@@ -75,13 +76,31 @@ async def test_the_controller_needs_no_more_rights(
             await scene.pod_is("eager", "Running")
             await scene.end_pod("eager")
 
-            await scene.approve(FIRST, None)
-            await scene.device_is(FIRST, lambda device: pool_of(device) is None)
+            await scene.approve(SECOND, "training")
+            keeper = await administrator(client)
+            file = str(tmp_path / "gpus.yaml")
+            assert (await gpu(scene, "backup", "-o", file, *keeper)).code == 0
+
+            for card in (FIRST, SECOND):
+                await scene.approve(card, None)
+                await scene.device_is(card, lambda device: pool_of(device) is None)
             await client.delete(GPUPool, "training")
             await until_async(lambda: _gone(client, GPUPool, "training"), saying="the pool is gone")
 
             await edit_card(client, SECOND, pull)
             await until_async(lambda: _gone(client, GPUDevice, SECOND), saying="the pulled card is forgotten")
+
+            restored = await gpu(scene, "restore", file, *keeper)
+            assert restored.code == 0, restored
+            await scene.device_is(FIRST, lambda device: pool_of(device) == "training")
+
+            async def told() -> bool:
+                return bool((await client.get(GPUApproval, SECOND)).status.message)
+
+            await until_async(told, saying="the approval says that its card is away")
+            await edit_node(client, "node-a", lambda machine: heal(machine, "0000:2a:00.0"))
+            await scene.device_is(SECOND, lambda device: pool_of(device) == "training")
+            await until_async(lambda: _gone(client, GPUApproval, SECOND), saying="the approval has been followed")
 
             about = {"metadata": {"name": discovery_name("node-b"), "labels": {}}, "spec": _bus()}
             await client.create(NodeFeature, about, NAMESPACE)
@@ -245,7 +264,17 @@ def test_what_is_not_needed_is_not_granted(installed: Installed, account: str, q
     assert done.stdout.strip() == "no", done.stdout + done.stderr
 
 
-async def _gone(client: Client, kind: type[GPUPool | GPUDevice], name: str) -> bool:
+async def administrator(client: Client) -> tuple[str, ...]:
+    """Somebody with the roles that the chart brings for administrators, as options of a command."""
+    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "keeper"}
+    for role in ("gpu-viewer", "gpu-admin"):
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+        body = {"metadata": {"name": f"keeper-{role}"}, "roleRef": reference, "subjects": [user]}
+        await client.create(ClusterRoleBinding, body)
+    return "--as", "keeper"
+
+
+async def _gone(client: Client, kind: type[GPUPool | GPUDevice | GPUApproval], name: str) -> bool:
     try:
         await client.get(kind, name)
     except NotFound:

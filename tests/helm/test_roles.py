@@ -28,7 +28,7 @@ def test_who_uses_pools_may_read_them_and_nothing_else(helm: Helm) -> None:
 
 def test_a_viewer_changes_nothing_and_reads_no_pods(helm: Helm) -> None:
     allowed = verbs(helm, "gpu-viewer")
-    assert {"gpudevices", "gpunodestates", "gpupools", "nodes"} <= allowed.keys()
+    assert {"gpudevices", "gpunodestates", "gpupools", "gpuapprovals", "nodes"} <= allowed.keys()
     assert "pods" not in allowed
     assert all(each <= READING for each in allowed.values())
 
@@ -67,6 +67,7 @@ async def _namespace_for(cluster: Installed, user: str | None) -> str:
 def test_an_admin_writes_what_people_decide_and_not_what_controllers_report(helm: Helm) -> None:
     allowed = verbs(helm, "gpu-admin")
     assert allowed["gpudevices"] == {"patch", "update"}
+    assert allowed["gpuapprovals"] == {"create", "delete", "patch", "update"}
     assert "gpunodestates" not in allowed
     assert not any("/status" in resource for resource in allowed)
 

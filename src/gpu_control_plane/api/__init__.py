@@ -16,6 +16,7 @@ from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.kube.crd import Definition
 
 if TYPE_CHECKING:
+    from gpu_control_plane.api.gpuapproval import GPUApproval
     from gpu_control_plane.api.gpupool import GPUPool, PoolPhase
 
     DEFINITIONS: tuple[Definition, ...]
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFINITIONS",
     "DeviceState",
+    "GPUApproval",
     "GPUDevice",
     "GPUNodeState",
     "GPUPool",
@@ -40,9 +42,10 @@ def crd_manifest(definition: Definition, version: str = __version__) -> dict[str
 
 
 def __getattr__(name: str) -> object:
-    if name not in {"DEFINITIONS", "GPUPool", "PoolPhase"}:
+    if name not in {"DEFINITIONS", "GPUApproval", "GPUPool", "PoolPhase"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     gpupool = import_module("gpu_control_plane.api.gpupool")
+    gpuapproval = import_module("gpu_control_plane.api.gpuapproval")
     if name == "DEFINITIONS":
-        return (gpudevice.DEFINITION, gpunodestate.DEFINITION, gpupool.DEFINITION)
-    return getattr(gpupool, name)
+        return (gpudevice.DEFINITION, gpunodestate.DEFINITION, gpupool.DEFINITION, gpuapproval.DEFINITION)
+    return getattr(gpuapproval if name == "GPUApproval" else gpupool, name)

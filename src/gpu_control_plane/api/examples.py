@@ -12,6 +12,7 @@ import msgspec
 from gpu_control_plane.api.access import Access, Quota
 from gpu_control_plane.api.allocation import MIG, Allocation, Mode, PoolAllocation, ProfileCount, TimeSlice
 from gpu_control_plane.api.deviceselector import DeviceCriteria, DeviceSelector, MemoryRange
+from gpu_control_plane.api.gpuapproval import ApprovalSpec, GPUApproval
 from gpu_control_plane.api.gpudevice import (
     PCI,
     Change,
@@ -116,6 +117,22 @@ def device(
             telemetry=Telemetry(temperature=31, power=76, utilisation=0, memory_used=0, ecc_errors=0, at=NOON),
             history=_history(pool),
             conditions=(_holds(DeviceCondition.HEALTHY, "ProbePassed", "The card answers and shows no fault."),),
+        ),
+    )
+
+
+def approval(node: str = "worker-3", index: int = 4, pool: str = "training") -> GPUApproval:
+    """The approval of an H200 whose machine has not joined yet."""
+    address, card = pci_address(index), h200(node, index)
+    return GPUApproval(
+        metadata=ObjectMeta(name=inventory_id(node, address)),
+        spec=ApprovalSpec(
+            node_name=node,
+            pci_address=address,
+            uuid=card.uuid or "",
+            product=card.product,
+            pool=pool,
+            reason="restored from the backup of 2026-05-04",
         ),
     )
 

@@ -24,6 +24,7 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, Object], ...]]] = {
             examples.written(examples.pool("shared", examples.time_slices())),
         ),
     ),
+    "GPUApproval": (("A card that is to join a pool when its machine does", examples.approval()),),
 }
 _VOCABULARY: Final = (
     ("Annotations", names.Annotation),

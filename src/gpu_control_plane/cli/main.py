@@ -17,7 +17,19 @@ from gpu_control_plane.kube.logs import Logger
 _SECTIONS = {
     "Look": ("status", "nodes", "devices", "pools", "pods", "top", "usage"),
     "Find out why": ("explain", "doctor", "preview"),
-    "Act": ("approve", "revoke", "reassign", "retire", "hold", "clear-fault", "maintenance", "upgrade", "migrate"),
+    "Act": (
+        "approve",
+        "revoke",
+        "reassign",
+        "retire",
+        "hold",
+        "clear-fault",
+        "maintenance",
+        "upgrade",
+        "migrate",
+        "backup",
+        "restore",
+    ),
     "A cluster on this machine": ("up", "down", "simulate", "monitoring"),
 }
 """The commands, in the order and under the headings in which help lists them; each is a module of this folder."""

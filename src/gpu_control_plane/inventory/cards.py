@@ -18,6 +18,7 @@ from gpu_control_plane.api.gpunodestate import MAX_CARDS
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.api.selectors import matches_labels
 from gpu_control_plane.inventory import events
+from gpu_control_plane.inventory.approvals import agrees, approval_for, followed, settled
 from gpu_control_plane.inventory.identity import carry_over, is_replaced, merged_hardware, origins, uuid_of
 from gpu_control_plane.inventory.plan import (
     CardAction,
@@ -138,7 +139,8 @@ def _card(snapshot: Snapshot, card: Hardware, origin: GPUDevice | None) -> CardW
 
     A replaced card loses the approval before anything else: until the new hardware is written, the replacement is
     noticed again, whatever happens in between. Labels come before hardware, since selectors approve by them. A moved
-    card gets its annotations and labels before its hardware, since the hardware ends the move.
+    card gets its annotations and labels before its hardware, since the hardware ends the move; so does one that was
+    approved before it was there, since without hardware no pool takes it. Its GPUApproval goes last.
     """
     name = inventory_id(snapshot.node, card.pci.address)
     device = next((held for held in snapshot.devices if held.name == name), None)
@@ -151,6 +153,11 @@ def _card(snapshot: Snapshot, card: Hardware, origin: GPUDevice | None) -> CardW
     actions: list[CardAction] = []
     approval = device.metadata.annotations.get(Annotation.ASSIGNMENT) if device is not None else None
     carried = carry_over(name, device, origin) if origin is not None else None
+    beforehand = approval_for(snapshot, card) if origin is None else None
+    if beforehand is not None:
+        carried = followed(beforehand, name, device, replaced=replaced)
+        if device is not None and agrees(beforehand, device):
+            approval = None  # it is this card's own, whatever was here before
     if carried is not None and device is not None:
         actions.append(carried)
     elif replaced and device is not None and approval is not None and origin is None:
@@ -161,6 +168,8 @@ def _card(snapshot: Snapshot, card: Hardware, origin: GPUDevice | None) -> CardW
         actions.append(carried)
     if hardware != known:
         actions.append(WriteHardware(name, hardware, _event(snapshot, known, card, approval, origin)))
+    if beforehand is not None:
+        actions.append(settled(beforehand, device, carried))
     guarded = replaced or (device is not None and carried is not None)
     return CardWork(actions=tuple(actions), observed=device if guarded else None)
 

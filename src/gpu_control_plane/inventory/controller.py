@@ -1,7 +1,7 @@
 """Inventory as a controller, keyed by node: what wakes it, what it reads, and that it executes what was decided.
 
-It reads the agents' NodeFeatures, other sources about the PCI bus, and Nodes. It writes GPUDevices and GPUNodeStates,
-and watches them so that changes by others are repaired.
+It reads the agents' NodeFeatures, other sources about the PCI bus, Nodes, and the GPUApprovals that people wrote before
+their cards were there. It writes GPUDevices and GPUNodeStates, and watches them so that changes by others are repaired.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.gpuapproval import GPUApproval
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
 from gpu_control_plane.api.pod import AGENT, BY_NODE, Pod, node_of
@@ -38,10 +39,12 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     nodes = runtime.cache(Node)
     devices = runtime.cache(GPUDevice)
     states = runtime.cache(GPUNodeState)
+    approvals = runtime.cache(GPUApproval)
     pods = runtime.cache(Pod, Selection(namespace=settings.namespace))
     pods.index(BY_NODE, node_of)
     devices.index(BY_NODE, lambda device: (device.spec.node_name,))
     devices.index(BY_UUID, uuid_index)
+    approvals.index(BY_NODE, lambda approval: (approval.spec.node_name,))
     metrics = InventoryMetrics(runtime.metrics.registry)
     metrics.follow(devices, states)
     executor = PlanExecutor(runtime.client, runtime.events, metrics, writes_at_once=settings.writes_at_once)
@@ -65,6 +68,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
             duplicates=context.duplicates(node, known, report),
             disagreement_since=disagreements.get(node),
             devices=known,
+            approvals=tuple(approvals.by_index(BY_NODE, node)),
             state=states.get(node),
             now=now(),
         )
@@ -97,6 +101,7 @@ def build(runtime: Runtime, settings: Settings = _DEFAULTS, *, now: Callable[[],
     controller.watch(nodes, context.nodes_with_its_cards, _node_changed(settings.managed))
     controller.watch(devices, context.nodes_of_card, _device_changed)
     controller.watch(states, when=_state_changed)
+    controller.watch(approvals, lambda approval: (Key(approval.spec.node_name),), _approval_changed)
     controller.watch(pods, _node_of_agent, _agent_changed)
     node_label.build(runtime, metrics, settings.namespace)
 
@@ -139,6 +144,11 @@ def _device_changed(old: GPUDevice | None, new: GPUDevice | None) -> bool:
     if old is None or new is None:
         return True
     return old.status.hardware != new.status.hardware or old.metadata.labels != new.metadata.labels
+
+
+def _approval_changed(old: GPUApproval | None, new: GPUApproval | None) -> bool:
+    """One that is gone asks for nothing."""
+    return new is not None and (old is None or old.spec != new.spec)
 
 
 def _state_changed(old: GPUNodeState | None, new: GPUNodeState | None) -> bool:

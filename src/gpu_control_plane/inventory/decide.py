@@ -16,6 +16,7 @@ from gpu_control_plane.api.gpunodestate import NodeStateStatus, ObservedReport
 from gpu_control_plane.api.names import NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import NodeFacts, NodeFeature
 from gpu_control_plane.inventory import completeness, events, node_status
+from gpu_control_plane.inventory.approvals import messages
 from gpu_control_plane.inventory.bus import Comparison, compare, with_discovered_bus
 from gpu_control_plane.inventory.cards import ignored_cards, plan_cards, removal
 from gpu_control_plane.inventory.completeness import Completeness
@@ -64,7 +65,10 @@ def _with_cards(snapshot: Snapshot, report: Report, settings: Settings) -> Plan:
     answer = _answer(snapshot, report, settings)
     return Plan(
         cards=cards.work,
-        node=_node(snapshot, cards.after, report.facts, answer.completeness, ignored=cards.ignored),
+        node=(
+            *_node(snapshot, cards.after, report.facts, answer.completeness, ignored=cards.ignored),
+            *messages(snapshot, report),
+        ),
         again_in=answer.left,
         bus_disagrees=answer.left is not None,
     )

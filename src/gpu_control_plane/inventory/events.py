@@ -6,8 +6,9 @@ from collections.abc import Iterable
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.gpuapproval import GPUApproval
 from gpu_control_plane.api.gpudevice import Hardware
-from gpu_control_plane.api.names import EventReason
+from gpu_control_plane.api.names import Annotation, EventReason
 from gpu_control_plane.kube import Condition, EventRecorder
 from gpu_control_plane.kube.conditions import TRUE
 from gpu_control_plane.kube.sentences import counted, counted_are
@@ -40,6 +41,15 @@ def replaced(known: Hardware, card: Hardware, approval: str | None) -> EventReco
     dropped = f" Its approval for the pool {approval} was dropped: approve the new card." if approval else ""
     note = f"{_name(known)} at {card.pci.address} was exchanged for {_name(card)}.{dropped}"
     return EventRecord(EventReason.DEVICE_REPLACED, note, warning=True)
+
+
+def approval_overruled(approval: GPUApproval, device: GPUDevice) -> EventRecord:
+    """A GPUApproval that came too late: something else had been decided about the card."""
+    pool = device.metadata.annotations.get(Annotation.ASSIGNMENT)
+    now = f"approved for the pool {pool}" if pool else "held or out of service"
+    meant = f"for the pool {approval.spec.pool}" if approval.spec.pool else "that keeps it out of pools"
+    note = f"The card is {now} already: the GPUApproval {approval.name} {meant} was dropped."
+    return EventRecord(EventReason.APPROVAL_IGNORED, note, warning=True)
 
 
 def moved(card: Hardware, origin: GPUDevice, approval: str | None) -> EventRecord:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.gpuapproval import ApprovalStatus, GPUApproval
 from gpu_control_plane.api.gpudevice import DeviceSpec, Hardware
 from gpu_control_plane.api.gpunodestate import NodeStateStatus
 from gpu_control_plane.api.names import Annotation
@@ -16,12 +17,14 @@ from gpu_control_plane.inventory.plan import (
     CardWork,
     CarryOver,
     CreateNodeState,
+    DeleteApproval,
     DeleteDevice,
     DeleteFeature,
     DeleteNodeState,
     DropApproval,
     NodeAction,
     Plan,
+    WriteApprovalMessage,
     WriteDevice,
     WriteHardware,
     WriteNodeStatus,
@@ -51,6 +54,10 @@ class _HardwareApplyConfiguration(msgspec.Struct):
 
 class _NodeStatusApplyConfiguration(msgspec.Struct):
     status: NodeStateStatus
+
+
+class _ApprovalStatusApplyConfiguration(msgspec.Struct):
+    status: ApprovalStatus
 
 
 class PlanExecutor:
@@ -90,6 +97,11 @@ class PlanExecutor:
                 if isinstance(action, DeleteDevice):
                     await self._delete(_newer(action.device, latest))
                     self._record(action.about, action)
+                    continue
+                if isinstance(action, DeleteApproval):
+                    await self._delete(action.approval)
+                    if action.overruled_by is not None:
+                        record(self._recorder, action.overruled_by, action.event)
                     continue
                 chained = work.observed is not None or isinstance(action, CarryOver)
                 guard = latest.metadata.resource_version if latest is not None and chained else None
@@ -136,8 +148,11 @@ class PlanExecutor:
                 record(self._recorder, state, action.event)
             case DeleteFeature(feature=feature):
                 await self._delete(feature)
+            case WriteApprovalMessage(name=name, message=message):
+                told = _ApprovalStatusApplyConfiguration(ApprovalStatus(message=message))
+                await self._client.apply(GPUApproval, name, told, manager=MANAGER, subresource="status")
 
-    async def _delete(self, doomed: GPUDevice | GPUNodeState | NodeFeature) -> None:
+    async def _delete(self, doomed: GPUDevice | GPUNodeState | NodeFeature | GPUApproval) -> None:
         """Delete exactly what was decided on: an object that has changed since may be a card that was given to a pool,
         or a node that reports again. One that is already gone is no error."""
         kind: type[Object] = type(doomed)

@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 
 from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.gpuapproval import GPUApproval
 from gpu_control_plane.api.gpudevice import DeviceSpec, Hardware
 from gpu_control_plane.api.gpunodestate import NodeStateStatus
 from gpu_control_plane.api.nodefeature import NodeFeature
@@ -19,7 +20,8 @@ class DropApproval(msgspec.Struct, frozen=True):
 
 
 class CarryOver(msgspec.Struct, frozen=True):
-    """Give a moved card what a person had set at its old address, and remove what was set for another card there."""
+    """Give a card what a person had set at its old address, or in a GPUApproval before the card was there, and remove
+    what was set for another card at its address."""
 
     name: str
     annotations: dict[str, str | None]
@@ -50,6 +52,21 @@ class DeleteDevice(msgspec.Struct, frozen=True):
     event: EventRecord | None = None
 
 
+class DeleteApproval(msgspec.Struct, frozen=True):
+    """Delete a GPUApproval whose card is there. The Event is about the card, which had a GPUDevice already."""
+
+    approval: GPUApproval
+    overruled_by: GPUDevice | None = None
+    event: EventRecord | None = None
+
+
+class WriteApprovalMessage(msgspec.Struct, frozen=True):
+    """Say in a GPUApproval why it is not followed; None takes that back."""
+
+    name: str
+    message: str | None
+
+
 class CreateNodeState(msgspec.Struct, frozen=True):
     name: str
 
@@ -71,8 +88,8 @@ class DeleteFeature(msgspec.Struct, frozen=True):
     feature: NodeFeature
 
 
-CardAction = DropApproval | CarryOver | WriteDevice | WriteHardware | DeleteDevice
-NodeAction = CreateNodeState | WriteNodeStatus | DeleteNodeState | DeleteFeature
+CardAction = DropApproval | CarryOver | WriteDevice | WriteHardware | DeleteDevice | DeleteApproval
+NodeAction = CreateNodeState | WriteNodeStatus | DeleteNodeState | DeleteFeature | WriteApprovalMessage
 
 
 class CardWork(msgspec.Struct, frozen=True):

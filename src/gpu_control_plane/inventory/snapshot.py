@@ -8,6 +8,7 @@ import msgspec
 
 from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api.gpuapproval import GPUApproval
 from gpu_control_plane.api.nodefeature import NodeFeature
 from gpu_control_plane.inventory.bus import BusSources
 from gpu_control_plane.inventory.report import Report, Unreadable
@@ -72,6 +73,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     disagreement_since: datetime | None = None
     """Since when the bus has disagreed in a way that is not written yet. Kept in memory: losing it only delays."""
     devices: tuple[GPUDevice, ...]
+    approvals: tuple[GPUApproval, ...] = ()
+    """What was decided about cards of this node before they were there."""
     state: GPUNodeState | None
     now: datetime
 

@@ -30,7 +30,14 @@ _NOT_REPAIR: Final = "!('system:masters' in request.userInfo.?groups.orValue([])
 def managed_fields_policies(namespace: str) -> list[Manifest]:
     """The policies, each with its binding. Our service accounts are those of `namespace`."""
     not_ours = f"!('system:serviceaccounts:{namespace}' in request.userInfo.?groups.orValue([]))"
-    managed = ["gpudevices", "gpudevices/status", "gpunodestates", "gpunodestates/status", "gpupools/status"]
+    managed = [
+        "gpudevices",
+        "gpudevices/status",
+        "gpunodestates",
+        "gpunodestates/status",
+        "gpupools/status",
+        "gpuapprovals/status",
+    ]
     return [
         policy(
             MANAGED,

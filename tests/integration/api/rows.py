@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from gpu_control_plane.api.examples import device, manifest, node_state
+from gpu_control_plane.api.examples import approval, device, manifest, node_state
+from gpu_control_plane.api.gpuapproval import GPUApproval
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
@@ -25,6 +26,7 @@ GOOD: Final[dict[type[Object], dict[str, Any]]] = {
     GPUDevice: manifest(device()),
     GPUNodeState: manifest(node_state()),
     GPUPool: {"metadata": {"name": "training"}, "spec": {}},
+    GPUApproval: manifest(approval()),
 }
 
 
@@ -67,6 +69,8 @@ TAKEN: Final = (
     ),
     Row(GPUNodeState, {}),
     Row(GPUNodeState, {"spec": GONE, "status": GONE}),
+    Row(GPUApproval, {}),
+    Row(GPUApproval, {"spec.pool": GONE, "spec.ignore": True}),
     Row(GPUPool, {}),
     Row(GPUPool, {"metadata.name": "a" * 63}),
     Row(GPUPool, {"spec.resource.name": "nvidia.com/gpu"}),
@@ -295,6 +299,11 @@ REFUSED: Final = (
     ),
     Row(GPUPool, {"spec.backend": "DRA"}, "the DRA backend does not work yet: use DevicePlugin"),
     Row(GPUPool, {"spec.backend": "CDI"}, "supported values"),
+    # GPUApproval
+    Row(GPUApproval, {"spec.uuid": GONE}, "spec.uuid: Required value"),
+    Row(GPUApproval, {"spec.pciAddress": "9a:00.0"}, "spec.pciAddress: Invalid value"),
+    Row(GPUApproval, {"spec.pool": GONE}, "say what was decided about the card"),
+    Row(GPUApproval, {"spec.pool": GONE, "spec.ignore": False}, "say what was decided about the card"),
 )
 
 REFUSED_UPDATES: Final = (

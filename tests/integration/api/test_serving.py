@@ -36,7 +36,7 @@ def test_kubectl_get_gpus_shows_all_kinds(ask: Ask) -> None:
     def shown() -> set[str]:
         return {one["kind"] for one in served(ask) if "gpus" in one.get("categories", ())}
 
-    kinds = {"GPUDevice", "GPUNodeState", "GPUPool"}
+    kinds = {"GPUApproval", "GPUDevice", "GPUNodeState", "GPUPool"}
     assert in_time(shown, kinds) == kinds
 
 
@@ -58,6 +58,7 @@ async def test_kubectl_get_gpu_shows_one_card_by_its_name(client: Client, api_se
     [
         ("gpudevices", {"gpu", "gpudev", "gdev"}),
         ("gpunodestates", {"gns", "gpunodeinventory", "gpunodeinventories"}),
+        ("gpuapprovals", {"gapp"}),
         ("gpupools", {"gpool", "gp"}),
     ],
 )

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
-from gpu_control_plane.api import GPUDevice, GPUNodeState
+from gpu_control_plane.api import GPUDevice, GPUNodeState, inventory_id
 from gpu_control_plane.api.examples import h200
+from gpu_control_plane.api.gpuapproval import ApprovalSpec, ApprovalStatus, GPUApproval
 from gpu_control_plane.api.gpudevice import PCI, Hardware
 from gpu_control_plane.api.gpunodestate import Driver, Injection, Toolkit
 from gpu_control_plane.api.names import Annotation, Label
@@ -17,12 +19,14 @@ from gpu_control_plane.inventory.plan import (
     CardAction,
     CarryOver,
     CreateNodeState,
+    DeleteApproval,
     DeleteDevice,
     DeleteFeature,
     DeleteNodeState,
     DropApproval,
     NodeAction,
     Plan,
+    WriteApprovalMessage,
     WriteDevice,
     WriteHardware,
     WriteNodeStatus,
@@ -62,6 +66,7 @@ class NodeModel:
         self.feature: NodeFeature | None = None
         self.features_made = 0
         self.devices: dict[str, GPUDevice] = {}
+        self.approvals: dict[str, GPUApproval] = {}
         self.state: GPUNodeState | None = None
         self.events: list[str] = []
         """Reasons of the Events that were written."""
@@ -96,6 +101,12 @@ class NodeModel:
         device = self.at(address)
         self._annotate(device.name, {**device.metadata.annotations, Annotation.ASSIGNMENT.value: pool})
 
+    def approve_beforehand(self, address: str, uuid: str, **decided: Any) -> None:
+        """A GPUApproval of a card that may not be there."""
+        name = inventory_id(NODE, address)
+        spec = ApprovalSpec(node_name=NODE, pci_address=address, uuid=uuid, **decided)
+        self.approvals[name] = GPUApproval(metadata=ObjectMeta(name=name, uid=name), spec=spec)
+
     def ignore(self, address: str, value: str = "true") -> None:
         self._label(self.at(address).name, {Label.IGNORE.value: value})
 
@@ -122,6 +133,7 @@ class NodeModel:
             feature=self.feature,
             report=read_report(NODE, self.feature) if self.feature is not None else None,
             devices=tuple(self.devices.values()),
+            approvals=tuple(self.approvals.values()),
             state=self.state,
             now=self.time,
         )
@@ -161,6 +173,8 @@ class NodeModel:
                 self.devices[name] = msgspec.structs.replace(held, status=status)
             case DeleteDevice(device=device):
                 self.devices.pop(device.name, None)
+            case DeleteApproval() | WriteApprovalMessage():
+                self._settle_approval(action)
             case CreateNodeState(name=name):
                 self.state = self.state or GPUNodeState(metadata=ObjectMeta(name=name))
             case WriteNodeStatus(status=status):
@@ -171,15 +185,23 @@ class NodeModel:
             case DeleteFeature():
                 self.feature = None
 
+    def _settle_approval(self, action: DeleteApproval | WriteApprovalMessage) -> None:
+        if isinstance(action, DeleteApproval):
+            self.approvals.pop(action.approval.name, None)
+            return
+        told = ApprovalStatus(message=action.message)
+        self.approvals[action.name] = msgspec.structs.replace(self.approvals[action.name], status=told)
+
     def copy(self) -> "NodeModel":
         """Objects are frozen, so copying the containers is enough."""
         made = NodeModel()
-        made.__dict__.update(self.__dict__, devices=dict(self.devices), events=list(self.events))
+        approvals = dict(self.approvals)
+        made.__dict__.update(self.__dict__, devices=dict(self.devices), approvals=approvals, events=list(self.events))
         return made
 
     @property
     def objects(self) -> tuple[object, ...]:
-        return self.devices, self.state, self.feature
+        return self.devices, self.approvals, self.state, self.feature
 
     def _label(self, name: str, labels: dict[str, str]) -> None:
         held = self.devices[name]

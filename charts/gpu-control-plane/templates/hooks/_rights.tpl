@@ -7,6 +7,7 @@
     - gpudevices.gpu.deckhouse.io
     - gpunodestates.gpu.deckhouse.io
     - gpupools.gpu.deckhouse.io
+    - gpuapprovals.gpu.deckhouse.io
     - clusterpolicies.nvidia.com
     - nvidiadrivers.nvidia.com
     - nodefeatures.nfd.k8s-sigs.io
@@ -80,6 +81,7 @@
     - gpudevices.gpu.deckhouse.io
     - gpunodestates.gpu.deckhouse.io
     - gpupools.gpu.deckhouse.io
+    - gpuapprovals.gpu.deckhouse.io
     - clusterpolicies.nvidia.com
     - nvidiadrivers.nvidia.com
     - nodefeatures.nfd.k8s-sigs.io
