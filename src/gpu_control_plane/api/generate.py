@@ -13,6 +13,8 @@ from gpu_control_plane.kube.manifest_yaml import to_yaml
 HEADER: Final = "Generated from the Python types, do not edit: make generate"
 
 CRDS: Final = Path(__file__).parent / "crds"
+KUSTOMIZATION: Final = "Kustomization"
+"""By which others take the folder in. Of the names that kustomize knows, the one that does not look like a CRD's."""
 PAGE: Final = Path("docs/api.md")
 NVIDIA_PAGE: Final = Path("docs/api-nvidia.md")
 
@@ -23,6 +25,14 @@ def generated(root: Path) -> dict[Path, str]:
         CRDS / f"{definition.resource.plural}.yaml": to_yaml(crd_manifest(definition), HEADER)
         for definition in (*DEFINITIONS, *nvidia.DEFINITIONS)
     }
+    crds[CRDS / KUSTOMIZATION] = to_yaml(
+        {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [path.name for path in crds],
+        },
+        HEADER,
+    )
     return crds | {root / PAGE: reference(DEFINITIONS, HEADER), root / NVIDIA_PAGE: nvidia_reference(HEADER)}
 
 

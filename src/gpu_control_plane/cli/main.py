@@ -29,6 +29,7 @@ _SECTIONS = {
         "migrate",
         "backup",
         "restore",
+        "gitops",
     ),
     "A cluster on this machine": ("up", "down", "simulate", "monitoring"),
 }

@@ -1,0 +1,156 @@
+"""`kubectl gpu gitops`: Argo CD Applications from values of the upstream charts."""
+
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from gpu_control_plane.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from gpu_control_plane.gitops.render import ValuesFile
+
+_EXAMPLES = """\b
+Examples:
+  kubectl gpu gitops render clusters/prod --registry registry.example.com/gpu \\
+    --repository https://git.example.com/infra.git --gpu-operator gpu-operator/ap-values.yaml
+"""
+_file = click.File("r", encoding="utf-8")
+
+
+@click.group("gitops", short_help="Argo CD Applications from values of the upstream charts.", epilog=_EXAMPLES)
+def command() -> None:
+    """Write the Applications by which Argo CD installs the stack and Ray, from values files that you keep in git.
+
+    The files have the keys of NVIDIA's gpu-operator chart and of kuberay-operator. A key that would have no effect is
+    refused by its name.
+    """
+
+
+@command.command("render")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--registry", required=True, help="Where the release was pushed: the image, and the chart in charts/.")
+@click.option("--repository", required=True, metavar="URL", help="The git repository that FOLDER is in.")
+@click.option("--path", help="FOLDER, seen from the root of the repository.  [default: FOLDER itself]")
+@click.option("--revision", default="HEAD", show_default=True, help="Branch or tag that Argo CD follows.")
+@click.option("--gpu-operator", type=_file, metavar="FILE", help="Values of NVIDIA's gpu-operator chart.")
+@click.option("--values", "ours", type=_file, metavar="FILE", help="Values of our own chart; they win.")
+@click.option("--kuberay", type=_file, metavar="FILE", help="Values of the kuberay-operator chart; without it no Ray.")
+@click.option("--ignore", multiple=True, metavar="KEY", help="A key that may be left out. May be repeated.")
+@click.option("-n", "--namespace", help="Where the control plane runs.  [default: as the chart]")
+@click.option("--project", default="default", show_default=True, help="Project of the Applications.")
+@click.option("--argocd-namespace", default="argocd", show_default=True, help="Where Argo CD runs.")
+@click.option("--check", is_flag=True, help="Write nothing; fail if FOLDER has something else. For CI.")
+def render(
+    *,
+    folder: Path,
+    registry: str,
+    repository: str,
+    path: str | None,
+    revision: str,
+    gpu_operator: IO[str] | None,
+    ours: IO[str] | None,
+    kuberay: IO[str] | None,
+    ignore: tuple[str, ...],
+    namespace: str | None,
+    project: str,
+    argocd_namespace: str,
+    check: bool,
+) -> int:
+    """Write Applications to FOLDER: root.yaml, and in applications/ those that it holds.
+
+    GPUPools are yours: put them into FOLDER/pools, from where an Application takes them. Commit FOLDER, then give the
+    first Application to Argo CD: kubectl apply -f FOLDER/root.yaml. From then on it follows git.
+
+    \b
+    Examples:
+      kubectl gpu gitops render clusters/prod --registry registry.example.com/gpu \\
+        --repository https://git.example.com/infra.git \\
+        --gpu-operator gpu-operator/ap-values.yaml --kuberay kuberay-operator/ap-values.yaml
+      kubectl gpu gitops render clusters/prod … --check      in CI: is it up to date?
+      kubectl gpu gitops render clusters/prod … --ignore nfd.nodefeaturerules
+
+    \b
+    Exit codes: 0 written, or up to date; 1 refused, with each key that is not supported; 2 wrong
+    usage; 4 --check, and FOLDER has something else.
+    """
+    from gpu_control_plane import DEFAULT_NAMESPACE  # noqa: PLC0415
+    from gpu_control_plane.gitops.applications import Source  # noqa: PLC0415
+    from gpu_control_plane.gitops.refusals import Refused  # noqa: PLC0415
+    from gpu_control_plane.gitops.render import Inputs  # noqa: PLC0415
+    from gpu_control_plane.gitops.render import render as rendered  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.values import BadValues  # noqa: PLC0415
+
+    source = Source(
+        registry=registry.removeprefix("oci://").rstrip("/"),
+        repository=repository,
+        path=(path or folder.as_posix()).strip("/"),
+        revision=revision,
+        namespace=namespace or DEFAULT_NAMESPACE,
+        project=project,
+        argocd_namespace=argocd_namespace,
+    )
+    inputs = Inputs(
+        gpu_operator=_read(gpu_operator), ours=_read(ours), kuberay=_read(kuberay), ignored=frozenset(ignore)
+    )
+    try:
+        files = rendered(inputs, source)
+    except Refused as refused:
+        raise click.ClickException(
+            f"{refused}\nRemove them, or leave them out knowingly with --ignore KEY."
+        ) from refused
+    except BadValues as error:
+        raise click.ClickException(str(error)) from error
+    return _checked(folder, files) if check else _write(folder, files)
+
+
+def _read(file: IO[str] | None) -> "ValuesFile | None":
+    """The values of a file; a file without any has the chart's own."""
+    import yaml  # noqa: PLC0415
+
+    from gpu_control_plane.gitops.render import ValuesFile  # noqa: PLC0415
+
+    if file is None:
+        return None
+    try:
+        values = yaml.safe_load(file)
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{file.name} is no YAML: {error}") from error
+    if not isinstance(values, dict | None) or not all(isinstance(key, str) for key in values or {}):
+        raise click.ClickException(f"{file.name} holds no values: a map of names is needed, as in values.yaml.")
+    return ValuesFile(file.name, values or {})
+
+
+def _write(folder: Path, files: dict[str, str]) -> int:
+    """Write what differs, and remove Applications that are no longer rendered: Argo CD would keep them running."""
+    stale = _stale(folder, files)
+    for name in stale:
+        (folder / name).unlink()
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    pools = folder / "pools"
+    pools.mkdir(exist_ok=True)
+    if not any(pools.iterdir()):
+        (pools / ".gitkeep").touch()  # git keeps no empty folder, and Argo CD refuses an Application without its folder
+    click.echo("".join(f"{folder / name}\n" for name in files), nl=False)
+    click.echo("".join(f"removed {folder / name}\n" for name in stale), nl=False)
+    click.echo(f"\nPut GPUPools into {folder / 'pools'}, commit, and once: kubectl apply -f {folder / 'root.yaml'}")
+    return ExitCode.OK
+
+
+def _checked(folder: Path, files: dict[str, str]) -> int:
+    differing = [name for name, text in files.items() if not _same(folder / name, text)]
+    for name in (*differing, *_stale(folder, files)):
+        click.echo(f"{folder / name} is not what the values say: run the command without --check.", err=True)
+    return ExitCode.FINDINGS if differing or _stale(folder, files) else ExitCode.OK
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text() == text
+
+
+def _stale(folder: Path, files: dict[str, str]) -> list[str]:
+    present = (path.relative_to(folder).as_posix() for path in sorted((folder / "applications").glob("*.yaml")))
+    return [name for name in present if name not in files]

@@ -1,0 +1,50 @@
+"""Values of NVIDIA's gpu-operator chart, as values of the charts in its place: ours, and Node Feature Discovery's.
+
+Where each key goes is decided by the mapping of `kubectl gpu migrate values`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gpu_control_plane.gitops.refusals import RefusedKey
+from gpu_control_plane.operator.migration.values import translate
+
+type Tree = dict[str, Any]
+
+_NFD: Final = "node-feature-discovery"
+_SERVED_BY_NFD: Final = ("nfd.enabled", _NFD)
+"""Keys that our chart does not have, and the Application of Node Feature Discovery has."""
+
+
+class Stack(msgspec.Struct, frozen=True, kw_only=True):
+    values: Tree
+    """For our chart."""
+    nfd: Tree | None
+    """For the chart of Node Feature Discovery; None without it."""
+    refused: tuple[RefusedKey, ...]
+
+
+def stack_values(given: Mapping[str, Any], file: str) -> Stack:
+    """What the values mean here, and the keys that mean nothing here."""
+    translation = translate(given)
+    with_nfd = bool(given.get("nfd", {}).get("enabled", True))
+    return Stack(
+        values=translation.values,
+        nfd=dict(given.get(_NFD) or {}) if with_nfd else None,
+        refused=tuple(
+            RefusedKey(file, note.key, note.why)
+            for note in translation.notes
+            if not (note.key in _SERVED_BY_NFD or note.key.startswith(f"{_NFD}."))
+        ),
+    )
+
+
+def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> Tree:
+    """Two sets of values as Helm merges them: maps are merged, everything else is replaced."""
+    made = dict(below)
+    for name, value in above.items():
+        held = made.get(name)
+        made[name] = overlaid(held, value) if isinstance(held, Mapping) and isinstance(value, Mapping) else value
+    return made

@@ -1,0 +1,172 @@
+"""Applications from values of the upstream charts: each key goes somewhere, or is refused by its name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gpu_control_plane.cli.main import commands
+from gpu_control_plane.gitops import applications
+from gpu_control_plane.gitops.applications import NFD_VERSION, Source
+from gpu_control_plane.gitops.kuberay import KEYS, refused_keys
+from gpu_control_plane.gitops.refusals import Refused
+from gpu_control_plane.gitops.render import Inputs, ValuesFile, render
+from gpu_control_plane.local.versions import NFD
+
+EXAMPLE = Path(__file__).parents[3] / "examples/gitops"
+SOURCE = Source(
+    registry="registry.example.com/gpu", repository="https://git.example.com/infra.git", path="clusters/prod"
+)
+ARGUMENTS = (
+    *("gitops", "render", "--registry", SOURCE.registry, "--repository", SOURCE.repository, "--path", SOURCE.path),
+    *("--gpu-operator", str(EXAMPLE / "gpu-operator/ap-values.yaml")),
+    *("--kuberay", str(EXAMPLE / "kuberay-operator/ap-values.yaml")),
+)
+
+
+def rendered(**inputs: Any) -> dict[str, dict[str, Any]]:
+    """The Applications by their names."""
+    ignored = frozenset(inputs.pop("ignored", ()))
+    files = {name: ValuesFile(f"{name}.yaml", values) for name, values in inputs.items()}
+    made = render(Inputs(**files, ignored=ignored), SOURCE)
+    return {each["metadata"]["name"]: each for each in map(yaml.safe_load, made.values())}
+
+
+def values_of(application: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = application["spec"]["source"].get("helm", {}).get("valuesObject", {})
+    return found
+
+
+def test_the_committed_example_is_what_its_values_say() -> None:
+    checked = CliRunner().invoke(commands, [*ARGUMENTS, "--check", str(EXAMPLE / "argocd")])
+    assert checked.exit_code == 0, checked.output
+
+
+def test_keys_of_the_gpu_operator_reach_the_cluster_policy() -> None:
+    given = {
+        "driver": {"enabled": False},
+        "mig": {"strategy": "mixed"},
+        "devicePlugin": {"enabled": False},
+        "dcgm": {"enabled": True},
+        "dcgmExporter": {"enabled": False},
+    }
+    spec = values_of(rendered(gpu_operator=given)["gpu-control-plane"])["clusterPolicy"]["spec"]
+    assert {name: spec[name]["enabled"] for name in given if name != "mig"} == {
+        "driver": False,
+        "devicePlugin": False,
+        "dcgm": True,
+        "dcgmExporter": False,
+    }
+    assert spec["mig"]["strategy"] == "mixed"
+
+
+def test_our_own_values_win() -> None:
+    ours = {"image": {"repository": "elsewhere/gpu"}, "managedNodes": {"enabledByDefault": True}}
+    values = values_of(rendered(gpu_operator={}, ours=ours)["gpu-control-plane"])
+    assert values["image"]["repository"] == "elsewhere/gpu"
+    assert values["managedNodes"] == {"enabledByDefault": True}
+    assert values["operator"]["enabled"] is True
+
+
+def test_node_feature_discovery_comes_by_its_own_chart() -> None:
+    given = {"nfd": {"enabled": True}, "node-feature-discovery": {"worker": {"hostNetwork": True}}}
+    made = rendered(gpu_operator=given)["node-feature-discovery"]
+    assert values_of(made) == {"worker": {"hostNetwork": True}}
+    assert "node-feature-discovery" not in rendered(gpu_operator={"nfd": {"enabled": False}})
+    assert f"v{NFD_VERSION}" == NFD.version
+
+
+def test_without_upstream_values_there_is_our_agent_alone() -> None:
+    made = rendered()
+    assert made.keys() == {"gpu", "gpu-control-plane", "gpu-pools"}
+    assert values_of(made["gpu-control-plane"])["discovery"] == {"enabled": True}
+
+
+def test_keys_without_effect_are_refused_by_name_and_all_at_once() -> None:
+    operator = {"drivr": {"enabled": True}, "extraObjects": [{"kind": "ConfigMap"}], "driver": {"colour": "green"}}
+    with pytest.raises(Refused) as refused:
+        rendered(gpu_operator=operator, kuberay={"watchNamespaces": ["a"]})
+    named = {(key.file, key.key) for key in refused.value.keys}
+    ours = {("gpu_operator.yaml", key) for key in ("drivr", "extraObjects", "driver.colour")}
+    assert named == ours | {("kuberay.yaml", "watchNamespaces")}
+    assert "gpu_operator.yaml: drivr: Neither chart has such a value." in str(refused.value)
+
+
+def test_a_person_may_leave_a_key_out() -> None:
+    assert rendered(gpu_operator={"extraObjects": [{"kind": "ConfigMap"}]}, ignored=["extraObjects"])
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"batchScheduler": {"name": "default"}}, "batchScheduler.name"),
+        ({"batchScheduler": {"name": "volcano", "enabled": True}}, "batchScheduler.enabled"),
+        ({"batchScheduler": {"queue": "a"}}, "batchScheduler.queue"),
+        ({"batchScheduler": "volcano"}, "batchScheduler"),
+        ({"watchNamespace": "research"}, "watchNamespace"),
+        ({"singleNamespaceInstall": True, "watchNamespace": ["a", "b"]}, "singleNamespaceInstall"),
+        ({"replicas": 2, "leaderElectionEnabled": False}, "leaderElectionEnabled"),
+        ({"env": [{"name": "ENABLE_INIT_CONTAINERS", "value": "true"}]}, "env.ENABLE_INIT_CONTAINERS"),
+        ({"env": {"ENABLE_WEBHOOKS": "true"}}, "env"),
+        ({"ressources": {}}, "ressources"),
+    ],
+)
+def test_values_with_which_kuberay_would_not_do_what_is_meant_are_refused(given: dict[str, Any], key: str) -> None:
+    assert [each.key for each in refused_keys(given, "values.yaml")] == [key]
+
+
+def test_the_keys_of_kuberay_go_to_its_own_chart_unchanged() -> None:
+    given = yaml.safe_load((EXAMPLE / "kuberay-operator/ap-values.yaml").read_text())
+    assert given.keys() <= KEYS.keys()
+    made = rendered(kuberay=given)["kuberay-operator"]
+    assert values_of(made) == given
+    assert made["spec"]["source"]["chart"] == "kuberay-operator"
+
+
+def test_what_needs_others_comes_after_them() -> None:
+    made = rendered(gpu_operator={}, kuberay={})
+    waves = {
+        name: int(each["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"])
+        for name, each in made.items()
+        if name != "gpu"
+    }
+    assert (
+        waves["node-feature-discovery"]
+        < waves["gpu-control-plane"]
+        < min(waves["gpu-pools"], waves["kuberay-operator"])
+    )
+    for each in made.values():
+        assert "ServerSideApply=true" in each["spec"]["syncPolicy"]["syncOptions"]
+        # It would copy what controllers have written into what Argo CD applies, and own it from then on.
+        assert "RespectIgnoreDifferences=true" not in each["spec"]["syncPolicy"]["syncOptions"]
+
+
+def test_pools_are_neither_pruned_nor_deleted_with_their_application() -> None:
+    pools = applications.pools_application(SOURCE)
+    assert pools["spec"]["syncPolicy"]["automated"]["prune"] is False
+    assert "finalizers" not in pools["metadata"]
+
+
+def test_a_rendering_is_written_checked_and_freed_of_what_is_no_longer_in_it(tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    folder = str(tmp_path / "prod")
+    assert run(commands, [*ARGUMENTS, "--check", folder], standalone_mode=False).return_value == 4
+    assert run(commands, [*ARGUMENTS, folder]).exit_code == 0
+    assert run(commands, [*ARGUMENTS, "--check", folder], standalone_mode=False).return_value == 0
+    without_ray = ARGUMENTS[:-2]
+    assert run(commands, [*without_ray, "--check", folder], standalone_mode=False).return_value == 4
+    assert "removed " in run(commands, [*without_ray, folder]).output
+    assert not (tmp_path / "prod/applications/kuberay-operator.yaml").exists()
+    assert (tmp_path / "prod/pools/.gitkeep").exists()
+
+
+def test_refusals_are_told_on_the_command_line(tmp_path: Path) -> None:
+    values = tmp_path / "ap-values.yaml"
+    values.write_text("mig: {strategie: single}\n")
+    arguments = ["gitops", "render", "--registry", "r", "--repository", "g", str(tmp_path / "out")]
+    told = CliRunner().invoke(commands, [*arguments, "--gpu-operator", str(values)])
+    assert told.exit_code == 1
+    assert "mig.strategie: ClusterPolicy has no such field." in told.output
+    assert not (tmp_path / "out").exists()
