@@ -1,0 +1,409 @@
+"""The short description of a cluster: what a person decides, and nothing that follows from it.
+
+Secrets are never in it, only where they come from. Everything is parsed once, here: addresses are addresses, networks
+are networks, and whoever gets a `ClusterDescription` need not look again.
+"""
+
+import difflib
+import re
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+
+from gpu_control_plane.deckhouse.errors import BadDescription
+from gpu_control_plane.deckhouse.kinds.configuration import Bundle, KubernetesVersion, LogLevel, ReleaseChannel
+from gpu_control_plane.deckhouse.kinds.document import Labels, Name, Port, Taint
+from gpu_control_plane.deckhouse.kinds.nodes import MIGCustomConfig
+from gpu_control_plane.deckhouse.kinds.services import AccessLevel, ReclaimPolicy
+
+Edition = Literal["CE", "BE", "SE", "SE-Plus", "EE"]
+GroupName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=42)]
+_MAX_RANGE = 1024
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`")
+_MISSING = re.compile(r"Object missing required field `(?P<field>.*)`")
+
+
+class SecretReference(str):
+    """Where a secret comes from: `env:NAME`, `file:PATH` or `ask`."""
+
+    __slots__ = ()
+
+    @property
+    def source(self) -> str:
+        return self.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        return self.partition(":")[2]
+
+
+class FileReference(str):
+    """A file whose content is no secret, relative to the description: `file:PATH`."""
+
+    __slots__ = ()
+
+    @property
+    def path(self) -> str:
+        return self.removeprefix("file:")
+
+
+class AddressRange(str):
+    """One address, or several in a row with a dash between the first and the last."""
+
+    __slots__ = ()
+
+    @property
+    def first(self) -> IPv4Address:
+        return IPv4Address(self.partition("-")[0].strip())
+
+    @property
+    def last(self) -> IPv4Address:
+        return IPv4Address((self.partition("-")[2] or self).strip())
+
+    @property
+    def addresses(self) -> tuple[IPv4Address, ...]:
+        return tuple(IPv4Address(number) for number in range(int(self.first), int(self.last) + 1))
+
+    @property
+    def span(self) -> str:
+        """Both ends, as MetalLB wants them."""
+        return f"{self.first}-{self.last}"
+
+    def overlaps(self, other: "AddressRange") -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """Base of everything in the description."""
+
+
+class Platform(Part, frozen=True, kw_only=True):
+    """Which Deckhouse, and from where."""
+
+    edition: Edition = "EE"
+    registry: str = "registry.deckhouse.ru"
+    license: SecretReference | None = None
+    license_encoding: Literal["Base64", "Plain"] = "Base64"
+    """How the licence key is handed out: in Base64, as the vendor's own commands expect it, or as it is."""
+    bundle: Bundle = "Default"
+    release_channel: ReleaseChannel = "Stable"
+    log_level: LogLevel = "Info"
+
+
+class Kubernetes(Part, frozen=True, kw_only=True):
+    pod_subnet: IPv4Network
+    service_subnet: IPv4Network
+    version: KubernetesVersion = "Automatic"
+    pod_subnet_node_prefix: Annotated[int, msgspec.Meta(ge=16, le=28)] = 24
+    cluster_domain: Name = "cluster.local"
+    containerd: Literal["V1", "V2"] = "V1"
+
+
+class Network(Part, frozen=True, kw_only=True):
+    node_subnets: tuple[IPv4Network, ...]
+    public_domain_template: str
+
+
+class SSH(Part, frozen=True, kw_only=True):
+    """How dhctl, and later Deckhouse, reach the machines."""
+
+    user: Annotated[str, msgspec.Meta(min_length=1)] = "root"
+    port: Port = 22
+    private_key: SecretReference | None = None
+    sudo_password: SecretReference | None = None
+
+
+class Masters(Part, frozen=True, kw_only=True):
+    """dhctl installs the first; Deckhouse adds the others."""
+
+    hosts: tuple[AddressRange, ...]
+
+
+class NativeSharing(Part, frozen=True, kw_only=True):
+    """How Deckhouse divides the cards of a group that it serves itself."""
+
+    sharing: Literal["Exclusive", "TimeSlicing", "MIG"] = "Exclusive"
+    partition_count: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+    parted_config: str | None = None
+    custom_configs: tuple[MIGCustomConfig, ...] = ()
+
+
+class GPUNodes(Part, frozen=True, kw_only=True):
+    """What makes the machines of a group GPU nodes."""
+
+    setup: Literal["Scripts", "Native", "None"] = "Scripts"
+    """Who brings driver, toolkit and runtime: scripts of ours; scripts and Deckhouse's own support; nobody."""
+    driver: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9+.-]*$")] = "nvidia-driver-575-server"
+    packages: tuple[Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9+.-]*$")], ...] = ()
+    toolkit_repository: Annotated[str, msgspec.Meta(pattern=r"^https?://[A-Za-z0-9._:/-]+[A-Za-z0-9]$")] = (
+        "https://nvidia.github.io/libnvidia-container"
+    )
+    default_runtime: bool = False
+    """Whether pods run with NVIDIA's runtime without asking. Pools need it not: cards come by CDI."""
+    native: NativeSharing | None = None
+
+
+class NodeGroup(Part, frozen=True, kw_only=True):
+    name: GroupName
+    hosts: tuple[AddressRange, ...]
+    bundle: Literal["ubuntu-lts", "debian", "centos", "redos", "rosa", "astra", "altlinux", "opensuse"] = "ubuntu-lts"
+    containerd: Literal["V1", "V2"] | None = None
+    labels: Labels = {}
+    taints: tuple[Taint, ...] = ()
+    max_pods: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    disruptions: Literal["Manual", "Automatic"] | None = None
+    gpu: GPUNodes | None = None
+
+    @property
+    def addresses(self) -> tuple[IPv4Address, ...]:
+        return tuple(address for hosts in self.hosts for address in hosts.addresses)
+
+
+class StorageClass(Part, frozen=True, kw_only=True):
+    """One CephStorageClass: `pool` makes it RBD, `fileSystem` CephFS."""
+
+    name: Name
+    pool: str | None = None
+    file_system: str | None = None
+    fs_type: Literal["ext4", "xfs"] = "ext4"
+    reclaim_policy: ReclaimPolicy = "Delete"
+
+
+class Ceph(Part, frozen=True, kw_only=True):
+    cluster_id: Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")] = (
+        msgspec.field(name="clusterID")
+    )
+    monitors: tuple[Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,3}\.){3}[0-9]{1,3}:[0-9]+$")], ...]
+    user_key: SecretReference
+    user_id: str = msgspec.field(name="userID", default="admin")
+    name: Name = "ceph"
+    authentication: bool = True
+    """Whether a CephClusterAuthentication is written, too: older releases of csi-ceph read it."""
+    subvolume_group: str | None = None
+    storage_classes: tuple[StorageClass, ...] = ()
+
+
+class LocalStorage(Part, frozen=True, kw_only=True):
+    name: Name
+    path: Annotated[str, msgspec.Meta(pattern="^/.+")]
+    node_groups: tuple[GroupName, ...]
+    reclaim_policy: ReclaimPolicy = "Retain"
+
+
+class Storage(Part, frozen=True, kw_only=True):
+    ceph: Ceph | None = None
+    local: tuple[LocalStorage, ...] = ()
+    default_class: Name | None = None
+
+
+class Ingress(Part, frozen=True, kw_only=True):
+    """An ingress controller behind addresses that MetalLB announces."""
+
+    name: Name
+    ingress_class: Name
+    addresses: tuple[AddressRange, ...]
+    node_group: GroupName | None = None
+    """Where it runs and where its addresses are announced; everywhere if absent."""
+    interfaces: tuple[str, ...] = ()
+    source_ranges: tuple[IPv4Network, ...] = ()
+
+
+class PublishAPI(Part, frozen=True, kw_only=True):
+    https: Literal["SelfSigned", "Global"] = "SelfSigned"
+    ingress_class: Name | None = None
+    whitelist: tuple[IPv4Network, ...] = ()
+
+
+class Person(Part, frozen=True, kw_only=True):
+    name: Name
+    email: str
+    password: SecretReference
+    """The password, which is hashed, or its bcrypt hash."""
+    access_level: AccessLevel = "User"
+    port_forwarding: bool = False
+    ttl: str | None = None
+
+
+class Access(Part, frozen=True, kw_only=True):
+    publish_api: PublishAPI | None = msgspec.field(name="publishAPI", default=None)
+    users: tuple[Person, ...] = ()
+
+
+class CertificateAuthority(Part, frozen=True, kw_only=True):
+    """The authority that signs the certificates of the cluster's sites."""
+
+    certificate: FileReference
+    key: SecretReference
+    issuer: Name = "internal-ca"
+
+
+class RegistryCertificate(Part, frozen=True, kw_only=True):
+    """A certificate that every node must trust, to pull from a registry of one's own."""
+
+    name: GroupName
+    certificate: FileReference
+
+
+class ModuleSettings(Part, frozen=True, kw_only=True):
+    enabled: bool = True
+    version: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    settings: dict[str, Any] = {}
+
+
+class Pool(Part, frozen=True, kw_only=True):
+    """A GPUPool of the cards of some node groups."""
+
+    name: GroupName
+    node_groups: tuple[GroupName, ...]
+    products: tuple[str, ...] = ()
+    mode: Literal["Exclusive", "MIG", "TimeSlice"] = "Exclusive"
+    mig_profile: str | None = None
+    replicas: Annotated[int, msgspec.Meta(ge=2, le=64)] | None = None
+    namespaces: tuple[GroupName, ...] = ()
+    approval: Literal["Manual", "Automatic"] = "Manual"
+
+
+class ModuleOrigin(Part, frozen=True, kw_only=True):
+    """Where Deckhouse finds our module."""
+
+    repo: str
+    release_channel: Literal["Alpha", "Beta", "EarlyAccess", "Stable", "RockSolid", "Lts"] = "Stable"
+    docker_config: SecretReference | None = None
+    """A Docker configuration file with the registry's login."""
+
+
+class GPUControlPlane(Part, frozen=True, kw_only=True):
+    source: ModuleOrigin
+    settings: dict[str, Any] = {}
+    pools: tuple[Pool, ...] = ()
+
+
+class ClusterDescription(Part, frozen=True, kw_only=True):
+    """The whole of it."""
+
+    version: Literal[1]
+    deckhouse: Platform
+    kubernetes: Kubernetes
+    network: Network
+    ssh: SSH
+    masters: Masters
+    node_groups: tuple[NodeGroup, ...] = ()
+    storage: Storage = Storage()
+    ingress: tuple[Ingress, ...] = ()
+    access: Access = Access()
+    certificate_authority: CertificateAuthority | None = None
+    registry_certificates: tuple[RegistryCertificate, ...] = ()
+    modules: dict[str, ModuleSettings] = {}
+    gpu_control_plane: GPUControlPlane | None = None
+
+    @property
+    def master_addresses(self) -> tuple[IPv4Address, ...]:
+        return tuple(address for hosts in self.masters.hosts for address in hosts.addresses)
+
+    def containerd_of(self, group: NodeGroup) -> Literal["V1", "V2"]:
+        return group.containerd or self.kubernetes.containerd
+
+
+def read_description(text: str) -> ClusterDescription:
+    """Parse a description; `BadDescription` says what is wrong and where."""
+    try:
+        given = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise BadDescription([f"This is no YAML: {' '.join(str(error).split())}."]) from error
+    if not isinstance(given, dict):
+        raise BadDescription(["The description is empty: `kubectl gpu deckhouse example` prints one to begin with."])
+    try:
+        return msgspec.convert(given, ClusterDescription, dec_hook=_parsed)
+    except msgspec.ValidationError as error:
+        raise BadDescription([_sentence(str(error))]) from None
+
+
+def _parsed(kind: type, value: object) -> object:
+    """The types that msgspec does not know. What is raised here becomes a sentence with its path."""
+    if not isinstance(value, str):
+        raise TypeError(f"text is needed here, such as {_LIKE[kind]}")
+    return _PARSERS[kind](value)
+
+
+def _secret(text: str) -> SecretReference:
+    if re.fullmatch(r"ask|env:[A-Za-z_][A-Za-z0-9_]*|file:.+", text):
+        return SecretReference(text)
+    # The text is not repeated: it may well be the secret itself.
+    raise ValueError("a secret has no place in this file: write env:NAME, file:PATH, or ask to be asked for it")
+
+
+def _file(text: str) -> FileReference:
+    if not text.startswith("file:") or not text.removeprefix("file:"):
+        raise ValueError(f"write file:PATH, relative to this description, instead of {text!r}")
+    return FileReference(text)
+
+
+def _network(text: str) -> IPv4Network:
+    try:
+        return IPv4Network(text)
+    except (AddressValueError, NetmaskValueError, ValueError) as error:
+        raise ValueError(f"{text!r} is no IPv4 network ({error}): write one such as 10.111.0.0/16") from None
+
+
+def _range(text: str) -> AddressRange:
+    parsed = AddressRange(text)
+    try:
+        first, last = parsed.first, parsed.last
+    except AddressValueError:
+        raise ValueError(
+            f"{text!r} is no address and no range: write 192.168.3.61 or 192.168.3.61-192.168.3.66"
+        ) from None
+    if last < first or int(last) - int(first) >= _MAX_RANGE:
+        raise ValueError(f"{text!r} must go up, and hold at most {_MAX_RANGE} addresses")
+    return parsed
+
+
+_PARSERS: dict[type, Any] = {
+    SecretReference: _secret,
+    FileReference: _file,
+    IPv4Network: _network,
+    AddressRange: _range,
+}
+_LIKE = {
+    SecretReference: "env:NAME",
+    FileReference: "file:PATH",
+    IPv4Network: "10.111.0.0/16",
+    AddressRange: "192.168.3.61",
+}
+
+
+def _sentence(message: str) -> str:
+    """msgspec's message with the path first, and the nearest known name for one that is not known."""
+    match = _AT.match(message)
+    what, path = (match["what"], match["path"] or "") if match else (message, "")
+    where = path or "the description"
+    if unknown := _UNKNOWN.search(what):
+        known = _known_fields(path)
+        near = difflib.get_close_matches(unknown["field"], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}." if known else "remove it."
+        return f"{where}: {unknown['field']} is not known here: {hint}"
+    if missing := _MISSING.search(what):
+        return f"{where}: {missing['field']} is missing."
+    return f"{where}: {what.rstrip('.')}."
+
+
+def _known_fields(path: str) -> list[str]:
+    """The fields at a path of the description, for hints."""
+    kind: Any = ClusterDescription
+    for step in re.findall(r"[A-Za-z]+|\[[^\]]*\]", path):
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)} if _is_part(kind) else {}
+        kind = _inner(fields.get(step, kind)) if not step.startswith("[") else kind
+    return [field.encode_name for field in msgspec.structs.fields(kind)] if _is_part(kind) else []
+
+
+def _is_part(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _inner(kind: Any) -> Any:
+    """The struct inside a tuple, a dictionary or an optional type."""
+    found = [kind] if _is_part(kind) else [_inner(argument) for argument in getattr(kind, "__args__", ())]
+    return next((each for each in found if _is_part(each)), None)

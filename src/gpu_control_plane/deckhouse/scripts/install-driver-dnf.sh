@@ -1,0 +1,40 @@
+# The NVIDIA driver and the container toolkit, from packages. Runs again every few hours and does nothing then.
+nvidia_driver=@DRIVER@
+nvidia_packages=(@PACKAGES@)
+nvidia_repository=@REPOSITORY@
+nvidia_pending=/var/lib/bashible/nvidia-driver-pending
+
+_nvidia_file_changed() {
+  # A repository that dnf has not read yet: the package lists are out of date.
+  case "$1" in /etc/yum.repos.d/*) bb-flag-unset dnf-updated ;; esac
+}
+bb-event-on 'bb-sync-file-changed' '_nvidia_file_changed'
+
+# shellcheck source=/dev/null
+nvidia_release=$(. /etc/os-release && echo "rhel${VERSION_ID%%.*}")
+bb-sync-file /etc/yum.repos.d/nvidia-container-toolkit.repo - <<EOF
+[nvidia-container-toolkit]
+name=NVIDIA container toolkit
+baseurl=$nvidia_repository/stable/rpm/\$basearch
+gpgkey=$nvidia_repository/gpgkey
+gpgcheck=0
+repo_gpgcheck=1
+EOF
+bb-sync-file /etc/yum.repos.d/nvidia-cuda.repo - <<EOF
+[nvidia-cuda]
+name=NVIDIA drivers and CUDA
+baseurl=https://developer.download.nvidia.com/compute/cuda/repos/$nvidia_release/\$basearch
+gpgkey=https://developer.download.nvidia.com/compute/cuda/repos/$nvidia_release/\$basearch/D42D0685.pub
+gpgcheck=1
+EOF
+
+# Another driver under running pods breaks every program that starts on a card: Deckhouse has to approve it first. The file
+# remembers, should this run be cut short, that the driver has not been loaded yet.
+if ! rpm -q "$nvidia_driver" >/dev/null 2>&1; then
+  if [ -e /proc/driver/nvidia/version ]; then bb-deckhouse-get-disruptive-update-approval; fi
+  mkdir -p "$(dirname "$nvidia_pending")"
+  touch "$nvidia_pending"
+fi
+bb-dnf-install "kernel-devel-$(uname -r)" "$nvidia_driver" "${nvidia_packages[@]}"
+
+@FINISH@

@@ -1,0 +1,179 @@
+"""Secrets: read where the description says they are, and put into the form that Deckhouse wants.
+
+Rendering never sees a secret unless somebody asked for `secrets.yml`: until then a text stands in its place that says
+where the value comes from and that no program takes for a value.
+"""
+
+import base64
+import binascii
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from gpu_control_plane.deckhouse.description import SecretReference
+from gpu_control_plane.deckhouse.errors import BadSecret
+
+_BCRYPT_HASH = re.compile(r"^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$")
+_BCRYPT_BYTES = 72
+_PRIVATE_KEY = re.compile(
+    r"^-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s.*-----END ([A-Z0-9]+ )*PRIVATE KEY-----\s*$", re.DOTALL
+)
+
+
+class SecretForm(msgspec.Struct, frozen=True):
+    """What a document holds of a secret."""
+
+    words: str
+    """For people: `bcrypt hash of`."""
+    encode: Callable[[str], str]
+
+
+class SecretText(Protocol):
+    """Gives the text that stands in a document for a secret."""
+
+    def __call__(self, reference: SecretReference, form: SecretForm) -> str: ...
+
+
+def redacted(reference: SecretReference, form: SecretForm) -> str:
+    """The text for people: where the value comes from."""
+    if reference.source == "ask":
+        return f"<{form.words.removesuffix(' from')}, asked for>"
+    return f"<{form.words} {reference}>"
+
+
+class SecretReader:
+    """The text with the secret in it. Each source is read, or asked for, once."""
+
+    def __init__(self, folder: Path, ask: Callable[[str], str]) -> None:
+        self._folder = folder
+        self._ask = ask
+        self._known: dict[tuple[str, str], str] = {}
+
+    def __call__(self, reference: SecretReference, form: SecretForm) -> str:
+        key = (reference, form.words)
+        if key not in self._known:
+            try:
+                self._known[key] = form.encode(self._read(reference, form))
+            except ValueError as error:
+                raise BadSecret(f"{reference}: {error}.") from None
+        return self._known[key]
+
+    def _read(self, reference: SecretReference, form: SecretForm) -> str:
+        match reference.source:
+            case "env":
+                text = os.environ.get(reference.name, "")
+                absent = f"The variable {reference.name} is not set: export it, and run this again."
+            case "file":
+                path = self._folder / Path(reference.name).expanduser()
+                absent = f"{path} holds no secret: write it there, readable by you alone (mode 0600)."
+                try:
+                    text = path.read_text()
+                except OSError as error:
+                    raise BadSecret(f"{path}: {error.strerror}. It is needed for: {form.words}.") from error
+                except UnicodeDecodeError:
+                    raise BadSecret(f"{path} is no text file.") from None
+            case _:
+                text = self._ask(form.words)
+                absent = "Nothing was entered."
+        if not text.strip():
+            raise BadSecret(absent)
+        return text
+
+
+def plain(words: str) -> SecretForm:
+    """The secret as it is, on one line."""
+    return SecretForm(words, _one_line)
+
+
+def base64_text(words: str) -> SecretForm:
+    return SecretForm(words, lambda text: _base64(_one_line(text)))
+
+
+def private_key(words: str) -> SecretForm:
+    """A private key in PEM, in Base64 as a Secret and SSHCredentials hold it."""
+    return SecretForm(words, _private_key)
+
+
+def bcrypt_hash(words: str) -> SecretForm:
+    return SecretForm(words, _bcrypt_hash)
+
+
+def docker_config(words: str) -> SecretForm:
+    """A Docker configuration file with a login, in Base64."""
+    return SecretForm(words, _docker_config)
+
+
+def licence_login(registry: str, encoding: str, words: str) -> SecretForm:
+    """The licence key as the login of Deckhouse's registry."""
+
+    def encode(text: str) -> str:
+        key = _decoded_licence(_one_line(text)) if encoding == "Base64" else _one_line(text)
+        return _base64(json.dumps({"auths": {registry: {"auth": _base64(f"license-token:{key}")}}}))
+
+    return SecretForm(words, encode)
+
+
+def is_bcrypt_hash(text: str) -> bool:
+    """Whether it is a bcrypt hash, as it is or in Base64."""
+    if _BCRYPT_HASH.match(text):
+        return True
+    try:
+        return bool(_BCRYPT_HASH.match(base64.b64decode(text, validate=True).decode().strip()))
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return False
+
+
+def _decoded_licence(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode().strip()
+    except (binascii.Error, UnicodeDecodeError):
+        raise ValueError("the licence key is not in Base64: set deckhouse.licenseEncoding: Plain") from None
+
+
+def _private_key(text: str) -> str:
+    if not _PRIVATE_KEY.match(text):
+        raise ValueError("a private key in PEM is needed, from BEGIN … PRIVATE KEY to END … PRIVATE KEY")
+    return _base64(text.strip() + "\n")
+
+
+def _docker_config(text: str) -> str:
+    try:
+        logins = json.loads(text)["auths"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError("a Docker configuration with auths is needed, as `docker login` writes it") from None
+    if not isinstance(logins, dict) or not logins:
+        raise ValueError("this Docker configuration holds no login under auths")
+    return _base64(json.dumps({"auths": logins}))
+
+
+def _bcrypt_hash(text: str) -> str:
+    password = _one_line(text)
+    if is_bcrypt_hash(password):
+        return password
+    if len(password.encode()) > _BCRYPT_BYTES:
+        raise ValueError(f"bcrypt takes at most {_BCRYPT_BYTES} bytes of a password: choose a shorter one")
+    try:
+        import bcrypt  # noqa: PLC0415 - an extra of the package
+    except ImportError:
+        raise ValueError(
+            "hashing a password needs the package bcrypt: install gpu-control-plane[deckhouse], or give the hash that "
+            "`htpasswd -nBC 10 ''` prints after the colon"
+        ) from None
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
+
+
+def _one_line(text: str) -> str:
+    """Without the end of the line that editors and `echo` leave; a second line is no part of such a secret."""
+    line = text.strip("\r\n")
+    if "\n" in line:
+        raise ValueError("one line is expected, and there are several")
+    return line
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
