@@ -64,12 +64,11 @@ def render(*, file: Path, folder: Path | None, with_secrets: bool) -> None:
     Exit codes: 0 rendered; 1 the description is wrong, or a secret is missing; 2 wrong usage.
     """
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
-    from gpu_control_plane.deckhouse.secrets import SecretReader, redacted  # noqa: PLC0415
+    from gpu_control_plane.deckhouse.secrets import SecretReader  # noqa: PLC0415
 
     if with_secrets and folder is None:
         raise click.UsageError("--with-secrets writes a file: say where, with -o DIR.")
-    reader: SecretText = SecretReader(file.parent, _asked) if with_secrets else redacted
-    cluster, made = _rendered(file, reader)
+    cluster, made, secrets = _rendered(file, SecretReader(file.parent, _asked) if with_secrets else None)
     if folder is None:
         click.echo(f"{made.config_yml()}---\n{made.resources_yml()}", nl=False)
         return
@@ -77,9 +76,9 @@ def render(*, file: Path, folder: Path | None, with_secrets: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     _write(screen, folder / "config.yml", made.config_yml())
     _write(screen, folder / "resources.yml", made.resources_yml())
-    if with_secrets:
+    if secrets is not None:
         _keep_from_git(folder)
-        _write(screen, folder / _SECRETS, made.secrets_yml(), private=True)
+        _write(screen, folder / _SECRETS, secrets, private=True)
     elif made.secrets:
         names = ", ".join(document.title for document in made.secrets)
         screen.note(f"Left out, since they hold secrets: {names}. --with-secrets writes them to {_SECRETS}.")
@@ -132,14 +131,18 @@ def example() -> None:
     click.echo((resources.files("gpu_control_plane.deckhouse") / "example.yaml").read_text(), nl=False)
 
 
-def _rendered(file: Path, secret: "SecretText") -> "tuple[ClusterDescription, Rendering]":
+def _rendered(file: Path, reader: "SecretText | None") -> "tuple[ClusterDescription, Rendering, str | None]":
+    """The description, what it becomes, and with a reader the content of secrets.yml."""
     from gpu_control_plane.deckhouse.description import read_description  # noqa: PLC0415
     from gpu_control_plane.deckhouse.errors import BadDescription, BringUpError  # noqa: PLC0415
     from gpu_control_plane.deckhouse.render import render as rendered  # noqa: PLC0415
+    from gpu_control_plane.deckhouse.render import render_secrets  # noqa: PLC0415
 
     try:
         cluster = read_description(file.read_text())
-        return cluster, rendered(cluster, _files(file, cluster), secret)
+        files = _files(file, cluster)
+        made = rendered(cluster, files)
+        return cluster, made, render_secrets(cluster, files, reader) if reader else None
     except BadDescription as error:
         number = len(error.problems)
         intro = f"{file} cannot be rendered" + (f", for {number} reasons:" if number > 1 else ":")

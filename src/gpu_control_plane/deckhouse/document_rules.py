@@ -190,9 +190,10 @@ def _references(documents: Sequence[Document]) -> Iterator[str]:
         for name in sorted(set(local.spec.node_groups) - groups):
             yield f"{local.title}: there is no NodeGroup {name}: no volume would ever be made."
     for storage in of_kind(documents, CephStorageClass):
-        if storage.spec.cluster_connection_name not in connections:
+        # Without secrets.yml, which holds them, nothing can be said of them.
+        if connections and storage.spec.cluster_connection_name not in connections:
             yield f"{storage.title}: there is no CephClusterConnection {storage.spec.cluster_connection_name}."
-        if storage.spec.cluster_authentication_name not in {None, *logins}:
+        if logins and storage.spec.cluster_authentication_name not in {None, *logins}:
             yield f"{storage.title}: there is no CephClusterAuthentication {storage.spec.cluster_authentication_name}."
 
 

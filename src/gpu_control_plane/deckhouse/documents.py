@@ -20,7 +20,7 @@ def write_documents(documents: Iterable[Document], header: str) -> str:
 
 def write_secrets(documents: Iterable[Document], header: str) -> str:
     """The file with the documents that the others leave out."""
-    return "---\n".join([_comment(header), *(to_yaml(each.to_builtins()) for each in documents if each.is_secret)])
+    return "---\n".join([_comment(header), *(to_yaml(each.to_builtins()) for each in documents)])
 
 
 def to_yaml(content: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ _MADE = "Made by `kubectl gpu deckhouse render`: change the description, not thi
 
 
 class Rendering(msgspec.Struct, frozen=True):
-    """The documents of both files, in order. Some hold secrets, or say where they come from."""
+    """The documents of both files, in order. In the place of secrets they say where those come from."""
 
     config: tuple[Document, ...]
     resources: tuple[Document, ...]
@@ -44,12 +44,19 @@ class Rendering(msgspec.Struct, frozen=True):
             self.resources, f"{_MADE}\nWhat is created once the first master runs. It holds no secret."
         )
 
-    def secrets_yml(self) -> str:
-        return write_secrets(self.documents, f"{_MADE}\nSECRETS in clear: delete this file once the cluster is up.")
+
+def render(cluster: ClusterDescription, files: Mapping[FileReference, str]) -> Rendering:
+    """The documents of a cluster. `BadDescription` has all that is wrong with it. No secret is read."""
+    return _rendered(cluster, files, redacted)
 
 
-def render(cluster: ClusterDescription, files: Mapping[FileReference, str], secret: SecretText = redacted) -> Rendering:
-    """The documents of a cluster. `BadDescription` has all that is wrong with it."""
+def render_secrets(cluster: ClusterDescription, files: Mapping[FileReference, str], secret: SecretText) -> str:
+    """The content of secrets.yml: the documents that hold secrets, with them."""
+    made = _rendered(cluster, files, secret)
+    return write_secrets(made.secrets, f"{_MADE}\nSECRETS in clear: delete this file once the cluster is up.")
+
+
+def _rendered(cluster: ClusterDescription, files: Mapping[FileReference, str], secret: SecretText) -> Rendering:
     if found := problems(cluster, files):
         raise BadDescription(found)
     made = Rendering(config=tuple(configuration(cluster, secret)), resources=tuple(_resources(cluster, files, secret)))

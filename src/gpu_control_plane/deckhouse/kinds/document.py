@@ -31,7 +31,7 @@ class Metadata(Shape, frozen=True, kw_only=True):
 
 
 class Document(Shape, frozen=True, kw_only=True):
-    """One YAML document. The subclass says its kind; `secret` whether it holds what others must not read."""
+    """One YAML document. The subclass says its kind; `is_secret` whether it holds what others must not read."""
 
     api_version: ClassVar[str]
     kind: ClassVar[str]
@@ -39,7 +39,7 @@ class Document(Shape, frozen=True, kw_only=True):
 
     def to_builtins(self) -> dict[str, Any]:
         """As it stands in a file."""
-        content: dict[str, Any] = msgspec.to_builtins(self)
+        content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return {"apiVersion": self.api_version, "kind": self.kind, **content}
 
     @property

@@ -1,0 +1,133 @@
+"""A wrong description is refused with a sentence: what, where, what to do."""
+
+from typing import Any
+
+import pytest
+
+from gpu_control_plane.deckhouse.description import read_description
+from gpu_control_plane.deckhouse.errors import BadDescription
+from unit.deckhouse.descriptions import changed, rendered
+
+WRONG_SHAPES: list[tuple[dict[str, Any], str]] = [
+    ({"nodeGroups.0.conatinerd": "V2"}, "nodeGroups[0]: conatinerd is not known here: did you mean containerd?"),
+    ({"kubernetes.podSubnet": None}, "kubernetes: podSubnet is missing."),
+    ({"kubernetes.podSubnet": "10.111.0.1/16"}, "kubernetes.podSubnet: '10.111.0.1/16' is no IPv4 network"),
+    ({"kubernetes.version": "1.31"}, "kubernetes.version: Invalid enum value '1.31'."),
+    ({"masters.hosts": ["192.168.3.300"]}, "masters.hosts[0]: '192.168.3.300' is no address and no range"),
+    ({"masters.hosts": ["192.168.3.53-192.168.3.51"]}, "masters.hosts[0]: '192.168.3.53-192.168.3.51' must go up"),
+    ({"masters.hosts": [7]}, "masters.hosts[0]: text is needed here, such as 192.168.3.61."),
+    ({"nodeGroups.0.name": "W_STD"}, "nodeGroups[0].name: "),
+    ({"nodeGroups.2.taints.0.effect": "Never"}, "nodeGroups[2].taints[0].effect: Invalid enum value 'Never'."),
+    ({"nodeGroups.2.gpu.driver": "nvidia; rm -rf /"}, "nodeGroups[2].gpu.driver: "),
+    ({"storage.ceph.clusterID": "ceph"}, "storage.ceph.clusterID: "),
+    ({"registryCertificates.0.certificate": "gitlab.pem"}, "registryCertificates[0].certificate: write file:PATH"),
+    ({"version": 2}, "version: Invalid enum value 2."),
+]
+
+BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
+    ({"deckhouse.license": None}, "deckhouse.license: edition EE needs a licence key"),
+    ({"ssh.privateKey": None, "ssh.sudoPassword": None}, "ssh: Deckhouse needs privateKey or sudoPassword"),
+    ({"masters.hosts": ["192.168.3.51-192.168.3.52"]}, "masters.hosts: 2 masters cannot outvote each other"),
+    ({"modules.operator-trivy": {"settings": {"severities": []}}}, "modules.operator-trivy.version is missing"),
+    ({"nodeGroups.1.hosts": ["192.168.3.66"]}, "nodeGroups w-db: 192.168.3.66 is given twice"),
+    ({"nodeGroups.0.hosts": ["192.168.3.51"]}, "nodeGroups w-std: 192.168.3.51 is given twice (masters, "),
+    ({"nodeGroups.0.hosts": ["10.0.0.9"]}, "nodeGroups w-std: 10.0.0.9 is in none of network.nodeSubnets"),
+    ({"kubernetes.podSubnet": "10.111.0.0/21"}, "kubernetes.podSubnet: 10.111.0.0/21 has no /24 for each of 16 nodes"),
+    ({"kubernetes.podSubnetNodePrefix": 16, "kubernetes.podSubnet": "10.111.0.0/20"}, "is larger than the whole"),
+    ({"kubernetes.serviceSubnet": "10.111.4.0/24"}, "serviceSubnetCIDR 10.111.4.0/24 overlaps podSubnetCIDR"),
+    ({"network.nodeSubnets": ["192.168.0.0/16", "10.111.0.0/24"]}, "overlaps podSubnetCIDR 10.111.0.0/16"),
+    ({"network.publicDomainTemplate": "k8s.example.com"}, "needs exactly one %s"),
+    ({"network.publicDomainTemplate": "%s.%s.example.com"}, "needs exactly one %s"),
+    ({"network.publicDomainTemplate": "%s.K8S.example.com"}, "needs exactly one %s"),
+    ({"network.publicDomainTemplate": "%s.cluster.local"}, "publicDomainTemplate lies in clusterDomain"),
+    ({"nodeGroups.1.name": "w-std"}, "nodeGroups: w-std is described 2 times"),
+    ({"nodeGroups.1.name": "master"}, "nodeGroups: master is the group of the masters"),
+    ({"nodeGroups.2.bundle": "astra"}, "nodeGroups w-gpu: gpu.setup: NVIDIA has no packages for astra"),
+    ({"nodeGroups.2.gpu.setup": "Native", "deckhouse.edition": "SE"}, "Native needs edition EE, and this is SE"),
+    ({"nodeGroups.2.gpu.native": {}}, "gpu.native has an effect with setup: Native only"),
+    (
+        {"nodeGroups.2.gpu": {"setup": "Native", "native": {"sharing": "TimeSlicing"}}},
+        "partitionCount belongs to sharing: TimeSlicing, and that needs it",
+    ),
+    (
+        {"nodeGroups.2.gpu": {"setup": "Native", "native": {"partedConfig": "all-balanced"}}},
+        "partedConfig and customConfigs belong to sharing: MIG",
+    ),
+    (
+        {"nodeGroups.2.taints.1": {"key": "workload", "value": "x", "effect": "NoSchedule"}},
+        "2 taints have key workload",
+    ),
+    ({"storage.local.0.nodeGroups": ["w-sql"]}, "storage.local zdata-relational: there is no node group w-sql"),
+    ({"storage.ceph.storageClasses.0.fileSystem": "cephfs"}, "ceph-rbd: give either pool (RBD) or fileSystem (CephFS)"),
+    ({"storage.ceph.storageClasses.1.name": "ceph-rbd"}, "storage: 2 storage classes are called ceph-rbd"),
+    ({"storage.defaultClass": "fast"}, "storage.defaultClass: there is no class fast: use ceph-rbd, ceph-fs"),
+    (
+        {"ingress.0.addresses": ["192.168.3.60-192.168.3.61"]},
+        "ingress external: 192.168.3.61 is the address of a machine",
+    ),
+    (
+        {"ingress.1.addresses": ["192.168.3.199-192.168.3.201"]},
+        "ingress internal: 192.168.3.199-192.168.3.201 overlaps",
+    ),
+    ({"ingress.1.ingressClass": "nginx"}, "ingress: 2 controllers have the class nginx: change one."),
+    ({"ingress.0.nodeGroup": "frontend"}, "ingress external: there is no node group frontend"),
+    ({"ingress": []}, "access.publishAPI: the API is published by an ingress controller"),
+    ({"access.publishAPI.ingressClass": "other"}, "access.publishAPI: no ingress has the class other"),
+    ({"access.users.0.email": "Admin"}, "User admin: spec.email: "),
+    ({"gpuControlPlane.pools.0.nodeGroups": ["w-std"]}, "pools training: node group w-std has no gpu"),
+    ({"gpuControlPlane.pools.0.nodeGroups": ["nowhere"]}, "pools training: there is no node group nowhere"),
+    ({"nodeGroups.2.gpu": {"setup": "Native"}}, "pools training: the cards of w-gpu are handed out by Deckhouse"),
+    ({"gpuControlPlane.pools.0.mode": "MIG"}, "pools training: mode MIG needs migProfile"),
+    (
+        {"gpuControlPlane.pools.0.mode": "MIG", "gpuControlPlane.pools.0.migProfile": "1g"},
+        "pools training: 1g is no MIG profile",
+    ),
+    ({"gpuControlPlane.pools.1.replicas": None}, "pools small: mode TimeSlice needs replicas"),
+    ({"gpuControlPlane.pools.1.name": "training"}, "gpuControlPlane.pools: 2 pools are called training"),
+    ({"registryCertificates.0.certificate": "file:cluster.yaml"}, "cluster.yaml is no certificate in PEM"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), WRONG_SHAPES, ids=[text for _, text in WRONG_SHAPES])
+def test_a_wrong_shape_is_named_by_its_path(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadDescription) as refused:
+        read_description(changed(changes))
+    assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(("changes", "sentence"), BROKEN_RULES, ids=[text for _, text in BROKEN_RULES])
+def test_a_broken_rule_is_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadDescription) as refused:
+        rendered(changes)
+    assert [problem for problem in refused.value.problems if sentence in problem], refused.value
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(BadDescription) as refused:
+        rendered({"deckhouse.license": None, "masters.hosts": ["10.0.0.1-10.0.0.2"]})
+    assert len(refused.value.problems) == 4
+
+
+@pytest.mark.parametrize("text", ["", "- a", "a: [", "just words"])
+def test_what_is_no_description_is_refused(text: str) -> None:
+    with pytest.raises(BadDescription):
+        read_description(text)
+
+
+SECRETS = (
+    "deckhouse.license",
+    "ssh.privateKey",
+    "ssh.sudoPassword",
+    "storage.ceph.userKey",
+    "access.users.0.password",
+    "certificateAuthority.key",
+)
+
+
+@pytest.mark.parametrize("path", SECRETS)
+@pytest.mark.parametrize("text", ["AQB0b3BzZWNyZXQ=", "file:", "env:", "env:NOT A NAME", "ASK"])
+def test_a_secret_in_the_description_is_refused_and_not_repeated(path: str, text: str) -> None:
+    with pytest.raises(BadDescription) as refused:
+        read_description(changed({path: text}))
+    assert "a secret has no place in this file" in str(refused.value)
+    assert "AQB0b3BzZWNyZXQ=" not in str(refused.value)

@@ -1,0 +1,192 @@
+"""What a description becomes: everything that the seed's cluster consists of, in an order that dhctl can work through."""
+
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+
+from gpu_control_plane.deckhouse.bootstrap_commands import bootstrap_commands
+from gpu_control_plane.deckhouse.kinds import Document
+from gpu_control_plane.deckhouse.render import Rendering
+from unit.deckhouse.descriptions import ROOT, described, example, rendered
+
+
+def named(made: Rendering, kind: str) -> dict[str, Any]:
+    return {
+        document.to_builtins()["metadata"]["name"]: document.to_builtins()
+        for document in made.documents
+        if document.kind == kind
+    }
+
+
+def position(documents: tuple[Document, ...], title: str) -> int:
+    return [document.title for document in documents].index(title)
+
+
+def test_the_files_of_the_example_are_up_to_date() -> None:
+    checked = subprocess.run(
+        [sys.executable, "tools/deckhouse_example.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_every_part_of_the_cluster_is_there() -> None:
+    made = rendered()
+    assert Counter(document.kind for document in made.documents) == {
+        "ClusterConfiguration": 1,
+        "InitConfiguration": 1,
+        "StaticClusterConfiguration": 1,
+        "ModuleConfig": 15,
+        "NodeGroup": 5,
+        "NodeGroupConfiguration": 3,
+        "SSHCredentials": 1,
+        "StaticInstance": 15,
+        "ModuleSource": 1,
+        "ModuleUpdatePolicy": 1,
+        "GPUPool": 2,
+        "CephClusterConnection": 1,
+        "CephClusterAuthentication": 1,
+        "CephStorageClass": 2,
+        "LocalPathProvisioner": 1,
+        "MetalLoadBalancerClass": 2,
+        "IngressNginxController": 2,
+        "ClusterAuthorizationRule": 1,
+        "User": 1,
+        "Secret": 1,
+        "ClusterIssuer": 1,
+    }
+
+
+def test_every_machine_belongs_to_its_group() -> None:
+    groups = named(rendered(), "NodeGroup")
+    counts = {name: group["spec"]["staticInstances"]["count"] for name, group in groups.items()}
+    assert counts == {"master": 2, "w-std": 6, "w-db": 3, "w-gpu": 2, "w-gpu-3060": 2}
+
+
+def test_one_master_needs_no_group_of_ours() -> None:
+    made = rendered({"masters.hosts": ["192.168.3.51"]})
+    assert "master" not in named(made, "NodeGroup")
+    assert not [name for name in named(made, "StaticInstance") if name.startswith("master")]
+
+
+def test_dhctl_is_sent_to_the_first_master_only() -> None:
+    addresses = {each["spec"]["address"] for each in named(rendered(), "StaticInstance").values()}
+    bootstrap = next(each.text for each in bootstrap_commands(described()) if "dhctl bootstrap" in each.text)
+    assert "--ssh-host=192.168.3.51 " in bootstrap
+    assert "192.168.3.51" not in addresses
+
+
+def test_taints_that_deckhouse_does_not_know_are_tolerated_by_its_pods() -> None:
+    settings = named(rendered(), "ModuleConfig")["global"]["spec"]["settings"]
+    assert settings["modules"]["placement"]["customTolerationKeys"] == ["workload"]
+
+
+def test_a_module_comes_after_what_it_needs() -> None:
+    made = rendered()
+    assert position(made.documents, "ModuleConfig snapshot-controller") < position(
+        made.documents, "ModuleConfig csi-ceph"
+    )
+    assert position(made.documents, "ModuleSource gpu-control-plane") < position(
+        made.documents, "ModuleConfig gpu-control-plane"
+    )
+
+
+def test_settings_of_a_person_go_before_ours() -> None:
+    own = {"version": 2, "settings": {"modules": {"publicDomainTemplate": "%s.other.example.com"}}}
+    settings = named(rendered({"modules.global": own}), "ModuleConfig")["global"]["spec"]["settings"]
+    assert settings["modules"]["publicDomainTemplate"] == "%s.other.example.com"
+    assert settings["modules"]["ingressClass"] == "nginx"
+
+
+def test_a_small_cluster_has_no_more_than_it_describes() -> None:
+    keep = ("version", "deckhouse", "kubernetes", "network", "ssh", "masters")
+    made = rendered({**dict.fromkeys(set(example()) - set(keep)), "masters.hosts": ["192.168.3.51"]})
+    assert {document.kind for document in made.documents} == {
+        "ClusterConfiguration",
+        "InitConfiguration",
+        "StaticClusterConfiguration",
+        "ModuleConfig",
+        "SSHCredentials",
+    }
+    assert not {"csi-ceph", "metallb", "gpu-control-plane"} & set(named(made, "ModuleConfig"))
+
+
+def test_deckhouse_can_serve_cards_by_itself() -> None:
+    slicing = {"setup": "Native", "native": {"sharing": "TimeSlicing", "partitionCount": 8}}
+    made = rendered(
+        {"nodeGroups.2.gpu": slicing, "gpuControlPlane.pools": [{"name": "small", "nodeGroups": ["w-gpu-3060"]}]}
+    )
+    group = named(made, "NodeGroup")["w-gpu"]["spec"]
+    assert group["gpu"] == {"sharing": "TimeSlicing", "timeSlicing": {"partitionCount": 8}}
+    # Our agent leaves its cards alone.
+    assert group["nodeTemplate"]["labels"]["gpu.deckhouse.io/enabled"] == "false"
+    scripts = named(made, "NodeGroupConfiguration")
+    # The driver is there before Deckhouse looks for it, and nobody else touches containerd.
+    assert scripts["install-cuda.sh"]["spec"]["weight"] == 5
+    assert scripts["containerd-additional-config.sh"]["spec"]["nodeGroups"] == ["w-gpu-3060"]
+
+
+@pytest.mark.parametrize(
+    ("native", "mig"),
+    [
+        ({"sharing": "MIG"}, {"partedConfig": "all-1g.5gb"}),
+        ({"sharing": "MIG", "partedConfig": "all-balanced"}, {"partedConfig": "all-balanced"}),
+        (
+            {"sharing": "MIG", "customConfigs": [{"index": 0, "slices": [{"profile": "1g.141gb", "count": 1}]}]},
+            {
+                "partedConfig": "custom",
+                "customConfigs": [{"index": 0, "slices": [{"profile": "1g.141gb", "count": 1}]}],
+            },
+        ),
+    ],
+)
+def test_deckhouse_can_cut_cards_by_itself(native: dict[str, Any], mig: dict[str, Any]) -> None:
+    made = rendered({"nodeGroups.2.gpu": {"setup": "Native", "native": native}, "gpuControlPlane": None})
+    assert named(made, "NodeGroup")["w-gpu"]["spec"]["gpu"] == {"sharing": "MIG", "mig": mig}
+
+
+def test_groups_with_different_drivers_and_runtimes_get_scripts_of_their_own() -> None:
+    made = rendered({"nodeGroups.3.containerd": "V2", "nodeGroups.3.gpu.driver": "nvidia-driver-550-server"})
+    groups = {name: each["spec"]["nodeGroups"] for name, each in named(made, "NodeGroupConfiguration").items()}
+    assert groups == {
+        "install-cuda.sh": ["w-gpu"],
+        "install-cuda-w-gpu-3060.sh": ["w-gpu-3060"],
+        "containerd-additional-config.sh": ["w-gpu"],
+        "containerd-v2-additional-config.sh": ["w-gpu-3060"],
+        "add-gitlab-registry-cert.sh": ["*"],
+    }
+
+
+def test_ingress_controllers_tolerate_the_taints_of_their_nodes() -> None:
+    made = rendered({"ingress.0.nodeGroup": "w-db"})
+    tolerated = [{"key": "dedicated.deckhouse.io", "operator": "Equal", "value": "w-db", "effect": "NoSchedule"}]
+    assert named(made, "IngressNginxController")["external"]["spec"]["tolerations"] == tolerated
+    assert named(made, "MetalLoadBalancerClass")["ingress-external"]["spec"]["tolerations"] == tolerated
+
+
+def test_the_files_are_yaml_and_say_the_same() -> None:
+    made = rendered()
+    read = [content for content in yaml.safe_load_all(made.config_yml() + "---\n" + made.resources_yml()) if content]
+    assert read == [document.to_builtins() for document in made.documents if not document.is_secret]
+
+
+@pytest.mark.parametrize(
+    ("changes", "login"),
+    [
+        ({}, 'base64 -d <<< "$DECKHOUSE_LICENSE_KEY" | docker login'),
+        ({"deckhouse.licenseEncoding": "Plain"}, 'printf %s "$DECKHOUSE_LICENSE_KEY" | docker login'),
+        ({"deckhouse.license": "file:my key"}, "base64 -d 'my key' | docker login"),
+        ({"deckhouse.license": "ask"}, "read -rsp 'Licence key: ' key; base64 -d <<< \"$key\" | docker login"),
+    ],
+)
+def test_the_licence_reaches_the_registry_without_being_shown(changes: dict[str, Any], login: str) -> None:
+    assert next(bootstrap_commands(described(changes))).text.startswith(login)
+
+
+def test_the_free_edition_needs_no_login() -> None:
+    changes = {"deckhouse.edition": "CE", "deckhouse.license": None}
+    assert "docker login" not in " ".join(each.text for each in bootstrap_commands(described(changes)))
+    assert "InitConfiguration" not in {document.kind for document in rendered(changes).secrets}
