@@ -1,4 +1,4 @@
-"""What a description becomes: everything that the seed's cluster consists of, in an order that dhctl can work through."""
+"""What a description becomes: every part of the example's cluster, in an order that dhctl can work through."""
 
 import subprocess
 import sys

@@ -169,7 +169,12 @@ def test_a_hash_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_asked_for_is_asked_once() -> None:
     asked: list[str] = []
-    reader = SecretReader(Path(), lambda words: asked.append(words) or "a")  # type: ignore[func-returns-value]
+
+    def ask(words: str) -> str:
+        asked.append(words)
+        return "a"
+
+    reader = SecretReader(Path(), ask)
     form = base64_text("sudo password of")
     assert reader(SecretReference("ask"), form) == reader(SecretReference("ask"), form) == "YQ=="
     assert asked == ["sudo password of"]
