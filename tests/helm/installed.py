@@ -95,8 +95,9 @@ class Installed:
         self._keep_the_webhook_silent(values)
         return answer
 
-    def run_hook(self, component: str, values: Mapping[str, Any]) -> str:
-        """Run the program of a hook with the rights that the chart gives it, and take the rights away again."""
+    def run_hook(self, component: str, values: Mapping[str, Any], *more: str) -> str:
+        """Run the program of a hook, maybe with more arguments than the chart gives it, with the rights that the chart
+        gives it, and take the rights away again."""
         hook = Objects(
             each
             for each in self._helm.objects(values).all
@@ -108,7 +109,7 @@ class Installed:
         _python, *arguments = command_of(pod)
         try:
             done = subprocess.run(
-                [sys.executable, *arguments],
+                [sys.executable, *arguments, *more],
                 env={**os.environ, "KUBECONFIG": str(self.account(pod["spec"]["serviceAccountName"]))},
                 capture_output=True,
                 text=True,

@@ -17,6 +17,7 @@ from gpu_control_plane.agent.timings import HealthTimings, health_timings
 from gpu_control_plane.console.command_line import command as console
 from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.controller import command as controller
+from gpu_control_plane.doctor import release_test
 from gpu_control_plane.installation import crds, declare, pod_security, uninstall
 from gpu_control_plane.local.errors import BuildFailed
 from gpu_control_plane.rules.bypass_policy import BypassSettings, bypass_policies
@@ -29,6 +30,7 @@ PROGRAMS = {
     "gpu_control_plane.console": console,
     "gpu_control_plane.controller": controller,
     "gpu_control_plane.agent": agent,
+    "gpu_control_plane.doctor.release_test": release_test.command,
     "gpu_control_plane.installation.declare": declare.command,
     "gpu_control_plane.installation.crds": crds.command,
     "gpu_control_plane.installation.pod_security": pod_security.command,

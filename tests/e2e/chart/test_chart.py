@@ -62,6 +62,10 @@ class Release:
     def install(self, values: dict[str, Any] | None = None) -> None:
         self.run("install", RELEASE, str(CHART), "--create-namespace", values={**VALUES, **(values or {})})
 
+    def test(self) -> str:
+        place = ("--namespace", NAMESPACE, "--timeout", "300s")
+        return self._helm.run("test", RELEASE, *place, kubeconfig=self.cluster_env.cluster.kubeconfig)
+
     def pods(self, component: str) -> list[dict[str, Any]]:
         selector = f"app.kubernetes.io/component={component}"
         found = self.cluster_env.read(f"{Pod.resource.path(NAMESPACE)}?labelSelector={quote(selector)}")
@@ -113,6 +117,14 @@ def test_a_fresh_install_labels_its_nodes(cluster_env: ClusterEnv, release: Rele
 
     until(lambda: labelled() == "True", within=150)
     assert cluster_env.node_object()["metadata"]["labels"]["nvidia.com/gpu.count"] == "2"
+
+
+def test_helm_test_passes_and_leaves_nothing(cluster_env: ClusterEnv, release: Release) -> None:
+    """It fails, and Helm prints why, where one of its questions is answered with no."""
+    said = release.test()
+    assert "TEST SUITE:     gpu-control-plane-test" in said
+    assert said.count("Phase:          Succeeded") == said.count("TEST SUITE:")
+    assert "gpu-control-plane:test" not in cluster_env.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
 
 
 def test_a_pod_gets_a_card_of_a_pool(cluster_env: ClusterEnv, release: Release) -> None:

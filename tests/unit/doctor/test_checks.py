@@ -70,6 +70,19 @@ def problem_with(order: dict[str, Any] | None = None) -> Spoil:
     return spoil
 
 
+def refused_agent(note: str) -> Spoil:
+    """The API server does not let the DaemonSet create agents."""
+
+    def spoil(cluster: Cluster) -> None:
+        removed(Source.PODS, 1)(cluster)
+        name = "gpu-control-plane-agent"
+        about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "namespace": NAMESPACE}
+        event = {"metadata": meta("agent.1", NAMESPACE), "regarding": about, "reason": "FailedCreate"}
+        cluster[Source.REFUSALS].append({**event, "note": f"Error creating: {note}", "eventTime": ago(minutes=3)})
+
+    return spoil
+
+
 def pending(reason: str, **metadata: Any) -> Spoil:
     status = {"state": "Unassigned", "poolRef": None, "pendingReason": reason}
     return changed(Source.CARDS, {"metadata": {"creationTimestamp": ago(days=3), **metadata}, "status": status})
@@ -131,6 +144,10 @@ CASES: dict[str, list[Spoil]] = {
     "program-not-running": [added(Source.PODS, pod("validator-0", NAMESPACE, "validator", **NOT_READY))],
     "no-gpu-node": [empty],
     "agent-missing": [removed(Source.PODS, 1)],
+    "agent-refused": [
+        refused_agent('pods "gpu-control-plane-agent-" is forbidden: violates PodSecurity "restricted:latest": host'),
+        refused_agent("insufficient quota to match these scopes: [{PriorityClass In [system-node-critical]}]"),
+    ],
     "agent-not-ready": [changed(Source.PODS, {"status": NOT_READY}, 1)],
     "node-unlabelled": [changed(Source.NODES, {"metadata": {"labels": {"gpu.deckhouse.io/gpu.present": "no"}}})],
     "node-vanished": [node_says("Vanished", "True", "NodeGone")],
@@ -274,6 +291,14 @@ def test_a_fault_is_found_with_its_evidence_and_a_command(check: str, spoil: Spo
 def test_an_event_about_what_cannot_exist_is_not_believed(name: str) -> None:
     forged = {**REFUSAL, "regarding": {**REFUSAL["regarding"], "name": name}}
     assert examined(added(Source.REFUSALS, forged)).findings == ()
+
+
+def test_refusals_of_agents_do_not_count_once_they_are_there() -> None:
+    cluster = healthy()
+    agent = cluster[Source.PODS][1]
+    refused_agent("violates PodSecurity")(cluster)
+    cluster[Source.PODS].append(agent)
+    assert examine(snapshot(cluster)).findings == ()
 
 
 def test_every_check_has_a_case() -> None:

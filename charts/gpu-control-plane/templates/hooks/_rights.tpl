@@ -128,3 +128,64 @@
   resourceNames: {{ toJson . }}
   verbs: [get, patch]
 {{- end }}
+
+{{- define "gpu-control-plane.testClusterRules" }}
+# Whether our kinds are served.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames:
+    - gpudevices.gpu.deckhouse.io
+    - gpunodestates.gpu.deckhouse.io
+    - gpupools.gpu.deckhouse.io
+    - nodefeatures.nfd.k8s-sigs.io
+  verbs: [get]
+# Whether the API server knows whom to ask, and trusts the answer.
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
+  resourceNames: [gpu-control-plane-webhook]
+  verbs: [get]
+# Whether pools are guarded, and by an index that says what the pools say.
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  verbs: [list]
+- apiGroups: [gpu.deckhouse.io]
+  resources: [gpupools]
+  verbs: [list]
+# Which nodes have to have an agent.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list]
+- apiGroups: [gpu.deckhouse.io]
+  resources: [gpunodestates]
+  verbs: [list]
+# Why none is created there.
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [list]
+{{- end }}
+
+{{- define "gpu-control-plane.testRules" }}
+# Whether our programs run.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+- apiGroups: [apps]
+  resources: [deployments, daemonsets]
+  verbs: [list]
+# Whether a controller leads.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [list]
+# Whether pods stand behind the webhook's Service, and answer what the API server passes on to them.
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list]
+- apiGroups: [""]
+  resources: [services/proxy]
+  resourceNames: ["https:gpu-control-plane-webhook:webhook"]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [gpu-pool-access]
+  verbs: [get]
+{{- end }}

@@ -8,6 +8,7 @@ from gpu_control_plane.api.names import GPU_LABELS, GROUP, Label, NodeCondition,
 from gpu_control_plane.api.nodefeature import feature_name
 from gpu_control_plane.api.pod import AGENT, Pod
 from gpu_control_plane.doctor.check import Check, Found, Group, check
+from gpu_control_plane.doctor.checks.control_plane import upgrade
 from gpu_control_plane.doctor.findings import (
     Evidence,
     Mend,
@@ -19,6 +20,7 @@ from gpu_control_plane.doctor.findings import (
 )
 from gpu_control_plane.doctor.kinds import CheckedNode
 from gpu_control_plane.doctor.snapshot import Snapshot, Source
+from gpu_control_plane.installation.pod_security import ENFORCE, PRIVILEGED
 from gpu_control_plane.kube.conditions import FALSE, TRUE, find
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.quantities import parse_quantity
@@ -94,6 +96,41 @@ def agent_missing(snapshot: Snapshot) -> Iterator[Found]:
             evidence=Evidence(reference(node), f"metadata.labels[{label}]", "true, and no pod of the agent"),
             fix=f"kubectl -n {snapshot.namespace} describe daemonset {AGENTS}",
         )
+
+
+@check(
+    "agent-refused",
+    "Agents may not be created",
+    Group.NODES,
+    Severity.WARNING,
+    *agent_missing.needs,
+    Source.REFUSALS,
+    settles=True,
+)
+def agent_refused(snapshot: Snapshot) -> Iterator[Found]:
+    """By Pod Security or for their priority, as the DaemonSet's Events say. Events outlive their cause, so they count
+    only while an agent is missing; other words of them might be a tenant's."""
+    if not any(agent_missing.look(snapshot)):
+        return
+    for event in snapshot.refusals:
+        about = event.regarding
+        if about is None or (about.kind, about.namespace, about.name) != ("DaemonSet", snapshot.namespace, AGENTS):
+            continue
+        if "violates PodSecurity" in event.note:
+            why = "Pod Security refuses them in this namespace"
+            fix = f"kubectl label namespace {snapshot.namespace} {ENFORCE}={PRIVILEGED} --overwrite"
+        elif "PriorityClass" in event.note:
+            why = "the cluster keeps their priority class to other namespaces"
+            fix = f"{upgrade(snapshot.namespace)} --set priorityClasses.create=true"
+        else:
+            continue
+        yield Found(
+            about=f"DaemonSet {AGENTS}",
+            sentence=f"Its pods are not created: {why}.",
+            evidence=Evidence(reference(event), "note", event.note[:160]),
+            fix=fix,
+        )
+        return
 
 
 @check(
