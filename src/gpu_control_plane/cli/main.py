@@ -31,7 +31,7 @@ _SECTIONS = {
         "restore",
         "gitops",
     ),
-    "A new cluster": ("deckhouse",),
+    "A new cluster": ("deckhouse", "images"),
     "A cluster on this machine": ("up", "down", "simulate", "monitoring"),
 }
 """The commands, in the order and under the headings in which help lists them; each is a module of this folder."""
