@@ -134,6 +134,7 @@
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   resourceNames:
+    - gpuapprovals.gpu.deckhouse.io
     - gpudevices.gpu.deckhouse.io
     - gpunodestates.gpu.deckhouse.io
     - gpupools.gpu.deckhouse.io
