@@ -61,6 +61,10 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* A pod whose programs use files of root's on the node. Each container says so itself here. */}}
+{{- define "gpu-control-plane.rootPod" -}}
+{{- end }}
+
 {{/* The agent. The kubelet's sockets and the folder of CDI specifications are root's. */}}
 {{- define "gpu-control-plane.agentContainer" -}}
 securityContext:
@@ -115,11 +119,6 @@ priorityClassName: {{ if $values.priorityClasses.create }}{{ . | replace "system
 {{- end }}
 {{- end }}
 
-{{/* How many controllers there are. */}}
-{{- define "gpu-control-plane.controllerReplicas" -}}
-{{ .Values.controller.replicas }}
-{{- end }}
-
 {{/* Where controllers run, as do the console and jobs. */}}
 {{- define "gpu-control-plane.controllerPlacement" -}}
 {{- with .Values.controller.nodeSelector }}
@@ -140,4 +139,19 @@ tolerations:
 {{/* Taints that keep nothing off managed nodes (_managed_nodes.tpl) that looks after their cards. */}}
 {{- define "gpuControlPlane.managedNodeTolerations" -}}
 {{- toYaml .Values.managedNodes.tolerations }}
+{{- end }}
+
+{{/* Where Prometheus looks for monitors, rules and dashboards. */}}
+{{- define "gpu-control-plane.monitoringNamespace" -}}
+{{ include "gpu-control-plane.namespace" . }}
+{{- end }}
+
+{{/* The domain of Services. */}}
+{{- define "gpu-control-plane.clusterDomain" -}}
+cluster.local
+{{- end }}
+
+{{/* When jobs run that make the cluster ready for a release. */}}
+{{- define "gpu-control-plane.beforeRelease" -}}
+pre-install,pre-upgrade
 {{- end }}

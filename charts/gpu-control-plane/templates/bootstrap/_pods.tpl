@@ -24,6 +24,7 @@ selector:
 {{- define "gpu-control-plane.bootstrap.pod" -}}
 {{- $root := index . 0 -}}
 serviceAccountName: gpu-control-plane-{{ index . 1 }}
+{{- include "gpu-control-plane.rootPod" $root }}
 {{- include "gpu-control-plane.pullSecrets" $root }}
 {{- include "gpu-control-plane.priorityClass" (list $root "bootstrap") }}
 {{- /* The runtime adds the driver's libraries and device files. */}}
