@@ -81,6 +81,10 @@ image-lock: setup ## Record the Debian packages of the image anew, as Debian ser
 release: setup chart-binaries ## Write every artifact of a release to dist/, and print the commands that push them
 	@$(RUN) python -m release build $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(URL),--url $(URL)) $(FLAGS)
 
+# FLAGS="--library deckhouse_lib_helm-….tgz --digest ours=sha256:…": docs/install-deckhouse.md says what for.
+deckhouse-module: setup ## Pack the Deckhouse module: build/deckhouse-module, and an archive in dist/
+	@$(RUN) python -m release module $(FLAGS)
+
 bump: setup ## Begin a release: VERSION=1.2.3 in every file that has it, and the date in the changelog
 	@$(RUN) python -m release bump "$(VERSION)"
 	@$(MAKE) generate
@@ -165,5 +169,5 @@ $(UV):
 
 .PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
-.PHONY: test-browser screenshots release bump
+.PHONY: test-browser screenshots release deckhouse-module bump
 .PHONY: audit checksums test-helm chart-binaries test-monitoring monitoring-binaries

@@ -13,6 +13,7 @@ from images.lock import ARCHITECTURES
 from gpu_control_plane.local.errors import LocalError
 from gpu_control_plane.local.progress import Lines, duration, megabytes
 from release import build as building
+from release import module as modules
 from release.changelog import cut
 from release.errors import ReleaseError
 from release.push import push_commands
@@ -59,6 +60,50 @@ def build(*, into: Path, registry: str, url: str, architectures: tuple[str, ...]
         click.echo(f"{into}/{path.name:<{width}}  {_size(path.stat().st_size):>7}")
     click.echo(f"\nVersion {source.version} of commit {source.commit[:12]}, {duration(time.monotonic() - started)}.")
     click.echo(f"To publish it:\n\n{push_commands(made, registry)}")
+
+
+@release.command()
+@click.option(
+    "--into", type=click.Path(path_type=Path), default="dist", show_default=True, help="Folder of the archive."
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default="build/deckhouse-module",
+    show_default=True,
+    help="Where its files are put for reading, for werf and for Helm.",
+)
+@click.option(
+    "--digest",
+    "digests",
+    multiple=True,
+    metavar="IMAGE=DIGEST",
+    help="Digest of an image that is in the module's registry; `ours=` stands for controller and agent. Repeatable.",
+)
+@click.option(
+    "--library",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Deckhouse's library for Helm, as `helm pull` gets it: deckhouse_lib_helm-….tgz.",
+)
+def module(*, into: Path, folder: Path, digests: tuple[str, ...], library: Path | None) -> None:
+    """Pack the Deckhouse module.
+
+    \b
+    Examples:
+      python -m release module
+      python -m release module --library deckhouse_lib_helm-1.71.11.tgz --digest ours=sha256:…
+    """
+    source = read_source(current_version(), dirty=True)
+    known = modules.read_digests(digests)
+    files = modules.module_files(source.version, known, library)
+    into.mkdir(parents=True, exist_ok=True)
+    modules.unpack_module(files, folder)
+    archive = modules.pack_module(source, files, into)
+    click.echo(f"{folder}\n{archive}  {_size(archive.stat().st_size)}")
+    if not known:
+        click.echo("It names no images: werf builds them from the folder, or name those you have by --digest.")
+    if library is None:
+        click.echo("It lacks Deckhouse's library, which it needs to be installed: see --library.")
 
 
 @release.command()

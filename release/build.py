@@ -17,6 +17,7 @@ from release import checksums
 from release.changelog import notes_of
 from release.chart import package_chart
 from release.krew import PLATFORMS, PLUGIN, PYTHONS, Platform, manifest, pack_plugin
+from release.module import module_files, pack_module
 from release.push import Artifacts, ImageArchive
 from release.source import PROJECT, Source
 
@@ -43,6 +44,8 @@ def build(
         wheel_sbom = _wheel_sbom(wheel, source)
     with progress.step("Packaging the chart"):
         chart = package_chart(source, into)
+    with progress.step("Packing the Deckhouse module"):
+        module = pack_module(source, module_files(source.version), into)
     images = tuple(_image(arch, into, progress) for arch in architectures)
     plugins = []
     for platform in platforms:
@@ -50,7 +53,7 @@ def build(
             plugins.append(pack_plugin(platform, wheel, source, into, pythons))
     krew = into / f"{PLUGIN}.yaml"
     krew.write_text(manifest(plugins, source.version, url))
-    downloads = [notes, wheel, wheel_sbom, chart, krew]
+    downloads = [notes, wheel, wheel_sbom, chart, module, krew]
     downloads += [path for each in plugins for path in (each.archive, each.sbom)]
     downloads += [path for image in images for path in (image.archive, image.sbom)]
     listed = into / checksums.NAME
@@ -61,7 +64,7 @@ def build(
         chart=chart,
         wheel=wheel,
         krew=krew,
-        module=None,
+        module=module,
         downloads=(*downloads, listed),
     )
 

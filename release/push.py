@@ -46,12 +46,25 @@ def _images(made: Artifacts) -> Iterator[str]:
 
 def _others(made: Artifacts) -> Iterator[str]:
     yield f"helm push {made.chart} oci://$REGISTRY/charts"
-    if made.module is not None:
-        yield f"oras push $REGISTRY/modules/{PRODUCT}:v{made.version} {made.module}:application/gzip"
+    yield from _module(made)
     yield f"uv publish {made.wheel}"
     yield f"gh release create v{made.version} --title v{made.version} --notes-file {_notes(made.downloads)} \\"
     yield from (f"  {path}{' \\' if path != made.downloads[-1] else ''}" for path in made.downloads)
     yield f"# krew: a pull request to krew-index that adds {made.krew} as plugins/gpu.yaml"
+
+
+def _module(made: Artifacts) -> Iterator[str]:
+    """Deckhouse takes the module's images by digest from the module's own repository, so they go there first, and the
+    archive is made anew with their digest. LIBRARY is deckhouse_lib_helm-….tgz of Deckhouse's publisher."""
+    if made.module is None or not made.images:
+        return
+    module, version = f"$REGISTRY/modules/{PRODUCT}", f"v{made.version}"
+    yield f"crane copy $REGISTRY/{PRODUCT}:{made.version} {module}:image-{made.version}"
+    flags = f"--library $LIBRARY --digest ours=$(crane digest {module}:image-{made.version})"
+    yield f'make deckhouse-module FLAGS="{flags}"'
+    yield f"crane append --new_layer {made.module} --new_tag {module}:{version}"
+    yield "tar -C build/deckhouse-module -cf build/module-release.tar module.yaml version.json"
+    yield f"crane append --new_layer build/module-release.tar --new_tag {module}/release:{version}"
 
 
 def _notes(downloads: Sequence[Path]) -> Path:

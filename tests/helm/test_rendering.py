@@ -1,7 +1,6 @@
 """What the chart renders is valid for every supported Kubernetes, and asks for no more than it needs."""
 
 import itertools
-import subprocess
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from gpu_control_plane.rules.bypass_policy import BypassSettings, bypass_policie
 from gpu_control_plane.settings import parse_timings, waiting_times, with_timings
 from helm.chart import CHART, ELSEWHERE, NAMESPACE, VALUE_SETS, Helm, Refused, command_of, container
 from helm.conftest import cannot
-from helm.schemas import CRDS, PATTERN, VERSIONS, kubernetes_schemas, our_schemas
+from helm.schemas import CRDS, VERSIONS, conforms, kubernetes_schemas, our_schemas
 
 PROGRAMS = {
     "gpu_control_plane.console": console,
@@ -78,7 +77,7 @@ def test_every_render_is_valid_for(version: str, helm: Helm, kubeconform: Path, 
         return
     for name, values in VALUE_SETS.items():
         (tmp_path / f"{name}.yaml").write_text(helm.template(values, version=version))
-    _conforms(kubeconform, schemas, tmp_path, *CRDS.glob("*.yaml"))
+    conforms(kubeconform, schemas, tmp_path, *CRDS.glob("*.yaml"))
 
 
 def test_schemas_refuse_what_kubernetes_would(kubeconform: Path, tmp_path: Path) -> None:
@@ -92,7 +91,7 @@ def test_schemas_refuse_what_kubernetes_would(kubeconform: Path, tmp_path: Path)
         cannot(str(why))
         return
     with pytest.raises(AssertionError, match="prots"):
-        _conforms(kubeconform, schemas, tmp_path / "wrong.yaml")
+        conforms(kubeconform, schemas, tmp_path / "wrong.yaml")
 
 
 def test_the_pool_in_the_notes_is_a_valid_one(kubeconform: Path, tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_the_pool_in_the_notes_is_a_valid_one(kubeconform: Path, tmp_path: Path)
     manifest = notes.split("<<EOF")[1].split("EOF")[0]
     schemas = our_schemas(tmp_path)
     (tmp_path / "pool.yaml").write_text("\n".join(line.removeprefix("  ") for line in manifest.splitlines()))
-    _conforms(kubeconform, schemas, tmp_path / "pool.yaml")
+    conforms(kubeconform, schemas, tmp_path / "pool.yaml")
 
 
 @every_value_set
@@ -334,17 +333,6 @@ def test_a_namespace_that_everybody_shares_is_refused_with_what_to_do(helm: Helm
 def test_an_old_cluster_is_refused(helm: Helm) -> None:
     with pytest.raises(Refused, match=r"requires kubeVersion: >=1\.32\.0-0"):
         helm.template(version="v1.31.0")
-
-
-def _conforms(kubeconform: Path, schemas: Path, *what: Path) -> None:
-    done = subprocess.run(
-        [kubeconform, "-strict", "-summary", "-schema-location", f"{schemas}/{PATTERN}", *what],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Skipped: 0" in done.stdout
 
 
 def _parses(program: click.Command, arguments: list[str]) -> None:
