@@ -102,6 +102,24 @@ def test_the_pool_in_the_notes_is_a_valid_one(kubeconform: Path, tmp_path: Path)
     conforms(kubeconform, schemas, tmp_path / "pool.yaml")
 
 
+def test_the_page_about_installing_leads_to_a_pod_of_its_pool(kubeconform: Path, tmp_path: Path) -> None:
+    """The manifests that people copy from it are valid, and the pod asks for the pool that it may use."""
+    page = (CHART.parents[1] / "docs/install.md").read_text()
+    pool, pod = (each.split("\nEOF")[0] for each in page.split("<<EOF\n")[1:])
+    try:
+        schemas = kubernetes_schemas(VERSIONS[-1])
+    except BuildFailed as why:
+        cannot(str(why))
+        return
+    for name, text, folder in (("pool", pool, our_schemas(tmp_path)), ("pod", pod, schemas)):
+        (tmp_path / f"{name}.yaml").write_text(text)
+        _conforms(kubeconform, folder, tmp_path / f"{name}.yaml")
+    asked, offered = yaml.safe_load(pod), yaml.safe_load(pool)
+    limits = asked["spec"]["containers"][0]["resources"]["limits"]
+    assert list(limits) == [f"gpu.deckhouse.io/{offered['metadata']['name']}"]
+    assert asked["metadata"]["namespace"] in offered["spec"]["access"]["namespaces"]
+
+
 @every_value_set
 def test_programs_understand_their_arguments(helm: Helm, values: dict[str, Any]) -> None:
     """Parsed by the programs themselves, as at their start."""
