@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from gpu_control_plane.deckhouse.kinds.document import CIDR, Base64, Document, Metadata, Name, Shape
+from gpu_control_plane.deckhouse.kinds.document import CIDR, Document, Metadata, Name, Shape
 
 KubernetesVersion = Literal["Automatic", "1.32", "1.33", "1.34", "1.35", "1.36"]
 ReleaseChannel = Literal["Alpha", "Beta", "EarlyAccess", "Stable", "RockSolid", "LTS"]
@@ -89,7 +89,7 @@ class ModuleConfig(Document, frozen=True, kw_only=True):
 class ModuleRegistry(Shape, frozen=True, kw_only=True):
     repo: str
     scheme: Literal["HTTP", "HTTPS"] | None = None
-    docker_cfg: Base64 | None = None
+    docker_cfg: str | None = None
     ca: str | None = None
 
 

@@ -12,7 +12,6 @@ CIDR = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,3}\.){3}[0-9]{1,3}/([0-9]
 AddressRange = Annotated[
     str, msgspec.Meta(pattern=r"^([0-9]{1,3}\.){3}[0-9]{1,3}(/([0-9]|[12][0-9]|3[0-2])|-([0-9]{1,3}\.){3}[0-9]{1,3})$")
 ]
-Base64 = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9+/\s]+={0,2}\s*$")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 type Labels = dict[str, str]
 
