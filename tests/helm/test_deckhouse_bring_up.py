@@ -11,7 +11,7 @@ import yaml
 from gpu_control_plane.deckhouse.check import KINDS
 from gpu_control_plane.local.errors import BuildFailed
 from helm.conftest import cannot
-from helm.schemas import PATTERN, VERSIONS, Schema, kubernetes_schemas, our_schemas
+from helm.schemas import PATTERN, VERSIONS, kubernetes_schemas, our_schemas
 from unit.deckhouse.descriptions import rendered
 
 SCHEMAS: Final = yaml.safe_load((Path(__file__).parent / "deckhouse-schemas.yaml").read_text())
@@ -81,7 +81,7 @@ def _kubeconform(kubeconform: Path, schemas: Path, file: Path) -> str:
     return done.stdout + done.stderr
 
 
-def _schema(given: dict[str, Any]) -> Schema:
+def _schema(given: dict[str, Any]) -> Any:
     properties = {"apiVersion": {"enum": [given["apiVersion"]]}, "kind": {"enum": [given["kind"]]}}
     if "spec" not in given:
         return _closed({"required": given["required"], "properties": {**properties, **given["properties"]}})

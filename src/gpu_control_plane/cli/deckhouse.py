@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpu_control_plane.cli.screen import Screen
     from gpu_control_plane.deckhouse.description import ClusterDescription, FileReference
     from gpu_control_plane.deckhouse.render import Rendering
-    from gpu_control_plane.deckhouse.secrets import SecretText
+    from gpu_control_plane.deckhouse.secrets import SecretForm, SecretText
 
 _EXAMPLES = """\b
 Examples:
@@ -170,11 +170,11 @@ def _files(file: Path, cluster: "ClusterDescription") -> "Mapping[FileReference,
     return found
 
 
-def _asked(words: str) -> str:
-    """Ask for a secret; a password that becomes a hash twice, since a mistake in it would never be seen."""
-    label = words.removesuffix(" from")
-    again = "Once more" if words.startswith("bcrypt") else False
-    answer: str = click.prompt(label.capitalize(), hide_input=True, confirmation_prompt=again, err=True)
+def _asked(form: "SecretForm") -> str:
+    """Ask for a secret without showing it, and twice for one that is made up now."""
+    again = "Once more" if form.chosen else False
+    label = form.name[:1].upper() + form.name[1:]
+    answer: str = click.prompt(label, hide_input=True, confirmation_prompt=again, err=True)
     return answer
 
 

@@ -41,7 +41,7 @@ def people(cluster: ClusterDescription, secret: SecretText) -> Iterator[Document
             metadata=Metadata(name=person.name),
             spec=UserSpec(
                 email=person.email,
-                password=secret(person.password, bcrypt_hash(f"bcrypt hash of the password of {person.name} from")),
+                password=secret(person.password, bcrypt_hash(f"password of {person.name}")),
                 ttl=person.ttl,
             ),
         )
@@ -64,6 +64,6 @@ def _authority_secret(authority: CertificateAuthority, certificate: str, secret:
         type="kubernetes.io/tls",
         data={
             "tls.crt": base64.b64encode(certificate.encode()).decode(),
-            "tls.key": secret(authority.key, private_key("private key of the authority, in Base64, from")),
+            "tls.key": secret(authority.key, private_key("private key of the authority")),
         },
     )

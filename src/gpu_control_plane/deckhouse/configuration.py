@@ -93,9 +93,7 @@ def _registry(cluster: ClusterDescription, secret: SecretText) -> InitDeckhouse:
     platform = cluster.deckhouse
     if platform.license is None:
         return InitDeckhouse(images_repo=images_repo(cluster))
-    form = licence_login(
-        platform.registry, platform.license_encoding, "registry login, in Base64, with the licence from"
-    )
+    form = licence_login(platform.registry, platform.license_encoding)
     return InitDeckhouse(images_repo=images_repo(cluster), registry_docker_cfg=secret(platform.license, form))
 
 

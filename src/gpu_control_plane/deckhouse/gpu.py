@@ -44,7 +44,7 @@ def _module(ours: GPUControlPlane, secret: SecretText) -> Iterator[Document]:
         spec=ModuleSourceSpec(
             registry=ModuleRegistry(
                 repo=ours.source.repo,
-                docker_cfg=secret(login, docker_config("Docker login, in Base64, from")) if login else None,
+                docker_cfg=secret(login, docker_config("Docker login")) if login else None,
             )
         ),
     )

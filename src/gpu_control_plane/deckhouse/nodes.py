@@ -52,8 +52,8 @@ def machines(cluster: ClusterDescription, secret: SecretText) -> Iterator[Docume
         spec=SSHCredentialsSpec(
             user=ssh.user,
             ssh_port=ssh.port,
-            private_ssh_key=secret(key, private_key("private SSH key, in Base64, from")) if key else None,
-            sudo_password_encoded=secret(sudo, base64_text("sudo password, in Base64, from")) if sudo else None,
+            private_ssh_key=secret(key, private_key("private SSH key")) if key else None,
+            sudo_password_encoded=secret(sudo, base64_text("sudo password")) if sudo else None,
         ),
     )
     yield from _instances(MASTER, cluster.master_addresses[1:], start=2)

@@ -28,9 +28,13 @@ _PRIVATE_KEY = re.compile(
 class SecretForm(msgspec.Struct, frozen=True):
     """What a document holds of a secret."""
 
-    words: str
-    """For people: `bcrypt hash of`."""
+    name: str
+    """What the secret is, for people: `sudo password`."""
+    shape: str
+    """How the document has it: `in Base64`; empty for as it is."""
     encode: Callable[[str], str]
+    chosen: bool = False
+    """Whether a person makes it up now: a mistake in it would never be seen."""
 
 
 class SecretText(Protocol):
@@ -41,21 +45,20 @@ class SecretText(Protocol):
 
 def redacted(reference: SecretReference, form: SecretForm) -> str:
     """The text for people: where the value comes from."""
-    if reference.source == "ask":
-        return f"<{form.words.removesuffix(' from')}, asked for>"
-    return f"<{form.words} {reference}>"
+    origin = "asked for" if reference.source == "ask" else f"from {reference}"
+    return f"<{', '.join(filter(None, (form.name, form.shape, origin)))}>"
 
 
 class SecretReader:
     """The text with the secret in it. Each source is read, or asked for, once."""
 
-    def __init__(self, folder: Path, ask: Callable[[str], str]) -> None:
+    def __init__(self, folder: Path, ask: Callable[[SecretForm], str]) -> None:
         self._folder = folder
         self._ask = ask
         self._known: dict[tuple[str, str], str] = {}
 
     def __call__(self, reference: SecretReference, form: SecretForm) -> str:
-        key = (reference, form.words)
+        key = (reference, form.name)
         if key not in self._known:
             try:
                 self._known[key] = form.encode(self._read(reference, form))
@@ -74,48 +77,48 @@ class SecretReader:
                 try:
                     text = path.read_text()
                 except OSError as error:
-                    raise BadSecret(f"{path}: {error.strerror}. It is needed for: {form.words}.") from error
+                    raise BadSecret(f"{path}: {error.strerror}. It should hold the {form.name}.") from error
                 except UnicodeDecodeError:
                     raise BadSecret(f"{path} is no text file.") from None
             case _:
-                text = self._ask(form.words)
+                text = self._ask(form)
                 absent = "Nothing was entered."
         if not text.strip():
             raise BadSecret(absent)
         return text
 
 
-def plain(words: str) -> SecretForm:
+def plain(name: str) -> SecretForm:
     """The secret as it is, on one line."""
-    return SecretForm(words, _one_line)
+    return SecretForm(name, "", _one_line)
 
 
-def base64_text(words: str) -> SecretForm:
-    return SecretForm(words, lambda text: _base64(_one_line(text)))
+def base64_text(name: str) -> SecretForm:
+    return SecretForm(name, "in Base64", lambda text: _base64(_one_line(text)))
 
 
-def private_key(words: str) -> SecretForm:
+def private_key(name: str) -> SecretForm:
     """A private key in PEM, in Base64 as a Secret and SSHCredentials hold it."""
-    return SecretForm(words, _private_key)
+    return SecretForm(name, "in Base64", _private_key)
 
 
-def bcrypt_hash(words: str) -> SecretForm:
-    return SecretForm(words, _bcrypt_hash)
+def bcrypt_hash(name: str) -> SecretForm:
+    return SecretForm(name, "as a bcrypt hash", _bcrypt_hash, chosen=True)
 
 
-def docker_config(words: str) -> SecretForm:
+def docker_config(name: str) -> SecretForm:
     """A Docker configuration file with a login, in Base64."""
-    return SecretForm(words, _docker_config)
+    return SecretForm(name, "in Base64", _docker_config)
 
 
-def licence_login(registry: str, encoding: str, words: str) -> SecretForm:
+def licence_login(registry: str, encoding: str) -> SecretForm:
     """The licence key as the login of Deckhouse's registry."""
 
     def encode(text: str) -> str:
         key = _decoded_licence(_one_line(text)) if encoding == "Base64" else _one_line(text)
         return _base64(json.dumps({"auths": {registry: {"auth": _base64(f"license-token:{key}")}}}))
 
-    return SecretForm(words, encode)
+    return SecretForm("licence key", "as a login of the registry in Base64", encode)
 
 
 def is_bcrypt_hash(text: str) -> bool:

@@ -33,7 +33,7 @@ def storage(cluster: ClusterDescription, secret: SecretText) -> Iterator[Documen
 
 
 def _ceph(ceph: Ceph, secret: SecretText) -> Iterator[Document]:
-    key = secret(ceph.user_key, plain("key of the Ceph user from"))
+    key = secret(ceph.user_key, plain("key of the Ceph user"))
     yield CephClusterConnection(
         metadata=Metadata(name=ceph.name),
         spec=CephClusterConnectionSpec(

@@ -107,8 +107,8 @@ def test_without_asking_no_secret_is_read(tmp_path: Path) -> None:
 
 def test_printing_shows_where_secrets_come_from() -> None:
     shown = render(FOLDER)
-    assert "#   userKey: <key of the Ceph user from env:CEPH_USER_KEY>" in shown
-    assert "#   password: <bcrypt hash of the password of admin, asked for>" in shown
+    assert "#   userKey: <key of the Ceph user, from env:CEPH_USER_KEY>" in shown
+    assert "#   password: <password of admin, as a bcrypt hash, asked for>" in shown
 
 
 def test_a_second_rendering_changes_nothing(described_folder: Path) -> None:
@@ -137,9 +137,13 @@ def test_a_secret_that_cannot_be_had_is_a_sentence(
     assert not (tmp_path / "out").exists()
 
 
+def _never(form: SecretForm) -> str:
+    raise AssertionError(form.name)
+
+
 WRONG_SECRETS = [
     (private_key("key"), "no key", "a private key in PEM is needed"),
-    (licence_login("r", "Base64", "login"), "not base64!", "the licence key is not in Base64: set "),
+    (licence_login("r", "Base64"), "not base64!", "the licence key is not in Base64: set "),
     (docker_config("login"), "{}", "a Docker configuration with auths is needed"),
     (docker_config("login"), '{"auths": {}}', "holds no login under auths"),
     (bcrypt_hash("hash"), "x" * 73, "bcrypt takes at most 72 bytes"),
@@ -154,7 +158,7 @@ def test_a_secret_of_the_wrong_kind_is_refused_and_not_repeated(
 ) -> None:
     monkeypatch.setenv("IT", text)
     with pytest.raises(BadSecret) as refused:
-        SecretReader(Path(), input)(SecretReference("env:IT"), form)
+        SecretReader(Path(), _never)(SecretReference("env:IT"), form)
     assert sentence in str(refused.value)
     assert not text.strip() or text not in str(refused.value)
 
@@ -162,7 +166,7 @@ def test_a_secret_of_the_wrong_kind_is_refused_and_not_repeated(
 def test_a_hash_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed = bcrypt.hashpw(b"a", bcrypt.gensalt(4)).decode()
     monkeypatch.setenv("HASH", hashed)
-    assert SecretReader(Path(), input)(SecretReference("env:HASH"), bcrypt_hash("hash of")) == hashed
+    assert SecretReader(Path(), _never)(SecretReference("env:HASH"), bcrypt_hash("hash")) == hashed
     assert is_bcrypt_hash(base64.b64encode(hashed.encode()).decode())
     assert not is_bcrypt_hash("secret")
 
@@ -170,16 +174,16 @@ def test_a_hash_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_asked_for_is_asked_once() -> None:
     asked: list[str] = []
 
-    def ask(words: str) -> str:
-        asked.append(words)
+    def ask(form: SecretForm) -> str:
+        asked.append(form.name)
         return "a"
 
     reader = SecretReader(Path(), ask)
-    form = base64_text("sudo password of")
+    form = base64_text("sudo password")
     assert reader(SecretReference("ask"), form) == reader(SecretReference("ask"), form) == "YQ=="
-    assert asked == ["sudo password of"]
+    assert asked == ["sudo password"]
 
 
 def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadSecret, match=r"nowhere: No such file or directory\. It is needed for: key of\."):
-        SecretReader(tmp_path, input)(SecretReference("file:nowhere"), plain("key of"))
+    with pytest.raises(BadSecret, match=r"nowhere: No such file or directory\. It should hold the key\."):
+        SecretReader(tmp_path, _never)(SecretReference("file:nowhere"), plain("key"))
