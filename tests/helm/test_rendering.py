@@ -113,7 +113,7 @@ def test_the_page_about_installing_leads_to_a_pod_of_its_pool(kubeconform: Path,
         return
     for name, text, folder in (("pool", pool, our_schemas(tmp_path)), ("pod", pod, schemas)):
         (tmp_path / f"{name}.yaml").write_text(text)
-        _conforms(kubeconform, folder, tmp_path / f"{name}.yaml")
+        conforms(kubeconform, folder, tmp_path / f"{name}.yaml")
     asked, offered = yaml.safe_load(pod), yaml.safe_load(pool)
     limits = asked["spec"]["containers"][0]["resources"]["limits"]
     assert list(limits) == [f"gpu.deckhouse.io/{offered['metadata']['name']}"]
