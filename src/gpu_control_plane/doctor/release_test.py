@@ -143,7 +143,7 @@ async def answers_within(
         examined = await examine_cluster(client, namespace, TEST_CHECKS, sleep=sleep)
         answers = answers_of(examined.examination)
         if ask_webhook:
-            answers.append(await _webhook_answers(client, namespace))
+            answers.append(await webhook_answer(client, namespace))
         if loop.time() >= end or not any(answer.faults for answer in answers):
             return answers
         await sleep(_PAUSE_SECONDS)
@@ -176,7 +176,7 @@ def _unknown(found: Examination, checks: Iterable[str]) -> Iterator[tuple[str, s
         yield f"This could not be checked, since {why}.", "kubectl gpu doctor"
 
 
-async def _webhook_answers(client: Client, namespace: str) -> Answer:
+async def webhook_answer(client: Client, namespace: str) -> Answer:
     """The API server passes the question on to a pod behind the Service, over the network it calls webhooks by."""
     statement = "The webhook answers when the API server asks it."
     path = f"/api/v1/namespaces/{namespace}/services/https:{WEBHOOKS}:webhook/proxy/validate-gpupool"

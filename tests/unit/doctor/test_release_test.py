@@ -1,10 +1,19 @@
 """What `helm test` says: a line for each question, and what to do where something is wrong."""
 
-import msgspec
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
+import msgspec
+import pytest
+from aiohttp import web
+
+from fault_proxy import plain_config
+from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.doctor.examination import examine
-from gpu_control_plane.doctor.release_test import QUESTIONS, TEST_CHECKS, answers_of
+from gpu_control_plane.doctor.release_test import QUESTIONS, TEST_CHECKS, answers_of, webhook_answer
 from gpu_control_plane.doctor.snapshot import Source
+from gpu_control_plane.kube import Client
+from gpu_control_plane.kube.admission import allow, encode_review, parse_review
 from unit.doctor.clusters import Spoil, changed, healthy, removed, snapshot
 
 
@@ -53,3 +62,52 @@ def test_a_cluster_without_cards_is_no_fault() -> None:
 
 def test_what_may_not_be_read_is_not_taken_to_be_fine() -> None:
     assert "✗ This could not be checked, since you may not read them." in lines(unread=Source.LEASES)
+
+
+def reviewed(body: bytes) -> web.Response:
+    """As our webhook answers, by its own code."""
+    return web.Response(body=encode_review(parse_review(body, GPUPool), allow()))
+
+
+@asynccontextmanager
+async def api_server(answer: Callable[[bytes], web.Response]) -> AsyncIterator[Client]:
+    """One that passes questions on to a webhook behind its Service."""
+
+    async def handle(request: web.Request) -> web.Response:
+        return answer(await request.read())
+
+    app = web.Application()
+    path = "/api/v1/namespaces/gpus/services/https:gpu-control-plane-webhook:webhook/proxy/validate-gpupool"
+    app.router.add_post(path, handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        async with Client(plain_config(f"http://127.0.0.1:{runner.addresses[0][1]}")) as client:
+            yield client
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_webhook_that_answers_is_fine() -> None:
+    async with api_server(reviewed) as client:
+        answer = await webhook_answer(client, "gpus")
+    assert list(answer.lines()) == ["✓ The webhook answers when the API server asks it."]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (lambda _: web.json_response({"message": "no endpoints available"}, status=400), "no endpoints available"),
+        (lambda _: web.Response(text="<html>"), "is no webhook of ours"),
+        (lambda _: web.json_response({"response": {"uid": "another"}}), "is no webhook of ours"),
+    ],
+    ids=["refused", "no-json", "another-question"],
+)
+async def test_a_webhook_that_does_not_answer_says_what_to_do(
+    given: Callable[[bytes], web.Response], sentence: str
+) -> None:
+    async with api_server(given) as client:
+        wrong, fix = (await webhook_answer(client, "gpus")).lines()
+    assert sentence in wrong
+    assert fix.startswith("    fix: kubectl -n gpus logs")
