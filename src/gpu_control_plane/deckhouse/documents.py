@@ -9,18 +9,28 @@ from gpu_control_plane.deckhouse.kinds import Document
 
 
 def write_documents(documents: Iterable[Document], header: str) -> str:
-    """A file without secrets: documents that hold one are shown as comments, to be read and not to be applied."""
-    parts = [_comment(header)]
+    """A file without secrets: documents that hold one are shown as comments, to be read and not to be applied.
+
+    Comments stand above the document that follows them, never alone between two `---`: dhctl splits files there, and a
+    part without a kind is an error to it.
+    """
+    parts: list[str] = []
+    comments = _comment(header)
     for document in documents:
         text = to_yaml(document.to_builtins())
-        note = f"# {document.title} is in secrets.yml, since it holds a secret:\n"
-        parts.append(note + _comment(text) if document.is_secret else text)
-    return "---\n".join(parts)
+        if document.is_secret:
+            comments += (
+                "\n" if comments else ""
+            ) + f"# {document.title} is in secrets.yml, since it holds a secret:\n#\n{_comment(text)}"
+        else:
+            parts.append(f"{comments}\n{text}" if comments else text)
+            comments = ""
+    return "---\n".join(parts) + comments
 
 
 def write_secrets(documents: Iterable[Document], header: str) -> str:
     """The file with the documents that the others leave out."""
-    return "---\n".join([_comment(header), *(to_yaml(each.to_builtins()) for each in documents)])
+    return f"{_comment(header)}\n" + "---\n".join(to_yaml(each.to_builtins()) for each in documents)
 
 
 def to_yaml(content: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """What a description becomes: every part of the example's cluster, in an order that dhctl can work through."""
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -206,3 +207,11 @@ def unknown(settings: dict[str, Any], schema: dict[str, Any], path: str = "") ->
         if name in known and isinstance(value, dict):
             found += unknown(value, known[name], f"{path}{name}.")
     return found
+
+
+def test_dhctl_finds_a_document_in_every_part_of_a_file() -> None:
+    """It splits files wherever a line begins with `---`, and takes a part without a kind for an error."""
+    made = rendered()
+    text = f"{made.config_yml()}---\n{made.resources_yml()}"
+    parts = [yaml.safe_load(part) for part in re.split(r"(?:^|\s*\n)---\s*", text.strip())]
+    assert parts == [document.to_builtins() for document in made.documents if not document.is_secret]
