@@ -105,7 +105,7 @@ def test_an_archive_of_krew_runs_by_a_link_and_leaves_other_programs_alone(made:
     store, programs = tmp_path / "store/gpu/v1", tmp_path / "bin"
     for path in (store, programs):
         path.mkdir(parents=True)
-    shutil.unpack_archive(_named(made, ".tar.gz"), store, filter="data")
+    shutil.unpack_archive(_named(made, f"{_here()[0].name}.tar.gz"), store, filter="data")
     for name in ("kubectl-gpu", "kubectl_complete-gpu"):
         (programs / name).symlink_to(Path("../store/gpu/v1") / name)
     _works(programs, {"HOME": str(tmp_path), "PATH": f"{sys.base_prefix}/bin:/usr/bin:/bin"})
@@ -117,7 +117,7 @@ def test_an_archive_of_krew_runs_by_a_link_and_leaves_other_programs_alone(made:
 
 def test_without_a_python_the_launcher_says_what_to_install(made: Artifacts, tmp_path: Path) -> None:
     launcher = tmp_path / "kubectl-gpu"
-    launcher.write_bytes(unpacked(_named(made, ".tar.gz"))["kubectl-gpu"].content)
+    launcher.write_bytes(unpacked(_named(made, f"{_here()[0].name}.tar.gz"))["kubectl-gpu"].content)
     for name in ("dirname", "basename", "readlink"):
         (tmp_path / name).symlink_to(shutil.which(name) or "")
     ran = subprocess.run(
