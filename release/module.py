@@ -29,8 +29,8 @@ OURS: Final = ("controller", "agent")
 _CRDS: Final = PROJECT / "src/gpu_control_plane/api/crds"
 _RECIPE: Final = ("src", "images", "tools/uv.txt", "pyproject.toml", "uv.lock", "README.md", "LICENSE")
 """What our image is made of."""
-_WITHOUT: Final = ("_platform.tpl", "NOTES.txt")
-"""Templates of the chart that the module has its own of, or nobody to read."""
+_WITHOUT: Final = ("_platform.tpl", "NOTES.txt", "hooks/test.yaml")
+"""Templates of the chart that the module has its own of, or that only the command `helm` shows and runs."""
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -94,7 +94,7 @@ def _templates() -> dict[str, str]:
     templates = {}
     for path in sorted((CHART / "templates").rglob("*")):
         name = path.relative_to(CHART / "templates").as_posix()
-        if path.is_file() and name not in _WITHOUT and not name.startswith("tests/"):
+        if path.is_file() and name not in _WITHOUT:
             templates[name] = path.read_text() if path.suffix == ".tpl" else _wrapped(name, path.read_text())
     return templates
 
