@@ -143,6 +143,13 @@ def test_what_needs_others_comes_after_them() -> None:
         assert "RespectIgnoreDifferences=true" not in each["spec"]["syncPolicy"]["syncOptions"]
 
 
+def test_another_namespace_is_where_the_stack_goes(tmp_path: Path) -> None:
+    folder = str(tmp_path / "prod")
+    assert CliRunner().invoke(commands, [*ARGUMENTS, "--namespace", "gpu-operator", folder]).exit_code == 0
+    made = yaml.safe_load((tmp_path / "prod/applications/gpu-control-plane.yaml").read_text())
+    assert made["spec"]["destination"]["namespace"] == "gpu-operator"
+
+
 def test_pools_are_neither_pruned_nor_deleted_with_their_application() -> None:
     pools = applications.pools_application(SOURCE)
     assert pools["spec"]["syncPolicy"]["automated"]["prune"] is False
