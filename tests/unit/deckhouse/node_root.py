@@ -63,7 +63,7 @@ class NodeRoot:
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
         """Run one step; `said` is what it logged, which packages it installed and which flags it set."""
-        (self.root / "step.sh").write_text(script)
+        (self.root / "step.sh").write_text(script.strip())  # dhctl loses the end of the last line
         (self.root / "log").write_text("")
         command = [*_enter(), "chroot", str(self.root), "/bin/bash", "--norc", "/bashible.sh", "/step.sh"]
         ran = subprocess.run(command, env={"PATH": _PATH}, capture_output=True, text=True, timeout=30, check=False)

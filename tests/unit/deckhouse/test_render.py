@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from gpu_control_plane.deckhouse.bootstrap_commands import bootstrap_commands
+from gpu_control_plane.deckhouse.documents import to_yaml
 from gpu_control_plane.deckhouse.kinds import Document
 from gpu_control_plane.deckhouse.render import Rendering
 from unit.deckhouse.descriptions import ROOT, described, example, rendered
@@ -210,8 +211,10 @@ def unknown(settings: dict[str, Any], schema: dict[str, Any], path: str = "") ->
 
 
 def test_dhctl_finds_a_document_in_every_part_of_a_file() -> None:
-    """It splits files wherever a line begins with `---`, and takes a part without a kind for an error."""
+    """It splits files wherever a line begins with `---`, and takes a part without a kind for an error. Ends of lines
+    before that are lost."""
     made = rendered()
     text = f"{made.config_yml()}---\n{made.resources_yml()}"
     parts = [yaml.safe_load(part) for part in re.split(r"(?:^|\s*\n)---\s*", text.strip())]
-    assert parts == [document.to_builtins() for document in made.documents if not document.is_secret]
+    expected = [yaml.safe_load(to_yaml(each.to_builtins()).strip()) for each in made.documents if not each.is_secret]
+    assert parts == expected
