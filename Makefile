@@ -25,7 +25,7 @@ demo: setup ## Run the main job on a real control plane with simulated GPU machi
 down: setup ## Stop the local cluster and remove its data
 	@$(RUN) kubectl-gpu down
 
-test: lint service-binaries chart-binaries monitoring-binaries ## Run every check and every test
+test: lint service-binaries chart-binaries monitoring-binaries release-before ## Run every check and every test
 	@$(PYTEST) $(PARALLEL) tests
 
 test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavings than `make test` tries
@@ -40,7 +40,7 @@ test-long: setup node-binaries ## Run for minutes what `make test` tries a few t
 test-integration: setup binaries chart-binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
 
-test-e2e: setup service-binaries ## Run the tests with a real kubelet and real containers (needs Linux and root)
+test-e2e: setup service-binaries release-before ## Run the tests with a real kubelet and real containers (needs Linux and root)
 	@$(PYTEST) $(PARALLEL) tests/e2e
 
 test-helm: setup binaries chart-binaries ## Render, install and uninstall the Helm chart against a real API server
@@ -149,6 +149,10 @@ chart-binaries: setup
 monitoring-binaries: setup system-packages
 	@$(RUN) python -m gpu_control_plane.local --monitoring
 
+# The chart and the image that tests of an upgrade begin with, from the history.
+release-before: setup
+	@PYTHONPATH=tests $(RUN) python -m image.release_before
+
 system-packages:
 	@tools/system-packages
 
@@ -170,4 +174,4 @@ $(UV):
 .PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
 .PHONY: test-browser screenshots release deckhouse-module bump
-.PHONY: audit checksums test-helm chart-binaries test-monitoring monitoring-binaries
+.PHONY: audit release-before checksums test-helm chart-binaries test-monitoring monitoring-binaries

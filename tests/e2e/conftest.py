@@ -56,11 +56,11 @@ def short_folder() -> Iterator[Path]:
 def start_cluster_env(binaries: Binaries, request: pytest.FixtureRequest) -> Iterator[Callable[..., ClusterEnv]]:
     """Start a cluster with these real nodes and our API. It is stopped and removed at the end, whatever happens.
 
-    With `services=True`, Services work on the nodes, by address and by name.
+    With `services=True`, Services work on the nodes, by address and by name. With `api=False` our API is not there yet.
     """
     raised: list[ClusterEnv] = []
 
-    def start(*nodes: str, services: bool = False) -> ClusterEnv:
+    def start(*nodes: str, services: bool = False, api: bool = True) -> ClusterEnv:
         programs: Binaries = request.getfixturevalue("service_binaries") if services else binaries
         folder = Path(tempfile.mkdtemp(prefix=LONG_NAME))
         settings = Settings(components=COMPONENTS, nodes=nodes, services=services)
@@ -68,7 +68,8 @@ def start_cluster_env(binaries: Binaries, request: pytest.FixtureRequest) -> Ite
         raised.append(cluster_env)
         _running.append(cluster_env)
         cluster_env.cluster.start()
-        install_crds(cluster_env.cluster.kubeconfig)
+        if api:
+            install_crds(cluster_env.cluster.kubeconfig)
         cluster_env.wait_for_service_account()
         return cluster_env
 
