@@ -310,7 +310,7 @@ class ClusterDescription(Part, frozen=True, kw_only=True):
 def read_description(text: str) -> ClusterDescription:
     """Parse a description; `BadDescription` says what is wrong and where."""
     try:
-        given = yaml.safe_load(text)
+        given = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
     except yaml.YAMLError as error:
         raise BadDescription([f"This is no YAML: {' '.join(str(error).split())}."]) from error
     if not isinstance(given, dict):

@@ -1,6 +1,9 @@
 """The example's description, and small changes of it."""
 
+import json
 from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,11 @@ FOLDER = ROOT / "examples/deckhouse"
 
 
 def example() -> Any:
+    return deepcopy(_example())
+
+
+@cache
+def _example() -> Any:
     return yaml.safe_load((FOLDER / "cluster.yaml").read_text())
 
 
@@ -31,7 +39,7 @@ def changed(changes: Mapping[str, Any]) -> str:
             place.append(value)
         else:
             place[last] = value
-    return yaml.safe_dump(content, sort_keys=False)
+    return json.dumps(content)  # which is YAML, and quick
 
 
 def described(changes: Mapping[str, Any] | None = None) -> ClusterDescription:
