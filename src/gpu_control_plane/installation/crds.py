@@ -18,6 +18,7 @@ import click
 from gpu_control_plane import DEFAULT_NAMESPACE, __version__
 from gpu_control_plane.api import DEFINITIONS, crd_manifest, nodefeature_definition, nvidia
 from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.installation.pod_security import check_level
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.crd import NAMES_ACCEPTED, CustomResourceDefinition, Definition
@@ -58,7 +59,8 @@ class _Namespace(Object, frozen=True):
 def command(*, kubeconfig: Path | None, namespace: str, take_over: bool, timeout: float) -> None:
     """Install the CRDs of this release, and return once the API server serves them.
 
-    Running it again is safe. CRDs of a newer release are left alone.
+    Running it again is safe. CRDs of a newer release are left alone. Nothing is installed where Pod Security would
+    refuse the agent in the namespace.
     """
     try:
         sentences = install_crds(kubeconfig, namespace, take_over=take_over, timeout=timeout)
@@ -71,10 +73,14 @@ def command(*, kubeconfig: Path | None, namespace: str, take_over: bool, timeout
 def install_crds(
     kubeconfig: Path | None, namespace: str = DEFAULT_NAMESPACE, *, take_over: bool = False, timeout: float = 30.0
 ) -> list[str]:
-    """Install the CRDs into the cluster of this kubeconfig; a sentence about each. For programs without a loop."""
+    """Install the CRDs into the cluster of this kubeconfig; a sentence about each. For programs without a loop.
+
+    `LevelRefuses`, and nothing is installed, where Pod Security would refuse the agent in the namespace.
+    """
 
     async def connect() -> list[str]:
         async with Client(load_config(kubeconfig)) as client:
+            await check_level(client, namespace)
             return await install(client, namespace, take_over=take_over, timeout=timeout)
 
     return asyncio.run(connect())

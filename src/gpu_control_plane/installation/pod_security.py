@@ -17,7 +17,7 @@ import click
 from gpu_control_plane.api.namespace import Namespace
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
-from gpu_control_plane.kube.errors import Conflict, KubeError
+from gpu_control_plane.kube.errors import Conflict, KubeError, NotFound
 
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 PRIVILEGED: Final = "privileged"
@@ -55,23 +55,36 @@ async def allow_privileged(client: Client, namespaces: Sequence[str]) -> list[st
     return [f"namespace {name}: {await _allow(client, name)}" for name in namespaces]
 
 
+async def check_level(client: Client, name: str) -> None:
+    """`LevelRefuses` if somebody has set a level that refuses our pods in this namespace, should there be one: the API
+    server would say so only in an Event of the agent's DaemonSet."""
+    try:
+        _check(await client.get(Namespace, name))
+    except NotFound:
+        return
+
+
 async def _allow(client: Client, name: str) -> str:
     found = await client.get(Namespace, name)
-    level = found.metadata.labels.get(ENFORCE)
-    if level == PRIVILEGED:
+    _check(found)
+    if ENFORCE in found.metadata.labels:
         return f"it enforces «{PRIVILEGED}» already"
-    if level is not None:
-        raise LevelRefuses(
-            f"Pod Security refuses the agent and the operands in the namespace {name}: somebody has set it to enforce "
-            f"«{level}». Change it with `kubectl label namespace {name} {ENFORCE}={PRIVILEGED} --overwrite`, or use "
-            "another namespace."
-        )
     labels = {"metadata": {"labels": {ENFORCE: PRIVILEGED}}}
     try:
         await client.patch(Namespace, name, labels, resource_version=found.metadata.resource_version)
     except Conflict:  # another writer was faster, maybe with a level
         return await _allow(client, name)
     return f"labelled {ENFORCE}={PRIVILEGED}"
+
+
+def _check(namespace: Namespace) -> None:
+    level, name = namespace.metadata.labels.get(ENFORCE, PRIVILEGED), namespace.name
+    if level != PRIVILEGED:
+        raise LevelRefuses(
+            f"Pod Security refuses the agent and the operands in the namespace {name}: somebody has set it to enforce "
+            f"«{level}». Change it with `kubectl label namespace {name} {ENFORCE}={PRIVILEGED} --overwrite`, or use "
+            "another namespace."
+        )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [create]
-# The installer makes the namespace where it is missing; it never is here.
+# The installer refuses a level of Pod Security that would refuse the agent.
 - apiGroups: [""]
   resources: [namespaces]
   resourceNames: [{{ include "gpu-control-plane.namespace" . }}]
