@@ -42,6 +42,21 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
         }
     },
     "labels": {"agent": {"labels": True, "hostPID": True, "maxUnavailable": 1, "driverRoots": ["/opt/driver"]}},
+    "runtime": {
+        "agent": {
+            "injection": "Runtime",
+            "runtime": {
+                "configure": True,
+                "name": "containerd",
+                "config": "/etc/containerd/site.toml",
+                "program": "/opt/containerd/bin/containerd",
+                "unit": "containerd-site",
+                "nvidiaRuntime": "/usr/bin/nvidia-container-runtime",
+                "default": True,
+            },
+        },
+        "image": {"pullSecrets": [{"name": "registry"}]},
+    },
     "without-nfd": {"discovery": {"enabled": True, "priorityClassName": "system-node-critical"}},
     "pinned": {
         "image": {

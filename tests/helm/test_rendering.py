@@ -17,7 +17,7 @@ from gpu_control_plane.console.command_line import command as console
 from gpu_control_plane.controller import TIMING_GROUPS, settings_type
 from gpu_control_plane.controller import command as controller
 from gpu_control_plane.doctor import release_test
-from gpu_control_plane.installation import crds, declare, pod_security, uninstall
+from gpu_control_plane.installation import crds, declare, pod_security, runtime_undo, uninstall
 from gpu_control_plane.local.errors import BuildFailed
 from gpu_control_plane.rules.bypass_policy import BypassSettings, bypass_policies
 from gpu_control_plane.settings import parse_timings, waiting_times, with_timings
@@ -33,6 +33,7 @@ PROGRAMS = {
     "gpu_control_plane.installation.declare": declare.command,
     "gpu_control_plane.installation.crds": crds.command,
     "gpu_control_plane.installation.pod_security": pod_security.command,
+    "gpu_control_plane.installation.runtime_undo": runtime_undo.command,
     "gpu_control_plane.installation.uninstall": uninstall.command,
 }
 
@@ -148,6 +149,31 @@ def test_the_agent_is_privileged_for_real_cards_only(helm: Helm) -> None:
     assert real["privileged"]
     assert "privileged" not in simulated
     assert simulated["capabilities"] == {"drop": ["ALL"], "add": ["MKNOD"]}
+
+
+def test_the_agent_configures_the_runtime_only_if_asked_and_undoes_it_otherwise(helm: Helm) -> None:
+    off, on = helm.objects({"agent": {"hardware": "simulated"}}), helm.objects(VALUE_SETS["runtime"])
+    assert "--undo-runtime" in command_of(off.pod("agent"))
+    assert "privileged" not in container(off.pod("agent"))["securityContext"]
+    options = {
+        *("--configure-runtime", "--restart-runtime", "--default-runtime", "--runtime=containerd"),
+        *("--runtime-config=/etc/containerd/site.toml", "--runtime-program=/opt/containerd/bin/containerd"),
+        *("--runtime-unit=containerd-site", "--nvidia-runtime=/usr/bin/nvidia-container-runtime"),
+    }
+    assert options <= set(command_of(on.pod("agent")))
+    assert "--undo-runtime" not in command_of(on.pod("agent"))
+
+
+def test_an_uninstall_undoes_the_runtimes_configuration_before_the_reports_may_go(helm: Helm) -> None:
+    assert "undo-runtime" not in dict(helm.objects().pods())
+    objects = helm.objects(VALUE_SETS["runtime"])
+    undo, cleanup = (objects.one("Job", f"gpu-control-plane-{name}") for name in ("undo-runtime", "cleanup"))
+    weights = [int(job["metadata"]["annotations"]["helm.sh/hook-weight"]) for job in (undo, cleanup)]
+    assert weights == sorted(weights)
+    assert undo["metadata"]["annotations"]["helm.sh/hook"] == "post-delete"
+    command = command_of(undo["spec"]["template"])
+    assert f"--image={container(objects.pod('agent'))['image']}" in command
+    assert {"--pull-secret=registry", "--lenient"} <= set(command)
 
 
 def test_the_agent_sees_the_hosts_processes_only_if_asked(helm: Helm) -> None:

@@ -71,6 +71,12 @@ def test_every_value_is_explained() -> None:
             r"at '/agent/conflictingResources/0': 'gpu' does not match pattern",
         ),
         ({"agent": {"unpooled": "gpu"}}, r"at '/agent/unpooled': 'gpu' does not match pattern"),
+        (
+            {"agent": {"runtime": {"configure": True, "default": True}}},
+            r"agent\.runtime\.default needs agent\.runtime\.nvidiaRuntime",
+        ),
+        ({"agent": {"runtime": {"name": "rkt"}}}, r"at '/agent/runtime/name': value must be one of 'auto', "),
+        ({"agent": {"runtime": {"config": "config.toml"}}}, r"at '/agent/runtime/config': 'config.toml' does not"),
         ({"agent": {"driverRoots": []}}, r"at '/agent/driverRoots': minItems: got 0, want 1"),
         (
             {"agent": {"containerDriverRoots": ["driver"]}},

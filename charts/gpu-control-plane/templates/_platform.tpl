@@ -65,12 +65,13 @@ securityContext:
 {{- define "gpu-control-plane.rootPod" -}}
 {{- end }}
 
-{{/* The agent. The kubelet's sockets and the folder of CDI specifications are root's. */}}
+{{/* The agent. The kubelet's sockets and the folder of CDI specifications are root's. To configure the container runtime
+it enters the host's file system. */}}
 {{- define "gpu-control-plane.agentContainer" -}}
 securityContext:
   runAsUser: 0
   readOnlyRootFilesystem: true
-  {{- if eq .Values.agent.hardware "real" }}
+  {{- if or (eq .Values.agent.hardware "real") .Values.agent.runtime.configure }}
   # Device files of cards and MIG instances come and go with the driver, so nobody can list them beforehand,
   # and the device control group would refuse to open them.
   privileged: true

@@ -108,18 +108,21 @@ def _checked_timings(_context: click.Context, _option: click.Parameter, given: t
 )
 @click.option("--configure-runtime", is_flag=True, help="Write what the container runtime lacks, and leave it there.")
 @click.option("--restart-runtime", is_flag=True, help="With --configure-runtime: restart it where that is needed.")
+@click.option("--undo-runtime", is_flag=True, help="Take back what an agent wrote with --configure-runtime.")
 @click.option(
     "--runtime",
-    type=click.Choice(["containerd", "docker", "crio"]),
-    default="containerd",
+    type=click.Choice(["auto", "containerd", "docker", "crio"]),
+    default="auto",
     show_default=True,
-    help="The container runtime.",
+    help="The container runtime; auto is the one that serves the kubelet.",
 )
 @click.option(
     "--runtime-config",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Its configuration file.  [default: where the runtime looks for it]",
 )
+@click.option("--runtime-program", metavar="PATH", help="Its program.  [default: the one on the host's path]")
+@click.option("--runtime-unit", metavar="UNIT", help="Its systemd unit.  [default: named like the runtime]")
 @click.option(
     "--runtime-state",
     type=_FOLDER,
@@ -128,6 +131,7 @@ def _checked_timings(_context: click.Context, _option: click.Parameter, given: t
     help="Where it is remembered what was written.",
 )
 @click.option("--nvidia-runtime", metavar="PATH", help="NVIDIA's runtime, to be made known to it as nvidia.")
+@click.option("--default-runtime", is_flag=True, help="With --nvidia-runtime: for pods that name no RuntimeClass, too.")
 @click.option(
     "--validations",
     type=_FOLDER,
@@ -167,6 +171,10 @@ def agent(**options: Any) -> dict[str, Any]:
         raise click.UsageError("--simulated and --discover are different programs: choose one.")
     if options["restart_runtime"] and not options["configure_runtime"]:
         raise click.UsageError("--restart-runtime goes with --configure-runtime.")
+    if options["undo_runtime"] and options["configure_runtime"]:
+        raise click.UsageError("--undo-runtime takes back what --configure-runtime does: choose one.")
+    if options["default_runtime"] and not options["nvidia_runtime"]:
+        raise click.UsageError("--default-runtime goes with --nvidia-runtime.")
     if (options["nvidia_fs"] or options["gdrcopy"]) and not options["validator"]:
         raise click.UsageError("--nvidia-fs and --gdrcopy are checks: they do not go with --no-validator.")
     return options

@@ -42,10 +42,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     container_driver_root: tuple[str, ...]
     configure_runtime: bool
     restart_runtime: bool
+    undo_runtime: bool
     runtime: str
     runtime_config: str | None
+    runtime_program: str | None
+    runtime_unit: str | None
     runtime_state: str
     nvidia_runtime: str | None
+    default_runtime: bool
     validations: str | None
     device_folder: str
     kubeconfig: str | None
@@ -80,9 +84,8 @@ def start(options: Options) -> int:
         return _fleet(options, process)
     if options.discover:
         return _discovery(options, name, process)
-    if options.configure_runtime:
-        _configure_runtime(options)
-    return _node(options, name, process)
+    problem = _prepare_runtime(options) if options.configure_runtime or options.undo_runtime else None
+    return _node(options, name, process, runtime_problem=problem)
 
 
 def _fleet(options: Options, process: _Process) -> int:
@@ -105,7 +108,7 @@ def _discovery(options: Options, name: str, process: _Process) -> int:
     return main(NAME, discovery, elect=False, **process)
 
 
-def _node(options: Options, name: str, process: _Process) -> int:
+def _node(options: Options, name: str, process: _Process, *, runtime_problem: str | None) -> int:
     from gpu_control_plane.agent.node.options import Hardware  # noqa: PLC0415
     from gpu_control_plane.agent.node.options import Options as NodeOptions  # noqa: PLC0415
     from gpu_control_plane.agent.node.process import NAME, build  # noqa: PLC0415
@@ -133,6 +136,8 @@ def _node(options: Options, name: str, process: _Process) -> int:
         kubelet=Path(options.kubelet_folder),
         cdi=Path(options.cdi_folder),
         container_runtime=Path(options.container_runtime) if options.container_runtime else None,
+        runtime_state=Path(options.runtime_state),
+        runtime_problem=runtime_problem,
         host=Path(options.host_root),
         driver_roots=tuple(map(Path, options.driver_root)),
         container_driver_roots=tuple(map(Path, options.container_driver_root)) or container_driver_roots(),
@@ -142,24 +147,31 @@ def _node(options: Options, name: str, process: _Process) -> int:
     return main(NAME, partial(build, options=chosen), elect=False, **process)
 
 
-def _configure_runtime(options: Options) -> None:
-    from gpu_control_plane.agent.runtimes.configure import configure_at_start  # noqa: PLC0415
-    from gpu_control_plane.agent.runtimes.interface import RuntimeHandler, WantedConfig  # noqa: PLC0415
-    from gpu_control_plane.agent.runtimes.setup import RuntimeName, RuntimeSetup  # noqa: PLC0415
+def _prepare_runtime(options: Options) -> str | None:
+    """Configure the container runtime, or restore it, as the options say; why that was not possible, if it was not."""
+    from gpu_control_plane.agent.runtime_at_start import run_at_start  # noqa: PLC0415
     from gpu_control_plane.kube.logs import configure_logs  # noqa: PLC0415
 
-    setup = RuntimeSetup(
-        runtime=RuntimeName(options.runtime),
-        config=Path(options.runtime_config) if options.runtime_config else None,
-        state=Path(options.runtime_state),
-        host=Path(options.host_root),
-    )
-    wanted = WantedConfig(
-        spec_dirs=tuple(dict.fromkeys((*WantedConfig().spec_dirs, options.cdi_folder))),
-        handler=RuntimeHandler(options.nvidia_runtime) if options.nvidia_runtime else None,
-    )
+    place = [f"--state={options.runtime_state}", f"--host-root={options.host_root}", "--by-agent"]
     configure_logs(options.log_level)
-    configure_at_start(setup.open(), wanted, setup.restarter() if options.restart_runtime else None)
+    if options.undo_runtime:
+        from gpu_control_plane.agent.driver.host_paths import HostPaths  # noqa: PLC0415
+        from gpu_control_plane.agent.runtime_record import edited_files  # noqa: PLC0415
+
+        written = edited_files(HostPaths(Path(options.host_root)).local(options.runtime_state))
+        return run_at_start("undo", (*place, "--restart")) if written else None
+    given = {
+        "--runtime": options.runtime,
+        "--config": options.runtime_config,
+        "--program": options.runtime_program,
+        "--unit": options.runtime_unit,
+        "--nvidia-runtime": options.nvidia_runtime,
+    }
+    place += [f"{name}={value}" for name, value in given.items() if value]
+    place += [f"--cdi-folder={folder}" for folder in dict.fromkeys(("/etc/cdi", "/var/run/cdi", options.cdi_folder))]
+    place += ["--default"] if options.default_runtime else []
+    place += ["--restart"] if options.restart_runtime else []
+    return run_at_start("set", place)
 
 
 if __name__ == "__main__":

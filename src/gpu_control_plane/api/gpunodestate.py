@@ -129,6 +129,9 @@ class AgentFunctions(Part, frozen=True, kw_only=True):
     checks: Annotated[bool | None, about("Whether it checks the driver, the toolkit and the cards.")] = None
     burn_in: Annotated[bool | None, about("Whether it tests new cards before they may join a pool.")] = None
     exporter: Annotated[bool | None, about("Whether it exports metrics of the cards.")] = None
+    runtime_configured: Annotated[
+        bool | None, about("Whether files of the container runtime hold entries of ours, to be undone.")
+    ] = None
 
 
 class PendingCard(Part, frozen=True, kw_only=True):

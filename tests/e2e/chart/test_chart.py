@@ -4,8 +4,12 @@ The tests are one story, in order: each begins where the one before ended.
 """
 
 import json
-from collections.abc import Callable
+import threading
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -17,11 +21,13 @@ from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, wri
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.local import Binaries
 from helm.chart import CHART, NAMESPACE, RELEASE, Helm
 from image.building import shared_image
 
 pytestmark = pytest.mark.timeout(600)  # the image may have to be built first
 TRAINING = "gpu.deckhouse.io/training"
+CRI = "io.containerd.cri.v1.runtime"
 MACHINE = new_machine("H200-141", 2)
 VALUES: dict[str, Any] = {
     "image": {"pullPolicy": "Never"},
@@ -194,3 +200,110 @@ def test_it_can_be_installed_again_and_finds_everything(cluster_env: ClusterEnv,
     cluster_env.delete_pod("trainer")
     cluster_env.run_pod("second", limits={TRAINING: 1})
     assert "nvidia0" in cluster_env.exec("second", "ls", "/dev").split()
+
+
+class RuntimeFiles:
+    """The files of the node's containerd, and a stand-in for NVIDIA's runtime that notes whatever it starts."""
+
+    def __init__(self, cluster_env: ClusterEnv, containerd: Path) -> None:
+        self._containerd = containerd
+        self.config = cluster_env.node.containerd_config
+        runtimes = tomllib.loads(self.config.read_text())["plugins"][CRI]["containerd"]["runtimes"]
+        self.nvidia = self.config.parent / "nvidia-container-runtime"
+        self.notes = self.config.parent / "started"
+        runc = runtimes["runc"]["options"]["BinaryName"]
+        self.nvidia.write_text(f'#!/bin/sh\necho "$@" >> {self.notes}\nexec {runc} "$@"\n')
+        self.nvidia.chmod(0o755)
+        self.before = self.found()
+
+    def found(self) -> dict[str, bytes]:
+        """All configuration files, byte for byte."""
+        return {str(path): path.read_bytes() for path in self.config.parent.rglob("*.toml")}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        runtime = {
+            "configure": True,
+            "config": str(self.config),
+            "program": str(self._containerd),
+            "nvidiaRuntime": str(self.nvidia),
+            "default": True,
+        }
+        # No systemd runs on this node, so a restart is a signal.
+        return {"agent": {**VALUES["agent"], "hostPID": True, "runtime": runtime}}
+
+
+@pytest.fixture(scope="module")
+def runtime_files(cluster_env: ClusterEnv, binaries: Binaries) -> RuntimeFiles:
+    return RuntimeFiles(cluster_env, binaries.path("containerd"))
+
+
+@contextmanager
+def supervised(cluster_env: ClusterEnv) -> Iterator[list[str]]:
+    """containerd is started again when it ends, as systemd would; how often it was."""
+    ended, starts = threading.Event(), list[str]()
+
+    def supervise() -> None:
+        while not ended.wait(0.1):
+            if not cluster_env.node.containerd.running:
+                starts.append("again")
+                cluster_env.node.containerd.start()
+
+    thread = threading.Thread(target=supervise)
+    thread.start()
+    try:
+        yield starts
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_the_container_runtime_is_configured_by_a_value_and_pods_start_through_it(
+    cluster_env: ClusterEnv, release: Release, runtime_files: RuntimeFiles
+) -> None:
+    with supervised(cluster_env) as starts:
+        release.run("upgrade", RELEASE, str(CHART), values={**VALUES, **runtime_files.values})
+        until(lambda: len(starts) == 1, within=150)
+        until(lambda: cluster_env.answers("second"), within=150)
+        assert cluster_env.container("second")["restartCount"] == 0
+        until(partial(ready, release, "agent"), within=150)
+        cluster_env.delete_pod("second")
+        until(lambda: allocatable(cluster_env) == "1", within=150)
+        cluster_env.run_pod("third", limits={TRAINING: 1})
+    assert "nvidia0" in cluster_env.exec("third", "ls", "/dev").split()
+    assert "create" in runtime_files.notes.read_text()
+    until(lambda: configured(cluster_env))
+    assert len(starts) == 1, "restarted once, and never again"
+
+
+def test_a_value_that_goes_takes_its_configuration_along(
+    cluster_env: ClusterEnv, release: Release, runtime_files: RuntimeFiles
+) -> None:
+    """As for real cards: an agent that only pretends has no rights to do so."""
+    values = {**VALUES, "agent": {"hardware": "real", "hostPID": True}}
+    with supervised(cluster_env) as starts:
+        release.run("upgrade", RELEASE, str(CHART), values=values)
+        until(lambda: runtime_files.found() == runtime_files.before, within=150)
+        until(lambda: len(starts) == 1, within=150)
+    until(lambda: cluster_env.answers("third"), within=150)
+    until(lambda: not configured(cluster_env), within=150)
+
+
+def test_an_uninstall_takes_back_exactly_what_was_written(
+    cluster_env: ClusterEnv, release: Release, runtime_files: RuntimeFiles
+) -> None:
+    with supervised(cluster_env):
+        release.run("upgrade", RELEASE, str(CHART), values={**VALUES, **runtime_files.values})
+        until(lambda: configured(cluster_env), within=150)
+        assert runtime_files.found() != runtime_files.before
+        release.run("uninstall", RELEASE)
+    assert runtime_files.found() == runtime_files.before
+    assert not Path("/var/lib/gpu-control-plane").exists()
+    until(lambda: cluster_env.answers("third"), within=150)
+    assert cluster_env.container("third")["restartCount"] == 0
+
+
+def configured(cluster_env: ClusterEnv) -> bool:
+    """Whether the agent has reported that it wrote something."""
+    agent = cluster_env.read(GPUNodeState.resource.path(name="node-a"))["status"].get("agent", {})
+    return bool(agent.get("runtimeConfigured"))

@@ -190,3 +190,22 @@
   resourceNames: [gpu-pool-access]
   verbs: [get]
 {{- end }}
+
+{{- define "gpu-control-plane.undoRuntimeClusterRules" }}
+# On which nodes agents have written something.
+- apiGroups: [gpu.deckhouse.io]
+  resources: [gpunodestates]
+  verbs: [list]
+# Which of them are there.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list]
+{{- end }}
+
+{{- define "gpu-control-plane.undoRuntimeRules" }}
+# It waits until the agents have ended, and runs a pod on each of these nodes. Whoever may do that is root there: the
+# right goes with the job.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, create, delete]
+{{- end }}

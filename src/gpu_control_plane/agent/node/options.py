@@ -8,6 +8,7 @@ import msgspec
 from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import DriverSearch
+from gpu_control_plane.agent.runtime_record import STATE
 from gpu_control_plane.agent.timings import HealthTimings
 from gpu_control_plane.agent.units import ResourceName
 from gpu_control_plane.api.gpunodestate import Injection
@@ -52,6 +53,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cdi: Path = Path("/var/run/cdi")
     container_runtime: Path | None = None
     """The socket of the container runtime; None looks at the usual places."""
+    runtime_state: Path = STATE
+    """Where on the host it is remembered what was written into the container runtime's files."""
+    runtime_problem: str | None = None
+    """Why the container runtime could not be configured, if that was asked for."""
     host: Path = Path("/")
     """Where the host's file system is, for an agent that runs in a container."""
     driver_roots: tuple[Path, ...] = (Path("/"),)

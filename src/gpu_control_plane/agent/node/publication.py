@@ -1,19 +1,25 @@
 """Publishes the node as it is: its NodeFeature, and feature labels if they are switched on."""
 
+import asyncio
 from collections.abc import Iterable
 
 import msgspec
+import structlog
 
+from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.hardware_snapshot import HardwareSnapshot
 from gpu_control_plane.agent.node.components import Components
 from gpu_control_plane.agent.node.labelling import Labeller
 from gpu_control_plane.agent.node.options import Options
 from gpu_control_plane.agent.publish import Publisher
+from gpu_control_plane.agent.runtime_record import edited_files
 from gpu_control_plane.agent.units import Unit
 from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api.gpudevice import Hardware
 from gpu_control_plane.api.gpunodestate import AgentFunctions, Monitoring, MonitoringSource, Toolkit
 from gpu_control_plane.api.nodefeature import NodeFacts
+
+_log = structlog.get_logger(component="agent.node.publication")
 
 
 class NodePublisher:
@@ -29,11 +35,21 @@ class NodePublisher:
 
     async def publish(self, node: NodeView, hardware: HardwareSnapshot, advertised: Iterable[Unit] | None) -> None:
         """Labels tell how cards are shared, so they wait until it has been decided what is advertised."""
-        await self._publisher.publish(node, _Described(hardware.cards(), self._facts(node, hardware)))
+        configured = await asyncio.to_thread(self._runtime_configured)
+        facts = self._facts(node, hardware, runtime_configured=configured)
+        await self._publisher.publish(node, _Described(hardware.cards(), facts))
         if self._labeller is not None and advertised is not None:
             await self._labeller.label(node, hardware, advertised)
 
-    def _facts(self, node: NodeView, hardware: HardwareSnapshot) -> NodeFacts:
+    def _runtime_configured(self) -> bool | None:
+        """Whether the container runtime's files hold entries of ours; None if the record of them is damaged."""
+        try:
+            return bool(edited_files(HostPaths(self._options.host).local(str(self._options.runtime_state))))
+        except (ValueError, OSError) as error:
+            _log.warning("what was written into the container runtime's files is not known", why=str(error))
+            return None
+
+    def _facts(self, node: NodeView, hardware: HardwareSnapshot, *, runtime_configured: bool | None) -> NodeFacts:
         """What the backend says, and what the agent itself does on this node."""
         facts = hardware.node_facts
         return msgspec.structs.replace(
@@ -45,6 +61,7 @@ class NodePublisher:
                 checks=self._options.validator,
                 burn_in=self._options.burn_in,
                 exporter=self._options.exporter,
+                runtime_configured=runtime_configured,
             ),
         )
 

@@ -202,6 +202,7 @@ class ValidationRunner:
         proven = subject.same_hardware(self._checked) and not failed
         checks = self._checks()
         driver, toolkit = await self._watch.call(self._observe, checks, await self._settings())
+        toolkit = msgspec.structs.replace(toolkit, not_configured=self._options.runtime_problem)
         facts = CheckFacts(
             driver=driver,
             toolkit=toolkit,

@@ -8,11 +8,21 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
+import msgspec
 
+from gpu_control_plane.agent.runtime_record import STATE
 from gpu_control_plane.agent.runtimes import terminal
 from gpu_control_plane.agent.runtimes.configure import ConfigChange
+from gpu_control_plane.agent.runtimes.edit_log import Author
+from gpu_control_plane.agent.runtimes.host import enter_host
 from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError, RuntimeHandler, WantedConfig
-from gpu_control_plane.agent.runtimes.setup import STATE, RuntimeName, RuntimeSetup
+from gpu_control_plane.agent.runtimes.setup import (
+    AUTO,
+    RuntimeName,
+    RuntimeSetup,
+    configured_runtimes,
+    find_runtime,
+)
 
 _PROGRAM: Final = "python -m gpu_control_plane.agent.runtimes"
 _EXAMPLES: Final = f"""\b
@@ -20,7 +30,7 @@ Examples:
   {_PROGRAM} inspect
   {_PROGRAM} verify && echo as wanted
   {_PROGRAM} set --restart
-  {_PROGRAM} set --nvidia-runtime /usr/bin/nvidia-container-runtime
+  {_PROGRAM} set --nvidia-runtime /usr/bin/nvidia-container-runtime --default
   {_PROGRAM} set --runtime crio --cdi-folder /srv/cdi
   {_PROGRAM} undo --restart
 
@@ -54,27 +64,66 @@ def runtimes(context: click.Context) -> None:
 def _setup(function: Callable[..., None]) -> Callable[..., None]:
     """The options that say which runtime; `function` gets a `RuntimeSetup`, and its failures become sentences."""
 
+    @_place
+    @functools.wraps(function)
+    def with_setup(*, runtime: str, setup: RuntimeSetup, **rest: Any) -> None:
+        name = find_runtime(setup.host) if runtime == AUTO else RuntimeName(runtime)
+        function(setup=msgspec.structs.replace(setup, runtime=name), **rest)
+
+    return with_setup
+
+
+def _place(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which runtime and where; `function` gets both apart."""
+
     @click.option(
         "--runtime",
-        type=click.Choice([each.value for each in RuntimeName]),
-        default=RuntimeName.CONTAINERD.value,
+        type=click.Choice([AUTO, *(each.value for each in RuntimeName)]),
+        default=AUTO,
         show_default=True,
-        help="The container runtime.",
+        help="The container runtime; auto is the one that serves the kubelet.",
     )
     @click.option("--config", type=_FILE, help="Its configuration file.  [default: where the runtime looks for it]")
+    @click.option("--program", metavar="PATH", help="Its program.  [default: the one on the path]")
+    @click.option("--unit", help="Its systemd unit.  [default: named like the runtime]")
     @click.option("--state", type=_FOLDER, default=STATE, show_default=True, help="Where we remember what we wrote.")
-    @click.option("--host-root", type=_FOLDER, default=Path("/"), show_default=True, help="Where the host's files are.")
+    @click.option(
+        "--host-root",
+        type=_FOLDER,
+        default=Path("/"),
+        show_default=True,
+        help="In a privileged container: where the host's files are.",
+    )
+    @click.option("--by-agent", is_flag=True, help="Note that the agent did it; with `undo`: only what the agent did.")
     @functools.wraps(function)
-    def with_setup(*, runtime: str, config: Path | None, state: Path, host_root: Path, **rest: Any) -> None:
-        setup = RuntimeSetup(runtime=RuntimeName(runtime), config=config, state=state, host=host_root)
+    def with_place(
+        *,
+        config: Path | None,
+        program: str | None,
+        unit: str | None,
+        state: Path,
+        host_root: Path,
+        by_agent: bool,
+        **rest: Any,
+    ) -> None:
+        setup = RuntimeSetup(
+            config=config,
+            program=program,
+            unit=unit,
+            state=state,
+            host=click.get_current_context().obj or Path("/"),
+            author=Author.AGENT if by_agent else Author.PERSON,
+        )
         try:
+            if host_root != Path("/"):
+                enter_host(host_root)
             function(setup=setup, **rest)
         except RuntimeConfigError as error:
             raise _Failure(str(error)) from error
         except OSError as error:
             _explain(error)
 
-    return with_setup
+    return with_place
 
 
 def _wanted(function: Callable[..., None]) -> Callable[..., None]:
@@ -88,10 +137,13 @@ def _wanted(function: Callable[..., None]) -> Callable[..., None]:
         help="Where it should look for CDI specifications; may be repeated.",
     )
     @click.option("--nvidia-runtime", metavar="PATH", help="NVIDIA's runtime, to be known below it as nvidia.")
+    @click.option("--default", is_flag=True, help="With --nvidia-runtime: also for pods that name no RuntimeClass.")
     @functools.wraps(function)
-    def with_wanted(*, cdi_folder: tuple[str, ...], nvidia_runtime: str | None, **rest: Any) -> None:
+    def with_wanted(*, cdi_folder: tuple[str, ...], nvidia_runtime: str | None, default: bool, **rest: Any) -> None:
+        if default and nvidia_runtime is None:
+            raise click.UsageError("--default goes with --nvidia-runtime.")
         handler = RuntimeHandler(nvidia_runtime) if nvidia_runtime else None
-        function(wanted=WantedConfig(spec_dirs=cdi_folder, handler=handler), **rest)
+        function(wanted=WantedConfig(spec_dirs=cdi_folder, handler=handler, default=default), **rest)
 
     return with_wanted
 
@@ -145,13 +197,19 @@ def set_(*, setup: RuntimeSetup, wanted: WantedConfig, restart: bool) -> None:
 
 
 @runtimes.command(context_settings=_SETTINGS)
-@_setup
+@_place
 @_restart
-def undo(*, setup: RuntimeSetup, restart: bool) -> None:
-    """Take back everything that was ever written by `set`, or by the agent."""
-    change = setup.open().undo()
-    _show_change(setup, change, "There was nothing of ours to take back.")
-    _finish(setup, change, restart=restart)
+def undo(*, runtime: str, setup: RuntimeSetup, restart: bool) -> None:
+    """Take back everything that was ever written by `set`, or by the agent. Without --runtime: of every runtime."""
+    author = Author.AGENT if setup.author is Author.AGENT else None
+    found = [name for name in configured_runtimes(setup.state, author) if runtime in (AUTO, name)]
+    if not found:
+        terminal.say(terminal.OK, "There was nothing of ours to take back.")
+    for name in found:
+        one = msgspec.structs.replace(setup, runtime=name)
+        change = one.open().undo()
+        _show_change(one, change, f"{name} holds nothing of ours any more.")
+        _finish(one, change, restart=restart)
 
 
 def _show_change(setup: RuntimeSetup, change: ConfigChange, nothing: str) -> None:

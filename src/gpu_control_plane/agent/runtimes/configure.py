@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from gpu_control_plane.agent.runtimes import atomic_file
-from gpu_control_plane.agent.runtimes.edit_log import EditLog
+from gpu_control_plane.agent.runtimes.edit_log import EditLog, RuntimePlace
 from gpu_control_plane.agent.runtimes.interface import (
     ContainerRuntime,
     EffectiveConfig,
@@ -16,8 +15,6 @@ from gpu_control_plane.agent.runtimes.interface import (
     RuntimeReport,
     WantedConfig,
 )
-
-_log = structlog.get_logger(component="agent.runtimes")
 
 
 class ConfigChange(msgspec.Struct, frozen=True):
@@ -30,9 +27,10 @@ class ConfigChange(msgspec.Struct, frozen=True):
 class RuntimeConfig:
     """The configuration of one container runtime. Calls block."""
 
-    def __init__(self, runtime: ContainerRuntime, edit_log: EditLog) -> None:
+    def __init__(self, runtime: ContainerRuntime, edit_log: EditLog, place: RuntimePlace | None = None) -> None:
         self._runtime = runtime
         self._edit_log = edit_log
+        self._place = place or RuntimePlace()
 
     @property
     def edited(self) -> tuple[Path, ...]:
@@ -78,15 +76,24 @@ class RuntimeConfig:
         return self._changed(written, due=due or after is None or after != before)
 
     def restart(self, restart: Callable[[], None]) -> bool:
-        """Restart the runtime if that is due; says whether it was."""
+        """Restart the runtime if that is due; says whether it was.
+
+        It counts as done before it begins: a restart may end this very process, whose successor must not do it again.
+        """
         if not self._edit_log.restart_due:
             return False
-        restart()
         self._edit_log.note_restart(due=False)
+        try:
+            restart()
+        except (RuntimeConfigError, OSError):
+            self._edit_log.note_restart(due=True)
+            self._edit_log.note_place(self._place)
+            raise
         return True
 
     def _changed(self, written: list[Path], *, due: bool) -> ConfigChange:
         self._edit_log.note_restart(due=due)
+        self._edit_log.note_place(self._place)
         return ConfigChange(tuple(written), due)
 
     def _effective_if_any(self) -> EffectiveConfig | None:
@@ -94,24 +101,6 @@ class RuntimeConfig:
             return self._runtime.effective()
         except RuntimeConfigError:
             return None
-
-
-def configure_at_start(config: RuntimeConfig, wanted: WantedConfig, restart: Callable[[], None] | None) -> None:
-    """When the agent starts: write what is missing, and call `restart`, if there is one, when a restart is due.
-
-    The configuration stays when the agent ends, since pods may need it. A failure is logged and does not end the agent,
-    whose checks report what is missing.
-    """
-    try:
-        change = config.set(wanted)
-        restarted = restart is not None and config.restart(restart)
-    except (RuntimeConfigError, OSError) as error:
-        _log.error("container runtime not configured", why=str(error))
-        return
-    written = [str(path) for path in change.files]
-    _log.info("container runtime configured", written=written, restarted=restarted)
-    if change.restart_due and not restarted:
-        _log.warning("container runtime may not have loaded its configuration: restart it, or use --restart-runtime")
 
 
 @contextmanager

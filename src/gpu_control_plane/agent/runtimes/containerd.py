@@ -63,6 +63,7 @@ class Containerd:
             cdi=bool(dirs) and bool(cri.get("enable_cdi", release >= _ALWAYS_CDI)),
             spec_dirs=dirs,
             handlers=tuple(sorted(find(cri, ("containerd", "runtimes")) or ())),
+            default_handler=find(cri, ("containerd", "default_runtime_name")),
         )
 
     def effective(self) -> EffectiveConfig:
@@ -109,7 +110,7 @@ class Containerd:
         switch = () if release >= _ALWAYS_CDI else (SetValue((*cri, "enable_cdi"), value=True),)
         dirs = (ListItem((*cri, "cdi_spec_dirs"), folder) for folder in wanted.spec_dirs)
         handler = _handler(wanted.handler, cri, effective) if wanted.handler else ()
-        return (*switch, *dirs, *handler)
+        return (*switch, *dirs, *handler, *_default(wanted, cri))
 
     def _imported(self, main: EffectiveConfig) -> bool:
         """Whether another import matches our file already."""
@@ -128,6 +129,12 @@ def _cri_table(effective: EffectiveConfig) -> dict[str, Any]:
     """The table of the CRI plugin; empty if the plugin is disabled."""
     tables = (find(effective, keys) for keys in reversed(_CRI.values()))
     return next((table for table in tables if table), {})
+
+
+def _default(wanted: WantedConfig, cri: Keys) -> tuple[Entry, ...]:
+    if wanted.handler is None or not wanted.default:
+        return ()
+    return (SetValue((*cri, "containerd", "default_runtime_name"), wanted.handler.name),)
 
 
 def _handler(handler: RuntimeHandler, cri: Keys, effective: dict[str, Any]) -> tuple[Entry, ...]:

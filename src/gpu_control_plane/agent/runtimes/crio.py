@@ -41,6 +41,7 @@ class Crio:
             cdi=bool(dirs),
             spec_dirs=dirs,
             handlers=tuple(sorted(table.get("runtimes", ()))),
+            default_handler=table.get("default_runtime"),
         )
 
     def effective(self) -> EffectiveConfig:
@@ -69,4 +70,5 @@ def _handler(wanted: WantedConfig) -> tuple[Entry, ...]:
     if wanted.handler is None:
         return ()
     here = (*_RUNTIME, "runtimes", wanted.handler.name)
-    return (SetValue((*here, "runtime_path"), wanted.handler.path), SetValue((*here, "runtime_type"), "oci"))
+    default = (SetValue((*_RUNTIME, "default_runtime"), wanted.handler.name),) if wanted.default else ()
+    return (*default, SetValue((*here, "runtime_path"), wanted.handler.path), SetValue((*here, "runtime_type"), "oci"))

@@ -40,6 +40,7 @@ class Docker:
             cdi=bool(switch) if switch is not None else release >= _CDI_BY_DEFAULT,
             spec_dirs=tuple(find(data, ("cdi-spec-dirs",)) or _DEFAULT_DIRS),
             handlers=tuple(sorted(find(data, ("runtimes",)) or ())),
+            default_handler=find(data, ("default-runtime",)),
         )
 
     def effective(self) -> EffectiveConfig:
@@ -53,7 +54,13 @@ class Docker:
         dirs: list[Entry] = [ListItem(("cdi-spec-dirs",), folder) for folder in wanted.spec_dirs]
         handler = wanted.handler
         entry = (SetValue(("runtimes", handler.name, "path"), handler.path),) if handler else ()
-        return (FileEdit(self._config, (SetValue(("features", "cdi"), value=True), *dirs, *entry)),)
+        default = (SetValue(("default-runtime",), handler.name),) if handler and wanted.default else ()
+        return (FileEdit(self._config, (SetValue(("features", "cdi"), value=True), *dirs, *entry, *default)),)
+
+    @property
+    def restarts_alone(self) -> bool:
+        """Whether containers outlive a restart of the daemon."""
+        return bool(find(self._data(), ("live-restore",)))
 
     def _data(self) -> EffectiveConfig:
         return parse_file(self._config, atomic_file.read(self._config) or b"").data

@@ -4,11 +4,14 @@ A file that was not changed since returns byte for byte to what it was; from one
 removed. The log is written before the file, so a crash in between loses nothing.
 """
 
+import enum
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from gpu_control_plane.agent.runtime_record import STATE
 from gpu_control_plane.agent.runtimes import atomic_file
 from gpu_control_plane.agent.runtimes.config_document import (
     AppliedEntry,
@@ -32,16 +35,51 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     folder_made: bool = False
 
 
+class Author(enum.StrEnum):
+    """Who had something written. What a person did by hand, the agent leaves alone."""
+
+    PERSON = "person"
+    AGENT = "agent"
+
+
+class RuntimePlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a runtime is that is not at the usual places, so that whoever undoes the edits need not know."""
+
+    config: str | None = None
+    program: str | None = None
+    unit: str | None = None
+
+
 class _LogFile(msgspec.Struct, kw_only=True):
     restart_due: bool = False
+    author: Author = Author.PERSON
+    place: RuntimePlace = RuntimePlace()
     files: dict[str, _Record] = {}
 
 
 class EditLog:
     """What was written for one container runtime, in one small file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, author: Author = Author.PERSON) -> None:
         self.path = path
+        self._author = author
+
+    @property
+    def author(self) -> Author:
+        """Who wrote first of what there is to undo."""
+        return self._load().author
+
+    @property
+    def place(self) -> RuntimePlace:
+        """Where the runtime was when it was last configured."""
+        return self._load().place
+
+    def note_place(self, place: RuntimePlace) -> None:
+        """Remember where the runtime is, if there is anything to undo."""
+        log = self._load()
+        if log.place != place and (log.files or log.restart_due):
+            log.place = place
+            self._save(log)
 
     @property
     def edited(self) -> tuple[Path, ...]:
@@ -78,6 +116,8 @@ class EditLog:
             done=done,
             folder_made=record.folder_made if record else not edit.path.parent.exists(),
         )
+        if not log.files:
+            log.author = self._author
         log.files[str(edit.path)] = new_record
         log.restart_due = True
         self._save(log)
@@ -107,14 +147,20 @@ class EditLog:
     def _load(self) -> _LogFile:
         content = atomic_file.read(self.path)
         if content is None:
-            return _LogFile()
+            return _LogFile(author=self._author)
         try:
             return msgspec.json.decode(content, type=_LogFile)
         except msgspec.DecodeError as error:
             raise RuntimeConfigError(f"{self.path} cannot be understood: {error}") from error
 
     def _save(self, log: _LogFile) -> None:
-        """With mode 0600: the content of a file before may have secrets."""
+        """With mode 0600: the content of a file before may have secrets. With nothing to undo there is no log."""
+        if not log.files and not log.restart_due:
+            atomic_file.remove(self.path, with_folder=True)
+            if self.path.parent == STATE:
+                with suppress(OSError):
+                    STATE.parent.rmdir()
+            return
         atomic_file.replace(self.path, msgspec.json.encode(log), new_mode=0o600)
 
 

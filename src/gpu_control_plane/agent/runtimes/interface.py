@@ -40,6 +40,8 @@ class WantedConfig(msgspec.Struct, frozen=True, kw_only=True):
     spec_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     """Folders in which it looks for CDI specs."""
     handler: RuntimeHandler | None = None
+    default: bool = False
+    """Whether the handler is also for containers whose pods name none."""
 
 
 class RuntimeReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,8 @@ class RuntimeReport(msgspec.Struct, frozen=True, kw_only=True):
     spec_dirs: tuple[str, ...]
     handlers: tuple[str, ...]
     """The names of its runtime handlers."""
+    default_handler: str | None = None
+    """The one for pods that name none; None if its files do not say."""
 
     def missing(self, wanted: WantedConfig) -> tuple[str, ...]:
         """What is missing, in sentences."""
@@ -62,6 +66,8 @@ class RuntimeReport(msgspec.Struct, frozen=True, kw_only=True):
             missing.append(f"{self.name} does not look for CDI specifications in {', '.join(unread)}.")
         if wanted.handler and wanted.handler.name not in self.handlers:
             missing.append(f"{self.name} does not know the runtime {wanted.handler.name}.")
+        if wanted.handler and wanted.default and wanted.handler.name != self.default_handler:
+            missing.append(f"{self.name} does not use the runtime {wanted.handler.name} by default.")
         return tuple(missing)
 
     def toolkit(self) -> Toolkit | None:

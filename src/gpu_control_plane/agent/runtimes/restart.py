@@ -16,15 +16,20 @@ _CREDENTIALS: Final = struct.Struct("3i")
 _TIMEOUT_SECONDS: Final = 5.0
 
 
-def restarter(unit: str, socket_path: Path, run: RunCommand, systemd: Path = _SYSTEMD) -> Callable[[], None]:
-    """How the runtime is restarted: its systemd unit, or else a signal to the process that serves its socket."""
+def restarter(
+    unit: str, socket_path: Path, run: RunCommand, systemd: Path = _SYSTEMD, *, reload: bool = False
+) -> Callable[[], None]:
+    """How the runtime is restarted: its systemd unit, or else a signal to the process that serves its socket.
+
+    With `reload` the unit is only told to read its files again.
+    """
     if systemd.exists():
-        return lambda: restart_unit(unit, run)
+        return lambda: _tell_systemd("reload" if reload else "restart", unit, run)
     return lambda: signal_owner(socket_path)
 
 
-def restart_unit(unit: str, run: RunCommand) -> None:
-    run(("systemctl", "restart", unit))
+def _tell_systemd(verb: str, unit: str, run: RunCommand) -> None:
+    run(("systemctl", verb, unit))
 
 
 def signal_owner(socket_path: Path) -> None:
@@ -43,5 +48,7 @@ def socket_owner(socket_path: Path) -> int:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     owner: int = _CREDENTIALS.unpack(credentials)[0]
     if owner <= 0:
-        raise RuntimeConfigError(f"The process behind {socket_path} cannot be seen: the agent needs the host's PIDs.")
+        raise RuntimeConfigError(
+            f"The process behind {socket_path} cannot be seen: the agent needs the host's PIDs (agent.hostPID)."
+        )
     return owner

@@ -26,6 +26,8 @@ class ToolkitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of the CDI spec, if the container runtime does not look there."""
     missing_handler: str | None = None
     """A handler that pods need by their RuntimeClass, and that the container runtime does not have."""
+    not_configured: str | None = None
+    """Why the agent could not configure the container runtime, if it was told to."""
 
 
 class PluginFacts(msgspec.Struct, frozen=True, kw_only=True):

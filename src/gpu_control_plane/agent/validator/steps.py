@@ -15,6 +15,16 @@ PLUGIN: Final = "plugin"
 
 def check_toolkit(facts: ToolkitFacts) -> CheckOutcome:
     """Containers can get a card: through our CDI spec, or from a runtime that is known to work."""
+    outcome = _check_injection(facts)
+    if facts.not_configured is None:
+        return outcome
+    why = facts.not_configured.rstrip(".")
+    return CheckOutcome(
+        outcome.result, f"{outcome.message} The agent could not configure the container runtime: {why}."
+    )
+
+
+def _check_injection(facts: ToolkitFacts) -> CheckOutcome:
     broken = {name: missing for name, missing in facts.devices.items() if missing}
     unresolved = _unresolved(facts)
     if facts.missing_handler is not None:

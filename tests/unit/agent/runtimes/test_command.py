@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from gpu_control_plane.agent.runtime_record import edited_files
 from gpu_control_plane.agent.runtimes.__main__ import runtimes
 
 CONFIG = "# ours\n[crio.runtime]\ncgroup_manager = 'systemd' # keep\n"
 PROGRAMS = {
     "crio": 'echo "crio version 1.33.2"',
     "dockerd": 'echo "Docker version 27.5.1, build 0123456"',
-    "chroot": 'shift; exec "$@"',
     "systemctl": 'echo "$@" >> "$SYSTEMCTL_LOG"',
 }
 NVIDIA = ("--nvidia-runtime", "/opt/nvidia/runtime")
@@ -30,7 +30,7 @@ class Machine:
 
     def run(self, command: str, *options: str) -> Result:
         place = ("--runtime", "crio", "--config", str(self.config), "--state", str(self.root / "state"))
-        return CliRunner().invoke(runtimes, [command, *place, "--host-root", str(self.root), *options])
+        return CliRunner().invoke(runtimes, [command, *place, *options], obj=self.root)
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -125,3 +125,46 @@ def test_each_runtime_has_its_own_memory(machine: Machine) -> None:
     assert machine.run("undo", *docker).exit_code == 0
     assert file.read_text() == '{"log-driver": "journald"}'
     assert machine.run("verify", *NVIDIA).exit_code == 0
+
+
+def test_undo_finds_by_itself_what_was_written_and_where_the_runtime_is(machine: Machine) -> None:
+    elsewhere = machine.root / "bin" / "crio-of-the-vendor"
+    (machine.root / "bin" / "crio").rename(elsewhere)
+    before = machine.files
+    assert machine.run("set", *NVIDIA, "--program", str(elsewhere), "--unit", "crio-of-the-vendor").exit_code == 0
+    assert edited_files(machine.root / "state") == tuple(machine.files.keys() - before.keys())
+    undo = ["undo", "--restart", "--state", str(machine.root / "state")]
+    assert CliRunner().invoke(runtimes, undo, obj=machine.root).exit_code == 0
+    assert machine.files == before
+    assert machine.restarts.read_text() == "restart crio-of-the-vendor\n"
+    assert not (machine.root / "state").exists(), "nothing is left, not even the log"
+    assert edited_files(machine.root / "state") == ()
+    assert "nothing of ours" in CliRunner().invoke(runtimes, undo, obj=machine.root).output
+
+
+def test_docker_is_only_reloaded_where_its_containers_would_not_outlive_a_restart(machine: Machine) -> None:
+    file = machine.root / "daemon.json"
+    docker = ("--runtime", "docker", "--config", str(file), *NVIDIA, "--default", "--restart")
+    for text in ("{}", '{"live-restore": true}'):
+        file.write_text(text)
+        assert machine.run("set", *docker).exit_code == 0
+        assert machine.run("undo", *docker[:4]).exit_code == 0
+        assert file.read_text() == text
+    assert machine.restarts.read_text().splitlines() == ["reload docker", "restart docker"]
+
+
+def test_a_default_needs_a_runtime(machine: Machine) -> None:
+    refused = machine.run("set", "--default")
+    assert refused.exit_code == 2
+    assert "--default goes with --nvidia-runtime" in refused.output
+
+
+def test_what_a_person_wrote_is_not_taken_back_for_the_agent(machine: Machine) -> None:
+    machine.run("set", *NVIDIA)
+    written = machine.files
+    assert "nothing of ours" in machine.run("undo", "--by-agent").output
+    assert machine.files == written
+    assert "removed" in machine.run("undo").output
+
+    machine.run("set", *NVIDIA, "--by-agent")
+    assert "removed" in machine.run("undo", "--by-agent").output

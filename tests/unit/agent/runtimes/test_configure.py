@@ -83,6 +83,28 @@ def test_a_restart_is_due_until_it_was_made(node: Node) -> None:
     assert not node.config.set(HANDLER).restart_due
 
 
+def test_a_restart_that_ends_us_is_not_repeated_by_our_successor(node: Node) -> None:
+    """As Docker's does where containers do not outlive it."""
+    node.config.set(HANDLER)
+    with pytest.raises(KeyboardInterrupt):
+        node.config.restart(_killed)
+    assert not node.config.restart_due
+
+
+def test_a_restart_that_failed_stays_due(node: Node) -> None:
+    def refused() -> None:
+        raise RuntimeConfigError("No process answers.")
+
+    node.config.set(HANDLER)
+    with pytest.raises(RuntimeConfigError, match="No process answers"):
+        node.config.restart(refused)
+    assert node.config.restart_due
+
+
+def _killed() -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_change_without_effect_needs_no_restart(tmp_path: Path) -> None:
     """Written out is what containerd 2.1 does anyway."""
     node = ContainerdNode(tmp_path, "2.1.4", NEW_FILE)

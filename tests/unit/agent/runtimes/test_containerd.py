@@ -48,6 +48,24 @@ def test_a_runtime_that_can_do_everything_is_not_touched(tmp_path: Path) -> None
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.parametrize(("release", "text"), [("1.7.27", OLD_FILE), ("2.1.4", NEW_FILE)])
+def test_nvidias_runtime_becomes_the_default_and_keeps_the_options_of_the_former(
+    tmp_path: Path, release: str, text: str
+) -> None:
+    node = ContainerdNode(tmp_path, release, text)
+    wanted = WantedConfig(handler=RuntimeHandler("/usr/bin/nvidia-container-runtime"), default=True)
+
+    node.config.set(wanted)
+
+    assert node.config.verify(wanted) == ()
+    assert node.config.inspect().default_handler == "nvidia"
+    assert node.config.set(wanted).files == ()
+    (table,) = node.dumped()["plugins"].values()
+    assert table["containerd"]["runtimes"]["nvidia"]["options"]["SystemdCgroup"] is True
+    node.config.undo()
+    assert [content.decode() for content in node.files.values()] == [text]
+
+
 def test_an_old_runtime_gets_cdi_in_its_main_file(tmp_path: Path) -> None:
     node = ContainerdNode(tmp_path, "1.7.27", OLD_FILE)
     assert node.config.verify(CDI) == ("containerd does not inject devices by CDI.",)

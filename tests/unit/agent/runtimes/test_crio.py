@@ -34,6 +34,19 @@ def test_a_drop_in_says_what_is_missing_and_keeps_what_others_said(tmp_path: Pat
     )
 
 
+def test_nvidias_runtime_becomes_the_default(tmp_path: Path) -> None:
+    node = CrioNode(tmp_path, main='[crio.runtime]\ndefault_runtime = "crun"\n')
+    wanted = WantedConfig(handler=RuntimeHandler("/opt/nvidia/runtime"), default=True)
+
+    assert node.config.verify(wanted)[-1] == "cri-o does not use the runtime nvidia by default."
+    node.config.set(wanted)
+
+    assert node.config.verify(wanted) == ()
+    assert 'default_runtime = "nvidia"' in node.own.read_text()
+    node.config.undo()
+    assert node.config.inspect().default_handler == "crun"
+
+
 def test_a_broken_drop_in_of_others_stops_us_before_anything_is_written(tmp_path: Path) -> None:
     node = CrioNode(tmp_path, **{"10-theirs.conf": "[crio.runtime"})
 

@@ -9,6 +9,7 @@ from gpu_control_plane.agent.runtimes.interface import RuntimeConfigError, Runti
 from unit.agent.runtimes.nodes import DockerNode
 
 HANDLER = WantedConfig(handler=RuntimeHandler("/opt/nvidia/runtime"))
+DEFAULT = WantedConfig(handler=RuntimeHandler("/opt/nvidia/runtime"), default=True)
 
 
 @pytest.mark.parametrize(("release", "text", "usable"), [
@@ -21,6 +22,19 @@ def test_cdi_is_on_by_release_unless_the_file_says_otherwise(
     tmp_path: Path, release: str, text: str | None, usable: bool
 ) -> None:
     assert DockerNode(tmp_path, text, release).config.inspect().cdi is usable
+
+
+def test_nvidias_runtime_becomes_the_default_and_the_former_one_comes_back(tmp_path: Path) -> None:
+    text = '{\n    "default-runtime": "runc",\n    "log-driver": "journald"\n}\n'
+    node = DockerNode(tmp_path, text)
+
+    node.config.set(DEFAULT)
+
+    assert json.loads(node.file.read_text())["default-runtime"] == "nvidia"
+    assert node.config.inspect().default_handler == "nvidia"
+    assert node.config.set(DEFAULT).files == ()
+    node.config.undo()
+    assert node.file.read_text() == text
 
 
 @pytest.mark.parametrize("indent", ["\t", "  ", "    "])
