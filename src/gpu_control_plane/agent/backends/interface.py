@@ -79,6 +79,8 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     """The card has slowed itself down to protect itself."""
     recovery: Recovery = Recovery.NONE
     """What the driver asks for."""
+    fabric_pending: bool = False
+    """It is on an NVLink fabric that is not set up. That is for the node's software to do: no fault of the card."""
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):

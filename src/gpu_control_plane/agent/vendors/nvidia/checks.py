@@ -12,7 +12,9 @@ from gpu_control_plane.agent.driver.host_paths import HostPaths
 from gpu_control_plane.agent.driver.origin import DriverSearch
 from gpu_control_plane.agent.vendors.interface import CheckOutcome, DriverCheck, VendorChecks, failed, passed, some
 from gpu_control_plane.agent.vendors.nvidia.driver_files import find_driver_library
+from gpu_control_plane.agent.vendors.nvidia.fabric import check_fabric, observe_fabric
 from gpu_control_plane.agent.vendors.nvidia.status_files import FOLDER, NVIDIAStatusFiles
+from gpu_control_plane.api.gpunodestate import DriverSource, StepResult
 
 CUDA: Final = "cuda"
 NVIDIA_FS: Final = "nvidia-fs"
@@ -35,7 +37,11 @@ class NVIDIAChecks(VendorChecks):
     def check_driver(self, backend: Backend) -> DriverCheck:
         facts = observe_driver(backend, find_cuda(self._search), self._search.host)
         origin = self._search.origin_of(facts.library) if facts.library else None
-        return DriverCheck(outcome=check_driver(facts), version=facts.module, origin=origin)
+        outcome = check_driver(facts)
+        if outcome.result is StepResult.PASSED and origin is not None and origin.source is DriverSource.HOST:
+            fabric = observe_fabric(backend, self._search.host.root)
+            outcome = check_fabric(fabric, facts.module) or outcome
+        return DriverCheck(outcome=outcome, version=facts.module, origin=origin)
 
     def check_extras(self) -> Mapping[str, CheckOutcome | None]:
         root = self._search.host.root

@@ -9,6 +9,7 @@ import msgspec
 
 from gpu_control_plane.agent.backends.interface import CardLost, Details
 from gpu_control_plane.agent.backends.sysfs import Sysfs
+from gpu_control_plane.agent.vendors.nvidia.nvml.fabric_info import fabric_info
 from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library
 from gpu_control_plane.agent.vendors.nvidia.nvml.mig import capability
 from gpu_control_plane.agent.vendors.nvidia.pci import PCI_VENDOR
@@ -128,8 +129,7 @@ def _reaches(library: Library, handle: object, other: object) -> bool:
 
 def _clique(library: Library, handle: object) -> str | None:
     """The clique of the card on an NVLink fabric of several nodes."""
-    info = library.nvml.c_nvmlGpuFabricInfo_v2_t()
-    library.ask("nvmlDeviceGetGpuFabricInfoV", handle, library.nvml.byref(info))
+    info = fabric_info(library, handle)
     cluster = uuid.UUID(bytes=bytes(info.clusterUuid))
     if info.state != library.nvml.NVML_GPU_FABRIC_STATE_COMPLETED or info.status or not cluster.int:
         return None

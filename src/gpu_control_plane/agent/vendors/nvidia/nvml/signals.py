@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.agent.backends.interface import Recovery, Signals
+from gpu_control_plane.agent.vendors.nvidia.nvml.fabric_info import fabric_pending
 from gpu_control_plane.agent.vendors.nvidia.nvml.library import Library
 
 _RECOVERY_ACTION: Final = 230
@@ -59,4 +60,5 @@ def probe(library: Library, handle: object, address: str, slowdown: ThermalSlowd
         overheated=slowdown.overheated(address, clock_reasons(library, handle)),
         # An action of a future driver is taken seriously.
         recovery=_RECOVERIES.get(int(action or 0), Recovery.REBOOT),
+        fabric_pending=fabric_pending(library, handle),
     )
