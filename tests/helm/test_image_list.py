@@ -1,7 +1,9 @@
 """The list of images is complete for what the chart really renders, also for the policy in a job's arguments."""
 
+import yaml
+
 from gpu_control_plane.installation.image_list import ImageList, list_images, operating_system
-from helm.chart import VALUE_SETS, Helm
+from helm.chart import CHART, VALUE_SETS, Helm
 
 BOOTSTRAP = {
     "bootstrap": {
@@ -33,3 +35,14 @@ def test_images_of_operands_are_listed_or_missed_by_name(helm: Helm) -> None:
     found = images(helm, VALUE_SETS["stack"])
     assert "registry.example/validator:v1" in [each.image for each in found.images]
     assert any("container-toolkit" in problem and "names no image" in problem for problem in found.problems)
+
+
+def test_the_values_in_the_docs_pull_from_the_mirror_alone(helm: Helm) -> None:
+    section = (CHART.parents[1] / "docs/install.md").read_text().split("## Without a network")[1]
+    example = section.split("```yaml\n")[1].split("```")[0].replace("sha256:…", f"sha256:{'0' * 64}")
+    found = [each.image for each in images(helm, yaml.safe_load(example)).images]
+    assert {
+        "registry.internal/container-toolkit:v1.20.0",
+        f"registry.internal/gpu-control-plane@sha256:{'0' * 64}",
+    } <= {*found}
+    assert all(image.startswith("registry.internal/") for image in found), found

@@ -145,7 +145,8 @@ def test_nothing_is_declared_unless_asked(helm: Helm) -> None:
 def test_the_policy_in_the_docs_can_be_carried_out(helm: Helm) -> None:
     """Every operand that it switches on has an image, on a usual node that is to get a driver."""
     text = (CHART.parents[1] / "docs/install.md").read_text()
-    (example,) = (block.split("```")[0] for block in text.split("```yaml\n")[1:])
+    section = text.split("## Drivers and the rest of the stack")[1].split("\n## ")[0]
+    (example,) = (block.split("```")[0] for block in section.split("```yaml\n")[1:])
     (policy,) = declared(helm, **yaml.safe_load(example))
     spec = read_spec(msgspec.json.encode(policy.spec), ClusterPolicySpec)
     assert spec.unknown == ()
