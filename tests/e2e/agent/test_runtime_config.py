@@ -166,7 +166,7 @@ class Command:
 
     @property
     def place(self) -> tuple[str, ...]:
-        return ("--config", str(self.config), "--state", str(self.state))
+        return ("--runtime", "containerd", "--config", str(self.config), "--state", str(self.state))
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -214,7 +214,7 @@ def test_the_agent_configures_the_runtime_when_told_to_and_leaves_it_so(
     monkeypatch.setenv("PATH", command.environment["PATH"])
     before = command.files
     env = AgentEnv(cluster_env)
-    place = ("--runtime-config", str(command.config), "--runtime-state", str(command.state))
+    place = ("--runtime", "containerd", "--runtime-config", str(command.config), "--runtime-state", str(command.state))
     try:
         env.start_agent("--configure-runtime", *place, *command.nvidia)
         until(lambda: "container runtime configured" in (cluster_env.node.logs / "agent.log").read_text())
