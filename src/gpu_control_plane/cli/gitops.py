@@ -5,6 +5,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ def command() -> None:
 @click.option("--values", "ours", type=_file, metavar="FILE", help="Values of our own chart; they win.")
 @click.option("--kuberay", type=_file, metavar="FILE", help="Values of the kuberay-operator chart; without it no Ray.")
 @click.option("--ignore", multiple=True, metavar="KEY", help="A key that may be left out. May be repeated.")
-@click.option("-n", "--namespace", help="Where the control plane runs.  [default: as the chart]")
+@click.option(
+    "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where the control plane will run."
+)
 @click.option("--project", default="default", show_default=True, help="Project of the Applications.")
 @click.option("--argocd-namespace", default="argocd", show_default=True, help="Where Argo CD runs.")
 @click.option("--check", is_flag=True, help="Write nothing; fail if FOLDER has something else. For CI.")
@@ -52,7 +55,7 @@ def render(
     ours: IO[str] | None,
     kuberay: IO[str] | None,
     ignore: tuple[str, ...],
-    namespace: str | None,
+    namespace: str,
     project: str,
     argocd_namespace: str,
     check: bool,
@@ -74,7 +77,6 @@ def render(
     Exit codes: 0 written, or up to date; 1 refused, with each key that is not supported; 2 wrong
     usage; 4 --check, and FOLDER has something else.
     """
-    from gpu_control_plane import DEFAULT_NAMESPACE  # noqa: PLC0415
     from gpu_control_plane.gitops.applications import Source  # noqa: PLC0415
     from gpu_control_plane.gitops.refusals import Refused  # noqa: PLC0415
     from gpu_control_plane.gitops.render import Inputs  # noqa: PLC0415
@@ -86,7 +88,7 @@ def render(
         repository=repository,
         path=(path or folder.as_posix()).strip("/"),
         revision=revision,
-        namespace=namespace or DEFAULT_NAMESPACE,
+        namespace=namespace,
         project=project,
         argocd_namespace=argocd_namespace,
     )

@@ -11,7 +11,8 @@ _EXAMPLES = """\b
 Examples:
   helm template gpu charts/gpu-control-plane -n d8-gpu-operator -f values.yaml \\
     --kube-version 1.34 | kubectl gpu images - --os ubuntu24.04
-  helm template … | kubectl gpu images - -o name | xargs -I@ skopeo copy docker://@ docker://mirror/@
+  helm template … | kubectl gpu images - -o name \\
+    | xargs -I@ skopeo copy docker://@ docker://mirror/@
   kubectl get clusterpolicies,nvidiadrivers -o yaml | kubectl gpu images - --os ubuntu24.04
 
 \b
