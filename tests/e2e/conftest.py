@@ -11,7 +11,7 @@ import pytest
 from e2e.cluster_env import COMPONENTS, ClusterEnv
 from gpu_control_plane.installation.crds import install_crds
 from gpu_control_plane.kube import Client, load_config
-from gpu_control_plane.local import Binaries, Cluster, RealNode, Settings, ensure_binaries
+from gpu_control_plane.local import Binaries, Cluster, Component, RealNode, Settings, ensure_binaries
 from gpu_control_plane.local.logs import tail
 from gpu_control_plane.local.node.requirements import NodeImpossible, system_programs
 from gpu_control_plane.local.versions import NODE_PROGRAMS, SERVICE_PROGRAMS
@@ -57,13 +57,19 @@ def start_cluster_env(binaries: Binaries, request: pytest.FixtureRequest) -> Ite
     """Start a cluster with these real nodes and our API. It is stopped and removed at the end, whatever happens.
 
     With `services=True`, Services work on the nodes, by address and by name. With `api=False` our API is not there yet.
+    `flags` are added to those of the components.
     """
     raised: list[ClusterEnv] = []
 
-    def start(*nodes: str, services: bool = False, api: bool = True) -> ClusterEnv:
+    def start(
+        *nodes: str,
+        services: bool = False,
+        api: bool = True,
+        flags: dict[Component, tuple[str, ...]] | None = None,
+    ) -> ClusterEnv:
         programs: Binaries = request.getfixturevalue("service_binaries") if services else binaries
         folder = Path(tempfile.mkdtemp(prefix=LONG_NAME))
-        settings = Settings(components=COMPONENTS, nodes=nodes, services=services)
+        settings = Settings(components=COMPONENTS, nodes=nodes, services=services, flags=flags or {})
         cluster_env = ClusterEnv(Cluster(folder, programs, settings), programs)
         raised.append(cluster_env)
         _running.append(cluster_env)

@@ -37,6 +37,8 @@ def _defaults(tree: ast.Module) -> Iterator[ast.expr]:
                 yield node.value
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield from (*node.args.defaults, *filter(None, node.args.kw_defaults))
+            case ast.BoolOp(op=ast.Or()):
+                yield node.values[-1]
             case ast.ClassDef():
                 yield from (each.value for each in node.body if isinstance(each, ast.AnnAssign) and each.value)
 

@@ -1,13 +1,18 @@
 """The product as it is shipped: our image, installed by Helm on a real node, from the first install to the last trace.
 
-The tests are one story, in order: each begins where the one before ended.
+The tests are one story, in order: each begins where the one before ended. It is told in two namespaces, and the API
+server writes down what our accounts ask for: docs/rbac.md says why they may do what they did not need here.
 """
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +21,7 @@ from urllib.parse import quote
 import pytest
 
 from blocking_wait import until
+from e2e.chart.used_rights import Granted, audit_flags, granted_rights, read_calls, unused_rights
 from e2e.cluster_env import ClusterEnv
 from gpu_control_plane.agent.simulated.machine import HARDWARE, new_machine, write_machine
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
@@ -33,9 +39,15 @@ VALUES: dict[str, Any] = {
     "image": {"pullPolicy": "Never"},
     "controller": {"replicas": 1},
     "agent": {"hardware": "simulated"},
+    "console": {"enabled": True},
+    "discovery": {"enabled": True},
 }
+ELSEWHERE = "gpu-operator"
+"""The namespace of NVIDIA's operator, for those who come from there."""
 NOTHING = {name: {"enabled": False} for name in ("driver", "toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd")}
 """A policy that lets nothing run on the node."""
+WITH_POLICY = {**VALUES, "clusterPolicy": {"create": True, "spec": NOTHING}}
+PAGE = Path(__file__).parents[3] / "docs/rbac.md"
 POOL = """
 apiVersion: gpu.deckhouse.io/v1alpha1
 kind: GPUPool
@@ -45,9 +57,17 @@ spec: {resource: {name: %s}, access: {namespaceSelector: {}}}
 
 
 @pytest.fixture(scope="module")
-def cluster_env(start_cluster_env: Callable[..., ClusterEnv], tmp_path_factory: pytest.TempPathFactory) -> ClusterEnv:
+def audit_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("audit")
+
+
+@pytest.fixture(scope="module")
+def cluster_env(
+    start_cluster_env: Callable[..., ClusterEnv], audit_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> ClusterEnv:
     """A node with cards, as Node Feature Discovery would have labelled it, and our image on it."""
-    cluster_env = start_cluster_env("node-a", services=True)
+    flags = audit_flags(audit_folder, (NAMESPACE, ELSEWHERE))
+    cluster_env = start_cluster_env("node-a", services=True, flags=flags)
     cluster_env.node.import_image(shared_image(tmp_path_factory).archive)
     cluster_env.kubectl("label", "node", "node-a", "feature.node.kubernetes.io/pci-10de.present=true")
     cluster_env.kubectl("annotate", "node", "node-a", f"{HARDWARE}={write_machine(MACHINE)}")
@@ -55,38 +75,54 @@ def cluster_env(start_cluster_env: Callable[..., ClusterEnv], tmp_path_factory: 
 
 
 class Release:
-    """The chart in the cluster."""
+    """The chart in a namespace of the cluster."""
 
-    def __init__(self, cluster_env: ClusterEnv, helm: Helm) -> None:
+    def __init__(self, cluster_env: ClusterEnv, helm: Helm, namespace: str) -> None:
         self.cluster_env = cluster_env
         self._helm = helm
+        self._namespace = namespace
+        self.removed_at: datetime | None = None
 
     def run(self, *arguments: str, values: dict[str, Any] | None = None) -> str:
-        wait = ("--namespace", NAMESPACE, "--wait", "--timeout", "300s")
+        wait = ("--namespace", self._namespace, "--wait", "--timeout", "300s")
         return self._helm.run(*arguments, *wait, values=values, kubeconfig=self.cluster_env.cluster.kubeconfig)
 
-    def install(self, values: dict[str, Any] | None = None) -> None:
-        self.run("install", RELEASE, str(CHART), "--create-namespace", values={**VALUES, **(values or {})})
+    def install(self, values: dict[str, Any]) -> None:
+        self.run("install", RELEASE, str(CHART), "--create-namespace", values=values)
+
+    def uninstall(self) -> None:
+        """Helm takes rights away while pods end: what these are refused from now on is no fault."""
+        self.removed_at = datetime.now(UTC)
+        self.run("uninstall", RELEASE)
+
+    def rights(self, values: dict[str, Any]) -> set[Granted]:
+        """All that the chart gives to its accounts."""
+        return granted_rights(self._helm.objects(values, namespace=self._namespace), self._namespace)
 
     def test(self) -> str:
-        place = ("--namespace", NAMESPACE, "--timeout", "300s")
+        place = ("--namespace", self._namespace, "--timeout", "300s")
         return self._helm.run("test", RELEASE, *place, kubeconfig=self.cluster_env.cluster.kubeconfig)
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         selector = f"app.kubernetes.io/component={component}"
-        found = self.cluster_env.read(f"{Pod.resource.path(NAMESPACE)}?labelSelector={quote(selector)}")
+        found = self.cluster_env.read(f"{Pod.resource.path(self._namespace)}?labelSelector={quote(selector)}")
         pods: list[dict[str, Any]] = found["items"]
         return pods
 
     def metrics(self) -> str:
         """The controller's metrics, through its Service."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/services/gpu-control-plane-controller:metrics/proxy/metrics"
+        path = f"/api/v1/namespaces/{self._namespace}/services/gpu-control-plane-controller:metrics/proxy/metrics"
         return self.cluster_env.kubectl("get", "--raw", path)
 
 
 @pytest.fixture(scope="module")
 def release(cluster_env: ClusterEnv, helm: Helm) -> Release:
-    return Release(cluster_env, helm)
+    return Release(cluster_env, helm, NAMESPACE)
+
+
+@pytest.fixture(scope="module")
+def second_release(cluster_env: ClusterEnv, helm: Helm) -> Release:
+    return Release(cluster_env, helm, ELSEWHERE)
 
 
 def allocatable(cluster_env: ClusterEnv) -> str:
@@ -102,8 +138,8 @@ def approve(cluster_env: ClusterEnv) -> None:
 
 
 def test_helm_installs_and_everything_is_ready(release: Release) -> None:
-    release.install()
-    for component in ("controller", "agent"):
+    release.install(VALUES)
+    for component in ("controller", "agent", "discovery", "console"):
         # Helm does not wait for a DaemonSet that may be away from one node of one.
         until(partial(ready, release, component), within=150)
         (pod,) = release.pods(component)
@@ -172,8 +208,9 @@ def test_an_upgrade_disturbs_no_running_pod(cluster_env: ClusterEnv, release: Re
 
 
 def test_an_uninstall_leaves_nothing_but_what_people_made(cluster_env: ClusterEnv, release: Release) -> None:
-    release.run("uninstall", RELEASE)
-    until(lambda: not release.pods("agent") and not release.pods("controller"), within=150)
+    release.uninstall()
+    programs = ("agent", "controller", "discovery", "console")
+    until(lambda: not any(release.pods(each) for each in programs), within=150)
     kinds = (
         "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,"
         "validatingadmissionpolicies"
@@ -188,18 +225,48 @@ def test_an_uninstall_leaves_nothing_but_what_people_made(cluster_env: ClusterEn
     assert cluster_env.exec("trainer", "echo", "still here") == "still here\n"
 
 
-def test_it_can_be_installed_again_and_finds_everything(cluster_env: ClusterEnv, release: Release) -> None:
+def test_it_can_be_installed_again_elsewhere_and_finds_everything(
+    cluster_env: ClusterEnv, second_release: Release
+) -> None:
     """Together with a ClusterPolicy this time, which a job makes and the controller answers."""
     until(
         lambda: allocatable(cluster_env) == "0", within=150
     )  # else what the last agent offered passes for the next one's
-    release.install({"clusterPolicy": {"create": True, "spec": NOTHING}})
+    second_release.install(WITH_POLICY)
     until(lambda: allocatable(cluster_env) == "1", within=150)
     status = ("get", "clusterpolicy", "cluster-policy", "-o", "jsonpath={.status.namespace}")
-    until(lambda: cluster_env.kubectl(*status) == NAMESPACE, within=150)
+    until(lambda: cluster_env.kubectl(*status) == ELSEWHERE, within=150)
     cluster_env.delete_pod("trainer")
     cluster_env.run_pod("second", limits={TRAINING: 1})
     assert "nvidia0" in cluster_env.exec("second", "ls", "/dev").split()
+
+
+def test_the_doctor_finds_it_there(cluster_env: ClusterEnv, second_release: Release) -> None:
+    ours = [option for each in ("controller-*", "webhook-*", "policy-*", "agent-*") for option in ("--only", each)]
+    command = [sys.executable, "-m", "gpu_control_plane.cli", "doctor", *ours]
+    environ = {**os.environ, "KUBECONFIG": str(cluster_env.cluster.kubeconfig)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nothing_that_our_programs_asked_for_was_forbidden(release: Release, audit_folder: Path) -> None:
+    assert release.removed_at is not None
+    forbidden = [call for call in read_calls(audit_folder) if call.forbidden]
+    assert [call for call in forbidden if call.namespace == ELSEWHERE or call.at < release.removed_at] == []
+    assert {call.account for call in forbidden} <= {"controller", "agent", "discovery", "console"}
+
+
+def test_every_right_was_used_or_has_a_reason(release: Release, second_release: Release, audit_folder: Path) -> None:
+    granted = release.rights(VALUES) | second_release.rights(WITH_POLICY)
+    allowed = [call.used(granted) for call in read_calls(audit_folder) if not call.forbidden]
+    used = {right for right in allowed if right is not None}
+    reasons = unused_rights(PAGE.read_text())
+    for rights, wrong in (
+        (granted - used - reasons.keys(), "Rights that were not used, and have no reason in docs/rbac.md:"),
+        (reasons.keys() - granted, "Rights that docs/rbac.md gives reasons for, and the chart does not give:"),
+    ):
+        assert not rights, "\n".join((wrong, *map(str, sorted(rights))))
+
 
 
 class RuntimeFiles:
@@ -259,14 +326,14 @@ def supervised(cluster_env: ClusterEnv) -> Iterator[list[str]]:
 
 
 def test_the_container_runtime_is_configured_by_a_value_and_pods_start_through_it(
-    cluster_env: ClusterEnv, release: Release, runtime_files: RuntimeFiles
+    cluster_env: ClusterEnv, second_release: Release, runtime_files: RuntimeFiles
 ) -> None:
     with supervised(cluster_env) as starts:
-        release.run("upgrade", RELEASE, str(CHART), values={**VALUES, **runtime_files.values})
+        second_release.run("upgrade", RELEASE, str(CHART), values={**VALUES, **runtime_files.values})
         until(lambda: len(starts) == 1, within=150)
         until(lambda: cluster_env.answers("second"), within=150)
         assert cluster_env.container("second")["restartCount"] == 0
-        until(partial(ready, release, "agent"), within=150)
+        until(partial(ready, second_release, "agent"), within=150)
         cluster_env.delete_pod("second")
         until(lambda: allocatable(cluster_env) == "1", within=150)
         cluster_env.run_pod("third", limits={TRAINING: 1})
@@ -277,12 +344,12 @@ def test_the_container_runtime_is_configured_by_a_value_and_pods_start_through_i
 
 
 def test_a_value_that_goes_takes_its_configuration_along(
-    cluster_env: ClusterEnv, release: Release, runtime_files: RuntimeFiles
+    cluster_env: ClusterEnv, second_release: Release, runtime_files: RuntimeFiles
 ) -> None:
     """As for real cards: an agent that only pretends has no rights to do so."""
     values = {**VALUES, "agent": {"hardware": "real", "hostPID": True}}
     with supervised(cluster_env) as starts:
-        release.run("upgrade", RELEASE, str(CHART), values=values)
+        second_release.run("upgrade", RELEASE, str(CHART), values=values)
         until(lambda: runtime_files.found() == runtime_files.before, within=150)
         until(lambda: len(starts) == 1, within=150)
     until(lambda: cluster_env.answers("third"), within=150)
@@ -290,13 +357,13 @@ def test_a_value_that_goes_takes_its_configuration_along(
 
 
 def test_an_uninstall_takes_back_exactly_what_was_written(
-    cluster_env: ClusterEnv, release: Release, runtime_files: RuntimeFiles
+    cluster_env: ClusterEnv, second_release: Release, runtime_files: RuntimeFiles
 ) -> None:
     with supervised(cluster_env):
-        release.run("upgrade", RELEASE, str(CHART), values={**VALUES, **runtime_files.values})
+        second_release.run("upgrade", RELEASE, str(CHART), values={**VALUES, **runtime_files.values})
         until(lambda: configured(cluster_env), within=150)
         assert runtime_files.found() != runtime_files.before
-        release.run("uninstall", RELEASE)
+        second_release.run("uninstall", RELEASE)
     assert runtime_files.found() == runtime_files.before
     assert not Path("/var/lib/gpu-control-plane").exists()
     until(lambda: cluster_env.answers("third"), within=150)

@@ -68,7 +68,7 @@
     {{- range $name, $_ := include "gpu-control-plane.policyNames" . | fromYaml }}
     - {{ $name }}
     {{- end }}
-  verbs: [get, delete]
+  verbs: [delete]
 # Whether NVIDIA's operator is in charge: the labels of operands are its own then.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
@@ -102,7 +102,7 @@
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [gpu-pool-access]
-  verbs: [get, delete]
+  verbs: [delete]
 # What agents and discovery have published.
 - apiGroups: [nfd.k8s-sigs.io]
   resources: [nodefeatures]
