@@ -268,7 +268,6 @@ def test_every_right_was_used_or_has_a_reason(release: Release, second_release: 
         assert not rights, "\n".join((wrong, *map(str, sorted(rights))))
 
 
-
 class RuntimeFiles:
     """The files of the node's containerd, and a stand-in for NVIDIA's runtime that notes whatever it starts."""
 

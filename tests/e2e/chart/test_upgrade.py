@@ -53,7 +53,7 @@ def cluster_env(
 
 @pytest.fixture(scope="module")
 def release(cluster_env: ClusterEnv, helm: Helm) -> Release:
-    return Release(cluster_env, helm)
+    return Release(cluster_env, helm, NAMESPACE)
 
 
 def image_of(release: Release, component: str) -> str | None:
