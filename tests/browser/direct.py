@@ -32,6 +32,7 @@ from gpu_control_plane.console.metrics import ConsoleMetrics
 from gpu_control_plane.console.pages import PAGES
 from gpu_control_plane.console.rendering import make_environment
 from gpu_control_plane.console.rights import Right
+from gpu_control_plane.console.settings import ConsoleSettings
 from gpu_control_plane.console.static_files import StaticFiles
 from gpu_control_plane.console.usage_answers import UsageAnswers
 from gpu_control_plane.kube.events import Event
@@ -160,6 +161,7 @@ def direct_app(caches: GivenFleet, viewer: Anybody | None = None, **state: Any) 
     app.state.templates = make_environment(static)
     app.state.caches = caches
     app.state.fleet = caches.seen_by
+    app.state.settings = ConsoleSettings()
     app.state.prometheus = None
     app.state.card_history = CardHistory(datetime.now(UTC))
     app.state.usage = UsageAnswers(sample_usage(caches.fleet))

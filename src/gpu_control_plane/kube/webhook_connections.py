@@ -9,6 +9,7 @@ not the API server's, which are kept open from review to review.
 import asyncio
 import socket
 import ssl
+import traceback
 from asyncio import sslproto
 from collections.abc import Callable
 from typing import Final
@@ -109,8 +110,12 @@ class WebhookConnections:
             _, connection.protocol = await loop.connect_accepted_socket(
                 factory, connection.accepted, ssl=self._tls, ssl_handshake_timeout=limit
             )
-        except (OSError, ssl.SSLError, TimeoutError):  # a port scan, or a caller whom we do not trust
+        except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError) as error:
+            # A port scan, a caller whom we do not trust, or one whose place was taken.
             self._forget(connection)
+            # The frames hold the connection's buffers, and the error, in a circle: under an attack more of them would
+            # be made than the collector gets round to.
+            traceback.clear_frames(error.__traceback__)
         finally:
             if connection.protocol is None:
                 connection.accepted.close()

@@ -68,6 +68,7 @@ class Place:
             cdi=self.folder / "cdi",
             validations=self.folder / "validations",
             simulated_devices=self.folder / "devices",
+            runtime_state=self.folder / "runtimes",
         )
         return msgspec.structs.replace(options, **others)
 
@@ -134,10 +135,10 @@ async def test_an_agent_publishes_what_it_does_on_its_node(place: Place) -> None
         feature = await place.feature()
         return feature is not None and read_facts(feature).agent == functions
 
-    usual = AgentFunctions(labels=True, checks=True, burn_in=False, exporter=True)
+    usual = AgentFunctions(labels=True, checks=True, burn_in=False, exporter=True, runtime_configured=False)
     async with agent(place):
         await until_async(lambda: publishes(usual), saying=f"the agent publishes {usual}")
-    other = AgentFunctions(labels=False, checks=False, burn_in=True, exporter=False)
+    other = AgentFunctions(labels=False, checks=False, burn_in=True, exporter=False, runtime_configured=False)
     async with agent(place, labels=False, validator=False, burn_in=True, exporter=False):
         await until_async(lambda: publishes(other), saying=f"the agent publishes {other}")
 
