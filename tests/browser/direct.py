@@ -24,7 +24,7 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import WaitingPod
-from gpu_control_plane.api.ray import RayCluster
+from gpu_control_plane.api.ray.view import RayClusterView
 from gpu_control_plane.console.card_history import CardHistory
 from gpu_control_plane.console.headers import SecurityHeaders
 from gpu_control_plane.console.live import Changes, LivePages
@@ -49,7 +49,7 @@ KINDS: tuple[type[Object], ...] = (
     Event,
     StoredClusterPolicy,
     StoredNVIDIADriver,
-    RayCluster,
+    RayClusterView,
 )
 
 

@@ -25,7 +25,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeAnnotation
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.api.pod import WaitingPod
-from gpu_control_plane.api.ray import RayCluster
+from gpu_control_plane.api.ray.view import RayClusterView
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.console.capacity_history import CapacityHistory
 from gpu_control_plane.console.card_history import CardHistory
@@ -583,7 +583,7 @@ def sample_objects() -> dict[str, list[object]]:
         "status": {"state": "ready", "availableWorkerReplicas": 1, "desiredWorkerReplicas": 2, "desiredGPU": "8"},
     }
     return {
-        "rays": [msgspec.convert(ray, RayCluster, strict=False)],
+        "rays": [msgspec.convert(ray, RayClusterView, strict=False)],
         "policies": [msgspec.json.decode(msgspec.json.encode(policy), type=StoredClusterPolicy, strict=False)],
         "events": [msgspec.convert(event, Event, strict=False) for event in events],
     }

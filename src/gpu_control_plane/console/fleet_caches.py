@@ -18,7 +18,7 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import WaitingPod
-from gpu_control_plane.api.ray import RayCluster
+from gpu_control_plane.api.ray.view import RayClusterView
 from gpu_control_plane.console.errors import Unavailable
 from gpu_control_plane.console.viewer import Viewer
 from gpu_control_plane.kube import Cache, Client, Runtime, Selection
@@ -79,12 +79,12 @@ class FleetCaches:
         policies = DynamicCaches(runtime.unfenced_client, StoredClusterPolicy)
         drivers = DynamicCaches(runtime.unfenced_client, StoredNVIDIADriver)
         self.policies = policies.follow("all")
-        rays = DynamicCaches(runtime.unfenced_client, RayCluster)
+        rays = DynamicCaches(runtime.unfenced_client, RayClusterView)
         self.drivers = drivers.follow("all")
         self.rays = rays.follow("all")
         runtime.service(policies.run)
         runtime.service(drivers.run)
-        runtime.service(lambda: _once_installed(runtime.unfenced_client, RayCluster, rays.run))
+        runtime.service(lambda: _once_installed(runtime.unfenced_client, RayClusterView, rays.run))
         self.kinds: Mapping[type[Object], tuple[Cache[Any], ...]] = {
             GPUDevice: (self.cards,),
             GPUNodeState: (self.states,),
@@ -94,7 +94,7 @@ class FleetCaches:
             Event: self.events,
             StoredClusterPolicy: (self.policies,),
             StoredNVIDIADriver: (self.drivers,),
-            RayCluster: (self.rays,),
+            RayClusterView: (self.rays,),
         }
         self._version = 0
         for caches in self.kinds.values():

@@ -6,6 +6,7 @@ An object that is wholly ours may be replaced, at the resourceVersion it was rea
 """
 
 import functools
+import re
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Protocol, Self, cast
@@ -22,6 +23,7 @@ from gpu_control_plane.kube.transport import Call, Fence, Transport
 
 PAGE = 500
 
+_LABEL_TERM = re.compile(r"(?P<key>[\w./-]+)(?:==?(?P<value>[\w.-]*))?")
 _PRINTED = "application/json;as=Table;g=meta.k8s.io;v=v1"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -54,8 +56,19 @@ class Selection(msgspec.Struct, frozen=True):
         return {name: value for name, value in pairs if value}
 
     def surely_selects(self, item: Object) -> bool:
-        """Whether the namespace alone selects `item`; label and field selectors only the API server evaluates."""
-        return self.namespace in (None, item.metadata.namespace) and not self.params()
+        """Whether `item` is certain to be selected: by its namespace, and by labels that are asked for one by one.
+        Other label selectors and field selectors only the API server evaluates."""
+        if self.fields or self.namespace not in (None, item.metadata.namespace):
+            return False
+        return not self.labels or all(_surely_has(item.metadata.labels, term) for term in self.labels.split(","))
+
+
+def _surely_has(labels: Mapping[str, str], term: str) -> bool:
+    """Whether labels fulfil one term of a selector of the form `key` or `key=value`."""
+    found = _LABEL_TERM.fullmatch(term)
+    if found is None or found["key"] not in labels:
+        return False
+    return found["value"] is None or labels[found["key"]] == found["value"]
 
 
 EVERYTHING = Selection()

@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from gpu_control_plane.api.gpudevice import GPUDevice
-from gpu_control_plane.api.ray import RayCluster
+from gpu_control_plane.api.ray.view import RayClusterView
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.views.fleet import Fleet
 from gpu_control_plane.views.loads import Load, load_of
@@ -36,7 +36,7 @@ class RayRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created: datetime | None
 
 
-def ray_rows(fleet: Fleet, clusters: Iterable[RayCluster]) -> list[RayRow]:
+def ray_rows(fleet: Fleet, clusters: Iterable[RayClusterView]) -> list[RayRow]:
     """The clusters by namespace and name."""
     by_key = {(each.metadata.namespace or "", each.name): each for each in clusters}
     names: dict[str, list[str]] = defaultdict(list)
@@ -60,7 +60,7 @@ def ray_rows(fleet: Fleet, clusters: Iterable[RayCluster]) -> list[RayRow]:
     return [_row(each, held[key], waiting[key]) for key, each in sorted(by_key.items())]
 
 
-def _row(cluster: RayCluster, cards: dict[str, GPUDevice], waiting: list[str]) -> RayRow:
+def _row(cluster: RayClusterView, cards: dict[str, GPUDevice], waiting: list[str]) -> RayRow:
     status = cluster.status
     return RayRow(
         namespace=cluster.metadata.namespace or "",

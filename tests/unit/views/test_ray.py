@@ -2,14 +2,14 @@
 
 import msgspec
 
-from gpu_control_plane.api.ray import RayCluster
+from gpu_control_plane.api.ray.view import RayClusterView
 from gpu_control_plane.views.fleet import Fleet
 from gpu_control_plane.views.ray import ray_rows
 from unit.views.builders import card
 
 
-def _cluster(name: str, **status: object) -> RayCluster:
-    return msgspec.convert({"metadata": {"name": name, "namespace": "team-a"}, "status": status}, RayCluster)
+def _cluster(name: str, **status: object) -> RayClusterView:
+    return msgspec.convert({"metadata": {"name": name, "namespace": "team-a"}, "status": status}, RayClusterView)
 
 
 def test_cards_belong_to_the_cluster_whose_pods_hold_them() -> None:

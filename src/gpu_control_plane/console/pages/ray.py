@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.pod import WaitingPod
-from gpu_control_plane.api.ray import RayCluster
+from gpu_control_plane.api.ray.view import RayClusterView
 from gpu_control_plane.console.page import Fragment, Page
 from gpu_control_plane.console.pages.per_fleet import fleet_of
 from gpu_control_plane.console.rendering import page_response, render
@@ -27,7 +27,7 @@ async def _context(request: Request) -> dict[str, Any]:
     cache = request.app.state.caches.rays
     found = list(cache)
     namespaces = {each.metadata.namespace or "" for each in found}
-    visible = await request.state.viewer.namespaces_with("list", RayCluster, namespaces)
+    visible = await request.state.viewer.namespaces_with("list", RayClusterView, namespaces)
     fleet = await fleet_of(request)
     return {
         "fleet": fleet,
@@ -39,6 +39,8 @@ async def _context(request: Request) -> dict[str, Any]:
 
 PAGES: Final = (
     Page(
-        path="/ray", show=show, live=(Fragment(target="ray", kinds=(RayCluster, GPUDevice, WaitingPod), render=_rows),)
+        path="/ray",
+        show=show,
+        live=(Fragment(target="ray", kinds=(RayClusterView, GPUDevice, WaitingPod), render=_rows),),
     ),
 )

@@ -1,4 +1,4 @@
-"""A RayCluster of KubeRay as the console shows it: another project's kind, of which only the status is read."""
+"""A RayCluster as people are shown it: of a cluster that another operator or release may run, little is read."""
 
 from typing import ClassVar
 
@@ -7,11 +7,11 @@ import msgspec
 from gpu_control_plane.kube.objects import Object, Resource
 
 
-class RayClusterSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ViewedSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ray_version: str = ""
 
 
-class RayClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ViewedStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: str = ""
     """`ready`, `suspended` or `failed`; empty while it starts."""
     reason: str = ""
@@ -20,8 +20,8 @@ class RayClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     desired_gpu: str = msgspec.field(name="desiredGPU", default="0")
 
 
-class RayCluster(Object, frozen=True, kw_only=True):
+class RayClusterView(Object, frozen=True, kw_only=True):
     resource: ClassVar[Resource] = Resource("ray.io", "v1", "RayCluster", "rayclusters")
 
-    spec: RayClusterSpec = RayClusterSpec()
-    status: RayClusterStatus = RayClusterStatus()
+    spec: ViewedSpec = ViewedSpec()
+    status: ViewedStatus = ViewedStatus()

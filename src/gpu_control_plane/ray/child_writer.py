@@ -1,0 +1,100 @@
+"""Writes the objects that belong to an object of Ray: created when missing, changed where they differ from what they
+should be, never taken from another owner.
+
+Users and defaults of the API server may add to such an object. It differs if a value that we want is another, or if
+what we want has changed since it was written: then server-side apply also removes what is no longer wanted.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpu_control_plane.api.names import GROUP
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.errors import AlreadyExists, KubeError
+from gpu_control_plane.kube.objects import FieldManager, Object
+from gpu_control_plane.ray.owned import is_owned
+
+MANAGER: Final = FieldManager("gpu-ray")
+MANIFEST_HASH: Final = f"{GROUP}/manifest-hash"
+"""The annotation that says what an object was last written as."""
+
+
+class BelongsToAnother(KubeError):
+    """An object of the name that we need is there, and is not ours."""
+
+
+class ChildWriter:
+    """The one writer of objects that have an owner of Ray."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def ensure[T: Object](
+        self, kind: type[T], owner: Object, manifest: Mapping[str, Any], held: T | None
+    ) -> tuple[T, bool]:
+        """Make the object be there and be as `manifest` says; the object, and whether it was written.
+
+        `manifest` is a whole one, with name, labels and the owner as its controller; `held` is what a cache shows.
+        """
+        metadata = manifest["metadata"]
+        name, namespace = metadata["name"], owner.metadata.namespace
+        if held is not None and not is_owned(held, owner):
+            raise BelongsToAnother(_taken(kind, name, owner))
+        digest = manifest_hash(manifest)
+        if held is not None and held.metadata.annotations.get(MANIFEST_HASH) == digest and covers(held, manifest):
+            return held, False
+        body = {
+            **manifest,
+            "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), MANIFEST_HASH: digest}},
+        }
+        if held is not None:
+            written = await self._client.apply(kind, name, body, manager=MANAGER, namespace=namespace)
+            return written, True
+        try:
+            return await self._client.create(kind, body, namespace), True
+        except AlreadyExists:
+            # It may be ours, and the cache not there yet.
+            there = await self._client.get(kind, name, namespace)
+            if not is_owned(there, owner):
+                raise BelongsToAnother(_taken(kind, name, owner)) from None
+            return await self._client.apply(kind, name, body, manager=MANAGER, namespace=namespace), True
+
+
+def covers(held: Object, manifest: Mapping[str, Any]) -> bool:
+    """Whether all that the manifest says holds for the object; what the object has beyond it does not count."""
+    there: Mapping[str, Any] = msgspec.to_builtins(held)
+    known = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind") and key in there}
+    return _within(known, there)
+
+
+def manifest_hash(manifest: Mapping[str, Any]) -> str:
+    """A short name for what a manifest says."""
+    return hashlib.sha256(msgspec.json.encode(manifest, order="deterministic")).hexdigest()[:16]
+
+
+def _within(wanted: object, there: object) -> bool:
+    match wanted:
+        case Mapping():
+            return isinstance(there, Mapping) and all(
+                _within(value, there.get(key)) for key, value in wanted.items() if value not in (None, {}, [])
+            )
+        case str() | bytes():
+            return wanted == there
+        case Sequence():
+            return (
+                isinstance(there, Sequence)
+                and len(wanted) == len(there)
+                and all(_within(*pair) for pair in zip(wanted, there, strict=True))
+            )
+        case _:
+            return wanted == there
+
+
+def _taken(kind: type[Object], name: str, owner: Object) -> str:
+    return (
+        f"{kind.resource.kind} {name} is needed for {owner.resource.kind} {owner.name}, and belongs to something else: "
+        "rename one of the two, or delete it"
+    )

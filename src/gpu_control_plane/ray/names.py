@@ -1,0 +1,64 @@
+"""Names of what belongs to objects of Ray, by KubeRay's rules: users' tools and Ray's autoscaler know them."""
+
+from typing import Final
+
+from gpu_control_plane.api.ray.names import NodeType
+
+_OBJECT_LIMIT: Final = 50
+_LABEL_LIMIT: Final = 63
+
+
+def object_name(name: str) -> str:
+    """A name of at most 50 characters that begins with a letter: the end of a longer one."""
+    short = name[-_OBJECT_LIMIT:] if len(name) > _OBJECT_LIMIT else name
+    return f"r{short[1:]}" if short and not short[0].isalpha() else short
+
+
+def pod_prefix(cluster: str, group: str, node_type: NodeType) -> str:
+    """The `generateName` of a pod."""
+    middle = f"{cluster}-{node_type}" if node_type is NodeType.HEAD else f"{cluster}-{group}-{node_type}"
+    return f"{middle[:_OBJECT_LIMIT].rstrip('-')}-".lower()
+
+
+def label_value(value: str) -> str:
+    """The last 63 characters, from the first that may begin a label's value."""
+    return value[-_LABEL_LIMIT:].lstrip("-_.")
+
+
+def identifier(cluster: str, node_type: NodeType) -> str:
+    """The value of `ray.io/identifier`."""
+    return label_value(f"{cluster}-{node_type}")
+
+
+def head_service_name(owner: str) -> str:
+    """The head's Service of a RayCluster, or the one of a RayJob or RayService that stays while clusters change."""
+    return object_name(f"{owner}-head-svc")
+
+
+def serve_service_name(owner: str) -> str:
+    return object_name(f"{owner}-serve-svc")
+
+
+def headless_service_name(cluster: str) -> str:
+    return object_name(f"{cluster}-headless")
+
+
+def ingress_name(cluster: str) -> str:
+    return object_name(f"{cluster}-head-ingress")
+
+
+def route_name(cluster: str) -> str:
+    return object_name(f"{cluster}-head-route")
+
+
+def redis_cleanup_job_name(cluster: str) -> str:
+    return object_name(f"{cluster}-redis-cleanup")
+
+
+def gcs_claim_name(cluster: str) -> str:
+    return object_name(f"{cluster}-gcs-pvc")
+
+
+def host_of(service: str, namespace: str, domain: str) -> str:
+    """The full name of a Service in DNS."""
+    return f"{service}.{namespace}.svc.{domain}"
