@@ -1,6 +1,6 @@
 """What the controllers of Ray share: made once, and given to each of them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Protocol
 
@@ -10,35 +10,10 @@ from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.ray.child_writer import ChildWriter
+from gpu_control_plane.ray.gpus import LivePools
+from gpu_control_plane.ray.operator_lease import KubeRayLease
 from gpu_control_plane.ray.settings import Settings
 from gpu_control_plane.ray.watched import Watched
-
-
-class Holder(Protocol):
-    """The active replica of another operator."""
-
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def holder(self) -> str: ...
-
-
-class OtherOperator(Protocol):
-    """Whether KubeRay's operator is active."""
-
-    changed: Signal
-
-    def active(self) -> Holder | None: ...
-
-
-class Pools(Protocol):
-    """What is known of the resources of GPUPools."""
-
-    def units(self, limits: Mapping[str, int | str]) -> int:
-        """GPUs as Ray counts them, for one container."""
-
-    def pools_of(self, limits: Mapping[str, int | str]) -> Mapping[str, int]:
-        """Units by the name of the pool."""
 
 
 class Answered[T](Protocol):
@@ -72,8 +47,8 @@ class RayParts:
         runtime: Runtime,
         settings: Settings,
         *,
-        lease: OtherOperator,
-        gpus: Pools,
+        lease: KubeRayLease,
+        gpus: LivePools,
         calls: Calls,
         now: Callable[[], datetime] = utc_now,
         dashboard_at: Callable[[Key], str] | None = None,
