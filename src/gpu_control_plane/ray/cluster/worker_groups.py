@@ -141,7 +141,7 @@ def plan_rolling(kept: Iterable[Replica], wanted: int, expected_hash: str, max_u
 def gather(pods: Iterable[RayPod], hosts: int) -> list[Replica]:
     """The replicas that these pods make up. Pods that are being deleted are none, but break the one they were of."""
     if hosts == 1:
-        return [Replica((pod,)) for pod in pods if not pod.deleting]
+        return [Replica((pod,), index=replica_index(pod)) for pod in pods if not pod.deleting]
     by_name: Mapping[str, list[RayPod]] = defaultdict(list)
     for pod in pods:
         # One without a replica stands alone, and so is never complete.
@@ -191,10 +191,10 @@ def _new_replicas(
 ) -> list[PodOrder]:
     if count <= 0:
         return []
-    if hosts == 1:
-        return [PodOrder(group, ReplicaIdentity(), gated)] * count
     taken = {replica.index for replica in kept}
     free = [index for index in range(len(kept) + count) if index not in taken][:count]
+    if hosts == 1:
+        return [PodOrder(group, ReplicaIdentity(index), gated) for index in free]
     orders = []
     for index in free:
         name = f"{group}-{''.join(rng.choices(_LETTERS, k=5))}"
