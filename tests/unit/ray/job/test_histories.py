@@ -202,10 +202,16 @@ class World:
             self.submitter = Submitter.FAILED if held is JobStatus.FAILED else Submitter.SUCCEEDED
 
     def person_submits(self) -> None:
-        if self.mode == "InteractiveMode" and self.job.status.job_deployment_status == "Waiting":
+        """A person submits the job when the cluster is up, and again if its head has lost it."""
+        status = self.job.status
+        if self.mode != "InteractiveMode":
+            return
+        if status.job_deployment_status == "Waiting":
             job_id = f"person-{len(self.made)}"
             self.job = replace(self.job, spec=replace(self.job.spec, job_id=job_id))
-            self.submit((self.job.status.ray_cluster_name, job_id))
+            self.submit((status.ray_cluster_name, job_id))
+        elif status.job_deployment_status == "Running":
+            self.submit((status.ray_cluster_name, status.job_id))
 
     def move(self, event: str) -> None:  # noqa: C901, PLR0912 - a case for each event
         match event:
