@@ -6,9 +6,9 @@ after it names of NVIDIA's device plugin that KubeRay does not know. Cards by cl
 the claims' templates ask for.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +16,7 @@ import msgspec
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.scheduling import Strategy
 from gpu_control_plane.kube.quantities import parse_quantity
-
-_UNKNOWN: Final = datetime.max.replace(tzinfo=UTC)
+from gpu_control_plane.rules.pool_validation import by_age
 
 GPU_CLASSES: Final = frozenset({"gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"})
 """Classes of devices that are GPUs, of NVIDIA's driver for dynamic resource allocation."""
@@ -38,7 +37,8 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     resources: tuple[str, ...]
     stem: str = ""
     """What its resources begin with: no resource of its own where each MIG profile has one."""
-    created: datetime = _UNKNOWN
+    age: tuple[float, str] = (0.0, "")
+    """Sorts pools the older first."""
     strategy: Strategy = Strategy.BIN_PACK
     topology_key: str | None = None
     deleting: bool = False
@@ -52,7 +52,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
             name=pool.name,
             resources=pool.resource_names,
             stem=pool.resource_name,
-            created=pool.metadata.creation_timestamp or _UNKNOWN,
+            age=by_age(pool),
             strategy=pool.spec.scheduling.strategy,
             topology_key=pool.spec.scheduling.topology_key,
             deleting=pool.deleting,
@@ -64,7 +64,7 @@ class PoolResources:
     """The pools of a moment, by resource."""
 
     def __init__(self, pools: Iterable[PoolFacts] = (), *, gpu_classes: Iterable[str] = GPU_CLASSES) -> None:
-        youngest_first = sorted(pools, key=lambda pool: (pool.created, pool.name), reverse=True)
+        youngest_first = sorted(pools, key=lambda pool: pool.age, reverse=True)
         self._by_resource = {resource: pool for pool in youngest_first for resource in pool.resources}
         self._by_stem = {pool.stem: pool for pool in youngest_first}
         self._gpu_classes = frozenset(gpu_classes)
@@ -175,7 +175,7 @@ def is_gpu_of_nvidia(resource: str) -> bool:
 def whole_units(quantity: int | str) -> int:
     """A quantity in whole units, rounded up; 0 for what is none."""
     try:
-        return max(0, -int(-parse_quantity(str(quantity)) // 1))
+        return max(0, math.ceil(parse_quantity(str(quantity))))
     except ValueError:
         return 0
 

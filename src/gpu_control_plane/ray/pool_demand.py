@@ -22,10 +22,9 @@ def cluster_unserved(spec: RayClusterSpec, pools: PoolResources, largest: Larges
 
     The first group that could not is named; groups that could each, and not together, are named together.
     """
+    workers = spec.worker_group_specs
     sizes = [("the head", spec.head_group_spec.template, 1)]
-    sizes += [
-        (f"worker group {group.group_name}", group.template, group_pods(group)) for group in spec.worker_group_specs
-    ]
+    sizes += [(f"worker group {group.group_name}", group.template, group_pods(group)) for group in workers]
     together: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for who, template, pods in sizes:
         if (sentence := group_unserved(who, template, pods, pools, largest)) is not None:

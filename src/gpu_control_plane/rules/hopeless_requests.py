@@ -1,4 +1,4 @@
-"""Requests for a pool's resource that waiting cannot cure: a pod is refused for them, and a group of Ray says so. Pure."""
+"""Requests for a pool's resource that waiting cannot cure: pods are refused for them, groups of Ray say so. Pure."""
 
 import enum
 from collections.abc import Collection

@@ -34,11 +34,7 @@ def certificates(context: ClusterContext, head_ips: Iterable[str], worker_ips: I
     if not uses_tls(context.cluster.spec):
         return []
     name = context.cluster.name
-    self_signed, authority, issuer = (
-        f"ray-selfsigned-issuer-{name}",
-        f"ray-ca-certificate-{name}",
-        f"ray-ca-issuer-{name}",
-    )
+    self_signed, issuer = f"ray-selfsigned-issuer-{name}", f"ray-ca-issuer-{name}"
     root: dict[str, Any] = {
         "secretName": authority_secret_name(context),
         "isCA": True,

@@ -25,9 +25,12 @@ def network_policies(context: ClusterContext) -> list[Manifest]:
     if asked is None:
         return []
     name = context.cluster.name
-    head = _policy(context, f"{name}-head", HEAD_GROUP, asked.head, _submitter(context))
-    groups = [group.group_name for group in context.cluster.spec.worker_group_specs]
-    return [head, *(_policy(context, f"{name}-workers-{group}", group, _rules(asked, group)) for group in groups)]
+    head = _policy(context, f"{name}-head", {}, asked.head, _submitter(context))
+    workers = (
+        _policy(context, f"{name}-workers-{group}", {Label.GROUP.value: group}, _rules(asked, group))
+        for group in (each.group_name for each in context.cluster.spec.worker_group_specs)
+    )
+    return [head, *workers]
 
 
 def _rules(asked: RayNetworkPolicy, group: str) -> NetworkRules | None:
@@ -68,16 +71,14 @@ def _is_job(owner: OwnerReference) -> bool:
 def _policy(
     context: ClusterContext,
     name: str,
-    group: str,
+    group: dict[str, str],
     rules: NetworkRules | None,
     callers: Iterable[dict[str, Any]] = (),
 ) -> Manifest:
     mode = context.cluster.spec.network_policy.mode if context.cluster.spec.network_policy is not None else ""
     within = [{"podSelector": {"matchLabels": {Label.CLUSTER.value: context.cluster.name}}}]
-    node_type = NodeType.HEAD if group == HEAD_GROUP else NodeType.WORKER
-    selector = {Label.CLUSTER.value: context.cluster.name, Label.NODE_TYPE.value: node_type.value}
-    if node_type is NodeType.WORKER:
-        selector[Label.GROUP.value] = group
+    node_type = NodeType.WORKER if group else NodeType.HEAD
+    selector = {Label.CLUSTER.value: context.cluster.name, Label.NODE_TYPE.value: node_type.value, **group}
     types: list[str] = []
     spec: dict[str, Any] = {"podSelector": {"matchLabels": selector}, "policyTypes": types}
     if mode != _DENY_EGRESS:
@@ -92,7 +93,7 @@ def _policy(
         "metadata": {
             "name": name,
             "namespace": context.namespace,
-            "labels": object_labels(context) | {Label.GROUP.value: group},
+            "labels": object_labels(context) | {Label.GROUP.value: HEAD_GROUP, **group},
             "ownerReferences": context.owner_references(),
         },
         "spec": spec,

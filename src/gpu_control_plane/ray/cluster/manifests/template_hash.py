@@ -30,17 +30,7 @@ from gpu_control_plane.ray.cluster.manifests.probes import has_one_health_addres
 _READ_BY_RAY: Final = ("idleTimeoutSeconds", "upscalingMode")
 """Options of the autoscaler that Ray reads from the RayCluster while it runs."""
 _MEAN_NOTHING_EMPTY: Final = frozenset(
-    {
-        "annotations",
-        "labels",
-        "limits",
-        "nodeSelector",
-        "params",
-        "rayLabels",
-        "requests",
-        "resources",
-        "securityContext",
-    }
+    {"annotations", "labels", "limits", "nodeSelector", "requests", "resources", "securityContext"}
 )
 _QUANTITIES: Final = frozenset({"limits", "requests"})
 
@@ -60,9 +50,9 @@ def _of_group(group: GroupSpec) -> dict[str, Any]:
         "labels": metadata.get("labels"),
         "annotations": metadata.get("annotations"),
         "spec": spec,
-        "params": group.ray_start_params,
+        "params": group.ray_start_params or None,
         "resources": {name: _quantity(value) for name, value in group.resources.items()},
-        "rayLabels": group.labels,
+        "rayLabels": group.labels or None,
     }
 
 
