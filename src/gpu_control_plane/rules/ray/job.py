@@ -1,6 +1,7 @@
 """What cannot be carried out of a RayJob."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import yaml
@@ -136,7 +137,7 @@ def _deletion_faults(spec: RayJobSpec, strategy: DeletionStrategy, path: str) ->
         if any(held is not None for _, held in pair):
             yield (
                 path,
-                "deletionRules and the deprecated onSuccess and onFailure exclude each other: keep deletionRules",
+                "deletionRules and the deprecated onSuccess and onFailure exclude each other: keep the rules",
             )
         if spec.shutdown_after_job_finishes:
             yield (
@@ -182,13 +183,13 @@ def _rule_faults(spec: RayJobSpec, rules: tuple[DeletionRule, ...], path: str) -
 def _order_faults(state: str, held: dict[str, tuple[int, int]], path: str) -> Iterator[tuple[str, str]]:
     """What takes more with it goes later."""
     asked = [policy for policy in _ORDER if policy in held]
-    for smaller, larger in zip(asked, asked[1:], strict=False):
+    for smaller, larger in pairwise(asked):
         (_, early), (index, late) = held[smaller], held[larger]
         if late < early:
+            order = f"after {state}, {larger.value} comes at {late} s and {smaller.value} at {early} s"
             yield (
                 f"{path}[{index}].condition.ttlSeconds",
-                f"after {state}, {larger.value} comes at {late} s and {smaller.value} at {early} s, which would find "
-                f"nothing: let {larger.value} come later",
+                f"{order}, which would find nothing: let {larger.value} come later",
             )
 
 
