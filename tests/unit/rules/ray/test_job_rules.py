@@ -11,6 +11,7 @@ from ray_samples import NAMES, changed
 
 CLUSTER = "spec.rayClusterSpec"
 STRATEGY = "spec.deletionStrategy"
+LATER = ", which would find nothing: let"
 SELECTOR: Mapping[str, object] = {"spec.clusterSelector": {"ray.io/cluster": "minimal"}}
 
 
@@ -138,8 +139,7 @@ ROWS: list[tuple[str, Mapping[str, object], str, str]] = [
         "an environment is YAML",
         {"spec.runtimeEnvYAML": "pip: [a"},
         "spec.runtimeEnvYAML",
-        'this is no YAML: while parsing a flow sequence in "<unicode string>", line 1, column 6: pip: [a ^ expected '
-        "',' or ']', but got '<stream end>' in \"<unicode string>\", line 1, column 8: pip: [a ^",
+        "this is no YAML: expected ',' or ']', but got '<stream end>' in line 1",
     ),
     (
         "an environment is a map",
@@ -198,15 +198,13 @@ ROWS: list[tuple[str, Mapping[str, object], str, str]] = [
         "the cluster does not go before its workers",
         rules(("DeleteCluster", "FAILED", 5), ("DeleteWorkers", "FAILED", 10)),
         f"{STRATEGY}.deletionRules[0].condition.ttlSeconds",
-        "after FAILED, DeleteCluster comes at 5 s and DeleteWorkers at 10 s, which would find nothing: let "
-        "DeleteCluster come later",
+        f"after FAILED, DeleteCluster comes at 5 s and DeleteWorkers at 10 s{LATER} DeleteCluster come later",
     ),
     (
         "the job does not go before its workers",
         rules(("DeleteWorkers", "FAILED", 10), ("DeleteSelf", "FAILED", 9)),
         f"{STRATEGY}.deletionRules[1].condition.ttlSeconds",
-        "after FAILED, DeleteSelf comes at 9 s and DeleteWorkers at 10 s, which would find nothing: let DeleteSelf "
-        "come later",
+        f"after FAILED, DeleteSelf comes at 9 s and DeleteWorkers at 10 s{LATER} DeleteSelf come later",
     ),
     *(
         (

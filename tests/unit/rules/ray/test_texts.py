@@ -17,9 +17,9 @@ def test_durations(text: str, seconds: float) -> None:
     assert duration(text) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", "s", "5", "5 m", "1h-5m", "5d", "--5m", "+", "1e3s", "9" * 40])
+@pytest.mark.parametrize("text", ["", "s", "5 m", "1h-5m", "5d", "--5m", "+", "1e3s", "9" * 40])
 def test_no_durations(text: str) -> None:
-    assert duration(text) is None or text == "5"
+    assert duration(text) is None
 
 
 @given(st.text())
@@ -29,8 +29,17 @@ def test_any_text_may_be_asked_for_its_duration(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "enough"),
-    [("2.52.0", True), ("2.52", True), ("v2.53.1", True), ("3.0.0", True), ("2.52.0.dev1", True), ("2.51.9", False)]
-    + [("", False), ("nightly", False), ("2", False)],
+    [
+        ("2.52.0", True),
+        ("2.52", True),
+        ("v2.53.1", True),
+        ("3.0.0", True),
+        ("2.52.0.dev1", True),
+        ("2.51.9", False),
+        ("", False),
+        ("nightly", False),
+        ("2", False),
+    ],
 )
 def test_versions_of_ray(version: str, enough: bool) -> None:
     assert at_least(version, (2, 52, 0)) is enough
@@ -38,8 +47,17 @@ def test_versions_of_ray(version: str, enough: bool) -> None:
 
 @pytest.mark.parametrize(
     ("key", "right"),
-    [("team", True), ("ray.io/region", True), ("a" * 63, True), ("a" * 64, False), ("-a", False), ("Ray.io/a", False)]
-    + [("a/b/c", False), ("", False), (f"{'a' * 254}/b", False)],
+    [
+        ("team", True),
+        ("ray.io/region", True),
+        ("a" * 63, True),
+        ("a" * 64, False),
+        ("-a", False),
+        ("Ray.io/a", False),
+        ("a/b/c", False),
+        ("", False),
+        (f"{'a' * 254}/b", False),
+    ],
 )
 def test_keys_of_labels(key: str, right: bool) -> None:
     assert is_label_key(key) is right
