@@ -64,7 +64,10 @@ def options_from(
 ) -> RayOptions:
     """The options; `ConfigError` with a sentence for what makes no sense."""
     held = _defaults(defaults)
-    return RayOptions(
+    switches = {
+        option: _switch(name, environment[name]) for name, option in SWITCHES.items() if environment.get(name, "")
+    }
+    options = RayOptions(
         watch_namespaces=tuple(_namespaces(watch_namespaces)),
         cluster_domain=_domain(environment),
         batch_scheduler=_scheduler(batch_scheduler),
@@ -74,8 +77,8 @@ def options_from(
         default_pod_labels=held.default_pod_labels,
         head_sidecars=held.head_sidecar_containers,
         worker_sidecars=held.worker_sidecar_containers,
-        **{option: _switch(name, environment[name]) for name, option in SWITCHES.items() if environment.get(name, "")},
     )
+    return msgspec.structs.replace(options, **switches)
 
 
 def timings_from(environment: Mapping[str, str]) -> dict[str, timedelta]:
@@ -133,7 +136,7 @@ def _defaults(path: Path | None) -> PodDefaults:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"the defaults of Ray's pods are no YAML: {path}: {error}") from error
     try:
-        held = msgspec.convert(given or {}, PodDefaults)
+        held = msgspec.convert({} if given is None else given, PodDefaults)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the defaults of Ray's pods make no sense: {path}: {error}") from error
     for part, containers in (
