@@ -1,0 +1,31 @@
+"""The operator of Ray as a part of the process: one controller for each of its kinds, and what they share."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.kube.runtime import Runtime
+from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.ray.gpus import LivePools
+from gpu_control_plane.ray.operator_lease import KubeRayLease
+from gpu_control_plane.ray.parts import Calls, RayParts
+from gpu_control_plane.ray.settings import Settings
+
+_DEFAULTS: Final = Settings()
+
+
+def build(
+    runtime: Runtime,
+    settings: Settings = _DEFAULTS,
+    *,
+    calls: Calls,
+    now: Callable[[], datetime] = utc_now,
+    dashboard_at: Callable[[Key], str] | None = None,
+) -> RayParts:
+    """Add the operator of Ray to a process."""
+    gpus = LivePools()
+    runtime.cache(GPUPool).on_change(gpus.changed)
+    lease = KubeRayLease(runtime, settings.trusted.include, now=now)
+    return RayParts(runtime, settings, lease=lease, gpus=gpus, calls=calls, now=now, dashboard_at=dashboard_at)
