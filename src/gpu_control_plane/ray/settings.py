@@ -31,3 +31,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         timedelta,
         about("How long a deleted RayCluster waits for its keys in Redis to be removed, unless an annotation says so."),
     ] = timedelta(minutes=5)
+    waiting_hint_after: Annotated[
+        timedelta,
+        about(
+            "How long workers of Ray may wait for cards, a RayJob to run or a RayService to answer before an Event says so."
+        ),
+    ] = timedelta(minutes=10)
