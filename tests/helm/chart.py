@@ -104,6 +104,7 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
             "watchNamespace": ["research"],
             "singleNamespaceInstall": True,
             "batchScheduler": {"name": "scheduler-plugins"},
+            "startTogether": False,
             "configuration": {"headSidecarContainers": [{"name": "logs", "image": "registry.example/logs:1"}]},
         },
     },

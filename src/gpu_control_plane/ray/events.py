@@ -113,6 +113,7 @@ class RayEvent(OpenEnum):
     CREATED_OBJECT = "CreatedObject", "Another object of a cluster was made, such as a NetworkPolicy. Ours."
     UPDATED_OBJECT = "UpdatedObject", "Another object of a cluster was changed. Ours."
     FAILED_TO_WRITE_OBJECT = "FailedToWriteObject", "Another object of a cluster could not be written. Ours."
+    PARAMETER_IGNORED = "RayStartParamIgnored", "A parameter of `ray start` has no effect; the note says why. Ours."
     NAME_TAKEN = "NameTaken", "An object of the name that is needed belongs to something else. Ours."
     OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "KubeRay's operator is in charge. Ours."
     TAKEN_OVER = "TakenOver", "This operator is in charge now. Ours."
@@ -120,9 +121,14 @@ class RayEvent(OpenEnum):
         "CapacityInsufficient",
         "The pool of a worker group could not serve it if all its cards were free. Ours.",
     )
-    SUSPENDED_WHEN_IDLE = "SuspendedWhenIdle", "A RayCluster had no work for as long as it may, and is suspended. Ours."
+    SUSPENDED_WHEN_IDLE = "SuspendedIdleCluster", "A RayCluster had no work for as long as it may, and is suspended. Ours."
     ROLLING_CHANGE = "RollingChange", "Workers are being replaced by such as the spec now says. Ours."
-    WORKERS_WAIT_FOR_GPU = "WorkersWaitForGPU", "Workers of a group have waited for cards for long. Ours."
+    WORKERS_WAIT_TOGETHER = (
+        "WorkersWaitForCards",
+        "Workers of a group wait until there are cards for all that start together. Ours.",
+    )
+    WORKERS_RELEASED = "WorkersReleased", "There are cards for the workers of a group, and they may start. Ours."
+    WORKERS_WAIT = "RayWorkersWait", "Workers of a group have waited for cards for long; the note says why. Ours."
     JOB_WAITS = "RayJobWaits", "A RayJob has waited for long, and does not run yet; the note says why. Ours."
     SERVICE_NOT_READY = (
         "RayServiceNotReady",

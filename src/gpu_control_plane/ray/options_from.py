@@ -59,6 +59,7 @@ def options_from(
     *,
     watch_namespaces: Sequence[str] = (),
     batch_scheduler: str = "",
+    gang: bool = True,
     use_kubernetes_proxy: bool = False,
     defaults: Path | None = None,
 ) -> RayOptions:
@@ -71,6 +72,7 @@ def options_from(
         watch_namespaces=tuple(_namespaces(watch_namespaces)),
         cluster_domain=_domain(environment),
         batch_scheduler=_scheduler(batch_scheduler),
+        gang=gang,
         use_kubernetes_proxy=use_kubernetes_proxy,
         default_container_envs=held.default_container_envs,
         default_pod_annotations=held.default_pod_annotations,

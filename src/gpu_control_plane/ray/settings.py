@@ -34,6 +34,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     waiting_hint_after: Annotated[
         timedelta,
         about(
-            "How long workers of Ray may wait for cards, a RayJob to run or a RayService to answer before an Event says so."
+            "How long workers of Ray wait for cards, a RayJob to run or a RayService to answer until an Event says so."
         ),
     ] = timedelta(minutes=10)

@@ -26,7 +26,7 @@ def test_each_switch_sets_its_option(name: str, option: str) -> None:
 
 
 def test_every_switch_of_the_options_has_its_variable_or_flag() -> None:
-    flags = {"use_kubernetes_proxy", "openshift"}
+    flags = {"gang", "use_kubernetes_proxy", "openshift"}
     switches = {each.name for each in msgspec.structs.fields(RayOptions) if each.type is bool}
     assert switches - flags == set(SWITCHES.values())
 
@@ -36,11 +36,12 @@ def test_flags_and_durations_are_taken() -> None:
         {DOMAIN: "k8s.example.com."},
         watch_namespaces=("research", "serving", "research"),
         batch_scheduler="kai-scheduler",
+        gang=False,
         use_kubernetes_proxy=True,
     )
     assert made.watch_namespaces == ("research", "serving")
     assert made.batch_scheduler is BatchScheduler.KAI
-    assert made.use_kubernetes_proxy
+    assert (made.gang, made.use_kubernetes_proxy) == (False, True)
     assert made.cluster_domain == "k8s.example.com"
     assert set(timings_from(dict.fromkeys(DURATIONS, "90")).values()) == {timedelta(seconds=90)}
 

@@ -24,6 +24,9 @@
 {{- with $ray.batchScheduler.name }}
 - --ray-batch-scheduler={{ . }}
 {{- end }}
+{{- if not $ray.startTogether }}
+- --no-ray-gang
+{{- end }}
 {{- if $ray.useKubernetesProxy }}
 - --ray-use-kubernetes-proxy
 {{- end }}

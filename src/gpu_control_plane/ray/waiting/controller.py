@@ -39,7 +39,7 @@ def build(parts: RayParts, lookup: WaitingLookup) -> None:
         for group in lookup.of_cluster(cluster).values():
             if group.since is not None:
                 why = group_why(group, cluster.metadata.namespace or "")
-                yield Overdue(group.group, group.since, RayEvent.WORKERS_WAIT_FOR_GPU, why)
+                yield Overdue(group.group, group.since, RayEvent.WORKERS_WAIT, why)
 
     def job(item: RayJob) -> Iterable[Overdue]:
         if (found := lookup.of_job(item)) is not None:

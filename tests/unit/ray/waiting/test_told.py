@@ -20,7 +20,7 @@ class Recorder:
 
 
 def waiting(what: str, since: datetime) -> Overdue:
-    return Overdue(what, since, RayEvent.WORKERS_WAIT_FOR_GPU, f"{what} waits")
+    return Overdue(what, since, RayEvent.WORKERS_WAIT, f"{what} waits")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_it_is_told_when_it_is_due_and_not_again(recorder: Recorder) -> None:
     for minute in range(4):
         due = NOON - timedelta(minutes=1) + timedelta(minutes=minute)
         told = tell_overdue(cast("EventRecorder", recorder), cluster(), found, told, due)
-    assert recorder.notes == ["WorkersWaitForGPU: a waits"]
+    assert recorder.notes == ["RayWorkersWait: a waits"]
     assert told == {"a": NOON}
 
 
