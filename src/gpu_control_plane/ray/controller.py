@@ -9,9 +9,12 @@ from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.ray.gpus import LivePools
+from gpu_control_plane.ray.metrics import RayMetrics
 from gpu_control_plane.ray.operator_lease import KubeRayLease
 from gpu_control_plane.ray.parts import Calls, RayParts
 from gpu_control_plane.ray.settings import Settings
+from gpu_control_plane.ray.waiting import controller as waiting
+from gpu_control_plane.ray.waiting.lookup import WaitingLookup
 
 _DEFAULTS: Final = Settings()
 
@@ -28,4 +31,8 @@ def build(
     gpus = LivePools()
     runtime.cache(GPUPool).on_change(gpus.changed)
     lease = KubeRayLease(runtime, settings.trusted.include, now=now)
-    return RayParts(runtime, settings, lease=lease, gpus=gpus, calls=calls, now=now, dashboard_at=dashboard_at)
+    parts = RayParts(runtime, settings, lease=lease, gpus=gpus, calls=calls, now=now, dashboard_at=dashboard_at)
+    lookup = WaitingLookup(parts.caches, gpus)
+    RayMetrics(runtime.metrics.registry, lookup, lambda: runtime.leading and lease.active() is None)
+    waiting.build(parts, lookup)
+    return parts

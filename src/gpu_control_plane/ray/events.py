@@ -121,7 +121,10 @@ class RayEvent(OpenEnum):
         "CapacityInsufficient",
         "The pool of a worker group could not serve it if all its cards were free. Ours.",
     )
-    SUSPENDED_WHEN_IDLE = "SuspendedIdleCluster", "A RayCluster had no work for as long as it may, and is suspended. Ours."
+    SUSPENDED_WHEN_IDLE = (
+        "SuspendedIdleCluster",
+        "A RayCluster had no work for as long as it may, and is suspended. Ours.",
+    )
     ROLLING_CHANGE = "RollingChange", "Workers are being replaced by such as the spec now says. Ours."
     WORKERS_WAIT_TOGETHER = (
         "WorkersWaitForCards",

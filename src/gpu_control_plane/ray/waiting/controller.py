@@ -6,6 +6,7 @@ that wait because of them, or of something else. Alerts fire for the same.
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -34,25 +35,30 @@ class Overdue(msgspec.Struct, frozen=True):
 
 def build(parts: RayParts, lookup: WaitingLookup) -> None:
     """Add the three controllers to the process."""
-
-    def groups(cluster: RayCluster) -> Iterable[Overdue]:
-        for group in lookup.of_cluster(cluster).values():
-            if group.since is not None:
-                why = group_why(group, cluster.metadata.namespace or "")
-                yield Overdue(group.group, group.since, RayEvent.WORKERS_WAIT, why)
-
-    def job(item: RayJob) -> Iterable[Overdue]:
-        if (found := lookup.of_job(item)) is not None:
-            yield Overdue("job", found.since, RayEvent.JOB_WAITS, f"It does not run yet: {found.why}")
-
-    def service(item: RayService) -> Iterable[Overdue]:
-        if (found := lookup.of_service(item)) is not None:
-            yield Overdue("service", found.since, RayEvent.SERVICE_NOT_READY, f"It answers no requests: {found.why}")
-
-    clusters = _Told(parts, "ray-waiting-clusters", lookup.clusters, groups)
+    clusters = _Told(parts, "ray-waiting-clusters", lookup.clusters, partial(of_cluster, lookup))
     clusters.watch_also(lookup.pods, _cluster_of)
-    _Told(parts, "ray-waiting-jobs", lookup.jobs, job)
-    _Told(parts, "ray-waiting-services", lookup.services, service)
+    _Told(parts, "ray-waiting-jobs", lookup.jobs, partial(of_job, lookup))
+    _Told(parts, "ray-waiting-services", lookup.services, partial(of_service, lookup))
+
+
+def of_cluster(lookup: WaitingLookup, cluster: RayCluster) -> Iterable[Overdue]:
+    """Its groups that wait for cards."""
+    for group in lookup.of_cluster(cluster).values():
+        if group.since is not None:
+            why = group_why(group, cluster.metadata.namespace or "")
+            yield Overdue(group.group, group.since, RayEvent.WORKERS_WAIT, why)
+
+
+def of_job(lookup: WaitingLookup, job: RayJob) -> Iterable[Overdue]:
+    """The job itself, if it waits."""
+    if (found := lookup.of_job(job)) is not None:
+        yield Overdue("job", found.since, RayEvent.JOB_WAITS, f"It does not run yet: {found.why}")
+
+
+def of_service(lookup: WaitingLookup, service: RayService) -> Iterable[Overdue]:
+    """The service itself, if it does not answer."""
+    if (found := lookup.of_service(service)) is not None:
+        yield Overdue("service", found.since, RayEvent.SERVICE_NOT_READY, f"It answers no requests: {found.why}")
 
 
 def tell_overdue(
