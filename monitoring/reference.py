@@ -54,7 +54,7 @@ _CHAPTERS: Final[Mapping[str, tuple[str, Callable[[Runtime], None]]]] = {
         pools.build,
     ),
     "Ray": (
-        "Clusters, jobs and services. `kuberay_*` is as KubeRay has it. Leader alone, and none while KubeRay is active.",
+        "Clusters, jobs and services. `kuberay_*` are KubeRay's. Leader alone; none while KubeRay is active.",
         _build_ray,
     ),
     "Operator": ("The software stack and driver upgrades. Leader alone.", operator.build),
