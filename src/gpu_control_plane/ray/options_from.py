@@ -30,10 +30,10 @@ SWITCHES: Final[Mapping[str, str]] = {
 """Variables that are on or off, and the option that each sets."""
 DOMAIN: Final = "CLUSTER_DOMAIN"
 DURATIONS: Final[Mapping[str, str]] = {
-    "RAYJOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_SECONDS": "jobTransitionGrace",
-    "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS": "jobStatusCheckTimeout",
+    "RAYJOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_SECONDS": "job_end_grace",
+    "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS": "job_status_check_timeout",
 }
-"""Variables that are seconds, and the waiting time of the group `ray` in docs/settings.md that each sets."""
+"""Variables that are seconds, and the field of `Settings` that each sets. `--timing` has the last word."""
 
 _ON: Final = frozenset({"true", "1", "t"})
 _OFF: Final = frozenset({"false", "0", "f"})
@@ -84,7 +84,7 @@ def options_from(
 
 
 def timings_from(environment: Mapping[str, str]) -> dict[str, timedelta]:
-    """Waiting times that KubeRay reads from the environment, by their names in docs/settings.md."""
+    """Waiting times that KubeRay reads from the environment, by the names of their fields."""
     return {wait: _seconds(name, environment[name]) for name, wait in DURATIONS.items() if environment.get(name, "")}
 
 

@@ -19,6 +19,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Where our own programs run."""
     trusted: TrustedNamespaces = kuberay_namespaces()
     """Where a Lease of KubeRay's operator is believed."""
+    alone_in: str | None = None
+    """The one namespace outside which nothing of Ray is read, not even that Lease; None if there is no such bound."""
 
     pod_retry: Annotated[
         timedelta, about("How long a RayCluster waits at most before it asks again for a pod that was refused.")
@@ -37,3 +39,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "How long workers of Ray wait for cards, a RayJob to run or a RayService to answer until an Event says so."
         ),
     ] = timedelta(minutes=10)
+    job_status_check_timeout: Annotated[
+        timedelta, about("How long Ray's dashboard may not answer until a RayJob fails.")
+    ] = timedelta(minutes=5)
+    job_end_grace: Annotated[
+        timedelta, about("How long the submitter of a RayJob may go on after its job has ended.")
+    ] = timedelta(minutes=5)
+    submitter_grace: Annotated[
+        timedelta,
+        about("How long Ray's dashboard may not answer once the submitter of a RayJob has ended, until the job fails."),
+    ] = timedelta(seconds=30)

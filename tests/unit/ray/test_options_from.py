@@ -11,6 +11,8 @@ from gpu_control_plane.gitops import kuberay
 from gpu_control_plane.kube.errors import ConfigError
 from gpu_control_plane.ray.options import BatchScheduler, RayOptions
 from gpu_control_plane.ray.options_from import DOMAIN, DURATIONS, SWITCHES, options_from, timings_from
+from gpu_control_plane.ray.settings import Settings
+from gpu_control_plane.settings import waiting_times
 
 
 def test_without_anything_the_switches_are_those_of_kuberay() -> None:
@@ -44,6 +46,10 @@ def test_flags_and_durations_are_taken() -> None:
     assert (made.gang, made.use_kubernetes_proxy) == (False, True)
     assert made.cluster_domain == "k8s.example.com"
     assert set(timings_from(dict.fromkeys(DURATIONS, "90")).values()) == {timedelta(seconds=90)}
+
+
+def test_durations_have_names_of_waiting_times() -> None:
+    assert set(DURATIONS.values()) <= {each.field for each in waiting_times(Settings)}
 
 
 def test_defaults_of_pods_come_from_a_file(tmp_path: Path) -> None:
