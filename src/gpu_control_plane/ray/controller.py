@@ -6,10 +6,14 @@ from typing import Final
 
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.ray.cluster import controller as cluster
 from gpu_control_plane.ray.dashboard.access import Addresses
 from gpu_control_plane.ray.dashboard.exchange import Exchange
+from gpu_control_plane.ray.metrics import RayMetrics
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.settings import Settings
+from gpu_control_plane.ray.waiting import controller as waiting
+from gpu_control_plane.ray.waiting.lookup import WaitingLookup
 
 _DEFAULTS: Final = Settings()
 
@@ -23,4 +27,9 @@ def build(
     where: Addresses | None = None,
 ) -> RayParts:
     """Add the operator of Ray to a process. Tests say by `exchange` and `where` how dashboards are reached."""
-    return RayParts(runtime, settings, now=now, exchange=exchange, where=where)
+    parts = RayParts(runtime, settings, now=now, exchange=exchange, where=where)
+    cluster.build(parts)
+    lookup = WaitingLookup(parts.caches, parts.gpus)
+    RayMetrics(runtime.metrics.registry, lookup, lambda: runtime.leading and parts.lease.active() is None)
+    waiting.build(parts, lookup)
+    return parts

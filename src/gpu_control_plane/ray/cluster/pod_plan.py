@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster, UpgradeType, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
 from gpu_control_plane.kube.conditions import is_true
-from gpu_control_plane.ray.cluster.pod_state import is_lost, is_worker, made, progress, template_hash
+from gpu_control_plane.ray.cluster.pod_state import is_gated, is_lost, is_worker, made, progress, template_hash
 from gpu_control_plane.ray.cluster.worker_groups import (
     GroupPlan,
     PodOrder,
@@ -30,6 +31,7 @@ from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.owned import RayPod
 
 _TRUE: Final = "true"
+_UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +49,8 @@ class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Groups whose new pods wait for each other."""
     not_before: Mapping[str, datetime] = {}
     """When pods of a group may be asked for again, where they have failed."""
+    undeletable_until: Mapping[str, datetime] = {}
+    """When pods of a group may be deleted again, where that has failed."""
     now: datetime
 
 
@@ -63,6 +67,19 @@ class PodPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_pods(snapshot: PodSnapshot, rng: random.Random) -> PodPlan:
     """What makes the pods be as the spec says."""
+    plan = _plan(snapshot, rng)
+    waits = [due for due in (plan.again_at,) if due is not None]
+    removals = []
+    for removal in plan.removals:
+        due = snapshot.undeletable_until.get(removal.pod.group)
+        if due is not None and due > snapshot.now:
+            waits.append(due)
+        else:
+            removals.append(removal)
+    return replace(plan, removals=tuple(removals), again_at=min(waits, default=None))
+
+
+def _plan(snapshot: PodSnapshot, rng: random.Random) -> PodPlan:
     cluster, pods = snapshot.cluster, snapshot.pods
     if is_suspended(cluster):
         return PodPlan(removals=_all(pods, Why.SUSPENDED))
@@ -95,6 +112,9 @@ def plan_pods(snapshot: PodSnapshot, rng: random.Random) -> PodPlan:
     rolled = _roll(snapshot, living, plans)
     removals = (*doubles, *strays, *(removal for plan in plans.values() for removal in plan.removals), *rolled)
     orders += [order for plan in plans.values() for order in plan.orders]
+    if any(order.group == HEAD_GROUP and _held_back(snapshot, HEAD_GROUP) for order in orders):
+        # Workers would only wait for it, and hold cards.
+        orders = [order for order in orders if order.group == HEAD_GROUP]
     now_due = tuple(order for order in orders if not _held_back(snapshot, order.group))
     waits = [snapshot.not_before[order.group] for order in orders if _held_back(snapshot, order.group)]
     return PodPlan(removals=removals, orders=now_due, refresh=refresh, again_at=min(waits, default=None))
@@ -167,14 +187,25 @@ def _roll(snapshot: PodSnapshot, heads: Sequence[RayPod], plans: Mapping[str, Gr
             return plan_rolling(kept, group_replicas(group), expected, most)
     if not heads or template_hash(heads[0]) == snapshot.template_hashes.get(HEAD_GROUP, ""):
         return []
-    if _head_stays_away(cluster) or not all(_is_settled(replica) for plan in plans.values() for replica in plan.kept):
+    if _head_stays_away(cluster) or not all(_is_done(snapshot, plan) for plan in plans.values()):
         return []
     return [Removal(heads[0], Why.OUTDATED)]
 
 
+def _is_done(snapshot: PodSnapshot, plan: GroupPlan) -> bool:
+    """Whether there is nothing to wait for in a group of which no worker is outdated."""
+    coming = any(not _held_back(snapshot, order.group) for order in plan.orders)
+    return not coming and all(_is_settled(replica) for replica in plan.kept)
+
+
 def _is_settled(replica: Replica) -> bool:
-    """Whether it is ready. One that waits for a node may wait for long, and keeps nobody from going on."""
-    return all(pod.ready or not pod.spec.node_name for pod in replica.pods)
+    """Whether it is ready. One that no node has room for may wait for long, and keeps nobody from going on."""
+    return all(pod.ready or _finds_no_room(pod) for pod in replica.pods)
+
+
+def _finds_no_room(pod: RayPod) -> bool:
+    scheduled = pod.condition("PodScheduled")
+    return is_gated(pod) or (scheduled is not None and scheduled.reason == _UNSCHEDULABLE)
 
 
 def _held_back(snapshot: PodSnapshot, group: str) -> bool:
