@@ -90,7 +90,7 @@ bump: setup ## Begin a release: VERSION=1.2.3 in every file that has it, and the
 	@$(MAKE) generate
 
 bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (20 minutes)
-	@$(RUN) python -m benchmarks runtime card pooling join node stack admission webhook commands console
+	@$(RUN) python -m benchmarks runtime card pooling join node stack ray admission webhook commands console
 
 bench-scale: setup binaries ## Pool 500 nodes of eight cards
 	@$(RUN) python -m benchmarks pooling --nodes 500
