@@ -1,0 +1,5 @@
+from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
+
+
+def redis_cleanup_job(context: ClusterContext) -> Manifest:
+    raise NotImplementedError
