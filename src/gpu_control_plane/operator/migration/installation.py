@@ -15,11 +15,12 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDI
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, observe
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.cluster_policy import oldest_policy
 from gpu_control_plane.operator.driver_pods import DRIVER_SELECTORS, has_driver_labels
 from gpu_control_plane.operator.gpu_cluster import GPUCluster
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder, observe
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.views import controller_of
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces

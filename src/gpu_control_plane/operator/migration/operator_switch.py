@@ -13,6 +13,7 @@ from gpu_control_plane.api.nvidia.names import LEASE
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Cache, Client, Selection
 from gpu_control_plane.kube.errors import KubeError, NotFound
+from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, observe
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import ApiSource
 from gpu_control_plane.operator.migration.installation import (
@@ -24,7 +25,7 @@ from gpu_control_plane.operator.migration.installation import (
     operator_deployments,
     our_lease,
 )
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder, observe
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 
