@@ -1,0 +1,33 @@
+"""What the operator of Ray is told: its switches and its waiting times."""
+
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+
+from gpu_control_plane import DEFAULT_NAMESPACE
+from gpu_control_plane.kube.fields import about
+from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of all controllers of Ray. The sentences of waiting times are in docs/settings.md."""
+
+    options: RayOptions = RayOptions()
+    namespace: str = DEFAULT_NAMESPACE
+    """Where our own programs run."""
+    trusted: TrustedNamespaces = TrustedNamespaces()
+    """Where a Lease of KubeRay's operator is believed."""
+
+    pod_retry: Annotated[
+        timedelta, about("How long a RayCluster waits at most before it asks again for a pod that was refused.")
+    ] = timedelta(minutes=1)
+    gang_patience: Annotated[
+        timedelta,
+        about("How long a group of Ray workers that waits for cards lets younger groups that need fewer pass."),
+    ] = timedelta(minutes=10)
+    redis_cleanup_timeout: Annotated[
+        timedelta,
+        about("How long a deleted RayCluster waits for its keys in Redis to be removed, unless an annotation says so."),
+    ] = timedelta(minutes=5)
