@@ -14,6 +14,7 @@ from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.ray.dashboard.models import ServeDetails
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService, RayPod
+from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.gateway import GatewayView
 
 NOBODY: Final = ServedCluster()
@@ -33,10 +34,10 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     cluster: RayCluster
     pods: tuple[RayPod, ...] = ()
-    told: str = ""
-    """Hash of the configuration that Ray Serve has accepted."""
+    accepted: str = ""
+    """What Ray Serve has just accepted, to be noted on the cluster."""
     details: ServeDetails | None = None
-    """What Ray Serve said after it had accepted that."""
+    """What Ray Serve says since it has accepted what it was to be told last."""
     trouble: str = ""
     """Why Ray Serve could not be told or asked."""
     head_serves: bool | None = None
@@ -65,8 +66,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def serving_pods(self) -> int:
         """Pods that may get requests and are ready for them."""
         return sum(
-            pod.ready and not pod.deleting and pod.metadata.labels.get(Label.SERVE.value) == "true"
-            for pod in self.pods
+            pod.ready and not pod.deleting and pod.metadata.labels.get(Label.SERVE.value) == "true" for pod in self.pods
         )
 
     @property
@@ -116,8 +116,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     service: RayService
     clusters: tuple[ClusterView, ...] = ()
     """All RayClusters that belong to the service."""
-    head_service: OwnedService | None = None
-    serve_service: OwnedService | None = None
+    services: tuple[OwnedService, ...] = ()
+    """All Services that belong to it or to its clusters."""
     endpoints: int = 0
     """Pods behind the Service of Serve that are ready."""
     gateway: GatewayView = GatewayView()
@@ -157,8 +157,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def backend(self) -> str:
         """The cluster that requests go to, by the Service's selector; empty without a Service."""
-        selector = (self.serve_service.spec.get("selector") or {}) if self.serve_service is not None else {}
+        held = self.service_named(serve_service_of(self.service))
+        selector = (held.spec.get("selector") or {}) if held is not None else {}
         return str(selector.get(Label.CLUSTER.value, ""))
+
+    def service_named(self, name: str) -> OwnedService | None:
+        return next((each for each in self.services if each.name == name), None)
 
     def without_role(self, *names: str) -> Iterable[ClusterView]:
         return (each for each in self.clusters if each.name not in names)
