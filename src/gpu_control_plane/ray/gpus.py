@@ -7,7 +7,7 @@ the claims' templates ask for.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.scheduling import Strategy
 from gpu_control_plane.kube.quantities import parse_quantity
+from gpu_control_plane.rules.pool_validation import by_age
 
 GPU_CLASSES: Final = frozenset({"gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"})
 """Classes of devices that are GPUs, of NVIDIA's driver for dynamic resource allocation."""
@@ -22,6 +23,7 @@ GPU_CLASSES: Final = frozenset({"gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nv
 Limits = Mapping[str, int | str]
 Claims = Mapping[str, Mapping[str, Any]]
 """Specs of ResourceClaimTemplates, by the template's name: what `spec.spec` of each says."""
+NO_CLAIMS: Final[Claims] = {}
 
 _KUBERAY: Final = re.compile(r"nvidia\.com/mig-\d+g\.\d+gb$")
 _NVIDIA: Final = re.compile(r"nvidia\.com/(?:gpu|mig-(?:\d+c\.)?\d+g\.\d+gb(?:\.me(?:\.all)?|\.gfx|-me)?)(?:\.shared)?")
@@ -32,6 +34,10 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     resources: tuple[str, ...]
+    stem: str = ""
+    """What its resources begin with: no resource of its own where each MIG profile has one."""
+    age: tuple[float, str] = (0.0, "")
+    """Sorts pools the older first."""
     strategy: Strategy = Strategy.BIN_PACK
     topology_key: str | None = None
     deleting: bool = False
@@ -44,6 +50,8 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             name=pool.name,
             resources=pool.resource_names,
+            stem=pool.resource_name,
+            age=by_age(pool),
             strategy=pool.spec.scheduling.strategy,
             topology_key=pool.spec.scheduling.topology_key,
             deleting=pool.deleting,
@@ -55,14 +63,18 @@ class PoolResources:
     """The pools of a moment, by resource."""
 
     def __init__(self, pools: Iterable[PoolFacts] = (), *, gpu_classes: Iterable[str] = GPU_CLASSES) -> None:
-        self._by_resource = {
-            resource: pool for pool in sorted(pools, key=lambda pool: pool.name) for resource in pool.resources
-        }
+        youngest_first = sorted(pools, key=lambda pool: pool.age, reverse=True)
+        self._by_resource = {resource: pool for pool in youngest_first for resource in pool.resources}
+        self._by_stem = {pool.stem: pool for pool in youngest_first}
         self._gpu_classes = frozenset(gpu_classes)
 
     def pool(self, resource: str) -> PoolFacts | None:
-        """The pool that offers a resource."""
+        """The pool that offers a resource; of several the oldest."""
         return self._by_resource.get(resource)
+
+    def pool_meant(self, resource: str) -> PoolFacts | None:
+        """The pool that a resource is about, also where it is only what the pool's resources begin with."""
+        return self.pool(resource) or self._by_stem.get(resource)
 
     def units(self, limits: Limits) -> int:
         """The GPUs of one container by its limits: the units of all pools together; without any, the first other GPU
@@ -80,12 +92,14 @@ class PoolResources:
                 found[pool.name] = found.get(pool.name, 0) + units
         return found
 
-    def container_gpus(self, container: Mapping[str, Any], pod_spec: Mapping[str, Any], claims: Claims = {}) -> int:
+    def container_gpus(
+        self, container: Mapping[str, Any], pod_spec: Mapping[str, Any], claims: Claims = NO_CLAIMS
+    ) -> int:
         """The GPUs of one container of a pod: by its limits, and by its claims on devices of GPU classes."""
         resources = container.get("resources") or {}
         return self.units(resources.get("limits") or {}) + self._claimed(resources, pod_spec, claims)
 
-    def pod_gpus(self, pod_spec: Mapping[str, Any], claims: Claims = {}) -> int:
+    def pod_gpus(self, pod_spec: Mapping[str, Any], claims: Claims = NO_CLAIMS) -> int:
         """The GPUs of all containers of a pod. A claim that several containers share is one set of devices."""
         containers: list[Mapping[str, Any]] = pod_spec.get("containers") or []
         by_limits = sum(self.units((each.get("resources") or {}).get("limits") or {}) for each in containers)
@@ -165,11 +179,11 @@ def whole_units(quantity: int | str) -> int:
         return 0
 
 
-def _first(limits: Limits, chosen: Any) -> int:
+def _first(limits: Limits, chosen: Callable[[str], bool]) -> int:
     return next(_amounts(limits, chosen), 0)
 
 
-def _amounts(limits: Limits, chosen: Any) -> Iterator[int]:
+def _amounts(limits: Limits, chosen: Callable[[str], bool]) -> Iterator[int]:
     for resource in sorted(limits):
         if chosen(resource) and (units := whole_units(limits[resource])):
             yield units

@@ -1,6 +1,7 @@
 """The coscheduling plugin of scheduler-plugins: a PodGroup for RayClusters that ask for gang scheduling."""
 
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, override
 
 import msgspec
 
@@ -9,7 +10,7 @@ from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.kube.objects import Object, Resource, controlled_by
 from gpu_control_plane.ray.demand import desired_amounts, quantity_text, worker_pods
-from gpu_control_plane.ray.scheduling.surface import Manifest, Owner, PodMarks, Refusal
+from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodMarks, Refusal
 
 _NAME: Final = "scheduler-plugins-scheduler"
 _POD_GROUP: Final = "scheduling.x-k8s.io/pod-group"
@@ -20,11 +21,12 @@ class CoschedulingPodGroup(Object, frozen=True):
     spec: dict[str, Any] = {}
 
 
-class SchedulerPlugins:
+class SchedulerPlugins(BatchSchedule):
     """Marks pods with the PodGroup of their cluster."""
 
     kinds: ClassVar[tuple[type[Object], ...]] = (CoschedulingPodGroup,)
 
+    @override
     def refusal(self, owner: Owner) -> Refusal | None:
         """KubeRay leaves every RayJob waiting for ever; here only one that asks for gang scheduling is refused."""
         if isinstance(owner, RayJob) and Label.GANG.value in owner.metadata.labels:
@@ -35,10 +37,16 @@ class SchedulerPlugins:
             )
         return None
 
+    @override
     def pod_marks(self, owner: Owner, cluster: RayCluster, group: str) -> PodMarks:
         gang = Label.GANG.value in cluster.metadata.labels
         return PodMarks(scheduler_name=_NAME, labels={_POD_GROUP: cluster.name} if gang else {})
 
+    @override
+    def cluster_annotations(self, owner: RayJob) -> Mapping[str, str]:
+        return {}
+
+    @override
     def objects(self, owner: Owner, cluster: RayCluster | None) -> list[Manifest]:
         if not isinstance(owner, RayCluster) or Label.GANG.value not in owner.metadata.labels:
             return []

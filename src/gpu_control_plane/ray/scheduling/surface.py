@@ -41,6 +41,9 @@ class BatchSchedule(Protocol):
     def pod_marks(self, owner: Owner, cluster: RayCluster, group: str) -> PodMarks:
         """What pods of a group carry; of the head's with `HEAD_GROUP`, of the submitter's with `SUBMITTER_GROUP`."""
 
+    def cluster_annotations(self, owner: RayJob) -> Mapping[str, str]:
+        """What the RayCluster of a RayJob carries beside the job's labels, so that all pods of the job agree."""
+
     def objects(self, owner: Owner, cluster: RayCluster | None) -> list[Manifest]:
         """What is beside the pods: whole manifests, each with `owner` as its controller. `cluster` is the one that
         runs; None when a RayJob has ended and has none any more."""

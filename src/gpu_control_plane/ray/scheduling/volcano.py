@@ -1,8 +1,9 @@
 """Volcano: one PodGroup for a RayCluster or RayJob, kept as large as what is asked for."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, override
 
 import msgspec
 
@@ -19,7 +20,7 @@ from gpu_control_plane.ray.demand import (
     worker_pods,
 )
 from gpu_control_plane.ray.scheduling.submitter import submitter_amounts
-from gpu_control_plane.ray.scheduling.surface import Manifest, Owner, PodMarks, Refusal
+from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodMarks, Refusal
 
 _NAME: Final = "volcano"
 _QUEUE: Final = "volcano.sh/queue-name"
@@ -34,11 +35,12 @@ class VolcanoPodGroup(Object, frozen=True):
     spec: dict[str, Any] = {}
 
 
-class Volcano:
+class Volcano(BatchSchedule):
     """Marks pods with their PodGroup, which belongs to what the user made."""
 
     kinds: ClassVar[tuple[type[Object], ...]] = (VolcanoPodGroup,)
 
+    @override
     def refusal(self, owner: Owner) -> Refusal | None:
         if isinstance(owner, RayJob) and owner.spec.cluster_selector:
             return Refusal(
@@ -50,6 +52,7 @@ class Volcano:
             return Refusal("SchedulerUnsupported", f"label {_HIGHEST_TIER} says {tier}: write a number")
         return None
 
+    @override
     def pod_marks(self, owner: Owner, cluster: RayCluster, group: str) -> PodMarks:
         held = {**cluster.metadata.labels, **owner.metadata.labels}
         return PodMarks(
@@ -58,13 +61,22 @@ class Volcano:
             annotations={_GROUP_NAME: pod_group_name(owner, cluster), _TASK: group},
         )
 
+    @override
+    def cluster_annotations(self, owner: RayJob) -> Mapping[str, str]:
+        return {}
+
+    @override
     def objects(self, owner: Owner, cluster: RayCluster | None) -> list[Manifest]:
         """The PodGroup. That of a RayJob counts its submitter's resources, and not its pod: the submitter comes when
         the cluster is up. It shrinks when the job has ended."""
         if isinstance(owner, RayCluster) and owner.metadata.labels.get(Label.ORIGINATED_FROM_KIND) == "RayJob":
             return []  # The job has it.
-        members, amounts = _size(cluster.spec) if cluster is not None else (0, {})
-        if isinstance(owner, RayJob) and cluster is not None and owner.status.end_time is None:
+        runs = isinstance(owner, RayJob) and owner.status.end_time is None
+        spec_of = cluster.spec if cluster is not None else None
+        if spec_of is None and isinstance(owner, RayJob) and runs:
+            spec_of = owner.spec.ray_cluster_spec
+        members, amounts = _size(spec_of) if spec_of is not None else (0, {})
+        if isinstance(owner, RayJob) and runs:
             amounts = _sum(amounts, submitter_amounts(owner))
         labels = owner.metadata.labels
         spec: dict[str, Any] = {

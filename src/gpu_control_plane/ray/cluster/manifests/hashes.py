@@ -1,7 +1,7 @@
 """Hashes by which a change is told from none.
 
-Two are KubeRay's, for what they decide: whether a cluster is made anew as a whole. The third is ours, one for each
-group, and says which pods are not as the spec would make them today.
+Both are KubeRay's, for what they decide: whether a cluster is made anew as a whole. Their values are not KubeRay's: it
+hashes its own types in its own order. The hash of single pods is in `template_hash`.
 """
 
 import base64
@@ -13,26 +13,21 @@ import msgspec
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec
 
-_SCALING: Final = ("replicas", "minReplicas", "maxReplicas")
+_SCALING: Final = ("replicas", "minReplicas", "maxReplicas", "scaleStrategy")
 _INJECTED: Final = ("tolerations", "schedulingGates")
 """Parts of a pod's spec that other controllers, such as Kueue, add after the object was made."""
 
 
 def recreate_hash(spec: RayClusterSpec) -> str:
     """What a cluster is made of, but for how many workers it has: the value of `Annotation.RECREATE_HASH`."""
-    return _digest(_without_scaling(spec))
+    return digest(_without_scaling(spec))
 
 
 def spec_hash(spec: RayClusterSpec) -> str:
     """The same without `suspend`: the value of `Annotation.SPEC_HASH`, by which a RayService finds a change."""
     plain = _without_scaling(spec)
     plain.pop("suspend", None)
-    return _digest(plain)
-
-
-def template_hash(pod: Mapping[str, Any]) -> str:
-    """What a pod was made from."""
-    return _digest(pod)
+    return digest(plain)
 
 
 def _without_scaling(spec: RayClusterSpec) -> dict[str, Any]:
@@ -57,6 +52,7 @@ def _without_injected(group: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _digest(value: object) -> str:
+def digest(value: object) -> str:
+    """A name for a value that is made of maps, lists and text."""
     encoded = msgspec.json.encode(value, order="deterministic")
     return base64.b32hexencode(hashlib.sha1(encoded, usedforsecurity=False).digest()).decode()
