@@ -4,10 +4,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.ray.parts import Calls, OtherOperator, Pools, RayParts
+from gpu_control_plane.ray.dashboard.access import Addresses
+from gpu_control_plane.ray.dashboard.exchange import Exchange
+from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.settings import Settings
 
 _DEFAULTS: Final = Settings()
@@ -17,11 +18,9 @@ def build(
     runtime: Runtime,
     settings: Settings = _DEFAULTS,
     *,
-    lease: OtherOperator,
-    gpus: Pools,
-    calls: Calls,
     now: Callable[[], datetime] = utc_now,
-    dashboard_at: Callable[[Key], str] | None = None,
+    exchange: Exchange | None = None,
+    where: Addresses | None = None,
 ) -> RayParts:
-    """Add the operator of Ray to a process."""
-    return RayParts(runtime, settings, lease=lease, gpus=gpus, calls=calls, now=now, dashboard_at=dashboard_at)
+    """Add the operator of Ray to a process. Tests say by `exchange` and `where` how dashboards are reached."""
+    return RayParts(runtime, settings, now=now, exchange=exchange, where=where)

@@ -1,67 +1,22 @@
 """What the controllers of Ray share: made once, and given to each of them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
 
+from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.kube.client import EVERYTHING, Selection
-from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.runtime import Runtime
-from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.ray.child_writer import ChildWriter
+from gpu_control_plane.ray.dashboard.access import Access, Addresses, addresses
+from gpu_control_plane.ray.dashboard.calls import DashboardCalls
+from gpu_control_plane.ray.dashboard.client import Dashboard
+from gpu_control_plane.ray.dashboard.exchange import Exchange
+from gpu_control_plane.ray.gpus import LivePools
+from gpu_control_plane.ray.operator_lease import KubeRayLease
 from gpu_control_plane.ray.settings import Settings
 from gpu_control_plane.ray.watched import Watched
-
-
-class Holder(Protocol):
-    """The active replica of another operator."""
-
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def holder(self) -> str: ...
-
-
-class OtherOperator(Protocol):
-    """Whether KubeRay's operator is active."""
-
-    changed: Signal
-
-    def active(self) -> Holder | None: ...
-
-
-class Pools(Protocol):
-    """What is known of the resources of GPUPools."""
-
-    def units(self, limits: Mapping[str, int | str]) -> int:
-        """GPUs as Ray counts them, for one container."""
-
-    def pools_of(self, limits: Mapping[str, int | str]) -> Mapping[str, int]:
-        """Units by the name of the pool."""
-
-
-class Answered[T](Protocol):
-    """The latest answer of a dashboard: a value, or why there is none."""
-
-    @property
-    def value(self) -> T | None: ...
-    @property
-    def error(self) -> Exception | None: ...
-    @property
-    def at(self) -> datetime: ...
-
-
-class Calls(Protocol):
-    """Questions to dashboards, which are asked in the background."""
-
-    signal: Signal
-
-    def ask[T](
-        self, key: Key, name: str, call: Callable[[], Awaitable[T]], *, every: float | None
-    ) -> Answered[T] | None: ...
-
-    def forget(self, key: Key) -> None: ...
 
 
 class RayParts:
@@ -72,22 +27,27 @@ class RayParts:
         runtime: Runtime,
         settings: Settings,
         *,
-        lease: OtherOperator,
-        gpus: Pools,
-        calls: Calls,
         now: Callable[[], datetime] = utc_now,
-        dashboard_at: Callable[[Key], str] | None = None,
+        exchange: Exchange | None = None,
+        where: Addresses | None = None,
     ) -> None:
+        """Tests say by `exchange` and `where` how dashboards are reached, and where they are."""
         self.runtime = runtime
         self.settings = settings
         self.now = now
         self.writer = ChildWriter(runtime.client)
-        self.lease = lease
-        self.gpus = gpus
-        self.calls = calls
-        self.dashboard_at = dashboard_at
-        """By the key of a RayCluster, the URL of its dashboard; None where the head's Service says so, as it does
-        outside tests."""
+        self.lease = KubeRayLease(runtime, settings.trusted.include, now=now)
+        """While it is active, controllers only look on."""
+        self.gpus = LivePools()
+        self.pools = runtime.cache(GPUPool)
+        self.pools.on_change(self.gpus.changed)
+        self.dashboard = Dashboard(exchange or Exchange(runtime.client.config))
+        self.access = Access(runtime.client, where or addresses(settings.options), now=now)
+        self.calls = DashboardCalls(now=now, may_call=lambda: runtime.leading)
+        """Each controller takes its own by `calls.for_controller(name)`."""
+        runtime.on_lead(self.calls.forget_all)
+        runtime.service(self.dashboard.run)
+        runtime.service(self.calls.run)
 
     def caches[T: Object](self, kind: type[T], selection: Selection = EVERYTHING) -> Watched[T]:
         """The objects of a kind in all watched namespaces."""

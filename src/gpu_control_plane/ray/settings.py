@@ -8,7 +8,7 @@ import msgspec
 from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.kube.fields import about
 from gpu_control_plane.ray.options import RayOptions
-from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces, kuberay_namespaces
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,7 +17,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     options: RayOptions = RayOptions()
     namespace: str = DEFAULT_NAMESPACE
     """Where our own programs run."""
-    trusted: TrustedNamespaces = TrustedNamespaces()
+    trusted: TrustedNamespaces = kuberay_namespaces()
     """Where a Lease of KubeRay's operator is believed."""
 
     pod_retry: Annotated[

@@ -62,26 +62,18 @@ class DashboardCalls:
         may_call: Callable[[], bool] = lambda: True,
         pace: Pace | None = None,
         rng: random.Random | None = None,
+        caller: "_Caller | None" = None,
     ) -> None:
         """`may_call` says whether this process still leads; one that does not makes no calls."""
         self.signal = Signal(name)
         """Fires the key of an object when an answer has come that differs."""
-        self._now = now
-        self._may_call = may_call
-        self._pace = pace or Pace()
-        self._rng = rng or random.Random()
-        self._places = _Places(self._pace)
+        self._caller = caller or _Caller(now, may_call, pace or Pace(), rng or random.Random())
         self._calls: dict[Key, _CallsOfOne] = {}
-        self._group: asyncio.TaskGroup | None = None
 
     def for_controller(self, name: str) -> "DashboardCalls":
         """Calls of another controller, whose objects may have the same keys. Both share how many are made at once, and
-        the `run` of this one makes them."""
-        made = DashboardCalls(name, now=self._now, may_call=self._may_call, pace=self._pace, rng=self._rng)
-        made._places, made._share = self._places, self
-        return made
-
-    _share: "DashboardCalls | None" = None
+        the `run` of one makes those of both."""
+        return DashboardCalls(name, caller=self._caller)
 
     def ask[T](
         self, key: Key, name: str, call: Callable[[], Awaitable[T]], *, every: float | None = None
@@ -92,11 +84,13 @@ class DashboardCalls:
         Without, it is made until it succeeds once. What is asked belongs into the name: a cluster, an ID, a hash. A
         call that is asked for again keeps running as it was first given, and takes `call` from its next turn on.
         """
-        of_one = self._calls.setdefault(key, _CallsOfOne(asyncio.Semaphore(self._pace.at_once_for_one), {}))
+        of_one = self._calls.setdefault(key, _CallsOfOne(self._caller.places_of_one(), {}))
         held = of_one.calls.get(name)
         if held is None:
-            held = of_one.calls[name] = _Call(key, name, every, call)
-            self._start(held, of_one.places)
+            held = of_one.calls[name] = _Call(
+                key=key, name=name, signal=self.signal, places=of_one.places, every=every, call=call
+            )
+            self._caller.start(held)
         held.call, held.every = call, every
         return held.answer
 
@@ -112,7 +106,7 @@ class DashboardCalls:
         if held is None:
             return
         for name in held.calls.keys() - set(names):
-            self._end(held.calls.pop(name))
+            self._caller.end(held.calls.pop(name))
         if not held.calls:
             del self._calls[key]
 
@@ -131,77 +125,20 @@ class DashboardCalls:
         return sum(len(held.calls) for held in self._calls.values())
 
     async def run(self) -> None:
-        """Make the calls until cancelled; a service for `Runtime.service`."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                for held in self._calls.values():
-                    for call in held.calls.values():
-                        self._start(call, held.places)
-                await asyncio.Event().wait()
-        finally:
-            self._group = None
-
-    def _start(self, call: "_Call", places: asyncio.Semaphore) -> None:
-        group = self._share._group if self._share is not None else self._group
-        if group is not None and call.task is None:
-            call.task = group.create_task(self._repeat(call, places), name=f"{self.signal.name} {call.key} {call.name}")
-
-    def _end(self, call: "_Call") -> None:
-        if call.task is not None:
-            call.task.cancel()
-
-    async def _repeat(self, call: "_Call", places: asyncio.Semaphore) -> None:
-        pause, failures = 0.0, 0
-        while True:
-            if self._may_call():
-                async with places, self._places.for_one(failures > 0):
-                    answer = await self._answer(call)
-                before, call.answer = call.answer, answer
-                changed = before is None or (before.value, before.error) != (answer.value, answer.error)
-                failures = failures + 1 if answer.error is not None else 0
-                if changed:
-                    self.signal.fire(call.key)
-                if call.every is None and answer.error is None:
-                    return
-                pause = self._next_pause(call, pause, failures, changed=changed)
-            else:
-                pause = self._pace.first_retry
-            await asyncio.sleep(pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
-
-    def _next_pause(self, call: "_Call", pause: float, failures: int, *, changed: bool) -> float:
-        pace = self._pace
-        if failures:
-            return min(pace.first_retry * _GROWTH ** min(failures - 1, 30), pace.slowest_retry)
-        every = call.every if call.every is not None else pace.first_retry
-        return every if changed else min(max(pause * _GROWTH, every), max(pace.slowest, every))
-
-    async def _answer(self, call: "_Call") -> Answer[Any]:
-        before = call.answer
-        try:
-            value, error = await call.call(), None
-        except DashboardError as raised:
-            value, error = None, raised
-        except KubeError as raised:
-            value, error = None, CannotAsk(str(raised))
-        except Exception as raised:  # noqa: BLE001 - a bug in one call must not end those of other clusters
-            _log.warning("a call to a dashboard failed", call=call.name, key=str(call.key), exc_info=raised)
-            value, error = None, CannotAsk(f"{call.name}: {type(raised).__name__}")
-        now = self._now()
-        same = before is not None and (before.error is not None) == (error is not None) and before.value == value
-        return Answer(value=value, error=error, at=now, since=before.since if before is not None and same else now)
+        """Make the calls, and those of the other controllers, until cancelled; a service for `Runtime.service`."""
+        await self._caller.run()
 
 
-class _Call:
+class _Call(msgspec.Struct, eq=False, kw_only=True):
     """One call and its latest answer."""
 
-    def __init__(self, key: Key, name: str, every: float | None, call: Callable[[], Awaitable[Any]]) -> None:
-        self.key = key
-        self.name = name
-        self.every = every
-        self.call = call
-        self.answer: Answer[Any] | None = None
-        self.task: asyncio.Task[None] | None = None
+    key: Key
+    name: str
+    signal: Signal
+    places: asyncio.Semaphore
+    every: float | None
+    call: Callable[[], Awaitable[Any]]
+    answer: Answer[Any] | None = None
 
 
 class _CallsOfOne(msgspec.Struct, frozen=True):
@@ -211,12 +148,83 @@ class _CallsOfOne(msgspec.Struct, frozen=True):
     calls: dict[str, _Call]
 
 
-class _Places:
-    """How many calls are made at once: those whose last one failed have places of their own, and few."""
+class _Caller:
+    """Makes the calls of all controllers: each in a task, and no more at once than there are places."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(
+        self, now: Callable[[], datetime], may_call: Callable[[], bool], pace: Pace, rng: random.Random
+    ) -> None:
+        self._now = now
+        self._may_call = may_call
+        self._pace = pace
+        self._rng = rng
         self._usual = asyncio.Semaphore(pace.at_once)
         self._failing = asyncio.Semaphore(pace.failing_at_once)
+        self._tasks: dict[_Call, asyncio.Task[None] | None] = {}
+        self._group: asyncio.TaskGroup | None = None
 
-    def for_one(self, failing: bool) -> asyncio.Semaphore:  # noqa: FBT001
-        return self._failing if failing else self._usual
+    def places_of_one(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(self._pace.at_once_for_one)
+
+    def start(self, call: _Call) -> None:
+        """Make a call from now on, or from when `run` begins."""
+        group = self._group
+        name = f"{call.signal.name} {call.key} {call.name}"
+        self._tasks[call] = group.create_task(self._repeat(call), name=name) if group is not None else None
+
+    def end(self, call: _Call) -> None:
+        task = self._tasks.pop(call, None)
+        if task is not None:
+            task.cancel()
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                for call in list(self._tasks):
+                    self.start(call)
+                await asyncio.Event().wait()
+        finally:
+            self._group = None
+
+    async def _repeat(self, call: _Call) -> None:
+        pause, failures = 0.0, 0
+        while True:
+            if self._may_call():
+                async with call.places, self._failing if failures else self._usual:
+                    answer = await self._answer(call)
+                before, call.answer = call.answer, answer
+                changed = before is None or (before.value, before.error) != (answer.value, answer.error)
+                failures = failures + 1 if answer.error is not None else 0
+                if changed:
+                    call.signal.fire(call.key)
+                if call.every is None and answer.error is None:
+                    return
+                pause = self._next_pause(call, pause, failures, changed=changed)
+            else:
+                pause = self._pace.first_retry
+            await asyncio.sleep(pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
+
+    def _next_pause(self, call: _Call, pause: float, failures: int, *, changed: bool) -> float:
+        pace = self._pace
+        if failures:
+            return min(pace.first_retry * _GROWTH ** min(failures - 1, 30), pace.slowest_retry)
+        every = call.every if call.every is not None else pace.first_retry
+        return every if changed else min(max(pause * _GROWTH, every), max(pace.slowest, every))
+
+    async def _answer(self, call: _Call) -> Answer[Any]:
+        before = call.answer
+        value: Any = None
+        error: DashboardError | None = None
+        try:
+            value = await call.call()
+        except DashboardError as raised:
+            error = raised
+        except KubeError as raised:
+            error = CannotAsk(str(raised))
+        except Exception as raised:  # noqa: BLE001 - a bug in one call must not end those of other clusters
+            _log.warning("a call to a dashboard failed", call=call.name, key=str(call.key), exc_info=raised)
+            error = CannotAsk(f"{call.name}: {type(raised).__name__}")
+        now = self._now()
+        same = before is not None and (before.error is None) == (error is None) and before.value == value
+        return Answer(value=value, error=error, at=now, since=before.since if before is not None and same else now)

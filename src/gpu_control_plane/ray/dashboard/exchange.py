@@ -22,7 +22,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.errors import KubeError
 from gpu_control_plane.kube.proxy import proxy_for
-from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, DashboardError, NoAnswer
+from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, NoAnswer
 
 TOKEN_HEADER: Final = "x-ray-authorization"  # noqa: S105 - the name of a header
 """Ray's own header: the API server keeps `Authorization` for itself."""
