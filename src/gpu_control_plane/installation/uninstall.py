@@ -43,9 +43,8 @@ from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 from gpu_control_plane.rules.trusted_namespaces import kuberay_namespaces as trusted_for_kuberay
 
 _OURS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL} in (controller,agent,discovery)"
-_KEPT: Final[Mapping[Resource, type[Object]]] = {
-    stored.resource: stored for stored in (nvidia.StoredClusterPolicy, nvidia.StoredNVIDIADriver, *ANY_RAY)
-}
+_NEVER_DELETED: Final[tuple[type[Object], ...]] = (nvidia.StoredClusterPolicy, nvidia.StoredNVIDIADriver, *ANY_RAY)
+_KEPT: Final[Mapping[Resource, type[Object]]] = {kind.resource: kind for kind in _NEVER_DELETED}
 """Kinds whose CRD stays as long as there is an object of it."""
 _NAMED: Final = 5
 """How many objects a sentence names."""
