@@ -14,10 +14,12 @@ from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.ray.cluster.manifests import ClusterContext, head_service, service_ports
 from gpu_control_plane.ray.names import head_service_name, identifier, serve_service_name
+from gpu_control_plane.ray.owned import OwnedService
 
 Manifest = dict[str, Any]
 
 SERVE_PORT: Final = "serve"
+_NO_ADDRESS: Final = "None"
 _TRUE: Final = "true"
 _ORIGIN: Final = "RayService"
 
@@ -83,7 +85,7 @@ def serve_manifest(service: RayService, context: ClusterContext) -> Manifest | N
         for port, number in sorted(ports.items())
         if port not in named
     ]
-    labels = {**(metadata.get("labels") or {}), **_origin(service), Label.SERVE.value: serve_service_name(service.name)}
+    labels = {**(metadata.get("labels") or {}), **_origin(service), Label.SERVE.value: f"{service.name}-serve"}
     selector = {Label.CLUSTER.value: context.cluster.name, Label.SERVE.value: _TRUE}
     return _service(
         service,
@@ -103,15 +105,16 @@ def cluster_serve_manifest(service: RayService, context: ClusterContext) -> Mani
     metadata = {
         "name": serve_service_name(context.cluster.name),
         "namespace": service.metadata.namespace,
-        "labels": {**_origin(service), Label.SERVE.value: serve_service_name(context.cluster.name)},
+        "labels": {**_origin(service), Label.SERVE.value: f"{context.cluster.name}-serve"},
         "ownerReferences": context.owner_references(),
     }
     spec = {"selector": whole["spec"]["selector"], "ports": ports, "type": "ClusterIP"}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-def head_manifest(service: RayService, context: ClusterContext) -> Manifest:
-    """The Service of the head: as a cluster has its own, under the name of the RayService."""
+def head_manifest(service: RayService, context: ClusterContext, held: OwnedService | None) -> Manifest:
+    """The Service of the head: as a cluster has its own, under the name of the RayService. An address that it has, as
+    one of KubeRay's may, is kept: it cannot be taken away."""
     # A name that the user gave belongs to the cluster's own Service.
     made = head_service(_without_name(context))
     labels = {
@@ -119,8 +122,10 @@ def head_manifest(service: RayService, context: ClusterContext) -> Manifest:
         Label.NODE_TYPE.value: NodeType.HEAD.value,
         Label.IDENTIFIER.value: identifier(service.name, NodeType.HEAD),
     }
-    metadata = made["metadata"]
-    return _service(service, head_service_of(service), labels, metadata.get("annotations") or {}, made["spec"])
+    metadata, spec = made["metadata"], made["spec"]
+    if held is not None and held.spec.get("clusterIP") not in (None, "", _NO_ADDRESS):
+        spec = {key: value for key, value in spec.items() if key != "clusterIP"}
+    return _service(service, head_service_of(service), labels, metadata.get("annotations") or {}, spec)
 
 
 def _without_name(context: ClusterContext) -> ClusterContext:

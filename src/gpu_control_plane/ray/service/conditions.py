@@ -31,6 +31,7 @@ class Reason(OpenEnum):
     RESUMED = "RayServiceResumed", "the spec asks for it no more."
     UP_TO_DATE = "UpToDate", "the cluster that answers was made from the spec."
     UPGRADING = "UpgradeInProgress", "a cluster made from the spec is to take over."
+    CONFIG_NOT_ACCEPTED = "ServeConfigNotAccepted", "Ray Serve has refused, or not answered to, its configuration."
     NOT_CARRIED_OUT = "ChangeNotCarriedOut", "the spec has changed, and no upgrade is to follow."
     OTHER_OPERATOR = "OtherOperatorActive", "KubeRay's operator runs."
 
@@ -46,6 +47,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: int = 0
     back: bool = False
     refused: str = ""
+    config_refused: str = ""
     progress: str = ""
     """What the clusters wait for, or how far the upgrade is."""
     loss: str = ""
@@ -103,6 +105,8 @@ def running(service: RayService, standing: Standing, now: datetime) -> tuple[Con
         writer.set(ServiceCondition.UP_TO_DATE, False, Reason.NOT_CARRIED_OUT, message)
     elif standing.pending and standing.active:
         writer.set(ServiceCondition.UP_TO_DATE, False, Reason.UPGRADING, standing.progress)
+    elif standing.active and standing.config_refused:
+        writer.set(ServiceCondition.UP_TO_DATE, False, Reason.CONFIG_NOT_ACCEPTED, standing.config_refused)
     elif standing.active:
         writer.set(ServiceCondition.UP_TO_DATE, True, Reason.UP_TO_DATE)
     return writer.done()
@@ -173,6 +177,13 @@ def _ready(writer: Writer, held: Iterable[Condition], standing: Standing) -> Non
         writer.set(ServiceCondition.READY, False, Reason.ZERO_ENDPOINTS, standing.loss)
     else:
         writer.set(ServiceCondition.READY, False, Reason.INITIALIZING, standing.progress)
+
+
+def _has_answered(before: Condition, standing: Standing) -> bool:
+    """Whether it has come up once, and so is not on its way to."""
+    if before.status == TRUE or before.reason == Reason.ZERO_ENDPOINTS:
+        return True
+    return before.reason in _SPECIAL and bool(standing.active)
 
 
 def _not_ready(service: RayService, reason: Reason, message: str, now: datetime) -> tuple[Condition, ...]:

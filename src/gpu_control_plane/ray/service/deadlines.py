@@ -42,7 +42,8 @@ def time_left(service: RayService, begun: datetime | None, now: datetime) -> tim
     resumed = find(service.status.conditions, ServiceCondition.SUSPENDED)
     moments = [ready.last_transition_time, *([resumed.last_transition_time] if resumed is not None else ())]
     since = max([*moments, *([begun] if begun is not None else ())])
-    return since + limit - now
+    left: timedelta = since + limit - now
+    return left
 
 
 def has_timed_out(service: RayService) -> bool:

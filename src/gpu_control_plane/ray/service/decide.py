@@ -59,9 +59,12 @@ from gpu_control_plane.ray.service.snapshot import NOBODY, ClusterView, Snapshot
 from gpu_control_plane.ray.service.upgrade import Course, chart
 
 _RUNNING: Final = "Running"
+_GATEWAY_CHECK: Final = timedelta(seconds=1)
+_GATEWAY_RECHECK: Final = timedelta(seconds=30)
+"""A cache that is complete and empty wakes nobody."""
 
 
-def decide(s: Snapshot) -> Decision:
+def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the other
     """What to do about a RayService."""
     service = s.service
     if service.spec.managed_by == MANAGED_BY_MULTIKUEUE:
@@ -140,6 +143,8 @@ def _run(s: Snapshot) -> Decision:
         *_stale_services(s),
     ]
     moments = [course.again_in, _next_deletion(s, after), _time_left(s)]
+    if is_incremental(s.service) and not s.gateway.served:
+        moments.append(_GATEWAY_RECHECK if s.gateway.known else _GATEWAY_CHECK)
     waits = [moment.total_seconds() for moment in moments if moment is not None]
     return Decision(
         actions=(*before, _write(s, status), *last),
@@ -175,6 +180,7 @@ def _status(s: Snapshot, roles: Roles, course: Course, after: _After) -> RayServ
         refused=roles.refused,
         progress=course.progress,
         loss=course.loss,
+        config_refused=_config_refused(s, after),
     )
     held = conditions.running(s.service, standing, s.now)
     return RayServiceStatus(
@@ -184,6 +190,11 @@ def _status(s: Snapshot, roles: Roles, course: Course, after: _After) -> RayServ
         pending_service_status=_served(s, after.pending, course.pending),
         conditions=held,
     )
+
+
+def _config_refused(s: Snapshot, after: _After) -> str:
+    view = s.named(after.active)
+    return view.refused if view is not None else ""
 
 
 def _whole(s: Snapshot) -> ServedCluster | None:
@@ -227,7 +238,8 @@ def _services(s: Snapshot, roles: Roles, course: Course) -> Iterable[Action]:
         serve = backend.serve_manifest(s.service, context)
         if serve is not None:
             yield _service(s, serve, view)
-        yield _service(s, backend.head_manifest(s.service, context), view)
+        held = s.service_named(backend.head_service_of(s.service))
+        yield _service(s, backend.head_manifest(s.service, context, held), view)
     if not is_incremental(s.service) and roles.way is not Way.INCREMENTAL:
         return
     for each in filter(None, (s.named(roles.active), s.named(roles.pending))):
@@ -412,6 +424,10 @@ def _told(s: Snapshot, roles: Roles, after: _After, *, begins: bool) -> tuple[To
     if roles.refused and conditions.reason_of(held, ServiceCondition.UP_TO_DATE) != Reason.NOT_CARRIED_OUT:
         note = f"the change of spec.rayClusterConfig is not carried out: {roles.refused}"
         found.append(Told(reason="ChangeNotCarriedOut", note=note, warning=True))
+    for view in filter(None, (s.named(after.active), s.named(after.pending))):
+        if view.refused:
+            note = f"Ray Serve of {view.name} did not take its configuration: {view.refused}"
+            found.append(Told(reason="FailedToUpdateServeApplications", note=note, action="Update", warning=True))
     return tuple(found)
 
 

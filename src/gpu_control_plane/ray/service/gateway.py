@@ -57,6 +57,8 @@ class GatewayView(msgspec.Struct, frozen=True, kw_only=True):
     """The two objects as they are, and whether the cluster knows their kinds."""
 
     served: bool = False
+    known: bool = True
+    """Whether it is known if the kinds are served; for a moment after a service has asked for them it is not."""
     gateway: Gateway | None = None
     route: HTTPRoute | None = None
 

@@ -117,7 +117,7 @@ class Done(msgspec.Struct, frozen=True):
 Move = Wait | SwitchFirst | Shrink | Grow | Done
 
 
-def next_move(
+def next_move(  # noqa: PLR0911 - one question after the other
     target: Side,
     source: Side,
     allowance: Units,

@@ -48,7 +48,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     again_in: timedelta | None = None
 
 
-def next_step(shares: Shares, steps: Steps, *, target_ready: bool, gateway_ready: bool, now: datetime) -> Step:
+def next_step(  # noqa: PLR0911 - one question after the other
+    shares: Shares, steps: Steps, *, target_ready: bool, gateway_ready: bool, now: datetime
+) -> Step:
     """The next step, or what it waits for."""
     target, source = shares.target, shares.source
     if shares.complete:

@@ -124,7 +124,7 @@ def unused_since(view: ClusterView) -> datetime | None:
         return None
 
 
-def _with_pending(s: Snapshot) -> Roles:
+def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after the other
     name, active, pending = s.pending_status.ray_cluster_name, s.active, s.pending
     living = active if active is not None and not active.deleting else None
     fulfilled = living is not None and match_of(s, living) is not Match.OTHER
@@ -284,6 +284,8 @@ def _refused(s: Snapshot) -> str:
     if kind is None and not s.options.zero_downtime:
         return "ENABLE_ZERO_DOWNTIME is false: set spec.upgradeStrategy.type to NewCluster to have it carried out"
     if kind is ServiceUpgradeType.INCREMENTAL and not s.gateway.served:
+        if not s.gateway.known:
+            return "it is not known yet whether the Gateway API is installed"
         return "the Gateway API is not installed: install it, or set spec.upgradeStrategy.type to NewCluster"
     return ""
 

@@ -40,6 +40,8 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What Ray Serve says since it has accepted what it was to be told last."""
     trouble: str = ""
     """Why Ray Serve could not be told or asked."""
+    refused: str = ""
+    """Why it has not accepted what it was to be told."""
     head_serves: bool | None = None
     """Whether the head's proxy takes requests; None while that is not known."""
 

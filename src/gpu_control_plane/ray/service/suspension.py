@@ -1,4 +1,4 @@
-"""Suspending a RayService: it is said first and then done to the end, even if the spec changes its mind meanwhile. Pure."""
+"""Suspending a RayService: it is said first and then done to the end, whatever the spec says meanwhile. Pure."""
 
 from msgspec.structs import replace
 

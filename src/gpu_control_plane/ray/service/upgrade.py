@@ -1,4 +1,4 @@
-"""How far an upgrade is and what its next step is, whichever way it goes: a plan for the clusters that have roles. Pure."""
+"""How far an upgrade is and what its next step is, whichever way it goes. Pure."""
 
 from datetime import timedelta
 
@@ -46,7 +46,7 @@ def chart(s: Snapshot, roles: Roles) -> Course:
             return _at_once(s, active, pending)
 
 
-def waits_for(view: ClusterView | None) -> str:
+def waits_for(view: ClusterView | None) -> str:  # noqa: PLR0911 - one question after the other
     """What a cluster that is to answer lacks, for people."""
     if view is None:
         return "a cluster is being made"
@@ -178,7 +178,7 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
         pending=ServedCluster(traffic_routed_percent=percent),
         backend=backend,
         complete=complete and backend == taking.name,
-        patches=_patches(s, roles, terms, move, taking, giving),
+        patches=_patches(s, roles, terms, move, taking=taking, giving=giving),
         progress=f"{progress}; {waiting}" if waiting else progress,
         loss=_loss(taking, source, backend),
         again_in=patience,
@@ -211,7 +211,7 @@ def _patience(s: Snapshot, taking: ClusterView, target: Side) -> timedelta | Non
 
 
 def _patches(
-    s: Snapshot, roles: Roles, terms: Terms, move: Move, taking: ClusterView, giving: ClusterView
+    s: Snapshot, roles: Roles, terms: Terms, move: Move, *, taking: ClusterView, giving: ClusterView
 ) -> tuple[PatchCluster, ...]:
     match move:
         case Shrink():
@@ -219,25 +219,23 @@ def _patches(
             if move.gap:
                 note += "; until a worker of that answers, nothing does"
             told = Told(reason="HandingOverWorker", note=note, warning=move.gap)
-            return (_scaled(giving, giving, move.group, move.replicas, None, told),)
+            return (_scaled(giving, move.group, move.replicas, None, told),)
         case Grow():
             bounds = _bounds(s, roles, terms, taking, move.group)
             told = Told(reason="HandingOverWorker", note=f"{taking.name} gets worker {move.replicas} of {move.group}")
-            return (_scaled(taking, taking, move.group, move.replicas, bounds, told),)
+            return (_scaled(taking, move.group, move.replicas, bounds, told),)
         case _:
             return ()
 
 
-def _scaled(
-    view: ClusterView, pods: ClusterView, name: str, replicas: int, bounds: WorkerGroupSpec | None, told: Told
-) -> PatchCluster:
+def _scaled(view: ClusterView, name: str, replicas: int, bounds: WorkerGroupSpec | None, told: Told) -> PatchCluster:
     spec = view.cluster.spec
 
     def changed(group: WorkerGroupSpec) -> WorkerGroupSpec:
         if group.group_name != name:
             return group
         made = with_replicas(group, bounds or group, replicas, scaled=is_scaled(spec))
-        going = handover.pods_to_go(pods.pods, group, replicas) if bounds is None else ()
+        going = handover.pods_to_go(view.pods, group, replicas) if bounds is None else ()
         return handover.with_pods_to_go(made, going)
 
     groups = [msgspec.to_builtins(changed(group)) for group in spec.worker_group_specs]
