@@ -3,6 +3,7 @@
 The same numbers count in a status, in a PodGroup and in a quota.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -78,7 +79,7 @@ def quantity_text(amount: Decimal) -> str:
     """An amount as Kubernetes writes it: whole, or in thousandths rounded up."""
     if amount == amount.to_integral_value():
         return str(int(amount))
-    return f"{-int(-amount * 1000 // 1)}m"
+    return f"{math.ceil(amount * 1000)}m"
 
 
 def _amount(quantity: int | str) -> Decimal:

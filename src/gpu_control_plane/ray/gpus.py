@@ -6,6 +6,7 @@ after it names of NVIDIA's device plugin that KubeRay does not know. Cards by cl
 the claims' templates ask for.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -174,7 +175,7 @@ def is_gpu_of_nvidia(resource: str) -> bool:
 def whole_units(quantity: int | str) -> int:
     """A quantity in whole units, rounded up; 0 for what is none."""
     try:
-        return max(0, -int(-parse_quantity(str(quantity)) // 1))
+        return max(0, math.ceil(parse_quantity(str(quantity))))
     except ValueError:
         return 0
 

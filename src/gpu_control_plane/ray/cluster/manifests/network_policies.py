@@ -26,10 +26,9 @@ def network_policies(context: ClusterContext) -> list[Manifest]:
         return []
     name = context.cluster.name
     head = _policy(context, f"{name}-head", {}, asked.head, _submitter(context))
-    groups = [group.group_name for group in context.cluster.spec.worker_group_specs]
     workers = (
         _policy(context, f"{name}-workers-{group}", {Label.GROUP.value: group}, _rules(asked, group))
-        for group in groups
+        for group in (each.group_name for each in context.cluster.spec.worker_group_specs)
     )
     return [head, *workers]
 
