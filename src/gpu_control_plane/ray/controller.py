@@ -6,6 +6,7 @@ from typing import Final
 
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.ray.cluster import controller as cluster
 from gpu_control_plane.ray.dashboard.access import Addresses
 from gpu_control_plane.ray.dashboard.exchange import Exchange
 from gpu_control_plane.ray.parts import RayParts
@@ -23,4 +24,6 @@ def build(
     where: Addresses | None = None,
 ) -> RayParts:
     """Add the operator of Ray to a process. Tests say by `exchange` and `where` how dashboards are reached."""
-    return RayParts(runtime, settings, now=now, exchange=exchange, where=where)
+    parts = RayParts(runtime, settings, now=now, exchange=exchange, where=where)
+    cluster.build(parts)
+    return parts

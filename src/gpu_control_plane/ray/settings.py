@@ -31,3 +31,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         timedelta,
         about("How long a deleted RayCluster waits for its keys in Redis to be removed, unless an annotation says so."),
     ] = timedelta(minutes=5)
+    job_status_check_timeout: Annotated[
+        timedelta, about("How long Ray's dashboard may not answer until a RayJob fails.")
+    ] = timedelta(minutes=5)
+    job_end_grace: Annotated[
+        timedelta, about("How long the submitter of a RayJob may go on after its job has ended.")
+    ] = timedelta(minutes=5)
+    submitter_grace: Annotated[
+        timedelta,
+        about("How long Ray's dashboard may not answer once the submitter of a RayJob has ended, until the job fails."),
+    ] = timedelta(seconds=30)

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.api.ray.names import Label, NodeType
-from gpu_control_plane.kube.objects import Key, Object, Resource
+from gpu_control_plane.api.ray.names import CREATED_BY, Label, NodeType
+from gpu_control_plane.kube.objects import Object, Resource
 from gpu_control_plane.ray.cluster import manifests
 from gpu_control_plane.ray.cluster.manifests.context import RAY_CLUSTER, RAY_SERVICE, ClusterContext, Manifest
 from gpu_control_plane.ray.names import serve_service_name
@@ -65,7 +65,7 @@ class Care(StrEnum):
     KEPT = "kept"
     """It is kept as it should be."""
     ONCE = "once"
-    """It is made if there is none, whoever made the one that is there."""
+    """It is made if there is none, and left as it is."""
 
 
 class Child(msgspec.Struct, frozen=True):
@@ -84,25 +84,26 @@ class Child(msgspec.Struct, frozen=True):
 def desired_children(context: ClusterContext, scheduler: BatchSchedule | None, token: bytes) -> list[Child]:
     """Everything that belongs to the cluster beside its pods, in the order in which it is made. `token` is for the
     Secret of a cluster that has none yet."""
-    route = manifests.route(context) if context.options.openshift and not context.options.ingress_on_openshift else None
     found: list[tuple[type[Object], Manifest | None, Care]] = [
         (OwnedServiceAccount, manifests.service_account(context), Care.KEPT),
         (OwnedRole, manifests.role(context), Care.KEPT),
         (OwnedRoleBinding, manifests.role_binding(context), Care.KEPT),
-        (OwnedRoute, route, Care.KEPT),
+        (OwnedRoute, manifests.route(context), Care.KEPT),
         (OwnedIngress, manifests.ingress(context), Care.KEPT),
         (OwnedSecret, manifests.auth_secret(context, token), Care.ONCE),
         (OwnedService, manifests.head_service(context), Care.KEPT),
-        (OwnedService, manifests.headless_service(context), Care.KEPT),
-        (OwnedService, manifests.serve_service(context), Care.KEPT),
+        (OwnedService, _found_by_us(manifests.headless_service(context)), Care.KEPT),
+        (OwnedService, _found_by_us(manifests.serve_service(context)), Care.KEPT),
         (OwnedClaim, manifests.gcs_claim(context), Care.ONCE),
         *((OwnedNetworkPolicy, policy, Care.KEPT) for policy in manifests.network_policies(context)),
     ]
     children = [Child(kind, manifest, care) for kind, manifest, care in found if manifest is not None]
     if scheduler is not None:
         kinds = {(kind.resource.api_version, kind.resource.kind): kind for kind in scheduler.kinds}
-        for manifest in scheduler.objects(context.cluster, context.cluster):
-            children.append(Child(kinds[manifest["apiVersion"], manifest["kind"]], manifest))
+        children += [
+            Child(kinds[manifest["apiVersion"], manifest["kind"]], manifest)
+            for manifest in scheduler.objects(context.cluster, context.cluster)
+        ]
     return children
 
 
@@ -140,5 +141,10 @@ def _is_ours(item: Object, context: ClusterContext) -> bool:
     return headless or (selects_head and labelled_head and context.origin_kind != RAY_SERVICE)
 
 
-def child_key(child: Child, context: ClusterContext) -> Key:
-    return Key(child.name, context.namespace)
+def _found_by_us(manifest: Manifest | None) -> Manifest | None:
+    """With the label by which our caches select: KubeRay's objects of this kind lack it."""
+    if manifest is None:
+        return None
+    metadata = manifest["metadata"]
+    labels = {**metadata.get("labels", {}), Label.CREATED_BY.value: CREATED_BY}
+    return {**manifest, "metadata": {**metadata, "labels": labels}}

@@ -6,16 +6,14 @@ has ended, and then a Job removes the keys. Whatever becomes of that, the cluste
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import Annotation, Finalizer
+from gpu_control_plane.ray.cluster.manifests import Keeping, keeping
 from gpu_control_plane.ray.cluster.worker_groups import Removal, Why
 from gpu_control_plane.ray.owned import OwnedJob, RayPod
-
-_REDIS: Final = "redis"
 
 
 class NextStep(StrEnum):
@@ -40,10 +38,7 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
 
 def needs_redis_cleanup(cluster: RayCluster) -> bool:
     """Whether Ray keeps state of the cluster in Redis."""
-    options = cluster.spec.gcs_fault_tolerance_options
-    if options is not None:
-        return (options.backend or _REDIS) == _REDIS
-    return cluster.metadata.annotations.get(Annotation.FT_ENABLED, "").lower() == "true"
+    return keeping(cluster) in (Keeping.REDIS, Keeping.REDIS_OF_USER)
 
 
 def plan_deletion(

@@ -18,7 +18,6 @@ class ClusterEvent(StrEnum):
     FAILED_CREATE_CLEANUP = "FailedToCreateRedisCleanupJob"
     FORCED = "ForceDeletedStuckCluster"
     INVALID_STATUS = "InvalidRayClusterStatus"
-    NO_SERVICE_ACCOUNT = "AutoscalerServiceAccountNotFound"
     IGNORED_PARAMETER = "RayStartParamIgnored"
     SUSPENDED_IDLE = "SuspendedIdleCluster"
     WAITING = "WorkersWaitForCards"

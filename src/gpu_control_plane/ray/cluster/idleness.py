@@ -6,8 +6,7 @@ A cluster that belongs to a RayJob or RayService is left to them.
 """
 
 import re
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -15,20 +14,10 @@ import msgspec
 from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster
 from gpu_control_plane.api.ray.names import Annotation, Label
 from gpu_control_plane.kube.conditions import TRUE, find
+from gpu_control_plane.ray.dashboard.models import Activity
 from gpu_control_plane.settings import DURATION, parse_duration
 
 MIN_TIMEOUT: Final = timedelta(minutes=1)
-_INACTIVE: Final = "INACTIVE"
-
-
-class ComponentActivity(msgspec.Struct, frozen=True, kw_only=True):
-    """What Ray says about one of its components at `/api/component_activities`."""
-
-    is_active: str = ""
-    """ACTIVE, INACTIVE or ERROR."""
-    reason: str | None = None
-    timestamp: float = 0.0
-    last_activity_at: float | None = None
 
 
 class Idleness(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,19 +41,17 @@ def idle_timeout(cluster: RayCluster) -> timedelta | None:
 def idleness(
     cluster: RayCluster,
     timeout: timedelta,
-    activities: Iterable[ComponentActivity] | None,
+    activity: Activity | None,
     *,
     asked_at: datetime,
     now: datetime,
 ) -> Idleness:
     """Whether it is to be suspended, by what its dashboard answered at `asked_at`; None for no answer."""
     head = find(cluster.status.conditions, ClusterCondition.HEAD_POD_READY)
-    known = list(activities) if activities is not None else []
     # What is not known to be idle is at work.
-    if head is None or head.status != TRUE or not known or any(each.is_active != _INACTIVE for each in known):
+    if head is None or head.status != TRUE or activity is None or activity.active:
         return Idleness(since=None)
-    times = [datetime.fromtimestamp(each.last_activity_at, UTC) for each in known if each.last_activity_at]
-    since = min(max([head.last_transition_time, *times]), now)
+    since = min(max(head.last_transition_time, activity.last_activity or head.last_transition_time), now)
     over = since + timeout
     # The answer has to be from after that time: work may have begun since an older one.
     return Idleness(since=since, suspend=now >= over and asked_at >= over, again_at=over)

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster, UpgradeType, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
@@ -47,6 +48,8 @@ class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Groups whose new pods wait for each other."""
     not_before: Mapping[str, datetime] = {}
     """When pods of a group may be asked for again, where they have failed."""
+    undeletable_until: Mapping[str, datetime] = {}
+    """When pods of a group may be deleted again, where that has failed."""
     now: datetime
 
 
@@ -63,6 +66,19 @@ class PodPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_pods(snapshot: PodSnapshot, rng: random.Random) -> PodPlan:
     """What makes the pods be as the spec says."""
+    plan = _plan(snapshot, rng)
+    waits = [due for due in (plan.again_at,) if due is not None]
+    removals = []
+    for removal in plan.removals:
+        due = snapshot.undeletable_until.get(removal.pod.group)
+        if due is not None and due > snapshot.now:
+            waits.append(due)
+        else:
+            removals.append(removal)
+    return replace(plan, removals=tuple(removals), again_at=min(waits, default=None))
+
+
+def _plan(snapshot: PodSnapshot, rng: random.Random) -> PodPlan:
     cluster, pods = snapshot.cluster, snapshot.pods
     if is_suspended(cluster):
         return PodPlan(removals=_all(pods, Why.SUSPENDED))
@@ -95,6 +111,9 @@ def plan_pods(snapshot: PodSnapshot, rng: random.Random) -> PodPlan:
     rolled = _roll(snapshot, living, plans)
     removals = (*doubles, *strays, *(removal for plan in plans.values() for removal in plan.removals), *rolled)
     orders += [order for plan in plans.values() for order in plan.orders]
+    if any(order.group == HEAD_GROUP and _held_back(snapshot, HEAD_GROUP) for order in orders):
+        # Workers would only wait for it, and hold cards.
+        orders = [order for order in orders if order.group == HEAD_GROUP]
     now_due = tuple(order for order in orders if not _held_back(snapshot, order.group))
     waits = [snapshot.not_before[order.group] for order in orders if _held_back(snapshot, order.group)]
     return PodPlan(removals=removals, orders=now_due, refresh=refresh, again_at=min(waits, default=None))

@@ -66,6 +66,8 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     """Why the spec cannot be carried out."""
     problem_reason: str = ""
+    error: str = ""
+    """Why an object beside the pods is not there."""
     waiting: Mapping[str, str] = {}
     """Why workers do not come, by group: the ends of sentences."""
     capacity: Verdict | None = None
@@ -84,7 +86,7 @@ def cluster_status(snapshot: StatusSnapshot) -> RayClusterStatus:
     times = dict(held.state_transition_times)
     if state is not None and state != held.state:
         times[str(state)] = now.replace(microsecond=0)
-    error = snapshot.failure.message if snapshot.failure is not None else snapshot.problem
+    error = snapshot.problem or snapshot.error or (snapshot.failure.message if snapshot.failure is not None else "")
     return RayClusterStatus(
         state=state,
         reason=error,
@@ -117,15 +119,13 @@ def _state(snapshot: StatusSnapshot, workers: Sequence[RayPod], head: RayPod | N
         return ClusterState.SUSPENDED if not snapshot.pods else cluster.status.state
     up = (
         head is not None
-        and snapshot.failure is None
-        and not snapshot.problem
+        and not (snapshot.failure or snapshot.problem or snapshot.error)
         and len(workers) == worker_pods(cluster.spec)
         and all(_is_up(pod) for pod in (head, *workers))
     )
     if up:
         return ClusterState.READY
-    # KubeRay leaves the word from before the suspension, by which a RayJob would take a cluster for ready that has no
-    # pod yet.
+    # Resumed, and not up yet: KubeRay leaves the word, although it is not suspended any more.
     held = cluster.status.state
     return None if held is ClusterState.SUSPENDED else held
 
@@ -186,7 +186,9 @@ def _provisioned(snapshot: StatusSnapshot, *, suspended: bool | None) -> Verdict
     held = find(snapshot.cluster.status.conditions, ClusterCondition.PROVISIONED)
     if held is not None and held.status == TRUE and not suspended:
         return Verdict(True, held.reason, held.message)
-    if not suspended and snapshot.pods and all(_is_up(pod) for pod in snapshot.pods):
+    workers = [pod for pod in snapshot.pods if is_worker(pod) and not pod.deleting]
+    complete = _head(snapshot.pods) is not None and len(workers) >= worker_pods(snapshot.cluster.spec)
+    if not suspended and complete and all(_is_up(pod) for pod in snapshot.pods):
         return Verdict(True, "AllPodRunningAndReadyFirstTime", "all pods are running and ready for the first time")
     return Verdict(False, "RayClusterPodsProvisioning", "pods are being provisioned")
 
