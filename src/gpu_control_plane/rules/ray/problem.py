@@ -1,12 +1,14 @@
-"""A reason why an object of Ray cannot be carried out, in words of its author."""
+"""A reason why an object of Ray cannot be carried out, in words for its author."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-SPEC: Final = "Spec"
-METADATA: Final = "Metadata"
+from gpu_control_plane.kube.objects import Object
+
+_PARTS: Final = {"metadata.name": "Metadata", "status": "Status"}
+"""How reasons call what is not the spec."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -30,6 +32,21 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether cert-manager's kinds are served: TLS needs them."""
 
 
+type Fault = tuple[str, str]
+"""Path and message."""
+type Faults = Iterator[Fault]
+
+
+def problems_of(item: Object, faults: Iterable[Fault]) -> tuple[Problem, ...]:
+    """Faults of an object as problems, with the reasons of its kind."""
+    kind = item.resource.kind
+    return tuple(Problem(f"Invalid{kind}{_part(path)}", path, message) for path, message in faults)
+
+
 def sentences(problems: Iterable[Problem]) -> str:
     """All of them as one text for a condition, an Event or an answer."""
     return " ".join(f"{problem}." for problem in problems)
+
+
+def _part(path: str) -> str:
+    return next((part for begin, part in _PARTS.items() if path.startswith(begin)), "Spec")
