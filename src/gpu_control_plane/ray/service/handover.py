@@ -35,6 +35,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     allowance: dict[str, int]
     """Units that both clusters may ask for together."""
+    own: dict[str, int] = {}
+    """Of them, those that the old cluster had; the others were free, and somebody else may have taken them since."""
     goals: dict[str, int] = {}
     """Replicas that the new cluster comes to, by group: those of the old one, where Ray's autoscaler had decided."""
     full: dict[str, Bounds] = {}
@@ -63,6 +65,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     there: int = 0
     """Replicas whose pods exist, also those that are on their way out."""
     running: int = 0
+    unscheduled: int = 0
+    """Of those that are there, how many have no node yet."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,13 +131,17 @@ def next_move(  # noqa: PLR0911 - one question after the other
     patient: bool,
     others: Units = NONE,
 ) -> Move:
-    """What comes next. `switched`: requests go to the target already; `may_answer`: it could take them if it had to;
-    `patient`: the workers that have moved have had little time yet to begin to answer; `others`: what further clusters
-    of the service still have."""
+    """What comes next. `allowance`: what both may ask for; `switched`: requests go to the target already; `may_answer`:
+    it could take them if it had to; `patient`: the workers that have moved have had little time yet to begin to answer;
+    `others`: what further clusters of the service still have."""
     if not target.head_ready:
         return Wait("its head")
     if leaving := next((group for group in source.groups if group.there > group.wanted), None):
         return Wait(f"the cards of a worker of group {leaving.name} that goes")
+    used = total([(target.units, 1), (source.units, 1), (others, 1)])
+    over = {resource for resource, units in used.items() if units > allowance.get(resource, 0)}
+    if over and (giving := _to_shrink(source, over)) is not None:
+        return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient)
     if coming := next((group for group in target.groups if group.running < group.wanted), None):
         return Wait(f"a worker of group {coming.name} that comes")
     growing = _to_grow(target)
@@ -141,23 +149,25 @@ def next_move(  # noqa: PLR0911 - one question after the other
         return Done()
     if patient and not switched and all(group.wanted for group in target.groups if group.goal):
         return Wait("its applications, which have a worker of each group")
-    used = total([(target.units, 1), (source.units, 1), (others, 1)])
     lacking = {
         resource
         for resource, units in growing.units.items()
         if used.get(resource, 0) + units > allowance.get(resource, 0)
     }
-    shrinking = _to_shrink(source, lacking) if lacking else None
-    if shrinking is None:
-        return Grow(growing.name, growing.wanted + 1)
-    if shrinking.wanted == 1 and not switched:
-        # The source cannot answer for all without it.
-        if may_answer:
-            return SwitchFirst(shrinking.name)
-        if patient and target.replicas:
-            return Wait("its applications, before the last worker that answers goes")
-    gap = shrinking.wanted == 1 and not switched
-    return Shrink(shrinking.name, shrinking.wanted - 1, gap=gap)
+    if lacking and (giving := _to_shrink(source, lacking)) is not None:
+        return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient)
+    return Grow(growing.name, growing.wanted + 1)
+
+
+def _shrink(giving: Group, target: Side, *, switched: bool, may_answer: bool, patient: bool) -> Move:
+    """A worker goes. Before the last one of its kind, without which the source does not answer for all, requests go
+    elsewhere if they can; they are waited for if there is hope."""
+    last = giving.wanted == 1 and not switched and giving.running > 0
+    if last and may_answer:
+        return SwitchFirst(giving.name)
+    if last and patient and any(group.running for group in target.groups):
+        return Wait("its applications, before the last worker that answers goes")
+    return Shrink(giving.name, giving.wanted - 1, gap=last)
 
 
 def has_gap(target: Side, source: Side, allowance: Units) -> bool:
@@ -261,6 +271,7 @@ def _group(group: WorkerGroupSpec, units: Units, pods: Sequence[RayPod], goal: i
     hosts = max(1, group.num_of_hosts)
     held = [pod for pod in pods if pod.group == group.group_name and not pod.is_head and not pod.ended]
     running = sum(pod.running and not pod.deleting for pod in held)
+    unscheduled = sum(not pod.spec.node_name and not pod.deleting for pod in held)
     return Group(
         name=group.group_name,
         units=units,
@@ -268,7 +279,13 @@ def _group(group: WorkerGroupSpec, units: Units, pods: Sequence[RayPod], goal: i
         wanted=group_replicas(group),
         there=-(-len(held) // hosts),
         running=running // hosts,
+        unscheduled=-(-unscheduled // hosts),
     )
+
+
+def scheduled_units(groups: Iterable[Group], head: Units) -> dict[str, int]:
+    """Cards that pods of a cluster hold."""
+    return total([(head, 1), *((group.units, group.there - group.unscheduled) for group in groups)])
 
 
 def _to_grow(target: Side) -> Group | None:

@@ -34,12 +34,13 @@ from gpu_control_plane.ray.service.handover import (
     fits,
     has_gap,
     pod_units,
+    scheduled_units,
     side,
     total,
 )
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
 
-_NEVER: Final = "never"
+NEVER: Final = "never"
 _ALWAYS: Final = "always"
 
 
@@ -198,10 +199,10 @@ def _of_before(s: Snapshot, active: ClusterView | None) -> ClusterView | None:
 
 def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
     """Decide whether both clusters fit beside each other, and if not, on what terms workers are handed over."""
-    wish = s.service.metadata.annotations.get(Annotation.IN_PLACE_UPGRADE.value, "")
-    if wish == _NEVER:
+    wish = wish_of(s.service)
+    if wish == NEVER:
         return roles
-    desired, held = s.service.spec.ray_cluster_config, active.cluster.spec
+    desired = s.service.spec.ray_cluster_config
     goals = _goals(s, active)
     needed = demand(desired, goals, s.free)
     lacking = {resource: units for resource, units in needed.items() if units > s.free.get(resource, units)}
@@ -214,16 +215,14 @@ def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
             "waits for it, since workers are handed over by a head that runs"
         )
         return msgspec.structs.replace(roles, told=(Told(reason="UpgradeWaits", note=note, warning=True),))
-    terms = Terms(
-        allowance=total([(_held_by(s), 1), *(((s.free, 1),) if s.free else ())]),
-        goals=goals,
-        full={
-            group.group_name: Bounds(group_replicas(group), group.min_replicas, group.max_replicas)
-            for group in held.worker_group_specs
-        },
-    )
+    terms = handover_terms(s, active)
     told = _announcement(s, active, goals, terms, lacking)
     return msgspec.structs.replace(roles, way=Way.HANDOVER, terms=terms, told=(told,))
+
+
+def wish_of(service: RayService) -> str:
+    """What the annotation says of handovers: auto, always or never."""
+    return service.metadata.annotations.get(Annotation.IN_PLACE_UPGRADE.value, "")
 
 
 def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms: Terms, lacking: Units) -> Told:
@@ -262,9 +261,25 @@ def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
     }
 
 
-def _held_by(s: Snapshot) -> dict[str, int]:
-    """The cards that clusters of the service have or ask for."""
-    return total((units_of(view, s.free), 1) for view in s.clusters if not view.deleting)
+def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
+    """The terms of a handover that begins now."""
+    held = total((_held_by(s, view), 1) for view in s.clusters)
+    return Terms(
+        allowance=total([(held, 1), (s.free, 1)]),
+        own=_held_by(s, active),
+        goals=_goals(s, active),
+        full={
+            group.group_name: Bounds(group_replicas(group), group.min_replicas, group.max_replicas)
+            for group in active.cluster.spec.worker_group_specs
+        },
+    )
+
+
+def _held_by(s: Snapshot, view: ClusterView) -> dict[str, int]:
+    """Cards that a cluster has: those of pods that are on a node."""
+    seen = side(view.cluster.spec, view.pods, {}, s.free, head_ready=True)
+    head = view.head
+    return scheduled_units(seen.groups, seen.head if head is not None and head.spec.node_name else NONE)
 
 
 def units_of(view: ClusterView, free: Units = NONE) -> dict[str, int]:

@@ -25,6 +25,8 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
     deletion_delay: timedelta = timedelta(seconds=60)
     """Before a cluster goes that requests went to, unless the spec says so."""
+    scheduling_patience: timedelta = timedelta(seconds=30)
+    """How long a pod may be without a node, before its cards are taken to be somebody else's."""
     handover_patience: timedelta = timedelta(minutes=10)
     """How long workers that moved may take to answer, before more of them move."""
 

@@ -14,7 +14,16 @@ from gpu_control_plane.ray.service.backend import Candidate, choose
 from gpu_control_plane.ray.service.desired_cluster import Match, is_scaled, replicas_of, with_replicas
 from gpu_control_plane.ray.service.handover import Bounds, Done, Grow, Move, Shrink, Side, SwitchFirst, Terms, Wait
 from gpu_control_plane.ray.service.incremental import ALL, Share, Shares, Steps, next_step
-from gpu_control_plane.ray.service.roles import Roles, Way, is_incremental, match_of, units_of
+from gpu_control_plane.ray.service.roles import (
+    NEVER,
+    Roles,
+    Way,
+    handover_terms,
+    is_incremental,
+    match_of,
+    units_of,
+    wish_of,
+)
 from gpu_control_plane.ray.service.snapshot import NOBODY, ClusterView, Snapshot
 
 
@@ -77,13 +86,49 @@ def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | Non
     target = _candidate(pending, takes_over=pending.ready)
     source = _candidate(active, takes_over=True) if active is not None else None
     backend = choose(s.backend, target, source)
+    stuck = _stuck_for(s, pending) if active is not None and _may_hand_over(s, active, pending) else None
     return Course(
         active=share,
         pending=share,
         backend=backend,
         complete=pending.ready and backend == pending.name,
+        patches=(_turned(s, active, pending),) if active and stuck is not None and stuck <= timedelta() else (),
         progress=waits_for(pending),
+        again_in=stuck if stuck is not None and stuck > timedelta() else None,
     )
+
+
+def _may_hand_over(s: Snapshot, active: ClusterView, pending: ClusterView) -> bool:
+    """Whether workers of the pending cluster that find no cards can get those of the active one."""
+    if active.deleting or pending.ready or is_incremental(s.service) or wish_of(s.service) == NEVER:
+        return False
+    target, source = _side(s, pending, {}), _side(s, active, {})
+    lacking = {resource for group in target.groups if group.unscheduled for resource in group.units}
+    return target.head_ready and any(group.wanted and lacking & group.units.keys() for group in source.groups)
+
+
+def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchCluster:
+    """What was free when the upgrade began is not any more: it goes on as a handover, with the workers that have found
+    their cards."""
+    target = _side(s, pending, {})
+    found = {group.name: group.there - group.unscheduled for group in target.groups}
+    spec = pending.cluster.spec
+
+    def changed(group: WorkerGroupSpec) -> WorkerGroupSpec:
+        if group.group_name not in found:
+            return group
+        kept = found[group.group_name]
+        made = with_replicas(group, group, kept, scaled=is_scaled(spec))
+        return handover.with_pods_to_go(made, handover.pods_to_go(pending.pods, group, kept))
+
+    groups = [msgspec.to_builtins(changed(group)) for group in spec.worker_group_specs]
+    annotations = {
+        Annotation.HANDOVER.value: handover_terms(s, active).text(),
+        Annotation.APPLIED_SCALE.value: None,
+    }
+    note = f"workers of {pending.name} find no cards: those of {active.name} are handed over one by one"
+    body = {"metadata": {"annotations": annotations}, "spec": {"workerGroupSpecs": groups}}
+    return PatchCluster(cluster=pending.cluster, body=body, told=Told(reason="UpgradeByHandover", note=note))
 
 
 def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: ClusterView | None) -> Course:
@@ -152,10 +197,11 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
     source = _side(s, giving, {})
     others = handover.total((units_of(view, s.free), 1) for view in s.without_role(active.name, pending.name))
     patience = _patience(s, taking, target)
+    stuck = _stuck_for(s, taking)
     move = handover.next_move(
         target,
         source,
-        terms.allowance,
+        _allowance(s, terms) if stuck is not None and stuck <= timedelta() else terms.allowance,
         switched=s.backend == taking.name,
         may_answer=taking.answers_some,
         patient=patience is not None,
@@ -181,8 +227,32 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
         patches=_patches(s, roles, terms, move, taking=taking, giving=giving),
         progress=f"{progress}; {waiting}" if waiting else progress,
         loss=_loss(taking, source, backend),
-        again_in=patience,
+        again_in=min((wait for wait in (patience, stuck) if wait is not None and wait > timedelta()), default=None),
     )
+
+
+def _stuck_for(s: Snapshot, taking: ClusterView) -> timedelta | None:
+    """How long the oldest worker without a node may still wait for one; nothing or less if it has waited too long."""
+    made = [
+        pod.metadata.creation_timestamp
+        for pod in taking.pods
+        if not pod.is_head
+        and not pod.deleting
+        and not pod.ended
+        and not pod.spec.node_name
+        and pod.metadata.creation_timestamp is not None
+    ]
+    return min(made) + s.waits.scheduling_patience - s.now if made else None
+
+
+def _allowance(s: Snapshot, terms: Terms) -> dict[str, int]:
+    """What the clusters may ask for when cards that were free are gone: what they have, and what is free now. Cards of
+    their own that somebody else has taken are waited for, or the last worker would go for nothing."""
+    now = handover_terms(s, s.active).allowance if s.active is not None else {}
+    return {
+        resource: max(terms.own.get(resource, 0), min(units, now.get(resource, 0)))
+        for resource, units in terms.allowance.items()
+    }
 
 
 def _side(s: Snapshot, view: ClusterView, goals: dict[str, int]) -> Side:

@@ -48,7 +48,9 @@ def template(image: str = "ray:1", gpus: int = 0, **extra: Any) -> dict[str, Any
     return {"spec": {"containers": [{"name": "ray", "image": image, "resources": {"limits": limits}}], **extra}}
 
 
-def group(name: str = "workers", replicas: int = 1, gpus: int = 1, image: str = "ray:1", **fields: Any) -> dict[str, Any]:
+def group(
+    name: str = "workers", replicas: int = 1, gpus: int = 1, image: str = "ray:1", **fields: Any
+) -> dict[str, Any]:
     return {"groupName": name, "replicas": replicas, "template": template(image, gpus), **fields}
 
 
@@ -106,7 +108,9 @@ class World:
         """Workers of each group without which not all deployments run; one of each group by default."""
         self.told: list[str] = []
         self.notes: list[str] = []
+        self.before: list[Callable[[Action], None]] = []
         self.checks: list[Callable[[Action], None]] = []
+        """Called before and after each write."""
         self.rng = random.Random(seed)
         self._count = 0
         self._talk = ServeCalls(
@@ -150,6 +154,8 @@ class World:
         for action in decision.actions:
             if crash_after is not None and writes >= crash_after:
                 return decision
+            for look in self.before:
+                look(action)
             writes += self._apply(action)
             for check in self.checks:
                 check(action)
@@ -203,9 +209,7 @@ class World:
                 assert not action.guarded or held.metadata.resource_version == action.cluster.metadata.resource_version
                 body = merge(msgspec.to_builtins(held), action.body)
                 made = msgspec.convert(body, RayCluster)
-                self.clusters[held.name] = replace(
-                    made, metadata=replace(made.metadata, resource_version=self._uid())
-                )
+                self.clusters[held.name] = replace(made, metadata=replace(made.metadata, resource_version=self._uid()))
             case Delete():
                 self._delete(action.item)
             case Ensure():
@@ -297,7 +301,15 @@ class World:
     def can_serve(self, name: str) -> bool:
         """Whether requests to the cluster are answered for every deployment."""
         held = self.clusters.get(name)
-        return held is not None and bool(self.serving(held)) and self.all_run(held)
+        return held is not None and bool(self.serving(held)) and self.all_run(held) and self.capacity(held) > 0
+
+    def capacity(self, cluster: RayCluster) -> int:
+        """Percent of replicas that Ray Serve was asked for."""
+        return int(self.configs.get(cluster.metadata.uid, {}).get("capacity") or "100")
+
+    def least(self, cluster: RayCluster, name: str) -> int:
+        """Workers without which not every deployment has a replica."""
+        return min(self.needed.get(name, 1), self.capacity(cluster))
 
     def workers(self, cluster: RayCluster, name: str, *, running: bool = True) -> list[RayPod]:
         return [
@@ -315,7 +327,7 @@ class World:
             and self._head_runs(cluster)
             and image not in self.applications_fail
             and all(
-                len(self.workers(cluster, each.group_name)) >= self.needed.get(each.group_name, 1)
+                len(self.workers(cluster, each.group_name)) >= self.least(cluster, each.group_name)
                 for each in groups
                 if not each.suspend
             )
@@ -342,7 +354,18 @@ class World:
         held = sum(self._units(pod) for pod in self.pods.values() if pod.name in self.scheduled)
         return max(0, self.cards - self.others - held)
 
-    def demand(self) -> dict[str, int]:
+    def source_has_cards(self) -> bool:
+        """Whether the older cluster of an upgrade still has workers."""
+        held = self.clusters.get(self.active)
+        groups = held.spec.worker_group_specs if held is not None else ()
+        return held is not None and any(
+            group_pods(each) or self.workers(held, each.group_name, running=False) for each in groups
+        )
+
+    def why(self) -> list[str]:
+        return [f"{held.type}={held.status} {held.reason} {held.message}" for held in self.service.status.conditions]
+
+    def demand_of_clusters(self) -> dict[str, int]:
         """Cards that all clusters of the service ask for or have."""
         pools = (POOL,)
         wanted: list[tuple[Mapping[str, int], int]] = []
@@ -353,8 +376,6 @@ class World:
                 there = -(-len(self.workers(each, held.group_name, running=False)) // held.num_of_hosts)
                 asked = group_pods(held) // held.num_of_hosts
                 wanted.append((replica_units(held, pools), max(asked, there)))
-        left = [pod for pod in self.pods.values() if not any(is_owned(pod, each) for each in self.clusters.values())]
-        wanted += [({POOL: self._units(pod)}, 1) for pod in left]
         return total(wanted)
 
     def terms(self) -> Terms | None:
@@ -371,7 +392,7 @@ class World:
 
     def cluster_controller(self) -> None:
         """Pods as the specs of clusters ask for them, and what the status says of the head."""
-        for each in list(self.clusters.values()):
+        for each in list(map(self._autoscaled, self.clusters.values())):
             mine = [pod for pod in self.pods.values() if is_owned(pod, each) and not pod.deleting]
             if not any(pod.is_head for pod in mine):
                 self._make_pod(each, "headgroup", "head", each.spec.head_group_spec.template)
@@ -393,6 +414,19 @@ class World:
                     each, metadata=version, status=replace(each.status, conditions=(ready,))
                 )
 
+    def _autoscaled(self, cluster: RayCluster) -> RayCluster:
+        """Ray's autoscaler brings as many workers as the replicas need: two for all of them."""
+        if not cluster.spec.enable_in_tree_autoscaling or cluster.metadata.uid not in self.configs:
+            return cluster
+        wanted = -(-2 * self.capacity(cluster) // 100)
+        groups = tuple(replace(each, replicas=wanted) for each in cluster.spec.worker_group_specs)
+        if groups == cluster.spec.worker_group_specs:
+            return cluster
+        spec = replace(cluster.spec, worker_group_specs=groups)
+        made = replace(cluster, spec=spec, metadata=replace(cluster.metadata, resource_version=self._uid()))
+        self.clusters[cluster.name] = made
+        return made
+
     def kubelet(self, *, only: int | None = None) -> None:
         """Schedule what fits, run what is scheduled, end what is deleted: all pods, or so many of them."""
         pods = sorted(self.pods.values(), key=lambda pod: pod.name)
@@ -405,6 +439,7 @@ class World:
             elif pod.name not in self.scheduled:
                 if self._units(pod) <= self.free():
                     self.scheduled.add(pod.name)
+                    self.pods[pod.name] = replace(pod, spec=replace(pod.spec, node_name="node"))
             else:
                 self._run(pod)
 
