@@ -113,7 +113,7 @@ def settled(world: World, *, incremental: bool) -> None:
     world.others = 0
     if world.service.spec.suspend:
         world.change(suspend=False)
-    world.settle(120 if incremental else 90)
+    world.settle(150, step=timedelta(seconds=90))
     desired = world.service.spec.ray_cluster_config
     assert not world.pending, f"an upgrade does not end: {world.why()}"
     assert list(world.clusters) == [world.active], f"clusters are left: {list(world.clusters)}"

@@ -39,6 +39,7 @@ from gpu_control_plane.ray.service.serve_calls import ServeCalls
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+_QUIET = 8
 POOL = "gpu.deckhouse.io/pool-a"
 CONFIG = "applications:\n- name: a\n  import_path: demo:app\n  deployments:\n  - name: D\n"
 
@@ -444,12 +445,18 @@ class World:
                 self._run(pod)
 
     def settle(self, rounds: int = 60, *, step: timedelta = timedelta(seconds=30)) -> None:
-        """Everything takes its course, without crashes."""
+        """Everything takes its course, without crashes, until it has been quiet for a while."""
+        quiet = 0
         for _ in range(rounds):
+            before = self.service, tuple(self.clusters.values()), tuple(self.pods.values())
             self.reconcile()
             self.cluster_controller()
             self.kubelet()
             self.now += step
+            after = self.service, tuple(self.clusters.values()), tuple(self.pods.values())
+            quiet = quiet + 1 if before == after else 0
+            if quiet > _QUIET:
+                return
 
     def change(self, **spec: Any) -> None:
         """Edit the spec of the service."""
