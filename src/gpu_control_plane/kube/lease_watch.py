@@ -116,9 +116,9 @@ def active_holder(leases: Iterable[ObservedLease], now: datetime) -> LeaseHolder
     return max(holders, key=lambda holder: (holder.until, holder.namespace), default=None)
 
 
-def lease_selection(lease: str) -> Selection:
-    """The Leases of this name, in whatever namespaces."""
-    return Selection(fields=f"metadata.name={lease}")
+def lease_selection(lease: str, namespace: str | None = None) -> Selection:
+    """The Leases of this name, in whatever namespaces unless one is named."""
+    return Selection(namespace, fields=f"metadata.name={lease}")
 
 
 class LeaseWatch:
@@ -137,15 +137,17 @@ class LeaseWatch:
         trusted: Callable[[str | None], bool],
         *,
         now: Callable[[], datetime] = utc_now,
+        namespace: str | None = None,
     ) -> None:
-        """`name` is that of the controller and of the signal, `lease` that of the Leases."""
+        """`name` is that of the controller and of the signal, `lease` that of the Leases. With a `namespace` no other
+        is looked at."""
         self.changed = Signal(name)
         self._all = Key(lease)
         self._trusted = trusted
         self._now = now
         self._observed: dict[Key, ObservedLease] = {}
         self._last: LeaseHolder | None = None
-        self._leases = runtime.cache(TimedLease, lease_selection(lease))
+        self._leases = runtime.cache(TimedLease, lease_selection(lease, namespace))
         self._leases.on_change(self._observe)
         runtime.controller(name, self._reconcile, workers=1).watch(self._leases, self._concerns)
 

@@ -16,6 +16,11 @@ class KubeRayLease(LeaseWatch):
     """The Leases of KubeRay's operator; `rules.trusted_namespaces.kuberay_namespaces` says where they are believed."""
 
     def __init__(
-        self, runtime: Runtime, trusted: Callable[[str | None], bool], *, now: Callable[[], datetime] = utc_now
+        self,
+        runtime: Runtime,
+        trusted: Callable[[str | None], bool],
+        *,
+        now: Callable[[], datetime] = utc_now,
+        namespace: str | None = None,
     ) -> None:
-        super().__init__(runtime, "kuberay-lease", LEASE, trusted, now=now)
+        super().__init__(runtime, "kuberay-lease", LEASE, trusted, now=now, namespace=namespace)

@@ -36,7 +36,7 @@ class RayParts:
         self.settings = settings
         self.now = now
         self.writer = ChildWriter(runtime.client)
-        self.lease = KubeRayLease(runtime, settings.trusted.include, now=now)
+        self.lease = KubeRayLease(runtime, settings.trusted.include, now=now, namespace=settings.alone_in)
         """While it is active, controllers only look on."""
         self.gpus = LivePools()
         self.pools = runtime.cache(GPUPool)

@@ -19,6 +19,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Where our own programs run."""
     trusted: TrustedNamespaces = kuberay_namespaces()
     """Where a Lease of KubeRay's operator is believed."""
+    alone_in: str | None = None
+    """The one namespace outside which nothing of Ray is read, not even that Lease; None if there is no such bound."""
 
     pod_retry: Annotated[
         timedelta, about("How long a RayCluster waits at most before it asks again for a pod that was refused.")
@@ -31,6 +33,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         timedelta,
         about("How long a deleted RayCluster waits for its keys in Redis to be removed, unless an annotation says so."),
     ] = timedelta(minutes=5)
+    waiting_hint_after: Annotated[
+        timedelta,
+        about(
+            "How long workers of Ray wait for cards, a RayJob to run or a RayService to answer until an Event says so."
+        ),
+    ] = timedelta(minutes=10)
     job_status_check_timeout: Annotated[
         timedelta, about("How long Ray's dashboard may not answer until a RayJob fails.")
     ] = timedelta(minutes=5)

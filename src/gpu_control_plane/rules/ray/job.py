@@ -123,8 +123,12 @@ def _environment_faults(spec: RayJobSpec, path: str) -> Faults:
         return
     try:
         read = yaml.safe_load(spec.runtime_env_yaml)
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+        yield f"{path}.runtimeEnvYAML", f"this is no YAML: {error.problem}{line}"
+        return
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        yield f"{path}.runtimeEnvYAML", f"this is no YAML: {' '.join(str(error).split())}"
+        yield f"{path}.runtimeEnvYAML", f"this is no YAML: {error}"
         return
     if read is not None and not isinstance(read, dict):
         yield f"{path}.runtimeEnvYAML", "this is no map: give keys such as working_dir, pip and env_vars"

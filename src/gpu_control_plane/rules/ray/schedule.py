@@ -2,7 +2,7 @@
 which the machine knows."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Final, Self
 from zoneinfo import ZoneInfo
 
@@ -34,9 +34,12 @@ _FIELDS: Final[tuple[tuple[str, int, int, Mapping[str, int]], ...]] = (
     ("hour", 0, 23, _NO_NAMES),
     ("day", 1, 31, _NO_NAMES),
     ("month", 1, 12, _MONTHS),
-    ("weekday", 0, 7, _DAYS),
+    ("weekday", 0, 6, _DAYS),
 )
 _SUNDAY: Final = 7
+"""Sunday by its other number."""
+_DIGITS: Final = 4
+_MAX_STEP: Final = 9999
 _HORIZON: Final = timedelta(days=5 * 366)
 """After so long a schedule such as 30 February has no next time."""
 _MINUTE: Final = timedelta(minutes=1)
@@ -109,7 +112,10 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         end = now + _HORIZON
         while now < end:
             local = now.astimezone(place or UTC)
-            if local.month not in self.months or not self._has_day(local) or local.hour not in self.hours:
+            if local.month not in self.months or not self._has_day(local):
+                tomorrow = datetime.combine(local.date() + timedelta(days=1), time(), local.tzinfo)
+                now = max(tomorrow.astimezone(UTC), now + _MINUTE)
+            elif local.hour not in self.hours:
                 now += timedelta(hours=1) - timedelta(minutes=local.minute)
             elif local.minute not in self.minutes:
                 now += _MINUTE
@@ -126,9 +132,7 @@ def zone_of(name: str) -> ZoneInfo | None:
     """The time zone of this name; None if the machine does not know it."""
     try:
         return ZoneInfo(name)
-    except (ValueError, OSError):  # an unknown one is a KeyError as well
-        return None
-    except KeyError:
+    except (KeyError, ValueError, OSError):
         return None
 
 
@@ -137,7 +141,7 @@ def _numbers(text: str, field: str, least: int, most: int, names: Mapping[str, i
     found: set[int] = set()
     for part in text.split(","):
         span, slash, by = part.partition("/")
-        step = _number(by, field, 1, most, _NO_NAMES) if slash else 1
+        step = _number(by, field, 1, _MAX_STEP, _NO_NAMES) if slash else 1
         if span in {"*", "?"}:
             first, last = least, most
         else:
@@ -154,7 +158,8 @@ def _number(text: str, field: str, least: int, most: int, names: Mapping[str, in
     known = names.get(text.lower())
     if known is not None:
         return known
-    if text.isascii() and text.isdecimal() and least <= int(text) <= most:
+    limit = _SUNDAY if names is _DAYS else most
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS and least <= int(text) <= limit:
         return int(text)
     example = f", or a name such as {next(iter(names))}" if names else ""
     raise BadSchedule(f"{text!r} is not possible in the field {field}: write {least} to {most}{example}")
