@@ -115,8 +115,8 @@ def plan(*, connection: Connection, output: str) -> None:
 def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float) -> None:
     """Stop KubeRay's operator, so that this one begins.
 
-    Its Deployment is scaled to zero and its Lease deleted. Pods of Ray run on: this operator first notes on them that
-    they are its own, and then compares. At the end it is verified that none has gone or been restarted. Running it again
+    Its Deployment is scaled to zero and its Lease deleted. Pods of Ray run on: this operator notes on them that they
+    are its own before it compares. At the end it is verified that none has gone or been restarted. Running it again
     is safe. It is refused while `plan` names problems.
 
     \b
