@@ -158,7 +158,7 @@ def resumed(service: RayService, now: datetime) -> tuple[Condition, ...]:
 
 
 def looked_on(service: RayService, other: str, now: datetime) -> tuple[Condition, ...]:
-    message = f"KubeRay's operator is active in {other}, so this one changes nothing"
+    message = f"KubeRay's operator is active ({other}), so this one changes nothing"
     return Writer(service, now).set(ServiceCondition.OTHER_OPERATOR_ACTIVE, True, Reason.OTHER_OPERATOR, message).done()
 
 

@@ -23,7 +23,7 @@ from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.execute import Executor
 from gpu_control_plane.ray.service.gateway_caches import GatewayCaches
 from gpu_control_plane.ray.service.serve_calls import ProxyOf, ServeCalls
-from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
+from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
 from gpu_control_plane.ray.watched import Watched
 from gpu_control_plane.rules.ray.problem import Facts, sentences
 from gpu_control_plane.rules.ray.service import service_problems
@@ -33,6 +33,7 @@ _OF_SERVICES: Final = Selection(labels=f"{Label.ORIGINATED_FROM_KIND.value}=RayS
 _OF_SERVE: Final = Selection(labels=Label.SERVE.value)
 _SUFFIX: Final = 5
 _POLL_SECONDS: Final = 2.0
+_WAITS: Final = Waits()
 
 
 class _EndpointConditions(msgspec.Struct, frozen=True):
@@ -53,7 +54,14 @@ class EndpointSlice(Object, frozen=True):
     endpoints: tuple[_Endpoint, ...] | None = None
 
 
-def build(parts: RayParts, *, proxy: ProxyOf | None = None, rng: random.Random | None = None) -> None:
+def build(
+    parts: RayParts,
+    *,
+    proxy: ProxyOf | None = None,
+    poll_seconds: float = _POLL_SECONDS,
+    waits: Waits = _WAITS,
+    rng: random.Random | None = None,
+) -> None:
     """Add the controller of RayServices to a process. Tests say by `proxy` where proxies of Ray Serve are."""
     runtime, options = parts.runtime, parts.settings.options
     services, clusters = parts.caches(RayService), parts.caches(RayCluster)
@@ -68,7 +76,7 @@ def build(parts: RayParts, *, proxy: ProxyOf | None = None, rng: random.Random |
         calls,
         parts.access.target,
         proxy or _proxies(parts),
-        poll_seconds=_POLL_SECONDS,
+        poll_seconds=poll_seconds,
     )
     executor = Executor(runtime.client, parts.writer, runtime.events)
     gateways_changed = Signal("ray-service-gateways")
@@ -97,8 +105,9 @@ def build(parts: RayParts, *, proxy: ProxyOf | None = None, rng: random.Random |
             free=_free(parts.pools),
             problems=problems,
             config=config,
-            other_operator=str(holder.namespace) if holder is not None else "",
+            other_operator=f"{holder.holder} in namespace {holder.namespace}" if holder is not None else "",
             options=options,
+            waits=waits,
             suffix="".join(chance.choices(string.ascii_lowercase + string.digits, k=_SUFFIX)),
             now=parts.now(),
         )
@@ -130,12 +139,7 @@ def build(parts: RayParts, *, proxy: ProxyOf | None = None, rng: random.Random |
     slices.watch(controller, lambda item: _service_of_slice(item, children))
     controller.watch(calls.signal, lambda fired: (fired.key,))
     controller.watch(gateways_changed, lambda fired: (fired.key,))
-
-    def enqueue_all() -> None:
-        for service in services:
-            controller.enqueue(service.key)
-
-    parts.lease.changed.on_change(lambda _old, _new: enqueue_all())
+    controller.watch(parts.lease.changed, lambda _fired: [service.key for service in services])
 
 
 def _proxies(parts: RayParts) -> ProxyOf:
