@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster, UpgradeType, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
 from gpu_control_plane.kube.conditions import is_true
-from gpu_control_plane.ray.cluster.pod_state import is_lost, is_worker, made, progress, template_hash
+from gpu_control_plane.ray.cluster.pod_state import is_gated, is_lost, is_worker, made, progress, template_hash
 from gpu_control_plane.ray.cluster.worker_groups import (
     GroupPlan,
     PodOrder,
@@ -31,6 +31,7 @@ from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.owned import RayPod
 
 _TRUE: Final = "true"
+_UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,14 +187,25 @@ def _roll(snapshot: PodSnapshot, heads: Sequence[RayPod], plans: Mapping[str, Gr
             return plan_rolling(kept, group_replicas(group), expected, most)
     if not heads or template_hash(heads[0]) == snapshot.template_hashes.get(HEAD_GROUP, ""):
         return []
-    if _head_stays_away(cluster) or not all(_is_settled(replica) for plan in plans.values() for replica in plan.kept):
+    if _head_stays_away(cluster) or not all(_is_done(snapshot, plan) for plan in plans.values()):
         return []
     return [Removal(heads[0], Why.OUTDATED)]
 
 
+def _is_done(snapshot: PodSnapshot, plan: GroupPlan) -> bool:
+    """Whether there is nothing to wait for in a group of which no worker is outdated."""
+    coming = any(not _held_back(snapshot, order.group) for order in plan.orders)
+    return not coming and all(_is_settled(replica) for replica in plan.kept)
+
+
 def _is_settled(replica: Replica) -> bool:
-    """Whether it is ready. One that waits for a node may wait for long, and keeps nobody from going on."""
-    return all(pod.ready or not pod.spec.node_name for pod in replica.pods)
+    """Whether it is ready. One that no node has room for may wait for long, and keeps nobody from going on."""
+    return all(pod.ready or _finds_no_room(pod) for pod in replica.pods)
+
+
+def _finds_no_room(pod: RayPod) -> bool:
+    scheduled = pod.condition("PodScheduled")
+    return is_gated(pod) or (scheduled is not None and scheduled.reason == _UNSCHEDULABLE)
 
 
 def _held_back(snapshot: PodSnapshot, group: str) -> bool:
