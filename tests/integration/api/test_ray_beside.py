@@ -64,18 +64,18 @@ async def test_an_uninstall_lets_objects_of_ray_go_and_takes_none(client: Client
     spec = {"holderIdentity": "them", "leaseDurationSeconds": 15, "renewTime": now}
     await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
     try:
-        sentences = await _clean_up(client, namespace)
+        sentences = await _clean_up(client)
         assert f"Finalizers left on objects of Ray: KubeRay's operator runs in {namespace}." in sentences
     finally:
         await client.delete(TimedLease, LEASE, namespace)
-    assert "Finalizers taken off objects of Ray: 2." in await _clean_up(client, namespace)
+    assert "Finalizers taken off objects of Ray: 2." in await _clean_up(client)
     assert (await client.get(AnyRayCluster, "minimal", namespace)).metadata.finalizers == ("example.com/mine",)
     await client.delete(AnyRayJob, "simple", namespace)
     await until_async(lambda: _is_gone(client, namespace), saying="the RayJob is gone")
     await client.patch(AnyRayCluster, "minimal", {"metadata": {"finalizers": None}}, namespace=namespace)
 
 
-async def _clean_up(client: Client, kuberay: str) -> list[str]:
+async def _clean_up(client: Client) -> list[str]:
     sentences: list[str] = []
     await clean_up(
         client,
@@ -84,7 +84,6 @@ async def _clean_up(client: Client, kuberay: str) -> list[str]:
         crds=False,
         timeout=0,
         operand_namespace="",
-        kuberay_namespaces=(kuberay,),
         report=sentences.append,
     )
     return sentences
