@@ -43,6 +43,8 @@ UNITS: dict[str, tuple[Json, int]] = {
     "no GPU": ({"cpu": "8", "memory": "1Gi", "nvidia.com/mig": "1", "rdma/shared": "1"}, 0),
     "nothing": ({}, 0),
     "what is no quantity": ({"nvidia.com/gpu": "many"}, 0),
+    "what is too large to be one": ({"nvidia.com/gpu": "1e99999"}, 2**63 - 1),
+    "what is less than none": ({"nvidia.com/gpu": "-1"}, 0),
 }
 
 
@@ -52,7 +54,11 @@ def test_a_container_has_gpus(limits: Json, units: int) -> None:
 
 
 def test_what_a_container_asks_of_each_pool() -> None:
-    asked = {"gpu.deckhouse.io/mixed.3g.71gb": 1, "gpu.deckhouse.io/mixed.1g.18gb.me": 2, "gpu.deckhouse.io/whole": "4"}
+    asked: Json = {
+        "gpu.deckhouse.io/mixed.3g.71gb": 1,
+        "gpu.deckhouse.io/mixed.1g.18gb.me": 2,
+        "gpu.deckhouse.io/whole": "4",
+    }
     assert POOLS.pools_of({**asked, "nvidia.com/gpu": 1}) == {"mixed": 3, "whole": 4}
 
 
@@ -63,7 +69,7 @@ def test_of_pools_with_one_resource_the_older_has_it() -> None:
         assert PoolResources(order).pools_of({"a.example.com/gpu": 1}) == {"z": 1}
 
 
-CLAIMS = {
+CLAIMS: Json = {
     "one": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}},
     "four": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 4}}]}},
     "older": {"devices": {"requests": [{"name": "gpu", "deviceClassName": "mig.nvidia.com", "count": 2}]}},

@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from gpu_control_plane.api.ray.cluster import GroupSpec, WorkerGroupSpec
-from gpu_control_plane.kube.quantities import parse_quantity
+from gpu_control_plane.ray.amounts import amount_of, whole_units
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.cluster.manifests.features import Keeping, autoscales, keeping
-from gpu_control_plane.ray.gpus import is_gpu_of_kuberay, whole_units
+from gpu_control_plane.ray.gpus import is_gpu_of_kuberay
 
 AGENT_PORT: Final = "52365"
 METRICS_PORT: Final = "8080"
@@ -165,8 +165,7 @@ def _json(amounts: Mapping[str, int | float]) -> str:
 
 def _number(quantity: int | str) -> int | float | None:
     """A quantity as a number; None for what is none."""
-    try:
-        amount = parse_quantity(str(quantity))
-    except ValueError:
+    amount = amount_of(quantity)
+    if amount is None:
         return None
     return int(amount) if amount == amount.to_integral_value() else float(amount)
