@@ -161,6 +161,12 @@ class LivePools:
         return self._current
 
 
+def claim_templates(pod_spec: Mapping[str, Any]) -> frozenset[str]:
+    """The ResourceClaimTemplates that a pod is given claims from: what has to be known to count its GPUs."""
+    named = (held.get("resourceClaimTemplateName") for held in pod_spec.get("resourceClaims") or ())
+    return frozenset(filter(None, named))
+
+
 def is_gpu_of_kuberay(resource: str) -> bool:
     """Whether KubeRay takes a resource for GPUs."""
     return resource.endswith("gpu") or _KUBERAY.search(resource) is not None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.ray.gpus import LivePools, PoolFacts, PoolResources
+from gpu_control_plane.ray.gpus import LivePools, PoolFacts, PoolResources, claim_templates
 from unit.ray.ray_clusters import Json, gpu_pool, pools
 
 MIXED = {"mode": "MIG", "mig": {"layout": [{"profile": "3g.71gb", "count": 1}, {"profile": "1g.18gb+me", "count": 1}]}}
@@ -129,6 +129,12 @@ def test_a_claim_counts_the_devices_of_gpu_classes(template: str, request_name: 
     claim = {"name": "held", **({"request": request_name} if request_name else {})}
     spec = pod({"claims": [claim]}, held=template)
     assert POOLS.container_gpus(spec["containers"][0], spec, CLAIMS) == gpus
+
+
+def test_a_pod_says_which_templates_have_to_be_known() -> None:
+    spec = pod({"claims": [{"name": "a"}]}, a="one", b="four")
+    spec["resourceClaims"].append({"name": "c", "resourceClaimName": "there-already"})
+    assert claim_templates(spec) == {"one", "four"}
 
 
 def test_claims_and_limits_add_up() -> None:
