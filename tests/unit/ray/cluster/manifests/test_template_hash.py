@@ -111,6 +111,15 @@ def test_a_change_reaches_the_pods_that_are_made_from_it(path: str, value: Any, 
     assert {pod for pod in before if before[pod] != after[pod]} == expected
 
 
+def test_a_release_keeps_the_hashes_of_another() -> None:
+    """Another value here means that an upgrade of the operator makes every pod of Ray out of date, and clusters that
+    roll begin to. Change it for nothing less than a fault."""
+    assert hashes(whole()) == {
+        "head": "0P76QQN662F7K54HTOV3NL2MEICL29CL",
+        "worker": "C4768PN1IDTQ88ORTFU4FN1G7H4ED9VJ",
+    }
+
+
 def test_only_the_autoscaler_that_never_restarts_pods_reaches_workers() -> None:
     scaled = changed(whole(), "spec.enableInTreeAutoscaling", True)
     first, second = ({"version": version} for version in ("v1", "v2"))
