@@ -229,6 +229,13 @@ def command(
                     port=webhook_port,
                     host=webhook_host,
                     client_authorities=_authority(webhook_client_authority),
+                    ray=None
+                    if _RAY in without
+                    else admission.RayScope(
+                        namespaces=settings[_RAY].options.watch_namespaces,
+                        trusted=settings[_RAY].trusted,
+                        alone_in=settings[_RAY].alone_in,
+                    ),
                 ),
             )
 

@@ -121,12 +121,50 @@ def lease_selection(lease: str, namespace: str | None = None) -> Selection:
     return Selection(namespace, fields=f"metadata.name={lease}")
 
 
-class LeaseWatch:
-    """Watches the Leases of another operator, by their name, in the namespaces that `trusted` accepts.
+class LeaseReader:
+    """Reads the Leases of another operator, by their name, in the namespaces that `trusted` accepts.
 
-    `active` is right on every replica at any moment. `changed` is fired on the leader, once when the other operator
-    appears, is replaced by another of its replicas, or goes. A Lease that runs out needs no change in the cluster to be
-    noticed: the controller looks again when it ends.
+    `active` is right on every replica at any moment once the Leases are `synced`.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        lease: str,
+        trusted: Callable[[str | None], bool],
+        *,
+        now: Callable[[], datetime] = utc_now,
+        namespace: str | None = None,
+    ) -> None:
+        """`lease` is the name of the Leases. With a `namespace` no other is looked at."""
+        self._trusted = trusted
+        self._now = now
+        self._observed: dict[Key, ObservedLease] = {}
+        self._leases = runtime.cache(TimedLease, lease_selection(lease, namespace))
+        self._leases.on_change(self._observe)
+
+    def active(self) -> LeaseHolder | None:
+        """The active replica of the other operator, if there is one."""
+        believed = (seen for seen in self._observed.values() if self._trusted(seen.lease.metadata.namespace))
+        return active_holder(believed, self._now())
+
+    async def synced(self) -> None:
+        """Wait until the Leases have been read."""
+        await self._leases.synced()
+
+    def _observe(self, old: TimedLease | None, new: TimedLease | None) -> None:
+        if new is not None:
+            before = self._observed.get(new.key) if old is not None and old.metadata.uid == new.metadata.uid else None
+            self._observed[new.key] = observe(new, self._now(), before)
+        elif old is not None:
+            self._observed.pop(old.key, None)
+
+
+class LeaseWatch(LeaseReader):
+    """Tells others when another operator comes or goes.
+
+    `changed` is fired on the leader, once when the other operator appears, is replaced by another of its replicas, or
+    goes. A Lease that runs out needs no change in the cluster to be noticed: the controller looks again when it ends.
     """
 
     def __init__(
@@ -139,29 +177,12 @@ class LeaseWatch:
         now: Callable[[], datetime] = utc_now,
         namespace: str | None = None,
     ) -> None:
-        """`name` is that of the controller and of the signal, `lease` that of the Leases. With a `namespace` no other
-        is looked at."""
+        """`name` is that of the controller and of the signal."""
+        super().__init__(runtime, lease, trusted, now=now, namespace=namespace)
         self.changed = Signal(name)
         self._all = Key(lease)
-        self._trusted = trusted
-        self._now = now
-        self._observed: dict[Key, ObservedLease] = {}
         self._last: LeaseHolder | None = None
-        self._leases = runtime.cache(TimedLease, lease_selection(lease, namespace))
-        self._leases.on_change(self._observe)
         runtime.controller(name, self._reconcile, workers=1).watch(self._leases, self._concerns)
-
-    def active(self) -> LeaseHolder | None:
-        """The active replica of the other operator, if there is one."""
-        believed = (seen for seen in self._observed.values() if self._trusted(seen.lease.metadata.namespace))
-        return active_holder(believed, self._now())
-
-    def _observe(self, old: TimedLease | None, new: TimedLease | None) -> None:
-        if new is not None:
-            before = self._observed.get(new.key) if old is not None and old.metadata.uid == new.metadata.uid else None
-            self._observed[new.key] = observe(new, self._now(), before)
-        elif old is not None:
-            self._observed.pop(old.key, None)
 
     def _concerns(self, lease: TimedLease) -> Iterable[Key]:
         return (self._all,) if self._trusted(lease.metadata.namespace) else ()

@@ -10,7 +10,7 @@ from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.ray.child_writer import ChildWriter
 from gpu_control_plane.ray.dashboard.access import Access, Addresses, addresses
-from gpu_control_plane.ray.dashboard.calls import DashboardCalls
+from gpu_control_plane.ray.dashboard.calls import DashboardCalls, Pace
 from gpu_control_plane.ray.dashboard.client import Dashboard
 from gpu_control_plane.ray.dashboard.exchange import Exchange
 from gpu_control_plane.ray.gpus import LivePools
@@ -30,8 +30,9 @@ class RayParts:
         now: Callable[[], datetime] = utc_now,
         exchange: Exchange | None = None,
         where: Addresses | None = None,
+        pace: Pace | None = None,
     ) -> None:
-        """Tests say by `exchange` and `where` how dashboards are reached, and where they are."""
+        """Tests say by `exchange`, `where` and `pace` how dashboards are reached, where they are, and how often."""
         self.runtime = runtime
         self.settings = settings
         self.now = now
@@ -43,7 +44,7 @@ class RayParts:
         self.pools.on_change(self.gpus.changed)
         self.dashboard = Dashboard(exchange or Exchange(runtime.client.config))
         self.access = Access(runtime.client, where or addresses(settings.options), now=now)
-        self.calls = DashboardCalls(now=now, may_call=lambda: runtime.leading)
+        self.calls = DashboardCalls(now=now, may_call=lambda: runtime.leading, pace=pace)
         """Each controller takes its own by `calls.for_controller(name)`."""
         runtime.on_lead(self.calls.forget_all)
         runtime.service(self.dashboard.run)

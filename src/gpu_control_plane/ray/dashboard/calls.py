@@ -29,6 +29,8 @@ _JITTER: Final = 0.1
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How often, and how many at once."""
 
+    often: float = 2.0
+    """The first pause, in seconds, between two calls by which something is followed."""
     slowest: float = 10.0
     """The longest pause, in seconds, between two calls whose answers are the same."""
     first_retry: float = 2.0
@@ -69,6 +71,11 @@ class DashboardCalls:
         """Fires the key of an object when an answer has come that differs."""
         self._caller = caller or _Caller(now, may_call, pace or Pace(), rng or random.Random())
         self._calls: dict[Key, _CallsOfOne] = {}
+
+    @property
+    def often(self) -> float:
+        """What `every` is for something that is followed."""
+        return self._caller.pace.often
 
     def for_controller(self, name: str) -> "DashboardCalls":
         """Calls of another controller, whose objects may have the same keys. Both share how many are made at once, and
@@ -156,7 +163,7 @@ class _Caller:
     ) -> None:
         self._now = now
         self._may_call = may_call
-        self._pace = pace
+        self.pace = pace
         self._rng = rng
         self._usual = asyncio.Semaphore(pace.at_once)
         self._failing = asyncio.Semaphore(pace.failing_at_once)
@@ -164,7 +171,7 @@ class _Caller:
         self._group: asyncio.TaskGroup | None = None
 
     def places_of_one(self) -> asyncio.Semaphore:
-        return asyncio.Semaphore(self._pace.at_once_for_one)
+        return asyncio.Semaphore(self.pace.at_once_for_one)
 
     def start(self, call: _Call) -> None:
         """Make a call from now on, or from when `run` begins."""
@@ -202,11 +209,11 @@ class _Caller:
                     return
                 pause = self._next_pause(call, pause, failures, changed=changed)
             else:
-                pause = self._pace.first_retry
+                pause = self.pace.first_retry
             await asyncio.sleep(pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
 
     def _next_pause(self, call: _Call, pause: float, failures: int, *, changed: bool) -> float:
-        pace = self._pace
+        pace = self.pace
         if failures:
             return min(pace.first_retry * _GROWTH ** min(failures - 1, 30), pace.slowest_retry)
         every = call.every if call.every is not None else pace.first_retry

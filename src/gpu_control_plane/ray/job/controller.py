@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import RayCluster
-from gpu_control_plane.api.ray.job import RayJob
+from gpu_control_plane.api.ray.job import JobDeploymentStatus, RayJob
 from gpu_control_plane.api.ray.names import MANAGED_BY_MULTIKUEUE, Finalizer, Label
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import KubeError, NotFound
@@ -30,10 +30,19 @@ from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.scheduling import scheduler_for
 from gpu_control_plane.ray.scheduling.submitter import SUBMITTER_GROUP
 from gpu_control_plane.ray.status_patch import write_status
+from gpu_control_plane.rules.ray.job import job_problems
 
 _BY_CLUSTER: Final = "ray/cluster-of-job"
+_CHECKED: Final = frozenset(
+    {
+        JobDeploymentStatus.NEW,
+        JobDeploymentStatus.INITIALIZING,
+        JobDeploymentStatus.SUSPENDED,
+        JobDeploymentStatus.VALIDATION_FAILED,
+    }
+)
+"""States in which the spec is still to be carried out."""
 _ALPHANUMERIC: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
-_POLL: Final = 2.0
 
 Problems = Callable[[RayJob], Iterable[str]]
 """Why a RayJob cannot be carried out, in sentences."""
@@ -53,9 +62,8 @@ def build(parts: RayParts, *, problems: Problems | None = None, rng: random.Rand
 
 
 def spec_problems(job: RayJob) -> Iterable[str]:
-    """What can be said without the rules that admission has, too."""
-    if job.spec.ray_cluster_spec is None and not job.spec.cluster_selector.get(Label.CLUSTER.value):
-        yield f"either spec.rayClusterSpec or spec.clusterSelector with the key {Label.CLUSTER} is needed"
+    """What admission checks, and what the job could not be submitted with."""
+    yield from (str(problem) for problem in job_problems(job))
     try:
         submission(job)
     except CannotAsk as error:
@@ -137,7 +145,7 @@ class _Jobs:
             ray=self._latest(job, call_name(job, Call.FOLLOW, submitter, submitted=done)),
             submitted=submitted,
             stopped=self._latest(job, call_name(job, Call.STOP, submitter, submitted=done)),
-            problems=tuple(self._all_problems(job)),
+            problems=tuple(self._all_problems(job)) if job.status.job_deployment_status in _CHECKED else (),
             deletes_self=self._options.delete_job_after_finish,
             waiting=self._waiting,
         )
@@ -250,7 +258,7 @@ class _Jobs:
         names = {call: call_name(job, call, seen.submitter, submitted=done) for call in calls}
         self.calls.keep(job.key, names.values())
         for call, name in names.items():
-            every = _POLL if call is Call.FOLLOW else None
+            every = self.calls.often if call is Call.FOLLOW else None
             self.calls.ask(job.key, name, self._call(job, call), every=every)
 
     def _call(self, job: RayJob, call: Call) -> Callable[[], Awaitable[object]]:

@@ -80,6 +80,13 @@ def test_a_problem_is_told_once() -> None:
     assert (again.notices, again.status) == ((), held.status)
 
 
+def test_a_corrected_job_goes_on_with_what_was_made_for_it() -> None:
+    """KubeRay fails running jobs by a spec edit; what it has left is taken up again."""
+    held = job("ValidationFailed", jobId="demo-x1", rayClusterName="demo-x1")
+    status = decide(seen(held)).status
+    assert (str(status.job_deployment_status), status.ray_cluster_name) == ("Initializing", "demo-x1")
+
+
 # While the cluster comes up.
 
 
@@ -262,6 +269,12 @@ def test_http_submits_when_ray_does_not_know_the_job() -> None:
 @pytest.mark.parametrize("ray", [None, failing(AWAY, seconds=60), told("PENDING"), told("RUNNING")])
 def test_http_does_not_submit_without_knowing_that_ray_has_no_such_job(ray: Any) -> None:
     assert decide(seen(job("Running", spec=HTTP), ray=ray)).calls == {Call.FOLLOW}
+
+
+@pytest.mark.parametrize("ray", [None, told("RUNNING"), failing(AWAY, seconds=60)])
+def test_a_submission_that_has_succeeded_is_kept_in_mind(ray: Any) -> None:
+    decision = decide(seen(job("Running", spec=HTTP), ray=ray, submitted=told("x")))
+    assert decision.calls == {Call.FOLLOW, Call.SUBMIT}
 
 
 def test_a_job_that_ray_has_had_is_not_submitted_again() -> None:

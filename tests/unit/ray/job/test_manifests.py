@@ -84,7 +84,7 @@ def test_a_submitter_with_a_command_keeps_it_and_one_without_gets_ours() -> None
     template = submitter_job(running(submitterPodTemplate=bare), cluster())["spec"]["template"]
     assert template["spec"]["restartPolicy"] == "OnFailure"
     assert "ray job submit" in template["spec"]["containers"][0]["args"][0]
-    assert "name" in bare["spec"]["containers"][0]  # type: ignore[index] # the RayJob itself is left as it was
+    assert "name" in bare["spec"]["containers"][0]  # the RayJob itself is left as it was
 
 
 def test_the_submitter_has_the_limit_of_its_user_and_the_marks_of_a_batch_scheduler() -> None:
@@ -122,7 +122,7 @@ def test_the_script_waits_submits_once_and_follows_the_log() -> None:
     assert lines[1].startswith("if ! ray job status --address http://$RAY_DASHBOARD_ADDRESS")
     words = shlex.split(lines[2])
     assert words[:6] == ["ray", "job", "submit", "--address", "http://$RAY_DASHBOARD_ADDRESS", "--no-wait"]
-    options = dict(zip(words[6:-4:2], words[7:-4:2], strict=True))
+    options = dict(zip(words[6:-3:2], words[7:-3:2], strict=True))
     assert json.loads(options["--runtime-env-json"]) == {"pip": ["torch"], "env_vars": {"A": "it's"}}
     assert json.loads(options["--metadata-json"]) == {"team": "a b"}
     assert json.loads(options["--entrypoint-resources"]) == {"Custom-1": 1}
