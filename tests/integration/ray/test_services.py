@@ -144,6 +144,40 @@ async def test_a_handover_of_the_only_worker_says_before_that_there_is_a_gap(env
     assert "requests are not answered" in events["UpgradeWithGap"]
 
 
+async def test_an_incremental_upgrade_moves_requests_step_by_step(env: ServiceEnv) -> None:
+    await env.add_gateway_api()
+    options = {"stepSizePercent": 50, "intervalSeconds": 1, "maxSurgePercent": 50, "gatewayClassName": "g"}
+    strategy = {"type": "NewClusterWithIncrementalUpgrade", "clusterUpgradeOptions": options}
+    scaled = {"enableInTreeAutoscaling": True}
+    await env.create(env.group(1, minReplicas=1), cluster=scaled, upgradeStrategy=strategy)
+    old = await env.settled()
+
+    async def routed() -> bool:
+        return await env.route() == {old: 100}
+
+    await until_async(routed, within=10)
+    assert f"{old}-serve-svc" in {service.name for service in await env.all_services()}
+    await env.accept_gateway()
+    config = env.cluster_config(env.group(1, minReplicas=1, image="ray:2"), image="ray:2")
+    await env.change(rayClusterConfig={**config, **scaled})
+    seen: list[tuple[int, int]] = []
+
+    async def look() -> bool:
+        route, new = await env.route(), await env.pending()
+        step = route.get(old, 0), route.get(new, 0)
+        if new and step not in seen:
+            seen.append(step)
+        return await env.is_settled("ray:2")
+
+    await until_async(look, within=30)
+    assert [step for step in seen if 0 not in step] == [(50, 50)]
+    new = await env.active()
+    assert await env.route() == {new: 100}
+    capacities = [config.get("target_capacity") for config in env.dashboard(new).serve_configs]
+    assert capacities == [0, 50, 100]
+    assert [config.get("target_capacity") for config in env.dashboard(old).serve_configs] == [100, 50]
+
+
 async def test_suspended_it_has_nothing_and_resumed_it_answers(env: ServiceEnv) -> None:
     await env.create(env.group(1))
     await env.settled()
