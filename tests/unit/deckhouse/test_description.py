@@ -1,9 +1,12 @@
 """A wrong description is refused with a sentence: what, where, what to do."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from gpu_control_plane.cli.main import commands
 from gpu_control_plane.deckhouse.description import read_description
 from gpu_control_plane.deckhouse.errors import BadDescription
 from unit.deckhouse.descriptions import changed, rendered
@@ -106,6 +109,24 @@ def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(BadDescription) as refused:
         rendered({"deckhouse.license": None, "masters.hosts": ["10.0.0.1-10.0.0.2"]})
     assert len(refused.value.problems) == 4
+
+
+def test_the_example_alone_says_which_files_to_put_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CliRunner().invoke(commands, ["deckhouse", "example"]).output)
+    ran = CliRunner().invoke(commands, ["deckhouse", "render", str(tmp_path / "cluster.yaml")])
+    assert ran.exit_code == 1
+    for place, file in (("registryCertificates gitlab", "gitlab-registry"), ("certificateAuthority", "internal-ca")):
+        assert place in ran.output
+        assert f"certificates/{file}.pem cannot be read: put the certificate there, or leave" in ran.output
+
+
+def test_a_file_that_is_no_text_is_no_certificate(tmp_path: Path) -> None:
+    (tmp_path / "certificates").mkdir()
+    for name in ("gitlab-registry", "internal-ca"):
+        (tmp_path / f"certificates/{name}.pem").write_bytes(b"\x30\x82\xff")
+    (tmp_path / "cluster.yaml").write_text(changed({}))
+    ran = CliRunner().invoke(commands, ["deckhouse", "render", str(tmp_path / "cluster.yaml")])
+    assert (ran.exit_code, ran.output.count("is no certificate in PEM")) == (1, 2)
 
 
 @pytest.mark.parametrize("text", ["", "- a", "a: [", "just words"])
