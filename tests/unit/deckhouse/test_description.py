@@ -88,6 +88,23 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"gpuControlPlane.pools.1.replicas": None}, "pools small: mode TimeSlice needs replicas"),
     ({"gpuControlPlane.pools.1.name": "training"}, "gpuControlPlane.pools: 2 pools are called training"),
     ({"registryCertificates.0.certificate": "file:cluster.yaml"}, "cluster.yaml is no certificate in PEM"),
+    (
+        {"gpuControlPlane.settings.console.enabeld": True},
+        "ModuleConfig gpu-control-plane: spec.settings.console: enabeld is not known here: did you mean enabled?",
+    ),
+    (
+        {"gpuControlPlane.settings.logLevel": "info"},
+        "spec.settings.logLevel: info is none of Debug, Info, Warn, Error.",
+    ),
+    ({"gpuControlPlane.settings.highAvailability": "yes"}, "spec.settings.highAvailability has to be a boolean."),
+    ({"gpuControlPlane.settings.nodeSelector": {"gpu": True}}, "spec.settings.nodeSelector.gpu has to be a string."),
+    (
+        {"gpuControlPlane.settings.tolerations": [{"kye": "a"}]},
+        "tolerations[0]: kye is not known here: did you mean key?",
+    ),
+    ({"gpuControlPlane.settings.bootstrap": {"gfd": {"sleepInterval": "often"}}}, "'often' is not of the form "),
+    ({"gpuControlPlane.settings.bootstrap": {"dcgm": {"port": 80}}}, "port: 80 is not between 1025 and 65535."),
+    ({"gpuControlPlane.settings.bootstrap": {"dcgm": {"port": True}}}, "port has to be an integer."),
 ]
 
 
