@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from gpu_control_plane.deckhouse.module_settings import KEYWORDS
+from gpu_control_plane.kube.schema_faults import KEYWORDS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "deckhouse/openapi/config-values.yaml"
@@ -23,7 +23,7 @@ FOR_PEOPLE = {"description", "default", "x-examples"}
 def shortened(schema: dict[str, Any]) -> dict[str, Any]:
     """The same without what decides nothing."""
     if unknown := schema.keys() - KEYWORDS - FOR_PEOPLE:
-        sys.exit(f"{SOURCE.relative_to(ROOT)} says {', '.join(unknown)}: module_settings.py does not know that yet.")
+        sys.exit(f"{SOURCE.relative_to(ROOT)} says {', '.join(unknown)}: kube/schema_faults.py does not know that yet.")
     kept = {name: schema[name] for name in schema if name in KEYWORDS}
     if "properties" in kept:
         kept["properties"] = {name: shortened(each) for name, each in kept["properties"].items()}

@@ -103,6 +103,7 @@ def check(*, files: tuple[Path, ...]) -> int:
     """
     from gpu_control_plane.cli.screen import BAD, OK, Screen  # noqa: PLC0415
     from gpu_control_plane.deckhouse.check import check_files  # noqa: PLC0415
+    from gpu_control_plane.kube.sentences import counted_are  # noqa: PLC0415
 
     checked = check_files((str(file), file.read_text()) for file in files)
     screen = Screen(sys.stdout)
@@ -112,7 +113,8 @@ def check(*, files: tuple[Path, ...]) -> int:
         screen.note(f"Not checked, since this kind is not known here: {unknown}.")
     if checked.problems:
         return ExitCode.FINDINGS
-    screen.mark(OK, f"{len(checked.documents)} documents are as Deckhouse wants them.")
+    if checked.documents:
+        screen.mark(OK, f"{counted_are(len(checked.documents), 'document')} as Deckhouse wants.")
     return ExitCode.OK
 
 

@@ -96,15 +96,24 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
         {"gpuControlPlane.settings.logLevel": "info"},
         "spec.settings.logLevel: info is none of Debug, Info, Warn, Error.",
     ),
-    ({"gpuControlPlane.settings.highAvailability": "yes"}, "spec.settings.highAvailability has to be a boolean."),
-    ({"gpuControlPlane.settings.nodeSelector": {"gpu": True}}, "spec.settings.nodeSelector.gpu has to be a string."),
+    (
+        {"gpuControlPlane.settings.highAvailability": "yes"},
+        "spec.settings.highAvailability: a boolean is needed here, and",
+    ),
+    ({"gpuControlPlane.settings.nodeSelector": {"gpu": True}}, "spec.settings.nodeSelector.gpu: a string is needed"),
     (
         {"gpuControlPlane.settings.tolerations": [{"kye": "a"}]},
         "tolerations[0]: kye is not known here: did you mean key?",
     ),
     ({"gpuControlPlane.settings.bootstrap": {"gfd": {"sleepInterval": "often"}}}, "'often' is not of the form "),
-    ({"gpuControlPlane.settings.bootstrap": {"dcgm": {"port": 80}}}, "port: 80 is not between 1025 and 65535."),
-    ({"gpuControlPlane.settings.bootstrap": {"dcgm": {"port": True}}}, "port has to be an integer."),
+    (
+        {"gpuControlPlane.settings.bootstrap": {"dcgm": {"port": 80}}},
+        "bootstrap.dcgm.port: 80: at least 1025 is needed.",
+    ),
+    (
+        {"gpuControlPlane.settings.bootstrap": {"dcgm": {"port": True}}},
+        "bootstrap.dcgm.port: an integer is needed here",
+    ),
 ]
 
 
