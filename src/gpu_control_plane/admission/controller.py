@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.admission.approvals import review_approval
-from gpu_control_plane.admission.largest_nodes import LargestNodes
 from gpu_control_plane.admission.pods import Offer, review_pod
 from gpu_control_plane.admission.pools import review
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
@@ -20,6 +19,7 @@ from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.certificate_rotation import Subject
 from gpu_control_plane.kube.certificate_secret import Secret, ServingCertificates
 from gpu_control_plane.kube.webhooks import WebhookMetrics, WebhookServer, serve_webhooks
+from gpu_control_plane.rules.largest_nodes import LargestNodes
 from gpu_control_plane.rules.pool_validation import by_age
 from gpu_control_plane.rules.webhook_configuration import DEVICES, PODS, POOLS
 
@@ -99,7 +99,8 @@ class PodReviews:
     def __init__(self, pools: Cache[GPUPool], states: Cache[GPUNodeState]) -> None:
         self._pools = pools
         self._states = states
-        self._largest = LargestNodes(states)
+        self._largest = LargestNodes()
+        states.on_change(self._largest.changed)
         pools.index(_RESOURCE, lambda pool: {pool.resource_name, *pool.resource_names})
 
     async def review(self, request: AdmissionRequest[Pod]) -> AdmissionResponse:

@@ -31,7 +31,6 @@ class Label(OpenEnum):
         "The RayCluster that an object belongs to. In a selector of a RayJob: its name.",
     )
     NODE_TYPE = f"{GROUP}/node-type", "head, worker, or redis-cleanup."
-    GROUP = f"{GROUP}/group", "The worker group of a pod; headgroup for the head."
     IDENTIFIER = f"{GROUP}/identifier", "Cluster and node type."
     IS_RAY_NODE = f"{GROUP}/is-ray-node", "yes on every pod of a RayCluster."
     SERVE = f"{GROUP}/serve", "true on pods to which requests of a RayService may go; on its Service, the name."
@@ -47,6 +46,8 @@ class Label(OpenEnum):
     GANG = f"{GROUP}/gang-scheduling-enabled", "On an object of Ray: its pods are scheduled together or not at all."
     PRIORITY_CLASS = f"{GROUP}/priority-class-name", "On an object of Ray: the priority class of its PodGroup."
     SCHEDULER = f"{GROUP}/scheduler-name", "On an object of Ray: the scheduler of its pods."
+    # The last one: below it this name would be the member and no longer the group of the API.
+    GROUP = f"{GROUP}/group", "The worker group of a pod; headgroup for the head."
 
 
 class Annotation(OpenEnum):

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from gpu_control_plane.admission.largest_nodes import LargestNodes
 from gpu_control_plane.api.gpunodestate import GPUNodeState
+from gpu_control_plane.rules.largest_nodes import LargestNodes
 from unit.operator.scripted_cache import ScriptedCache, running
 
 
@@ -23,7 +23,8 @@ def ordered(node: str, *units: int, resource: str = "gpu.deckhouse.io/training")
 
 async def test_the_largest_node_is_found_whatever_comes_and_goes() -> None:
     states = ScriptedCache(GPUNodeState)
-    largest = LargestNodes(states.cache)
+    largest = LargestNodes()
+    states.cache.on_change(largest.changed)
     async with running(states):
         assert largest.units("gpu.deckhouse.io/training") == 0
         await states.deliver(ordered("node-a", 1, 1))
