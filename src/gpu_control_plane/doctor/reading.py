@@ -25,9 +25,10 @@ from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import ApiError, Forbidden, NotFound, ServerError
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.gather_all import gather_all
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.replicas import Deployment
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, TimedLease
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION
 from gpu_control_plane.operator.views import DaemonSet
 from gpu_control_plane.pools.access import IndexConfigMap
 from gpu_control_plane.pools.explanation_reads import UNSCHEDULED

@@ -17,8 +17,8 @@ from gpu_control_plane.kube.ca_bundle import WebhookConfiguration
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.fields import OpenEnum
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.replicas import Deployment
-from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.operator.views import DaemonSet
 from gpu_control_plane.pools.access import IndexConfigMap
 

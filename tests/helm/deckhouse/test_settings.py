@@ -18,6 +18,7 @@ OTHER_DEFAULTS = {
     ("bootstrap", "runtimeClassName"): "its nodes have NVIDIA's runtime as the default one",
     ("discovery", "enabled"): "Node Feature Discovery is not a part of every edition",
     ("operator", "enabled"): "NodeGroups bring drivers",
+    ("ray", "enabled"): "it needs wide rights, which a platform grants when it is asked to",
     ("logLevel",): "Deckhouse writes choices in camel case",
 }
 BASES: dict[tuple[str, ...], dict[str, Any]] = {
@@ -25,6 +26,7 @@ BASES: dict[tuple[str, ...], dict[str, Any]] = {
     ("bootstrap", "migStrategy"): {"bootstrap": {"gfd": {"enabled": True}}},
     ("bootstrap", "runtimeClassName"): {"bootstrap": {"gfd": {"enabled": True}}},
     ("agent", "burnIn", "seconds"): {"agent": {"burnIn": {"enabled": True}}},
+    ("ray",): {"ray": {"enabled": True}},
     ("console", "allowedUserGroups"): {"console": {"enabled": True}},
     ("console", "tlsSecretName"): {"console": {"enabled": True}},
 }

@@ -70,6 +70,10 @@ class Annotation(OpenEnum):
         f"{OWN_GROUP}/in-place-upgrade",
         "On a RayService: when an upgrade hands workers over one by one: auto (the pool is full), always or never.",
     )
+    SERVE_CONFIG = f"{OWN_GROUP}/serve-config", "On a RayCluster: what Ray Serve was last told, as a hash, and when."
+    UNUSED_SINCE = f"{OWN_GROUP}/unused-since", "On a RayCluster of a RayService: since when requests go elsewhere."
+    APPLIED_SCALE = f"{OWN_GROUP}/applied-scale", "On a RayCluster: numbers of workers of its RayService, as a hash."
+    HANDOVER = f"{OWN_GROUP}/handover", "On a RayCluster that takes workers over: how many GPUs there are for both."
 
 
 class Finalizer(OpenEnum):

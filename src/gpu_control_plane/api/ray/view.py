@@ -1,10 +1,34 @@
-"""A RayCluster as people are shown it: of a cluster that another operator or release may run, little is read."""
+"""Objects of Ray of which little is read: they may be another operator's or release's, and have other types.
 
-from typing import ClassVar
+A RayCluster as people are shown it, and of every kind its metadata.
+"""
+
+from typing import ClassVar, Final
 
 import msgspec
 
+from gpu_control_plane.api.ray.names import GROUP, VERSION
 from gpu_control_plane.kube.objects import Object, Resource
+
+
+class AnyRayCluster(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource(GROUP, VERSION, "RayCluster", "rayclusters")
+
+
+class AnyRayJob(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource(GROUP, VERSION, "RayJob", "rayjobs")
+
+
+class AnyRayService(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource(GROUP, VERSION, "RayService", "rayservices")
+
+
+class AnyRayCronJob(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource(GROUP, VERSION, "RayCronJob", "raycronjobs")
+
+
+ANY: Final[tuple[type[Object], ...]] = (AnyRayCluster, AnyRayJob, AnyRayService, AnyRayCronJob)
+"""Every kind, by its metadata."""
 
 
 class ViewedSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -21,7 +45,7 @@ class ViewedStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RayClusterView(Object, frozen=True, kw_only=True):
-    resource: ClassVar[Resource] = Resource("ray.io", "v1", "RayCluster", "rayclusters")
+    resource: ClassVar[Resource] = Resource(GROUP, VERSION, "RayCluster", "rayclusters")
 
     spec: ViewedSpec = ViewedSpec()
     status: ViewedStatus = ViewedStatus()

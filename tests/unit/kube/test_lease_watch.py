@@ -1,4 +1,4 @@
-"""When NVIDIA's operator counts as active."""
+"""When another operator counts as active, by its Lease."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.api.nvidia.names import LEASE
 from gpu_control_plane.kube import ObjectMeta
-from gpu_control_plane.kube.times import micro_time
-from gpu_control_plane.operator.nvidia_lease import (
+from gpu_control_plane.kube.lease_watch import (
     GRACE_PERIOD,
     MAX_CLOCK_SKEW,
     MAX_DURATION,
@@ -20,8 +18,10 @@ from gpu_control_plane.operator.nvidia_lease import (
     active_holder,
     observe,
 )
+from gpu_control_plane.kube.times import micro_time
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+LEASE = "another-operator"
 HOLDER = "gpu-operator-7d9f-x2x_5f1c"
 
 
@@ -58,11 +58,11 @@ def active(leases: list[TimedLease], now: datetime = NOW) -> LeaseHolder | None:
         (lease(0, seconds=None), True),
     ],
 )
-def test_a_lease_says_whether_nvidias_operator_is_active(held: TimedLease, in_charge: bool) -> None:
+def test_a_lease_says_whether_the_operator_is_active(held: TimedLease, in_charge: bool) -> None:
     assert (active([held]) is not None) is in_charge
 
 
-def test_without_a_lease_nvidias_operator_is_not_active() -> None:
+def test_without_a_lease_it_is_not_active() -> None:
     assert active([]) is None
 
 

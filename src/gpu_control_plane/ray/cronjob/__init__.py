@@ -1,0 +1,1 @@
+"""RayCronJobs: RayJobs by the clock."""
