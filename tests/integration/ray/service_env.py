@@ -107,7 +107,7 @@ class ClusterLife:
         with suppress(Conflict, NotFound, AlreadyExists):
             await self._collect_garbage()
             await self._count_cards()
-            for service in self._services:
+            for service in tuple(self._services):
                 if Label.SERVE.value in service.metadata.labels and not service.deleting:
                     await self._slice(service)
         self.pods.look_again()
@@ -116,7 +116,7 @@ class ClusterLife:
     async def _collect_garbage(self) -> None:
         clusters = {cluster.metadata.uid for cluster in self._clusters}
         for items in (self._pods, self._services):
-            for item in items:
+            for item in tuple(items):
                 owner = controller_of(item)
                 if owner is not None and owner.kind == "RayCluster" and owner.uid not in clusters and not item.deleting:
                     await self._client.delete(type(item), item.name, self.namespace)

@@ -156,6 +156,9 @@ def next_move(  # noqa: PLR0911 - one question after the other
     }
     if lacking and (giving := _to_shrink(source, lacking)) is not None:
         return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient)
+    if any(others.get(resource) for resource in lacking):
+        return Wait("the cards of a cluster that goes")
+    # The target needs more than there was: its workers wait for cards as any others do.
     return Grow(growing.name, growing.wanted + 1)
 
 
