@@ -8,13 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar
 
-import msgspec
-
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.cronjob import RayCronJob
 from gpu_control_plane.api.ray.job import RayJob, RayJobStatus
-from gpu_control_plane.kube import Client, Config, Object, Resource, Runtime, Selection
-from gpu_control_plane.kube.errors import KubeError, NotFound, Unreachable
+from gpu_control_plane.kube import Client, Object, Resource, Runtime, Selection
+from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.ray.cronjob import controller as cronjob_controller
 from gpu_control_plane.ray.dashboard.calls import Pace
 from gpu_control_plane.ray.dashboard.exchange import Exchange
