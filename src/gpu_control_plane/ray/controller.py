@@ -33,6 +33,7 @@ def build(
     cluster.build(parts)
     service.build(parts)
     job.build(parts)
+    service.build(parts)
     lookup = WaitingLookup(parts.caches, parts.gpus)
     RayMetrics(runtime.metrics.registry, lookup, lambda: runtime.leading and parts.lease.active() is None)
     waiting.build(parts, lookup)

@@ -12,8 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec, ScaleStrategy, WorkerGroupSpec
+from gpu_control_plane.ray.amounts import whole_units
 from gpu_control_plane.ray.demand import group_replicas
-from gpu_control_plane.ray.gpus import is_gpu_of_kuberay, is_gpu_of_nvidia, whole_units
+from gpu_control_plane.ray.gpus import is_gpu_of_kuberay, is_gpu_of_nvidia
 from gpu_control_plane.ray.owned import RayPod
 
 Units = Mapping[str, int]
