@@ -110,6 +110,7 @@ lint: setup ## Check style, types, imports and generated files
 	@$(RUN) python tools/admission_policies.py --check
 	@$(RUN) python tools/webhook_configurations.py --check
 	@$(RUN) python tools/console_api.py --check
+	@$(RUN) python tools/module_settings.py --check
 	@$(RUN) python tools/deckhouse_example.py --check
 
 generate: setup ## Write CRDs, references, gRPC messages, policies, rules and dashboards anew from their sources
@@ -120,6 +121,7 @@ generate: setup ## Write CRDs, references, gRPC messages, policies, rules and da
 	@$(RUN) python tools/admission_policies.py
 	@$(RUN) python tools/webhook_configurations.py
 	@$(RUN) python tools/console_api.py
+	@$(RUN) python tools/module_settings.py
 	@$(RUN) python tools/deckhouse_example.py
 
 docs: generate ## Write the generated pages of the documentation anew

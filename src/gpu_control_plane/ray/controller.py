@@ -12,6 +12,7 @@ from gpu_control_plane.ray.dashboard.exchange import Exchange
 from gpu_control_plane.ray.job import controller as job
 from gpu_control_plane.ray.metrics import RayMetrics
 from gpu_control_plane.ray.parts import RayParts
+from gpu_control_plane.ray.service import controller as service
 from gpu_control_plane.ray.settings import Settings
 from gpu_control_plane.ray.waiting import controller as waiting
 from gpu_control_plane.ray.waiting.lookup import WaitingLookup
@@ -30,7 +31,9 @@ def build(
     """Add the operator of Ray to a process. Tests say by `exchange` and `where` how dashboards are reached."""
     parts = RayParts(runtime, settings, now=now, exchange=exchange, where=where)
     cluster.build(parts)
+    service.build(parts)
     job.build(parts)
+    service.build(parts)
     lookup = WaitingLookup(parts.caches, parts.gpus)
     RayMetrics(runtime.metrics.registry, lookup, lambda: runtime.leading and parts.lease.active() is None)
     waiting.build(parts, lookup)

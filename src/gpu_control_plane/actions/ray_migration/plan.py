@@ -66,7 +66,7 @@ class RayMigrationPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 def plan_ray_migration(found: RayInstallation) -> RayMigrationPlan:
     """Work out what a take-over would lead to."""
     fates = tuple(_fates(found))
-    harmed = (f"{each.kind} {each.namespace}/{each.name}: {each.what}." for each in fates if each.harm)
+    harmed = (f"{each.kind} {each.namespace}/{each.name}: {each.what.rstrip('.')}." for each in fates if each.harm)
     return RayMigrationPlan(
         holder=found.kuberay_holder.holder if found.kuberay_holder else None,
         ours=found.our_holder.holder if found.our_holder else None,
