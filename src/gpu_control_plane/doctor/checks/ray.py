@@ -94,8 +94,8 @@ def ray_crd_incomplete(snapshot: Snapshot) -> Iterator[Found]:
         if crd.name.removesuffix(f".{GROUP}") in _KINDS and "v1" not in versions:
             yield Found(
                 about=crd.name,
-                sentence=f"It serves {', '.join(versions) or 'nothing'}, and this operator reads v1: it does nothing for "
-                "such objects. Set crds.takeOver=true once (helm upgrade).",
+                sentence=f"It serves {', '.join(versions) or 'nothing'}, and this operator reads v1: it does nothing "
+                "for such objects. Set crds.takeOver=true once (helm upgrade).",
                 evidence=Evidence(reference(crd), "spec.versions[].name", ", ".join(versions)),
                 fix="python -m gpu_control_plane.installation.crds --take-over",
             )
@@ -148,8 +148,8 @@ def ray_dashboard_silent(snapshot: Snapshot) -> Iterator[Found]:
         if since is not None and job.status.job_deployment_status == JobDeploymentStatus.RUNNING:
             yield Found(
                 about=f"RayJob {job.key}",
-                sentence=f"The dashboard of its cluster has not answered since {since:%H:%M} UTC: the head is not there, "
-                "or a NetworkPolicy keeps our controllers from it.",
+                sentence=f"The dashboard of its cluster has not answered since {since:%H:%M} UTC: the head is not "
+                "there, or a NetworkPolicy keeps our controllers from it.",
                 evidence=Evidence(reference(job), "status.jobStatusCheckFailureStartTime", since.isoformat()),
                 fix=_describe("raycluster", job.status.ray_cluster_name, job.metadata.namespace),
             )
