@@ -6,15 +6,15 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Any, ClassVar
-
-import msgspec
 
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.cronjob import RayCronJob
 from gpu_control_plane.api.ray.job import RayJob, RayJobStatus
-from gpu_control_plane.kube import Client, Config, Object, Resource, Runtime, Selection
-from gpu_control_plane.kube.errors import KubeError, NotFound, Unreachable
+from gpu_control_plane.kube import Client, Object, Resource, Runtime, Selection
+from gpu_control_plane.kube.errors import KubeError, NotFound
+from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.ray.cronjob import controller as cronjob_controller
 from gpu_control_plane.ray.dashboard.calls import Pace
 from gpu_control_plane.ray.dashboard.exchange import Exchange
@@ -96,6 +96,8 @@ class Play:
         self.ends = True
         """Whether jobs end by themselves."""
         self.clusters_come_up = True
+        self.away = timedelta()
+        """How far the operator's clock is ahead."""
         self.settings = Settings(options=RayOptions(watch_namespaces=(namespace,)))
 
     async def submit(self, name: str = "demo", **spec: Any) -> RayJob:
@@ -108,7 +110,7 @@ class Play:
     async def status(self, name: str = "demo") -> RayJobStatus:
         return (await self.client.get(RayJob, name, self.namespace)).status
 
-    async def reaches(self, state: str, name: str = "demo", within: float = 30) -> RayJobStatus:
+    async def reaches(self, state: str, name: str = "demo", within: float = 20) -> RayJobStatus:
         """Wait until the RayJob is in a state."""
 
         async def there() -> bool:
@@ -136,7 +138,12 @@ class Play:
         )
         exchange = Exchange(environ={}, allowed=lambda _address: True)
         parts = RayParts(
-            runtime, self.settings, exchange=exchange, where=lambda _cluster, _service: self.fake.url, pace=PACE
+            runtime,
+            self.settings,
+            now=lambda: utc_now() + self.away,
+            exchange=exchange,
+            where=lambda _cluster, _service: self.fake.url,
+            pace=PACE,
         )
         if kill is not None:
             _let_die(runtime, parts, kill)
