@@ -85,7 +85,7 @@ def render(
       kubectl gpu gitops render clusters/prod --registry registry.example.com/gpu \\
         --repository https://git.example.com/infra.git \\
         --gpu-operator gpu-operator/ap-values.yaml --kuberay kuberay-operator/ap-values.yaml
-      kubectl gpu gitops render clusters/prod … --keep-kuberay   KubeRay's own operator looks after Ray
+      kubectl gpu gitops render clusters/prod … --keep-kuberay   with KubeRay's operator
       kubectl gpu gitops render clusters/prod … --check      in CI: is it up to date?
       kubectl gpu gitops render clusters/prod … --ignore nfd.nodefeaturerules
 

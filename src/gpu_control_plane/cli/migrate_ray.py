@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
-  helm get values kuberay-operator -n kuberay-operator | kubectl gpu migrate ray values - > values.yaml
+  helm get values kuberay-operator -n ray | kubectl gpu migrate ray values - > values.yaml
   kubectl gpu migrate ray plan                   what would become of each object of Ray
   kubectl gpu migrate ray take-over              KubeRay's operator stops, ours begins
   kubectl gpu migrate ray give-back              and back again

@@ -14,10 +14,7 @@ from gpu_control_plane.api.ray.cronjob import RayCronJob
 from gpu_control_plane.api.ray.job import RayJob, RayJobStatus
 from gpu_control_plane.kube import Client, Object, Resource, Runtime, Selection
 from gpu_control_plane.kube.errors import KubeError, NotFound
-<<<<<<< HEAD
 from gpu_control_plane.kube.times import utc_now
-=======
->>>>>>> ray-service
 from gpu_control_plane.ray.cronjob import controller as cronjob_controller
 from gpu_control_plane.ray.dashboard.calls import Pace
 from gpu_control_plane.ray.dashboard.exchange import Exchange
