@@ -8,7 +8,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -43,7 +43,7 @@ def _build_console(runtime: Runtime) -> None:
 
 
 def _build_ray(runtime: Runtime) -> None:
-    ray.build(runtime, calls=cast("Any", None))
+    ray.build(runtime)
 
 
 _CHAPTERS: Final[Mapping[str, tuple[str, Callable[[Runtime], None]]]] = {

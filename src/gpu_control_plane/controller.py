@@ -102,6 +102,9 @@ Examples:
 )
 @click.option("--ray-use-kubernetes-proxy", is_flag=True, help="Reach Ray's dashboards through the API server.")
 @click.option(
+    "--ray-routes", is_flag=True, help="The cluster has OpenShift's Routes, which take the place of Ingresses."
+)
+@click.option(
     "--ray-defaults",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -158,6 +161,7 @@ def command(
     ray_batch_scheduler: str,
     ray_gang: bool,
     ray_use_kubernetes_proxy: bool,
+    ray_routes: bool,
     ray_defaults: Path | None,
     managed_label: str,
     managed_by_default: bool,
@@ -202,6 +206,7 @@ def command(
             batch_scheduler=ray_batch_scheduler,
             gang=ray_gang,
             use_kubernetes_proxy=ray_use_kubernetes_proxy,
+            openshift=ray_routes,
             defaults=ray_defaults,
         )
     try:

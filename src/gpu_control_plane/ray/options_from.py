@@ -61,6 +61,7 @@ def options_from(
     batch_scheduler: str = "",
     gang: bool = True,
     use_kubernetes_proxy: bool = False,
+    openshift: bool = False,
     defaults: Path | None = None,
 ) -> RayOptions:
     """The options; `ConfigError` with a sentence for what makes no sense."""
@@ -74,6 +75,7 @@ def options_from(
         batch_scheduler=_scheduler(batch_scheduler),
         gang=gang,
         use_kubernetes_proxy=use_kubernetes_proxy,
+        openshift=openshift,
         default_container_envs=held.default_container_envs,
         default_pod_annotations=held.default_pod_annotations,
         default_pod_labels=held.default_pod_labels,

@@ -18,8 +18,6 @@ WRONG: Mapping[str, object] = {f"{WORKER}.minReplicas": 9}
 SENTENCE = (
     "spec.workerGroupSpecs[0].minReplicas: 9 is more than maxReplicas, which is 5: lower it, or raise maxReplicas"
 )
-    "spec.workerGroupSpecs[0].minReplicas: 9 is more than maxReplicas, which is 5: lower it, or raise maxReplicas"
-)
 
 
 def cluster(edits: Mapping[str, object] | None = None) -> RayCluster:

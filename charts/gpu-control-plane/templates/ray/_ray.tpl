@@ -30,6 +30,9 @@
 {{- if $ray.useKubernetesProxy }}
 - --ray-use-kubernetes-proxy
 {{- end }}
+{{- if .Capabilities.APIVersions.Has "route.openshift.io/v1" }}
+- --ray-routes
+{{- end }}
 {{- if include "gpu-control-plane.rayDefaults" . }}
 - --ray-defaults=/etc/ray-defaults/defaults.yaml
 {{- end }}
@@ -65,8 +68,11 @@ holds what Ray's autoscaler is granted; where that is the only reason, it is sai
   resources: [rayclusters, rayjobs]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [ray.io]
-  resources: [rayservices, raycronjobs]
+  resources: [rayservices]
   verbs: [list, watch, patch]
+- apiGroups: [ray.io]
+  resources: [raycronjobs]
+  verbs: [list, watch]
 # What has become of it.
 - apiGroups: [ray.io]
   resources: [rayclusters/status, rayjobs/status, rayservices/status, raycronjobs/status]
@@ -83,15 +89,20 @@ holds what Ray's autoscaler is granted; where that is the only reason, it is sai
 - apiGroups: [""]
   resources: [pods/resize]
   verbs: [patch]
-# Services of heads and of Ray Serve; accounts of autoscalers; volumes of the GCS.
+# Services of heads and of Ray Serve, and accounts of autoscalers. They go when the spec asks for them no more.
 - apiGroups: [""]
-  resources: [services, serviceaccounts, persistentvolumeclaims]
+  resources: [services, serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
+# Volumes of the GCS: Kubernetes deletes them with their owner.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, create, patch]
 # What these accounts may do.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [get, list, watch, create, patch, delete]
-# Tokens of clusters with authentication: made once, and shown to the dashboard.
+# Tokens of clusters with authentication: made once, and shown to the dashboard. RBAC cannot say which Secrets these are:
+# the controller watches those with the label of a RayCluster, and reads one that a spec names.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, watch, create, patch]
@@ -127,16 +138,22 @@ holds what Ray's autoscaler is granted; where that is the only reason, it is sai
 # Certificates of clusters with TLS, in clusters that have cert-manager.
 - apiGroups: [cert-manager.io]
   resources: [issuers, certificates]
-  verbs: [get, list, watch, create, patch, delete]
-# Used on OpenShift alone: dashboards for people.
+  verbs: [get, create, patch]
+{{- if .Capabilities.APIVersions.Has "route.openshift.io/v1" }}
+# OpenShift's way to dashboards for people.
 - apiGroups: [route.openshift.io]
   resources: [routes]
   verbs: [get, list, watch, create, patch, delete]
+{{- end }}
 {{- if .Values.ray.useKubernetesProxy }}
 # Ray's dashboards, through the API server: questions, new jobs and their end, configurations of Ray Serve.
 - apiGroups: [""]
-  resources: [services/proxy, pods/proxy]
+  resources: [services/proxy]
   verbs: [get, create, update]
+# Whether Ray Serve's proxy on a head takes requests.
+- apiGroups: [""]
+  resources: [pods/proxy]
+  verbs: [get]
 {{- end }}
 {{- end }}
 

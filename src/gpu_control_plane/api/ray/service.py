@@ -86,6 +86,7 @@ class ServiceCondition(OpenEnum):
     ROLLBACK_IN_PROGRESS = "RollbackInProgress", "Traffic goes back to the cluster that was there before."
     SUSPENDING = "Suspending", "Its clusters are being deleted."
     SUSPENDED = "Suspended", "It has no cluster, as asked for."
+    UP_TO_DATE = "ClusterUpToDate", "The cluster that answers is as the spec says. Ours."
     OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "KubeRay's operator is active, and this one only looks on. Ours."
 
 

@@ -1,1 +1,1 @@
-"""RayClusters: what pods and other objects they have, decided from a snapshot, and carried out."""
+"""RayCluster: pods of a head and of groups of workers, and what goes with them."""

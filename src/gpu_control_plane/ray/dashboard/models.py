@@ -71,11 +71,23 @@ class StoppedOnWire(msgspec.Struct, frozen=True):
     stopped: bool = False
 
 
+class ServeReplica(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica of a deployment."""
+
+    state: str = ""
+
+
 class ServeDeployment(msgspec.Struct, frozen=True, kw_only=True):
     """A deployment of an application of Ray Serve."""
 
     status: str = ""
     message: str | None = None
+    replicas: tuple[ServeReplica, ...] = ()
+
+    @property
+    def answers(self) -> bool:
+        """Whether it has all that it should have, or at least one replica that runs."""
+        return self.status == "HEALTHY" or any(replica.state == "RUNNING" for replica in self.replicas)
 
 
 class ServeApplication(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +96,8 @@ class ServeApplication(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
     message: str | None = None
     deployments: dict[str, ServeDeployment] = {}
+    deployed_app_config: dict[str, Any] | None = None
+    """What it was last told to be."""
 
     @property
     def running(self) -> bool:
@@ -95,6 +109,8 @@ class ServeDetails(msgspec.Struct, frozen=True, kw_only=True):
 
     applications: dict[str, ServeApplication] = {}
     target_capacity: float | None = None
+    proxy_location: str | None = None
+    http_options: dict[str, Any] | None = None
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):

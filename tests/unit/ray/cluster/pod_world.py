@@ -4,6 +4,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -54,9 +55,9 @@ class PodWorld:
     def writes(self, plan: PodPlan) -> Iterable[Callable[[], object]]:
         """What carries the plan out, write by write."""
         for removal in plan.removals:
-            yield lambda name=removal.pod.name: self.delete(name)
+            yield partial(self.delete, removal.pod.name)
         for order in plan.orders:
-            yield lambda order=order: self.make(order)
+            yield partial(self.make, order)
 
     def carry_out(self, plan: PodPlan) -> None:
         for write in self.writes(plan):

@@ -91,7 +91,8 @@ def test_a_suspension_that_has_begun_is_carried_to_its_end() -> None:
 
 @pytest.mark.parametrize("suspend", [False, None])
 def test_a_cluster_that_is_not_to_be_suspended_any_more_gets_its_pods(suspend: bool | None) -> None:
-    cluster = ray_cluster(group(), **({} if suspend is None else {"suspend": suspend}))
+    given: Json = {} if suspend is None else {"suspend": suspend}
+    cluster = ray_cluster(group(), **given)
     assert len(PodWorld(with_condition(cluster, ClusterCondition.SUSPENDED)).plan().orders) == 2
 
 

@@ -1,6 +1,7 @@
 """Which workers of a group are made and deleted."""
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from unit.ray.cluster.pod_world import PodWorld
 from unit.ray.ray_clusters import Json, group, ray_cluster
 
 
-def world(**of_group: object) -> PodWorld:
+def world(**of_group: Any) -> PodWorld:
     """A cluster with one group, all of whose pods run."""
     made = PodWorld(ray_cluster(group(**of_group)))
     made.settle()
