@@ -45,7 +45,7 @@ class Label(OpenEnum):
     CREATED_BY = "app.kubernetes.io/created-by", "kuberay-operator, also of what this operator makes."
     GANG = (
         f"{GROUP}/gang-scheduling-enabled",
-        "On an object of Ray: its pods are scheduled together or not at all. false: workers do not wait for each other.",
+        "On an object of Ray: its pods are scheduled together or not at all. false: workers do not wait.",
     )
     PRIORITY_CLASS = f"{GROUP}/priority-class-name", "On an object of Ray: the priority class of its PodGroup."
     SCHEDULER = f"{GROUP}/scheduler-name", "On an object of Ray: the scheduler of its pods."
