@@ -31,7 +31,6 @@ def build(
     """Add the operator of Ray to a process. Tests say by `exchange` and `where` how dashboards are reached."""
     parts = RayParts(runtime, settings, now=now, exchange=exchange, where=where)
     cluster.build(parts)
-    service.build(parts)
     job.build(parts)
     service.build(parts)
     lookup = WaitingLookup(parts.caches, parts.gpus)
