@@ -40,7 +40,6 @@ from gpu_control_plane.operator.stack.orphan_delete import finish_orphan_deletes
 from gpu_control_plane.pools.controller import FINALIZER
 from gpu_control_plane.pools.node_taints import plan_taints
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
-from gpu_control_plane.rules.trusted_namespaces import kuberay_namespaces as trusted_for_kuberay
 
 _OURS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL} in (controller,agent,discovery)"
 _NEVER_DELETED: Final[tuple[type[Object], ...]] = (nvidia.StoredClusterPolicy, nvidia.StoredNVIDIADriver, *ANY_RAY)
@@ -71,12 +70,7 @@ Examples:
     multiple=True,
     help="A namespace in which NVIDIA's operator is trusted, beside the usual ones.",
 )
-@click.option(
-    "--kuberay-namespace",
-    "kuberay_namespaces",
-    multiple=True,
-    help="A namespace in which KubeRay's operator is trusted, beside the usual ones.",
-)
+@click.option("--ray/--no-ray", default=True, show_default=True, help="Whether our programs looked after Ray.")
 @click.option("--crds", is_flag=True, help="Delete the CRDs, and with them every pool and approval.")
 @click.option(
     "--timeout",
@@ -92,7 +86,7 @@ def command(
     namespace: str,
     operand_namespace: str | None,
     nvidia_namespaces: tuple[str, ...],
-    kuberay_namespaces: tuple[str, ...],
+    ray: bool,
     crds: bool,
     timeout: float,
 ) -> None:
@@ -108,7 +102,7 @@ def command(
                 timeout=timeout,
                 operand_namespace=operand_namespace,
                 nvidia_namespaces=nvidia_namespaces,
-                kuberay_namespaces=kuberay_namespaces,
+                ray=ray,
                 report=click.echo,
             )
 
@@ -128,7 +122,7 @@ async def clean_up(
     timeout: float,
     operand_namespace: str | None = None,
     nvidia_namespaces: Iterable[str] = (),
-    kuberay_namespaces: Iterable[str] = (),
+    ray: bool = True,
     report: Callable[[str], None],
 ) -> None:
     """Remove everything; `report` gets a sentence about each step. Operands are in our namespace unless another is
@@ -137,7 +131,8 @@ async def clean_up(
     left = await _await_end(client, namespace, timeout)
     report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
-    report(await _release_rays(client, namespace, kuberay_namespaces))
+    if ray:
+        report(await _release_rays(client))
     if operands:
         released = await finish_orphan_deletes(client, operands)
         report(f"DaemonSets let go that were held for their pods: {released}.")
@@ -169,16 +164,17 @@ async def _release_pools(client: Client) -> int:
     return len(pools)
 
 
-async def _release_rays(client: Client, namespace: str, named: Iterable[str]) -> str:
-    """What nobody does any more must not keep objects of Ray from being deleted, unless KubeRay's operator does it."""
+async def _release_rays(client: Client) -> str:
+    """What nobody does any more must not keep objects of Ray from being deleted, unless KubeRay's operator does it.
+
+    Its Lease is believed wherever it is: if a user has written it, finalizers stay, and the user sees them.
+    """
     now = utc_now()
-    trusted = trusted_for_kuberay(named, own=namespace)
     try:
         leases = await client.list(TimedLease, lease_selection(KUBERAY_LEASE))
     except Forbidden:
         return "Finalizers left on objects of Ray: the Lease of KubeRay's operator may not be read."
-    believed = (observe(lease, now) for lease in leases if trusted.include(lease.metadata.namespace))
-    if (holder := active_holder(believed, now)) is not None:
+    if (holder := active_holder((observe(lease, now) for lease in leases), now)) is not None:
         return f"Finalizers left on objects of Ray: KubeRay's operator runs in {holder.namespace}."
     count = 0
     for kind in ANY_RAY:

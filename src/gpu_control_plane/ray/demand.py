@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpu_control_plane.api.ray.cluster import UNLIMITED, RayClusterSpec, WorkerGroupSpec
-from gpu_control_plane.kube.quantities import parse_quantity
+from gpu_control_plane.ray.amounts import amount_of
 
 Amounts = dict[str, Decimal]
 
@@ -52,7 +52,7 @@ def pod_amounts(pod_spec: Mapping[str, Any]) -> Amounts:
         resources = container.get("resources") or {}
         asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
         for name, quantity in asked.items():
-            total[name] += _amount(quantity)
+            total[name] += amount_of(quantity) or 0
     return dict(total)
 
 
@@ -80,10 +80,3 @@ def quantity_text(amount: Decimal) -> str:
     if amount == amount.to_integral_value():
         return str(int(amount))
     return f"{math.ceil(amount * 1000)}m"
-
-
-def _amount(quantity: int | str) -> Decimal:
-    try:
-        return parse_quantity(str(quantity))
-    except ValueError:
-        return Decimal(0)

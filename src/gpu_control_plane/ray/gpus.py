@@ -6,7 +6,6 @@ after it names of NVIDIA's device plugin that KubeRay does not know. Cards by cl
 the claims' templates ask for.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -15,7 +14,7 @@ import msgspec
 
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.scheduling import Strategy
-from gpu_control_plane.kube.quantities import parse_quantity
+from gpu_control_plane.ray.amounts import whole_units
 from gpu_control_plane.rules.pool_validation import by_age
 
 GPU_CLASSES: Final = frozenset({"gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"})
@@ -162,6 +161,12 @@ class LivePools:
         return self._current
 
 
+def claim_templates(pod_spec: Mapping[str, Any]) -> frozenset[str]:
+    """The ResourceClaimTemplates that a pod is given claims from: what has to be known to count its GPUs."""
+    named = (held.get("resourceClaimTemplateName") for held in pod_spec.get("resourceClaims") or ())
+    return frozenset(filter(None, named))
+
+
 def is_gpu_of_kuberay(resource: str) -> bool:
     """Whether KubeRay takes a resource for GPUs."""
     return resource.endswith("gpu") or _KUBERAY.search(resource) is not None
@@ -170,14 +175,6 @@ def is_gpu_of_kuberay(resource: str) -> bool:
 def is_gpu_of_nvidia(resource: str) -> bool:
     """Whether NVIDIA's device plugin gives GPUs, MIG instances or shares of either under this name."""
     return _NVIDIA.fullmatch(resource) is not None
-
-
-def whole_units(quantity: int | str) -> int:
-    """A quantity in whole units, rounded up; 0 for what is none."""
-    try:
-        return max(0, math.ceil(parse_quantity(str(quantity))))
-    except ValueError:
-        return 0
 
 
 def _first(limits: Limits, chosen: Callable[[str], bool]) -> int:

@@ -9,8 +9,9 @@ from typing import Any
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec
 from gpu_control_plane.kube.sentences import counted
+from gpu_control_plane.ray.amounts import whole_units
 from gpu_control_plane.ray.demand import group_pods
-from gpu_control_plane.ray.gpus import PoolFacts, PoolResources, whole_units
+from gpu_control_plane.ray.gpus import PoolFacts, PoolResources
 from gpu_control_plane.rules.hopeless_requests import Hopeless, why_hopeless
 
 Largest = Callable[[str], int]

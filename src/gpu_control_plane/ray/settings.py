@@ -39,6 +39,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "How long workers of Ray wait for cards, a RayJob to run or a RayService to answer until an Event says so."
         ),
     ] = timedelta(minutes=10)
+    service_handover_patience: Annotated[
+        timedelta,
+        about("How long workers that a RayService has handed over may take to answer, before more of them go."),
+    ] = timedelta(minutes=10)
+    service_scheduling_patience: Annotated[
+        timedelta,
+        about("How long a worker of an upgraded RayService waits for its cards, before one of the old cluster goes."),
+    ] = timedelta(seconds=30)
     job_status_check_timeout: Annotated[
         timedelta, about("How long Ray's dashboard may not answer until a RayJob fails.")
     ] = timedelta(minutes=5)

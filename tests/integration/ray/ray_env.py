@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,8 +13,10 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.kube import Client, Runtime, Selection
 from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Condition, Object, Resource
+from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.ray.cluster import controller as clusters
 from gpu_control_plane.ray.dashboard.access import Addresses
 from gpu_control_plane.ray.dashboard.exchange import Exchange
@@ -45,12 +48,18 @@ class RayEnv:
         self.settings = Settings(options=self.options)
         self.where: Addresses | None = None
         self.exchange: Exchange | None = None
+        self.ahead = timedelta()
+        """How far the operator's clock is ahead."""
         self.build: Callable[[RayParts], None] = clusters.build
         self._operator: AsyncExitStack | None = None
 
     async def start_operator(self) -> None:
         runtime = Runtime("test-ray", config=self.proxy.config, elect=False, status_port=None)
-        self.build(RayParts(runtime, self.settings, where=self.where, exchange=self.exchange))
+        self.build(
+            RayParts(
+                runtime, self.settings, now=lambda: utc_now() + self.ahead, where=self.where, exchange=self.exchange
+            )
+        )
         self._operator = AsyncExitStack()
         await self._operator.enter_async_context(running(runtime))
 
@@ -157,8 +166,9 @@ def gpu_group(resource: str, replicas: int, units: int = 1, **rest: Any) -> Json
 
 
 @asynccontextmanager
-async def ray_env(client: Client, namespace: str) -> AsyncIterator[RayEnv]:
-    async with FaultProxy.before(client.config) as proxy:
+async def ray_env(client: Client, namespace: str, operator: Config | None = None) -> AsyncIterator[RayEnv]:
+    """`operator` is whose rights the operator has, if not the administrator's."""
+    async with FaultProxy.before(operator or client.config) as proxy:
         env = RayEnv(client, namespace, proxy)
         async with running(env.life.runtime):
             try:

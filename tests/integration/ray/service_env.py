@@ -15,6 +15,7 @@ from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.api.ray.service import RayService, RayServiceStatus
 from gpu_control_plane.kube import Client, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, NotFound
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Condition, Object, controlled_by
@@ -26,6 +27,7 @@ from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, contr
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.service import controller as services
 from gpu_control_plane.ray.service.controller import EndpointSlice
+from gpu_control_plane.ray.service.gateway import Gateway, HTTPRoute, weights
 from gpu_control_plane.ray.settings import Settings
 from integration.ray.pod_life import PodLife
 from integration.running import running
@@ -107,7 +109,7 @@ class ClusterLife:
         with suppress(Conflict, NotFound, AlreadyExists):
             await self._collect_garbage()
             await self._count_cards()
-            for service in self._services:
+            for service in tuple(self._services):
                 if Label.SERVE.value in service.metadata.labels and not service.deleting:
                     await self._slice(service)
         self.pods.look_again()
@@ -116,7 +118,7 @@ class ClusterLife:
     async def _collect_garbage(self) -> None:
         clusters = {cluster.metadata.uid for cluster in self._clusters}
         for items in (self._pods, self._services):
-            for item in items:
+            for item in tuple(items):
                 owner = controller_of(item)
                 if owner is not None and owner.kind == "RayCluster" and owner.uid not in clusters and not item.deleting:
                     await self._client.delete(type(item), item.name, self.namespace)
@@ -243,6 +245,64 @@ class ServiceEnv:
     async def upgrade(self, *groups: Json, image: str) -> None:
         await self.change(rayClusterConfig=self.cluster_config(*groups, image=image))
 
+    async def add_gateway_api(self) -> None:
+        """The CRDs of the Gateway API, as far as they are used."""
+        for kind in (Gateway, HTTPRoute):
+            resource = kind.resource
+            schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+            body = {
+                "metadata": {
+                    "name": resource.qualified_name,
+                    "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+                },
+                "spec": {
+                    "group": resource.group,
+                    "scope": "Namespaced",
+                    "names": {"kind": resource.kind, "plural": resource.plural},
+                    "versions": [
+                        {
+                            "name": resource.version,
+                            "served": True,
+                            "storage": True,
+                            "schema": {"openAPIV3Schema": schema},
+                            "subresources": {"status": {}},
+                        }
+                    ],
+                },
+            }
+            with suppress(AlreadyExists):
+                await self.client.create(CustomResourceDefinition, body)
+
+            async def is_served(kind: type[Object] = kind) -> bool:
+                try:
+                    await self.client.list(kind)
+                except NotFound:
+                    return False
+                return True
+
+            await until_async(is_served, within=10)
+
+    async def accept_gateway(self) -> None:
+        """The Gateway's controller finds all in order."""
+        now = "2026-01-01T00:00:00Z"
+        kinds = ("Accepted", "Programmed", "ResolvedRefs")
+        held = [
+            {"type": kind, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": now}
+            for kind in kinds
+        ]
+        status: Json = {"status": {"conditions": held}}
+        await self.client.patch(Gateway, "svc-gateway", status, namespace=self.namespace, subresource="status")
+        status = {"status": {"parents": [{"conditions": held}]}}
+        await self.client.patch(HTTPRoute, "svc-httproute", status, namespace=self.namespace, subresource="status")
+
+    async def route(self) -> Mapping[str, int]:
+        """Requests of a hundred by cluster; empty without a route."""
+        try:
+            held = await self.client.get(HTTPRoute, "svc-httproute", self.namespace)
+        except NotFound:
+            return {}
+        return {name.removesuffix("-serve-svc"): weight for name, weight in weights(held).items()}
+
     async def add_pool(self, cards: int) -> None:
         await self.client.create(GPUPool, {"metadata": {"name": self.pool}, "spec": {}})
         self.life.pool, self.life.cards = self.pool, cards
@@ -266,6 +326,9 @@ class ServiceEnv:
     async def clusters(self) -> dict[str, RayCluster]:
         found = await self.client.list(RayCluster, Selection(namespace=self.namespace))
         return {each.name: each for each in found if not each.deleting}
+
+    async def all_services(self) -> list[OwnedService]:
+        return await self.client.list(OwnedService, Selection(namespace=self.namespace))
 
     async def services(self) -> dict[str, OwnedService]:
         found = await self.client.list(OwnedService, Selection(namespace=self.namespace))

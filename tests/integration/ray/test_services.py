@@ -1,9 +1,11 @@
 """RayServices on a real API server: clusters take over from each other, and whoever asks is answered."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from fault_proxy import Request
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client
 from integration.bootstrap.operands import allow_pods
@@ -142,6 +144,40 @@ async def test_a_handover_of_the_only_worker_says_before_that_there_is_a_gap(env
     assert "requests are not answered" in events["UpgradeWithGap"]
 
 
+async def test_an_incremental_upgrade_moves_requests_step_by_step(env: ServiceEnv) -> None:
+    await env.add_gateway_api()
+    options = {"stepSizePercent": 50, "intervalSeconds": 1, "maxSurgePercent": 50, "gatewayClassName": "g"}
+    strategy = {"type": "NewClusterWithIncrementalUpgrade", "clusterUpgradeOptions": options}
+    scaled = {"enableInTreeAutoscaling": True}
+    await env.create(env.group(1, minReplicas=1), cluster=scaled, upgradeStrategy=strategy)
+    old = await env.settled()
+
+    async def routed() -> bool:
+        return await env.route() == {old: 100}
+
+    await until_async(routed, within=10)
+    assert f"{old}-serve-svc" in {service.name for service in await env.all_services()}
+    await env.accept_gateway()
+    config = env.cluster_config(env.group(1, minReplicas=1, image="ray:2"), image="ray:2")
+    await env.change(rayClusterConfig={**config, **scaled})
+    seen: list[tuple[int, int]] = []
+
+    async def look() -> bool:
+        route, new = await env.route(), await env.pending()
+        step = route.get(old, 0), route.get(new, 0)
+        if new and step not in seen:
+            seen.append(step)
+        return await env.is_settled("ray:2")
+
+    await until_async(look, within=30)
+    assert [step for step in seen if 0 not in step] == [(50, 50)]
+    new = await env.active()
+    assert await env.route() == {new: 100}
+    capacities = [config.get("target_capacity") for config in env.dashboard(new).serve_configs]
+    assert capacities == [0, 50, 100]
+    assert [config.get("target_capacity") for config in env.dashboard(old).serve_configs] == [100, 50]
+
+
 async def test_suspended_it_has_nothing_and_resumed_it_answers(env: ServiceEnv) -> None:
     await env.create(env.group(1))
     await env.settled()
@@ -173,3 +209,81 @@ async def test_a_spec_that_cannot_be_is_said_and_can_be_corrected(env: ServiceEn
     await until_async(refused, within=10)
     await env.change(serveConfigV2=CONFIG)
     assert await env.settled() == active
+
+
+class WriteKiller:
+    """Ends the operator at every single write: before it reaches the server, and the next one right after it landed."""
+
+    def __init__(self, env: ServiceEnv) -> None:
+        self._env = env
+        self._before = True
+        self._dying = False
+        self.kills = 0
+        env.proxy.on_request = self._on_request
+        env.proxy.on_answer = self._on_answer
+
+    async def _on_request(self, request: Request) -> None:
+        if not request.is_write or "/events" in request.path:
+            return
+        if self._dying:
+            raise asyncio.CancelledError
+        self._dying = self._before
+        if self._before:
+            raise asyncio.CancelledError
+
+    async def _on_answer(self, request: Request) -> None:
+        if request.is_write and "/events" not in request.path:
+            self._dying = True
+
+    async def restart(self) -> None:
+        """Another process takes the place of one that was ended; it gets one write further."""
+        if self._dying:
+            await self._env.stop_operator()
+            self.kills += 1
+            self._before = not self._before
+            self._dying = False
+            await self._env.start_operator()
+
+
+async def test_ended_at_every_write_of_a_handover_it_goes_on_rightly(env: ServiceEnv) -> None:
+    await env.add_pool(2)
+    await env.create(env.group(2, gpus=1))
+    await env.settled(replicas=2)
+    killer = WriteKiller(env)
+    await env.upgrade(env.group(2, gpus=1, image="ray:2"), image="ray:2")
+    most = 0
+
+    async def look() -> bool:
+        nonlocal most
+        await killer.restart()
+        most = max(most, len([pod for pod in await env.pods() if env.life.units(pod) and not pod.deleting]))
+        return await env.is_settled("ray:2", replicas=2)
+
+    await until_async(look, within=90)
+    assert most <= 2
+    assert killer.kills >= 20
+    configs = env.dashboard(await env.active()).serve_configs
+    assert all(config == configs[0] for config in configs), "Ray Serve keeps what is put again unchanged"
+
+
+async def test_ended_at_every_write_of_an_upgrade_it_goes_on_rightly(env: ServiceEnv) -> None:
+    await env.create(env.group(1))
+    killer = WriteKiller(env)
+    seen: set[str] = set()
+
+    async def look() -> bool:
+        await killer.restart()
+        seen.update(await env.clusters())
+        return await env.is_settled("ray:1")
+
+    await until_async(look, within=60)
+    await env.upgrade(env.group(1, image="ray:2"), image="ray:2")
+
+    async def look_again() -> bool:
+        await killer.restart()
+        seen.update(await env.clusters())
+        return await env.is_settled("ray:2")
+
+    await until_async(look_again, within=60)
+    assert len(seen) == 2
+    assert killer.kills >= 20

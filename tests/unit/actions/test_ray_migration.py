@@ -53,8 +53,10 @@ def test_what_runs_goes_on() -> None:
 def test_a_job_that_would_not_go_on_is_in_the_way() -> None:
     made = planned(deployment(), jobs=(job(),))
     assert made.problems == (
-        f"RayJob {NAMESPACE}/train: it would not go on: spec.rayClusterSpec: no cluster is given: describe one here, "
-        "or name one in clusterSelector.",
+        (
+            f"RayJob {NAMESPACE}/train: it would not go on: spec.rayClusterSpec: no cluster is given: "
+            "describe one here, or name one in clusterSelector."
+        ),
     )
 
 

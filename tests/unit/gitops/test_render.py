@@ -14,6 +14,7 @@ from gpu_control_plane.gitops.kuberay import ROWS, mapping_table, refused_keys, 
 from gpu_control_plane.gitops.refusals import Refused
 from gpu_control_plane.gitops.render import Inputs, ValuesFile, render
 from gpu_control_plane.local.versions import NFD
+from gpu_control_plane.operator.migration.values import BadValues
 
 EXAMPLE = Path(__file__).parents[3] / "examples/gitops"
 SOURCE = Source(
@@ -93,6 +94,16 @@ def test_keys_without_effect_are_refused_by_name_and_all_at_once() -> None:
     ours = {("gpu_operator.yaml", key) for key in ("drivr", "extraObjects", "driver.colour")}
     assert named == ours | {("kuberay.yaml", "watchNamespaces")}
     assert "gpu_operator.yaml: drivr: Neither chart has such a value." in str(refused.value)
+
+
+def test_values_that_no_cluster_policy_takes_are_refused_all_at_once() -> None:
+    given = {"mig": {"strategy": "singel"}, "driver": {"enabled": "yes"}}
+    with pytest.raises(BadValues) as refused:
+        rendered(gpu_operator=given, ignored=["mig.strategy"])
+    assert sorted(str(refused.value).splitlines()) == [
+        "gpu_operator.yaml: driver.enabled: a boolean is needed here, and this is 'yes'.",
+        "gpu_operator.yaml: mig.strategy: singel is none of none, single, mixed.",
+    ]
 
 
 def test_a_person_may_leave_a_key_out() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.ray.gpus import LivePools, PoolFacts, PoolResources
+from gpu_control_plane.ray.gpus import LivePools, PoolFacts, PoolResources, claim_templates
 from unit.ray.ray_clusters import Json, gpu_pool, pools
 
 MIXED = {"mode": "MIG", "mig": {"layout": [{"profile": "3g.71gb", "count": 1}, {"profile": "1g.18gb+me", "count": 1}]}}
@@ -43,6 +43,8 @@ UNITS: dict[str, tuple[Json, int]] = {
     "no GPU": ({"cpu": "8", "memory": "1Gi", "nvidia.com/mig": "1", "rdma/shared": "1"}, 0),
     "nothing": ({}, 0),
     "what is no quantity": ({"nvidia.com/gpu": "many"}, 0),
+    "what is too large to be one": ({"nvidia.com/gpu": "1e99999"}, 2**63 - 1),
+    "what is less than none": ({"nvidia.com/gpu": "-1"}, 0),
 }
 
 
@@ -52,7 +54,11 @@ def test_a_container_has_gpus(limits: Json, units: int) -> None:
 
 
 def test_what_a_container_asks_of_each_pool() -> None:
-    asked = {"gpu.deckhouse.io/mixed.3g.71gb": 1, "gpu.deckhouse.io/mixed.1g.18gb.me": 2, "gpu.deckhouse.io/whole": "4"}
+    asked: Json = {
+        "gpu.deckhouse.io/mixed.3g.71gb": 1,
+        "gpu.deckhouse.io/mixed.1g.18gb.me": 2,
+        "gpu.deckhouse.io/whole": "4",
+    }
     assert POOLS.pools_of({**asked, "nvidia.com/gpu": 1}) == {"mixed": 3, "whole": 4}
 
 
@@ -63,7 +69,7 @@ def test_of_pools_with_one_resource_the_older_has_it() -> None:
         assert PoolResources(order).pools_of({"a.example.com/gpu": 1}) == {"z": 1}
 
 
-CLAIMS = {
+CLAIMS: Json = {
     "one": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}},
     "four": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 4}}]}},
     "older": {"devices": {"requests": [{"name": "gpu", "deviceClassName": "mig.nvidia.com", "count": 2}]}},
@@ -123,6 +129,12 @@ def test_a_claim_counts_the_devices_of_gpu_classes(template: str, request_name: 
     claim = {"name": "held", **({"request": request_name} if request_name else {})}
     spec = pod({"claims": [claim]}, held=template)
     assert POOLS.container_gpus(spec["containers"][0], spec, CLAIMS) == gpus
+
+
+def test_a_pod_says_which_templates_have_to_be_known() -> None:
+    spec = pod({"claims": [{"name": "a"}]}, a="one", b="four")
+    spec["resourceClaims"].append({"name": "c", "resourceClaimName": "there-already"})
+    assert claim_templates(spec) == {"one", "four"}
 
 
 def test_claims_and_limits_add_up() -> None:

@@ -13,6 +13,6 @@ def test_every_key_can_be_one() -> None:
 
 
 def test_keys_are_kuberays() -> None:
-    assert Label.IDENTIFIER == "ray.io/identifier"
-    assert Label.ORIGINATED_FROM_KIND == "ray.io/originated-from-crd"
-    assert Label.GROUP == "ray.io/group"
+    assert Label.IDENTIFIER.value == "ray.io/identifier"
+    assert Label.ORIGINATED_FROM_KIND.value == "ray.io/originated-from-crd"
+    assert Label.GROUP.value == "ray.io/group"

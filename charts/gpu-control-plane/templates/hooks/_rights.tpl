@@ -78,6 +78,7 @@
   resources: [leases]
   resourceNames: [53822513.nvidia.com]
   verbs: [list]
+{{- if .Values.ray.enabled }}
 # And whether KubeRay's is; if not, finalizers that nobody takes off any more would keep objects of Ray for ever.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
@@ -86,6 +87,7 @@
 - apiGroups: [ray.io]
   resources: [rayclusters, rayjobs, rayservices, raycronjobs]
   verbs: [list, patch]
+{{- end }}
 {{- if .Values.crds.removeOnUninstall }}
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
@@ -105,6 +107,10 @@
 # The CRDs of these stay as long as there is one: drivers run by it.
 - apiGroups: [nvidia.com]
   resources: [clusterpolicies, nvidiadrivers]
+  verbs: [list]
+# And of these: jobs run by them.
+- apiGroups: [ray.io]
+  resources: [rayclusters, rayjobs, rayservices, raycronjobs]
   verbs: [list]
 {{- end }}
 {{- end }}

@@ -43,7 +43,10 @@ class Label(OpenEnum):
     HOST_INDEX = f"{GROUP}/replica-host-index", "The index of a pod in its multi-host replica."
     APP_NAME = "app.kubernetes.io/name", "kuberay."
     CREATED_BY = "app.kubernetes.io/created-by", "kuberay-operator, also of what this operator makes."
-    GANG = f"{GROUP}/gang-scheduling-enabled", "On an object of Ray: its pods are scheduled together or not at all."
+    GANG = (
+        f"{GROUP}/gang-scheduling-enabled",
+        "On an object of Ray: its pods are scheduled together or not at all. false: workers do not wait.",
+    )
     PRIORITY_CLASS = f"{GROUP}/priority-class-name", "On an object of Ray: the priority class of its PodGroup."
     SCHEDULER = f"{GROUP}/scheduler-name", "On an object of Ray: the scheduler of its pods."
     # The last one: below it this name would be the member and no longer the group of the API.

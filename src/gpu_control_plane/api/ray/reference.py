@@ -30,8 +30,6 @@ _VOCABULARY: Final = (
     ("Conditions of a RayService", service.ServiceCondition),
     ("Reasons in conditions of a RayService", reasons.ServiceReason),
     ("Conditions of a RayCronJob", cronjob.CronJobCondition),
-    ("Reasons of Events", reasons.RayEvent),
-    ("Actions of Events", reasons.EventAction),
 )
 
 

@@ -19,12 +19,13 @@ from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.kube.signal import Signal
+from gpu_control_plane.ray.amounts import whole_units
 from gpu_control_plane.ray.cluster.caches import ClusterCaches, owning_cluster
 from gpu_control_plane.ray.cluster.desired import start_together, wants_gang
 from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated, is_worker, made, replica_name
 from gpu_control_plane.ray.gang import GangGroup, GangPlan, GatedPod, Release, Stock, plan_releases
-from gpu_control_plane.ray.gpus import PoolResources, whole_units
+from gpu_control_plane.ray.gpus import PoolResources
 from gpu_control_plane.ray.owned import RayPod, controller_of, is_owned
 from gpu_control_plane.ray.parts import RayParts
 

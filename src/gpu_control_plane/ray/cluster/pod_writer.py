@@ -6,7 +6,9 @@ for certain: then the API server is asked first.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -21,7 +23,9 @@ from gpu_control_plane.ray.cluster.worker_groups import PodOrder, Removal
 from gpu_control_plane.ray.owned import OF_CLUSTERS, RayPod
 from gpu_control_plane.ray.watched import Watched
 
-_MOST_AT_ONCE = 16
+_MOST_AT_ONCE: Final = 16
+_NAME: Final = re.compile(r'^[Pp]ods? "[^"]*" is (?:forbidden|invalid): ')
+"""Before the reason: with the name that this pod would have had, and that the next one will not."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -148,7 +152,7 @@ class PodWriter:
         except ApiError as error:
             if _is_passing(error):
                 raise
-            return error.message
+            return _NAME.sub("", error.message)
 
     async def _learn(self, selection: Selection) -> None:
         async for page in self._client.pages(RayPod, selection):

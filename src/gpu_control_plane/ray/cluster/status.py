@@ -137,7 +137,8 @@ def _is_up(pod: RayPod) -> bool:
 
 
 def _conditions(snapshot: StatusSnapshot, workers: Sequence[RayPod], head: RayPod | None) -> tuple[Condition, ...]:
-    said: dict[ClusterCondition, Verdict] = {ClusterCondition.HEAD_POD_READY: _head_ready(head)}
+    leaving = any(pod.is_head and pod.deleting for pod in snapshot.pods)
+    said: dict[ClusterCondition, Verdict] = {ClusterCondition.HEAD_POD_READY: _head_ready(head, leaving=leaving)}
     suspending, suspended = _suspension(snapshot)
     said[ClusterCondition.PROVISIONED] = _provisioned(snapshot, suspended=suspended is not None and suspended.status)
     if snapshot.failure is not None:
@@ -164,9 +165,10 @@ def _conditions(snapshot: StatusSnapshot, workers: Sequence[RayPod], head: RayPo
 _OURS: Final = frozenset(str(kind) for kind in ClusterCondition)
 
 
-def _head_ready(head: RayPod | None) -> Verdict:
+def _head_ready(head: RayPod | None, *, leaving: bool) -> Verdict:
     if head is None:
-        return Verdict(False, NO_HEAD, "there is no head")
+        why = "the next head comes when the last one is gone, which is being deleted" if leaving else "there is no head"
+        return Verdict(False, NO_HEAD, why)
     ready = head.condition("Ready")
     if ready is None:
         return Verdict(False, head.status.reason or "Unknown", head.status.message)

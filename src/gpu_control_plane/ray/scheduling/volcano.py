@@ -27,6 +27,7 @@ _QUEUE: Final = "volcano.sh/queue-name"
 _TOPOLOGY: Final = "volcano.sh/network-topology-mode"
 _HIGHEST_TIER: Final = "volcano.sh/network-topology-highest-tier-allowed"
 _GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _TASK: Final = "volcano.sh/task-spec"
 
 
@@ -98,6 +99,7 @@ class Volcano(BatchSchedule):
                 "metadata": {
                     "name": f"ray-{owner.name}-pg",
                     "namespace": owner.metadata.namespace,
+                    "annotations": _for_scheduler(owner),
                     "ownerReferences": [msgspec.to_builtins(reference)],
                 },
                 "spec": spec,
@@ -110,6 +112,11 @@ def pod_group_name(owner: Owner, cluster: RayCluster) -> str:
     labels = cluster.metadata.labels
     from_job = labels.get(Label.ORIGINATED_FROM_KIND) == "RayJob"
     return f"ray-{(from_job and labels.get(Label.ORIGINATED_FROM_NAME)) or owner.name}-pg"
+
+
+def _for_scheduler(owner: Owner) -> dict[str, str]:
+    """Annotations go along: Volcano and its plugins read some of a PodGroup."""
+    return {key: value for key, value in owner.metadata.annotations.items() if key != _LAST_APPLIED}
 
 
 def _size(spec: RayClusterSpec) -> tuple[int, Amounts]:

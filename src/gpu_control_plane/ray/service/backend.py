@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import Label, NodeType
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.objects import controlled_by
@@ -65,6 +66,17 @@ def serve_ports(context: ClusterContext) -> dict[str, int]:
     """Ports of the head that Ray Serve has, by name."""
     found = service_ports(context)
     return {name: port for name, port in found.items() if name == SERVE_PORT or name.startswith(f"{SERVE_PORT}-")}
+
+
+def port_problem(service: RayService) -> str:
+    """What is wrong where the head has no port for requests; empty if it has one."""
+    cluster = RayCluster(metadata=service.metadata, spec=service.spec.ray_cluster_config)
+    if serve_ports(ClusterContext(cluster=cluster)):
+        return ""
+    return (
+        "spec.rayClusterConfig.headGroupSpec.template: the first container has ports, and none of them is for "
+        "requests: name one serve."
+    )
 
 
 def serve_manifest(service: RayService, context: ClusterContext) -> Manifest | None:

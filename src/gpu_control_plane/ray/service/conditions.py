@@ -59,6 +59,8 @@ class Writer:
 
     def __init__(self, service: RayService, now: datetime) -> None:
         self._held = {item.type: item for item in service.status.conditions}
+        # Whoever writes the others is alone.
+        self.drop(ServiceCondition.OTHER_OPERATOR_ACTIVE)
         self._generation = service.metadata.generation
         self._now = now
 
@@ -85,7 +87,7 @@ class Writer:
 
 def running(service: RayService, standing: Standing, now: datetime) -> tuple[Condition, ...]:
     """The conditions of a service that has, or gets, clusters."""
-    writer = Writer(service, now).drop(ServiceCondition.OTHER_OPERATOR_ACTIVE)
+    writer = Writer(service, now)
     _ready(writer, service.status.conditions, standing)
     if standing.active and standing.pending:
         writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, True, Reason.BOTH_CLUSTERS, standing.progress)
@@ -187,5 +189,4 @@ def _has_answered(before: Condition, standing: Standing) -> bool:
 
 
 def _not_ready(service: RayService, reason: Reason, message: str, now: datetime) -> tuple[Condition, ...]:
-    writer = Writer(service, now).drop(ServiceCondition.OTHER_OPERATOR_ACTIVE)
-    return writer.set(ServiceCondition.READY, False, reason, message).done()
+    return Writer(service, now).set(ServiceCondition.READY, False, reason, message).done()

@@ -18,7 +18,7 @@ from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, controller_of, is_owned
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.service.applications import BadConfig, parse
-from gpu_control_plane.ray.service.backend import serve_service_of
+from gpu_control_plane.ray.service.backend import port_problem, serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.execute import Executor
 from gpu_control_plane.ray.service.gateway_caches import GatewayCaches
@@ -33,7 +33,6 @@ _OF_SERVICES: Final = Selection(labels=f"{Label.ORIGINATED_FROM_KIND.value}=RayS
 _OF_SERVE: Final = Selection(labels=Label.SERVE.value)
 _SUFFIX: Final = 5
 _POLL_SECONDS: Final = 2.0
-_WAITS: Final = Waits()
 
 
 class _EndpointConditions(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ def build(
     *,
     proxy: ProxyOf | None = None,
     poll_seconds: float = _POLL_SECONDS,
-    waits: Waits = _WAITS,
+    waits: Waits | None = None,
     rng: random.Random | None = None,
 ) -> None:
     """Add the controller of RayServices to a process. Tests say by `proxy` where proxies of Ray Serve are."""
@@ -107,7 +106,7 @@ def build(
             config=config,
             other_operator=f"{holder.holder} in namespace {holder.namespace}" if holder is not None else "",
             options=options,
-            waits=waits,
+            waits=waits or _waits(parts),
             suffix="".join(chance.choices(string.ascii_lowercase + string.digits, k=_SUFFIX)),
             now=parts.now(),
         )
@@ -142,6 +141,14 @@ def build(
     controller.watch(parts.lease.changed, lambda _fired: [service.key for service in services])
 
 
+def _waits(parts: RayParts) -> Waits:
+    settings = parts.settings
+    return Waits(
+        handover_patience=settings.service_handover_patience,
+        scheduling_patience=settings.service_scheduling_patience,
+    )
+
+
 def _proxies(parts: RayParts) -> ProxyOf:
     """By the pod's address, or through the API server where that is asked for."""
 
@@ -156,7 +163,7 @@ def _proxies(parts: RayParts) -> ProxyOf:
 
 def _config(service: RayService) -> tuple[dict[str, object], str]:
     """The configuration of Ray Serve, and what is wrong with the spec."""
-    problems = sentences(service_problems(service, Facts()))
+    problems = " ".join(filter(None, (sentences(service_problems(service, Facts())), port_problem(service))))
     try:
         return parse(service.spec.serve_config_v2), problems
     except BadConfig as error:

@@ -1,35 +1,18 @@
 """How long a RayService may take to come up. Pure."""
 
-import re
 from datetime import datetime, timedelta
-from typing import Final
 
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
 from gpu_control_plane.kube.conditions import FALSE, find
 from gpu_control_plane.ray.service.conditions import Reason
-
-_UNITS: Final = {
-    "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9,
-}  # fmt: skip
-_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+from gpu_control_plane.rules.ray.texts import duration
 
 
 def initializing_timeout(service: RayService) -> timedelta | None:
     """What the annotation says: seconds, or a duration as Go writes it. None where it says nothing of use."""
-    return duration(service.metadata.annotations.get(Annotation.INITIALIZING_TIMEOUT.value, ""))
-
-
-def duration(text: str) -> timedelta | None:
-    """A positive duration, such as `300`, `90s` or `1h30m`."""
-    if text.isascii() and text.isdecimal():
-        seconds = float(text[:12])
-    else:
-        parts = _PART.findall(text)
-        if not parts or "".join(number + unit for number, unit in parts) != text:
-            return None
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    return timedelta(seconds=seconds) if 0 < seconds <= timedelta.max.total_seconds() else None
+    found = duration(service.metadata.annotations.get(Annotation.INITIALIZING_TIMEOUT.value, ""))
+    return found if found is not None and found > timedelta() else None
 
 
 def time_left(service: RayService, begun: datetime | None, now: datetime) -> timedelta | None:

@@ -124,6 +124,10 @@ def _time_left(s: Snapshot) -> timedelta | None:
 
 
 def _run(s: Snapshot) -> Decision:
+    if noted := tuple(_remembered(s)):
+        # Before anything else, so that what was accepted is not put again after a crash. What follows from it is
+        # decided when it is seen.
+        return Decision(actions=noted)
     roles = decide_roles(s)
     course = chart(s, roles)
     after = _after(roles, course)
@@ -134,7 +138,7 @@ def _run(s: Snapshot) -> Decision:
         *_services(s, roles, course),
         *(_deleted(view, "it is not wanted any more") for view in roles.drop if not view.deleting),
     ]
-    patches = [*_refreshed(s, roles, course, after), *_remembered(s), *_marked_unused(s, roles, after)]
+    patches = [*_refreshed(s, roles, course, after), *_marked_unused(s, roles, after)]
     last: list[Action] = [
         *_route(s, roles, after, status),
         *_created(s, roles),

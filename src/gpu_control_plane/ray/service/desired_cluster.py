@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import UNLIMITED, RayCluster, RayClusterSpec, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import Annotation, Label
-from gpu_control_plane.api.ray.service import RayService
+from gpu_control_plane.api.ray.service import RayService, ServiceUpgradeType
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.ray.cluster.manifests import spec_hash
 from gpu_control_plane.ray.demand import group_replicas
@@ -116,7 +116,7 @@ def cluster_manifest(
                 Label.ORIGINATED_FROM_KIND.value: _ORIGIN,
             },
             "annotations": {
-                **{key: value for key, value in metadata.annotations.items() if key not in _NOT_COPIED},
+                **_copied(service),
                 **Marks.of(desired).annotations(options),
                 Annotation.APPLIED_SCALE.value: scale_mark(desired),
                 **annotations,
@@ -125,6 +125,14 @@ def cluster_manifest(
         },
         "spec": msgspec.to_builtins(spec or desired),
     }
+
+
+def _copied(service: RayService) -> dict[str, str]:
+    strategy = service.spec.upgrade_strategy
+    divided = strategy is not None and strategy.type is ServiceUpgradeType.INCREMENTAL
+    # The Service of a cluster is made by us then, under the same name.
+    left_out = _NOT_COPIED | ({Annotation.ENABLE_SERVE_SERVICE.value} if divided else set())
+    return {key: value for key, value in service.metadata.annotations.items() if key not in left_out}
 
 
 def wanted_groups(cluster: RayCluster, desired: RayClusterSpec) -> tuple[WorkerGroupSpec, ...]:

@@ -12,8 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec, ScaleStrategy, WorkerGroupSpec
+from gpu_control_plane.ray.amounts import whole_units
 from gpu_control_plane.ray.demand import group_replicas
-from gpu_control_plane.ray.gpus import is_gpu_of_kuberay, is_gpu_of_nvidia, whole_units
+from gpu_control_plane.ray.gpus import is_gpu_of_kuberay, is_gpu_of_nvidia
 from gpu_control_plane.ray.owned import RayPod
 
 Units = Mapping[str, int]
@@ -156,6 +157,9 @@ def next_move(  # noqa: PLR0911 - one question after the other
     }
     if lacking and (giving := _to_shrink(source, lacking)) is not None:
         return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient)
+    if any(others.get(resource) for resource in lacking):
+        return Wait("the cards of a cluster that goes")
+    # The target needs more than there was: its workers wait for cards as any others do.
     return Grow(growing.name, growing.wanted + 1)
 
 

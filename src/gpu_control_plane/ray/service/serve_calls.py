@@ -69,7 +69,8 @@ class ServeCalls:
         view = self._with_head(s, view, kept)
         annotation = view.annotation(Annotation.SERVE_CONFIG)
         said = telling(s.config, annotation, capacity_of(s, view.name), follows=follows_config(s, roles, view))
-        details, trouble = self._asked(s, view, annotation, kept)
+        # One that keeps what it has, and that another operator has told of it, has to say what that is.
+        details, trouble = self._asked(s, view, annotation or ("" if said.config is not None else "-"), kept)
         if is_told(said, annotation) and not has_lost_all(said, details):
             return replace(view, details=details, trouble=trouble)
         body = said.body(details)

@@ -15,7 +15,8 @@ def decide_suspension(s: Snapshot) -> Decision | None:
     held, spec = s.service.status.conditions, s.service.spec
     is_suspending = is_true(held, ServiceCondition.SUSPENDING)
     if is_true(held, ServiceCondition.SUSPENDED) and not is_suspending:
-        return Decision() if spec.suspend else None
+        status = replace(s.service.status, conditions=conditions.suspended(s.service, s.now))
+        return Decision(actions=(_write(s, status),)) if spec.suspend else None
     if not is_suspending and not spec.suspend:
         return None
     left = _left(s)

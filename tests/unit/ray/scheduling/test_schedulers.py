@@ -95,6 +95,12 @@ def test_volcano_is_told_queue_priority_and_topology() -> None:
     )
 
 
+def test_annotations_go_along_with_the_podgroup() -> None:
+    notes = {"volcano.sh/preemptable": "true", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    (made,) = VOLCANO.objects(gpu_cluster(annotations=notes), gpu_cluster())
+    assert made["metadata"]["annotations"] == {"volcano.sh/preemptable": "true"}
+
+
 def test_the_podgroup_of_a_job_counts_the_resources_of_its_submitter_and_not_its_pod() -> None:
     (made,) = VOLCANO.objects(ray_job(), None)
     assert made["metadata"]["name"] == "ray-job-pg"

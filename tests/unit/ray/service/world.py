@@ -107,6 +107,7 @@ class World:
         """Clusters, by image, whose applications never run."""
         self.needed: dict[str, int] = {}
         """Workers of each group without which not all deployments run; one of each group by default."""
+        self.told_of_actions: list[str] = []
         self.told: list[str] = []
         self.notes: list[str] = []
         self.before: list[Callable[[Action], None]] = []
@@ -158,6 +159,8 @@ class World:
             for look in self.before:
                 look(action)
             writes += self._apply(action)
+            if (told := getattr(action, "told", None)) is not None:
+                self.told_of_actions.append(told.reason)
             for check in self.checks:
                 check(action)
         if self.service.status is not before:

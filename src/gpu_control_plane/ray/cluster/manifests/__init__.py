@@ -10,6 +10,7 @@ from gpu_control_plane.ray.cluster.manifests.autoscaler_access import (
     service_account,
     users_account,
 )
+from gpu_control_plane.ray.cluster.manifests.autoscaler_view import gpus_unseen
 from gpu_control_plane.ray.cluster.manifests.certificates import certificate_name, certificates
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, ReplicaIdentity
 from gpu_control_plane.ray.cluster.manifests.fault_tolerance import gcs_claim
@@ -26,7 +27,7 @@ from gpu_control_plane.ray.cluster.manifests.services import (
     serve_service,
     service_ports,
 )
-from gpu_control_plane.ray.cluster.manifests.start_params import StartParamProblem, start_param_problems
+from gpu_control_plane.ray.cluster.manifests.start_problems import StartParamProblem, start_param_problems
 from gpu_control_plane.ray.cluster.manifests.template_hash import template_hash
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "certificate_name",
     "certificates",
     "gcs_claim",
+    "gpus_unseen",
     "head_pod",
     "head_service",
     "headless_service",

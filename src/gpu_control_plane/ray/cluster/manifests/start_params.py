@@ -2,16 +2,14 @@
 from the container's resources."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from gpu_control_plane.api.ray.cluster import GroupSpec, WorkerGroupSpec
-from gpu_control_plane.kube.quantities import parse_quantity
+from gpu_control_plane.ray.amounts import amount_of, whole_units
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.cluster.manifests.features import Keeping, autoscales, keeping
-from gpu_control_plane.ray.gpus import is_gpu_of_kuberay, whole_units
+from gpu_control_plane.ray.gpus import is_gpu_of_kuberay
 
 AGENT_PORT: Final = "52365"
 METRICS_PORT: Final = "8080"
@@ -21,13 +19,6 @@ _TAKE_BOOLEANS: Final = frozenset({"log-color", "include-dashboard", "include-lo
 _ACCELERATORS: Final = {"aws.amazon.com/neuroncore": "neuron_cores", "google.com/tpu": "TPU"}
 """Resources of Kubernetes that Ray knows by another name."""
 _QUOTES: Final = "'\"` "
-
-
-class StartParamProblem(msgspec.Struct, frozen=True):
-    """A parameter that cannot be read, and so is not heeded as meant."""
-
-    path: str
-    message: str
 
 
 def head_params(context: ClusterContext) -> dict[str, str]:
@@ -65,14 +56,14 @@ def with_resources(params: Mapping[str, str], context: ClusterContext, spec: Map
         found["num-cpus"] = str(cpus)
     if "memory" not in found and (memory := whole_units(limits.get("memory", 0))):
         found["memory"] = str(memory)
-    custom = _custom_resources(found)
+    custom = custom_resources(found)
     if custom is None:
         return found
     if "num-gpus" not in found and (gpus := context.gpus.container_gpus(container, spec, context.claims)):
         found["num-gpus"] = str(gpus)
     if not any(name in custom for name in _ACCELERATORS.values()):
         for resource in sorted(limits):
-            if resource in _ACCELERATORS and (amount := _number(limits[resource])):
+            if resource in _ACCELERATORS and (amount := number_of(limits[resource])):
                 found["resources"] = _json({**custom, _ACCELERATORS[resource]: amount})
                 break
     return found
@@ -84,34 +75,12 @@ def render(params: Mapping[str, str]) -> str:
     return "".join(f" {flag} " for flag in map(_flag, sorted(params.items())) if flag)
 
 
-def start_param_problems(context: ClusterContext) -> list[StartParamProblem]:
-    """What cannot be read in the parameters and resources of all groups."""
-    spec = context.cluster.spec
-    groups: list[tuple[str, GroupSpec]] = [("spec.headGroupSpec", spec.head_group_spec)]
-    groups += [(f"spec.workerGroupSpecs[{index}]", group) for index, group in enumerate(spec.worker_group_specs)]
-    return [problem for path, group in groups for problem in _problems(path, group)]
-
-
-def _problems(path: str, group: GroupSpec) -> Iterator[StartParamProblem]:
-    for name, quantity in sorted(group.resources.items()):
-        if _number(quantity) is None:
-            yield StartParamProblem(
-                f"{path}.resources[{name}]", f"{quantity!r} is not a quantity, so Ray is not told of {name}"
-            )
-    if not group.resources and _custom_resources(group.ray_start_params) is None:
-        yield StartParamProblem(
-            f"{path}.rayStartParams.resources",
-            "it cannot be read as a JSON object of numbers, so Ray is told of no GPUs and no other accelerators: "
-            "write it as '{\"name\": 1}' in single quotes, or use the field resources",
-        )
-
-
 def _given(group: GroupSpec) -> dict[str, str]:
     """Parameters of the user, in which the fields `resources` and `labels` take the place of what they stand for."""
     params = dict(group.ray_start_params)
     custom: dict[str, int | float] = {}
     for name, quantity in group.resources.items():
-        amount = _number(quantity)
+        amount = number_of(quantity)
         if amount is None:
             continue
         match name.lower():
@@ -143,7 +112,7 @@ def _flag(param: tuple[str, str]) -> str:
     return f"--{name}={value}"
 
 
-def _custom_resources(params: Mapping[str, str]) -> dict[str, int | float] | None:
+def custom_resources(params: Mapping[str, str]) -> dict[str, int | float] | None:
     """The parameter `resources` as a map; None if it cannot be read."""
     if "resources" not in params:
         return {}
@@ -163,10 +132,9 @@ def _json(amounts: Mapping[str, int | float]) -> str:
     return f"'{text}'"
 
 
-def _number(quantity: int | str) -> int | float | None:
+def number_of(quantity: int | str) -> int | float | None:
     """A quantity as a number; None for what is none."""
-    try:
-        amount = parse_quantity(str(quantity))
-    except ValueError:
+    amount = amount_of(quantity)
+    if amount is None:
         return None
     return int(amount) if amount == amount.to_integral_value() else float(amount)

@@ -93,14 +93,14 @@ def _of_workers(cluster: RayCluster, group: WorkerGroupSpec) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
-    """The value without what is empty, and with quantities in one spelling."""
+def _plain(value: Any, *, quantities: bool = False) -> Any:
+    """The value without what is empty, and with quantities in one spelling: the members of limits and requests."""
     match value:
         case Mapping():
             kept = {
-                name: {key: _quantity(amount) for key, amount in part.items()}
-                if name in _QUANTITIES and isinstance(part, Mapping)
-                else _plain(part)
+                name: _quantity(part)
+                if quantities and isinstance(part, int | float | str)
+                else _plain(part, quantities=name in _QUANTITIES)
                 for name, part in value.items()
             }
             return {name: part for name, part in kept.items() if not _is_nothing(name, part)}
@@ -122,6 +122,6 @@ def _quantity(quantity: object) -> str:
 @functools.lru_cache(256)
 def _one_spelling(text: str) -> str:
     try:
-        return format(parse_quantity(text).normalize(), "f")
+        return str(parse_quantity(text).normalize())
     except ValueError:
         return text

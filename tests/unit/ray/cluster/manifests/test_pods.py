@@ -249,7 +249,11 @@ def test_shared_memory_of_the_user_stays() -> None:
 
 
 def test_a_worker_waits_for_the_head() -> None:
-    mine = {"env": [{"name": "A", "value": "1"}], "securityContext": {"runAsUser": 1000}, "imagePullPolicy": "Always"}
+    mine: Json = {
+        "env": [{"name": "A", "value": "1"}],
+        "securityContext": {"runAsUser": 1000},
+        "imagePullPolicy": "Always",
+    }
     held = template({"nvidia.com/gpu": 1}, **mine)
     held["spec"]["initContainers"] = [{"name": "first"}]
     _, worker = pods(group("workers", held))
