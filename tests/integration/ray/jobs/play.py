@@ -114,6 +114,7 @@ class Play:
         """Wait until the RayJob is in a state."""
 
         async def there() -> bool:
+            await asyncio.sleep(0.1)  # the API server has others to serve
             return (await self.status(name)).job_deployment_status == state
 
         await until_async(there, within=within, saying=f"{name} is {state}")
@@ -167,7 +168,7 @@ class Play:
             while True:
                 with suppress(NotFound, KubeError):
                     await self.step()
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.1)
 
         task = asyncio.create_task(live())
         try:

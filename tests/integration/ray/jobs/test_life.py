@@ -51,7 +51,7 @@ async def test_a_person_submits_and_gives_the_id(play: Play) -> None:
 async def test_a_container_beside_the_head_submits(play: Play) -> None:
     await allow_pods(play.client, play.namespace)
     await play.submit(submissionMode="SidecarMode")
-    play.ends = False
+    play.ends = play.clusters_come_up = False
     async with play.operator(), play.life():
         await until_async(lambda: has_clusters(play, 1), saying="there is a cluster")
         held = (await play.clusters())[0]
@@ -59,6 +59,7 @@ async def test_a_container_beside_the_head_submits(play: Play) -> None:
         assert [container["name"] for container in containers] == ["ray-head", "ray-job-submitter"]
         job_id = next(one["value"] for one in containers[1]["env"] if one["name"] == "RAY_JOB_SUBMISSION_ID")
         await head(play, held)
+        play.clusters_come_up = True
         play.fake.submit(job_id)
         status = await play.reaches("Running")
         assert status.job_id == job_id
