@@ -9,10 +9,9 @@ from ray import serve  # type: ignore[import-not-found]
 class Answer:
     """Answers with the word it was configured with, and with the cluster in which it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, loading_seconds: float = 0.0) -> None:
         self._word = ""
-        # A new copy takes a moment, as a model that is loaded does.
-        time.sleep(float(os.environ.get("DEMO_LOADING_SECONDS", "0")))
+        time.sleep(loading_seconds)
 
     def reconfigure(self, config: dict[str, str]) -> None:
         self._word = config["word"]
@@ -21,4 +20,7 @@ class Answer:
         return f"{self._word} {os.environ['RAY_CLUSTER_NAME']}"
 
 
-app = serve.deployment(Answer).bind()
+_Answer = serve.deployment(Answer)
+app = _Answer.bind()
+slow_app = _Answer.bind(5.0)
+"""The same as another code, which takes a while to load, as a model does."""

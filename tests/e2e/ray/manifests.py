@@ -29,7 +29,13 @@ def template(name: str, memory: str, *, cards: int = 0, probe: Manifest | None =
 
 
 def cluster_spec(
-    *, workers: int = 2, cards: int = 0, quick: bool = True, most: int | None = None, **spec: Any
+    *,
+    workers: int = 2,
+    cards: int = 0,
+    quick: bool = True,
+    most: int | None = None,
+    params: dict[str, str] | None = None,
+    **spec: Any,
 ) -> Manifest:
     """The spec of a RayCluster. `quick`: with readiness probes that begin at once; else our own."""
     probe = {"httpGet": {"path": "/api/healthz", "port": 52365}, **_QUICK} if quick else None
@@ -38,7 +44,7 @@ def cluster_spec(
         "replicas": workers,
         "minReplicas": 0,
         "maxReplicas": most if most is not None else max(workers, 1),
-        "rayStartParams": {},
+        "rayStartParams": params or {},
         "template": template("ray-worker", "1Gi", cards=cards, probe=probe),
     }
     head: Manifest = {
@@ -61,7 +67,9 @@ def ray_job(name: str, entrypoint: str, **spec: Any) -> Manifest:
     }
 
 
-def ray_service(name: str, cluster: Manifest, word: str, *, replicas: int = 2, **spec: Any) -> Manifest:
+def ray_service(
+    name: str, cluster: Manifest, word: str, *, replicas: int = 2, code: str = "demo_app:app", **spec: Any
+) -> Manifest:
     """A RayService whose application answers with `word` and the name of its cluster."""
     serve = f"""
 proxy_location: EveryNode
@@ -69,7 +77,7 @@ http_options: {{host: 0.0.0.0, port: 8000}}
 applications:
 - name: demo
   route_prefix: /
-  import_path: demo_app:app
+  import_path: {code}
   deployments:
   - name: Answer
     num_replicas: {replicas}

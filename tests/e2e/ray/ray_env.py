@@ -115,6 +115,15 @@ class RayEnv:
         code = f"import urllib.request; print(urllib.request.urlopen({url!r}, timeout=30).read().decode())"
         return json.loads(self.in_head(cluster, code))
 
+    def answer(self, url: str) -> str:
+        """What a server in the cluster answers; nothing while it does not."""
+        code = f"import urllib.request; print(urllib.request.urlopen({url!r}, timeout=9).read().decode(), end='')"
+        head = next(iter(self.pods(node_type="head")))["metadata"]["name"]
+        try:
+            return self.kubectl("exec", head, "-c", "ray-head", "--", "python3", "-c", code)
+        except AssertionError:
+            return ""
+
     def wait_ready(self, cluster: str, pods: int, within: float = _PATIENCE) -> None:
         """Until a RayCluster has so many pods and all are ready."""
         until(lambda: [_is_ready(pod) for pod in self.pods(cluster)] == [True] * pods, within=within)
@@ -181,6 +190,11 @@ def ray_env_on(cluster_env: ClusterEnv) -> Iterator[RayEnv]:
         yield env
     finally:
         env.close()
+
+
+def settle_for(seconds: float) -> None:
+    """Give something that must not happen the time to happen."""
+    time.sleep(seconds)
 
 
 class Stopwatch:

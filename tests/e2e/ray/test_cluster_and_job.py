@@ -1,25 +1,13 @@
 """A RayCluster whose workers have cards of a pool, and jobs that run on it: real Ray, in pods, by name."""
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from blocking_wait import until
-from e2e.cluster_env import ClusterEnv
-from e2e.conftest import strike
 from e2e.ray.manifests import GPUS, cluster_spec, ray_cluster, ray_job
-from e2e.ray.ray_env import RayEnv, Stopwatch, ray_env_on
+from e2e.ray.ray_env import RayEnv, Stopwatch
 
 pytestmark = pytest.mark.timeout(600)  # the image may have to be made first
 CARDS = 2
-
-
-@pytest.fixture(scope="module")
-def env(start_cluster_env: Callable[..., ClusterEnv]) -> Iterator[RayEnv]:
-    cluster_env = start_cluster_env("node-a", services=True)
-    with ray_env_on(cluster_env) as env:
-        yield env
-    strike(cluster_env)
 
 
 def test_a_cluster_with_two_workers_comes_up_and_ray_counts_the_pools_units(env: RayEnv) -> None:
@@ -34,6 +22,8 @@ def test_a_cluster_with_two_workers_comes_up_and_ray_counts_the_pools_units(env:
     nodes = env.dashboard("rc", "/api/v0/nodes?detail=true")["data"]["result"]["result"]
     gpus = [node["resources_total"].get("GPU", 0) for node in nodes if not node["is_head_node"]]
     assert gpus == [1, 1]
+    cards = [env.agent.cards_in(pod["metadata"]["name"]) for pod in env.pods("rc", "worker")]
+    assert sorted(cards) == [["nvidia0"], ["nvidia1"]]
 
 
 def test_a_job_by_http_runs_on_the_cluster_and_succeeds(env: RayEnv) -> None:
