@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -131,19 +132,18 @@ class RayEnv:
     # The operator.
 
     def kill_controller(self) -> None:
-        """End the operator as a crash would. The kubelet starts it again, after a while when that happens often."""
-        before = self.cluster_env.container(CONTROLLER)["restartCount"]
+        """End the operator as a crash would. It is started again at once: the kubelet would wait longer each time."""
+        before = self._controller_pids()
+        assert before, "the controller does not run"
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: self._controller_pids() - before)
+
+    def _controller_pids(self) -> set[int]:
         uid = self.cluster_env.pod(CONTROLLER)["metadata"]["uid"]
-        killed = False
-        for group in _CONTROL_GROUPS.glob(f"*/**/pod{uid}/*/cgroup.procs"):
-            for pid in map(int, group.read_text().split()):
-                if b"gpu_control_plane.controller" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    os.kill(pid, signal.SIGKILL)
-                    killed = True
-            if killed:
-                break
-        assert killed, "the controller does not run"
-        until(lambda: self.cluster_env.container(CONTROLLER)["restartCount"] > before, within=_PATIENCE)
+        group = next(path for root in _CONTROL_GROUPS.iterdir() for path in root.glob(f"**/pod{uid}"))
+        pids = {int(pid) for file in group.glob("*/cgroup.procs") for pid in file.read_text().split()}
+        return {pid for pid in pids if _command(pid)[1:3] == [b"-m", b"gpu_control_plane.controller"]}
 
     def controller_log(self) -> str:
         return self.kubectl("logs", CONTROLLER)
@@ -158,11 +158,11 @@ class RayEnv:
         }
         folders = sorted(path for path in needed if not any(parent in needed for parent in path.parents))
         mounts = [{"name": f"v{index}", "mountPath": str(path), "readOnly": True} for index, path in enumerate(folders)]
-        command = [sys.executable, "-m", "gpu_control_plane.controller"]
+        command = shlex.join([sys.executable, "-m", "gpu_control_plane.controller", "--without=operator"])
         container = {
             "name": "main",
             "image": BUSYBOX,
-            "command": [*command, "--without", "operator", "--identity", "test"],
+            "command": ["sh", "-c", f"while true; do {command} --identity=test; done"],
             "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}, {"name": "PYTHONPATH", "value": str(ours)}],
             "volumeMounts": mounts,
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8080}, "periodSeconds": 1},
@@ -211,6 +211,14 @@ class Stopwatch:
 def _is_ready(pod: dict[str, Any]) -> bool:
     conditions = pod["status"].get("conditions", [])
     return any(held["type"] == "Ready" and held["status"] == "True" for held in conditions)
+
+
+def _command(pid: int) -> list[bytes]:
+    """The command line of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _share_processors(interface: str) -> None:
