@@ -90,7 +90,7 @@ bump: setup ## Begin a release: VERSION=1.2.3 in every file that has it, and the
 	@$(MAKE) generate
 
 bench: setup node-binaries ## Measure the runtime, the flow and the node's agent against their limits (20 minutes)
-	@$(RUN) python -m benchmarks runtime card pooling join node stack admission webhook commands console
+	@$(RUN) python -m benchmarks runtime card pooling join node stack ray admission webhook commands console
 
 bench-scale: setup binaries ## Pool 500 nodes of eight cards
 	@$(RUN) python -m benchmarks pooling --nodes 500
@@ -110,6 +110,7 @@ lint: setup ## Check style, types, imports and generated files
 	@$(RUN) python tools/admission_policies.py --check
 	@$(RUN) python tools/webhook_configurations.py --check
 	@$(RUN) python tools/console_api.py --check
+	@$(RUN) python tools/module_settings.py --check
 	@$(RUN) python tools/deckhouse_example.py --check
 
 generate: setup ## Write CRDs, references, gRPC messages, policies, rules and dashboards anew from their sources
@@ -120,6 +121,7 @@ generate: setup ## Write CRDs, references, gRPC messages, policies, rules and da
 	@$(RUN) python tools/admission_policies.py
 	@$(RUN) python tools/webhook_configurations.py
 	@$(RUN) python tools/console_api.py
+	@$(RUN) python tools/module_settings.py
 	@$(RUN) python tools/deckhouse_example.py
 
 docs: generate ## Write the generated pages of the documentation anew

@@ -15,6 +15,7 @@ from benchmarks import (
     node,
     pod_webhook,
     pooling,
+    ray,
     stack,
     sync,
     writes,
@@ -96,6 +97,13 @@ def node_(changes: int, calls: int, seconds: float) -> bool:
 def stack_(nodes: int, seconds: float) -> bool:
     """A ClusterPolicy on a fleet with pod life, from nothing to quiet."""
     return publish("stack", asyncio.run(stack.measure(nodes, seconds)))
+
+
+@benchmarks.command("ray")
+@click.option("--clusters", default=500, show_default=True, help="RayClusters, each a head and two workers.")
+def ray_(clusters: int) -> bool:
+    """Many RayClusters at once, against a bare client that writes the same objects."""
+    return publish("ray", asyncio.run(ray.measure(clusters)))
 
 
 @benchmarks.command("webhook")

@@ -25,6 +25,8 @@ from gpu_control_plane.inventory import controller as inventory
 from gpu_control_plane.kube import Runtime
 from gpu_control_plane.operator import controller as operator
 from gpu_control_plane.pools import controller as pools
+from gpu_control_plane.ray import controller as ray
+from gpu_control_plane.ray.metrics import RayMetrics
 
 _INTRODUCTION: Final = """# Metrics
 
@@ -40,12 +42,20 @@ def _build_console(runtime: Runtime) -> None:
     build_console(runtime, ConsoleSettings())
 
 
+def _build_ray(runtime: Runtime) -> None:
+    ray.build(runtime)
+
+
 _CHAPTERS: Final[Mapping[str, tuple[str, Callable[[Runtime], None]]]] = {
     "Inventory": ("Cards and nodes.", inventory.build),
     "Bootstrap": ("What is missing on nodes.", bootstrap.build),
     "Pools": (
         "Capacity, burn-in, and what needs a person. `gpupool_capacity_*` and `gpu_device_*_total`: leader alone.",
         pools.build,
+    ),
+    "Ray": (
+        "Clusters, jobs and services. `kuberay_*` are KubeRay's. Leader alone; none while KubeRay is active.",
+        _build_ray,
     ),
     "Operator": ("The software stack and driver upgrades. Leader alone.", operator.build),
     "Admission": (
@@ -113,10 +123,12 @@ def _of(build: Callable[[Runtime], None]) -> tuple[Described, ...]:
 
 def _described(registry: CollectorRegistry) -> tuple[Described, ...]:
     held = dict.fromkeys(registry._collector_to_names)  # noqa: SLF001 - the library has no list of what is registered
-    return tuple(_describe(metric) for metric in held if isinstance(metric, MetricWrapperBase))
+    described = (metric for metric in held if isinstance(metric, MetricWrapperBase | RayMetrics))
+    return tuple(one for metric in described for one in _describe(metric))
 
 
-def _describe(metric: MetricWrapperBase) -> Described:
-    (family,) = metric.describe()
-    name = f"{family.name}_total" if family.type == "counter" else family.name
-    return Described(name, family.type, tuple(metric._labelnames), family.documentation)  # noqa: SLF001 - as above
+def _describe(metric: MetricWrapperBase | RayMetrics) -> Iterator[Described]:
+    for family in metric.describe():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels: tuple[str, ...] = getattr(metric if isinstance(metric, MetricWrapperBase) else family, "_labelnames")  # noqa: B009 - as above
+        yield Described(name, family.type, tuple(labels), family.documentation)

@@ -20,10 +20,7 @@ def files() -> dict[Path, str]:
     """Every generated file with its content."""
     text = SOURCE.read_text()
     cluster = read_description(text)
-    certificates = [each.certificate for each in cluster.registry_certificates]
-    if cluster.certificate_authority:
-        certificates.append(cluster.certificate_authority.certificate)
-    made = render(cluster, {each: _certificate(each) for each in certificates})
+    made = render(cluster, {each: _certificate(each) for _place, each in cluster.certificates})
     commands = "\n\n".join(f"# {each.title}:\n{each.text}" for each in bootstrap_commands(cluster))
     return {
         FOLDER / "cluster.yaml": text,

@@ -23,7 +23,7 @@ is filled in, since a template can only return text.
 {{- $autoscaled := and
     (has "vertical-pod-autoscaler" .Values.global.enabledModules)
     (.Capabilities.APIVersions.Has "autoscaling.k8s.io/v1/VerticalPodAutoscaler") -}}
-{{- $same := pick $settings "managedNodes" "bootstrap" "discovery" "agent" "operator" "webhook" "access" | deepCopy -}}
+{{- $same := pick $settings "managedNodes" "bootstrap" "discovery" "agent" "operator" "ray" "webhook" "access" | deepCopy -}}
 {{- $bootstrap := dict
     "migStrategy" (lower $settings.bootstrap.migStrategy)
     "dcgmExporter" (dict "serviceMonitor" $scraped) -}}

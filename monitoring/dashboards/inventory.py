@@ -276,5 +276,5 @@ INVENTORY: Final = Dashboard(
     about="Cards, nodes and pools of the cluster, and what needs a person.",
     rows=(FLEET, POOLS, TROUBLES, STACK, OURSELVES),
     variables=(Variable("pool", "gpupool_capacity_total", "pool", "Pool"),),
-    links=("gpu-node", "gpu-workloads"),
+    links=("gpu-node", "gpu-workloads", "gpu-ray"),
 )

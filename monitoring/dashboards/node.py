@@ -238,5 +238,5 @@ NODE: Final = Dashboard(
     about="The cards of one node: use, temperature, power, errors, and who has them.",
     rows=(USE, CONDITION, OFFER),
     variables=(Variable("node", "DCGM_FI_DEV_GPU_TEMP", "Hostname", "Node", everything=False),),
-    links=("gpu-inventory", "gpu-workloads"),
+    links=("gpu-inventory", "gpu-workloads", "gpu-ray"),
 )

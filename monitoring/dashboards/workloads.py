@@ -162,5 +162,5 @@ WORKLOADS: Final = Dashboard(
         Variable("namespace", "kube_pod_container_resource_limits", "namespace", "Namespace"),
         Variable("pool", "gpupool_capacity_total", "pool", "Pool"),
     ),
-    links=("gpu-inventory", "gpu-node"),
+    links=("gpu-inventory", "gpu-node", "gpu-ray"),
 )

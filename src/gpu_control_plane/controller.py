@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpu_control_plane.kube import Runtime
 
 _OPERATOR: Final = "operator"
+_RAY: Final = "ray"
 _DEPLOYMENT: Final = "gpu-control-plane-controller"
 """What the chart calls the Deployment of this process."""
 _CONTROLLERS: Final = {
@@ -26,6 +27,7 @@ _CONTROLLERS: Final = {
     "bootstrap": "gpu_control_plane.bootstrap.controller",
     "pools": "gpu_control_plane.pools.controller",
     _OPERATOR: "gpu_control_plane.operator.controller",
+    _RAY: "gpu_control_plane.ray.controller",
 }
 _UPGRADES: Final = "upgrades"
 TIMING_GROUPS: Final = {
@@ -33,6 +35,7 @@ TIMING_GROUPS: Final = {
     "bootstrap": ("gpu_control_plane.bootstrap.controller", "Settings"),
     "pools": ("gpu_control_plane.pools.controller", "Settings"),
     _UPGRADES: ("gpu_control_plane.operator.upgrade.controller", "UpgradeLimits"),
+    _RAY: ("gpu_control_plane.ray.settings", "Settings"),
 }
 """By group, the module and the name of the settings that have waiting times: docs/settings.md lists them, and they can
 be set in the chart."""
@@ -67,6 +70,45 @@ Examples:
     "nvidia_namespaces",
     multiple=True,
     help="A namespace in which NVIDIA's operator and its operands are trusted, beside the usual ones.",
+)
+@click.option(
+    "--ray-watch-namespace",
+    "ray_watch_namespaces",
+    multiple=True,
+    help="A namespace in which Ray is looked after.  [default: all]",
+)
+@click.option(
+    "--ray-single-namespace",
+    is_flag=True,
+    help="Read nothing of Ray outside the one namespace of --ray-watch-namespace.",
+)
+@click.option(
+    "--kuberay-namespace",
+    "kuberay_namespaces",
+    multiple=True,
+    help="A namespace in which KubeRay's operator is trusted, beside the usual ones.",
+)
+@click.option(
+    "--ray-batch-scheduler",
+    default="",
+    metavar="NAME",
+    help="What schedules the pods of a Ray cluster together: volcano, yunikorn, scheduler-plugins or kai-scheduler.",
+)
+@click.option(
+    "--ray-gang/--no-ray-gang",
+    default=True,
+    show_default=True,
+    help="Whether Ray workers of a group that ask for cards of pools start together.",
+)
+@click.option("--ray-use-kubernetes-proxy", is_flag=True, help="Reach Ray's dashboards through the API server.")
+@click.option(
+    "--ray-routes", is_flag=True, help="The cluster has OpenShift's Routes, which take the place of Ingresses."
+)
+@click.option(
+    "--ray-defaults",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What every pod of Ray has besides its template, with the keys of `configuration` in KubeRay's chart.",
 )
 @click.option(
     "--managed-label",
@@ -113,6 +155,14 @@ def command(
     operand_namespace: str | None,
     nfd_namespaces: tuple[str, ...],
     nvidia_namespaces: tuple[str, ...],
+    ray_watch_namespaces: tuple[str, ...],
+    ray_single_namespace: bool,
+    kuberay_namespaces: tuple[str, ...],
+    ray_batch_scheduler: str,
+    ray_gang: bool,
+    ray_use_kubernetes_proxy: bool,
+    ray_routes: bool,
+    ray_defaults: Path | None,
     managed_label: str,
     managed_by_default: bool,
     timings: tuple[str, ...],
@@ -128,7 +178,7 @@ def command(
     """Run the controllers of the GPU control plane until SIGTERM or SIGINT.
 
     Environment variables that end in _IMAGE, such as DRIVER_IMAGE, name images of operands that a ClusterPolicy does
-    not name.
+    not name. Those that KubeRay's operator reads, such as ENABLE_PROBES_INJECTION, are switches for Ray.
     """
     from gpu_control_plane.kube import Key, main  # noqa: PLC0415 - `--help` answers without these
     from gpu_control_plane.kube.replicas import watch_replicas  # noqa: PLC0415
@@ -145,6 +195,20 @@ def command(
         "pools": {"namespace": namespace},
         _OPERATOR: {"namespace": operands, "trusted": trusted},
     }
+    if _RAY not in without:
+        if ray_single_namespace and len(ray_watch_namespaces) != 1:
+            raise click.BadParameter("it is for one --ray-watch-namespace.", param_hint="--ray-single-namespace")
+        others[_RAY] = _ray(
+            namespace,
+            alone_in=ray_watch_namespaces[0] if ray_single_namespace else None,
+            kuberay_namespaces=kuberay_namespaces,
+            watch_namespaces=ray_watch_namespaces,
+            batch_scheduler=ray_batch_scheduler,
+            gang=ray_gang,
+            use_kubernetes_proxy=ray_use_kubernetes_proxy,
+            openshift=ray_routes,
+            defaults=ray_defaults,
+        )
     try:
         settings = _settings(others, timings)
     except UnknownTiming as error:
@@ -170,6 +234,13 @@ def command(
                     port=webhook_port,
                     host=webhook_host,
                     client_authorities=_authority(webhook_client_authority),
+                    ray=None
+                    if _RAY in without
+                    else admission.RayScope(
+                        namespaces=settings[_RAY].options.watch_namespaces,
+                        trusted=settings[_RAY].trusted,
+                        alone_in=settings[_RAY].alone_in,
+                    ),
                 ),
             )
 
@@ -209,6 +280,23 @@ def _settings(others: Mapping[str, Mapping[str, Any]], timings: tuple[str, ...])
 
     given = parse_timings(timings, TIMING_GROUPS)
     return {group: with_timings(settings_type(group)(**others.get(group, {})), given[group]) for group in TIMING_GROUPS}
+
+
+def _ray(
+    namespace: str, *, alone_in: str | None, kuberay_namespaces: tuple[str, ...], **options: Any
+) -> dict[str, Any]:
+    """What the operator of Ray is given: by options, and by the environment as KubeRay's operator reads it."""
+    from gpu_control_plane.ray.options_from import options_from, timings_from  # noqa: PLC0415
+    from gpu_control_plane.rules.trusted_namespaces import kuberay_namespaces as trusted  # noqa: PLC0415
+
+    own = (alone_in,) if alone_in is not None else ()
+    return {
+        "options": options_from(os.environ, **options),
+        "namespace": namespace,
+        "trusted": trusted((*kuberay_namespaces, *own), own=namespace),
+        "alone_in": alone_in,
+        **timings_from(os.environ),
+    }
 
 
 def _build_operator(runtime: "Runtime", module: str, others: Mapping[str, Any], limits: "msgspec.Struct") -> None:

@@ -24,7 +24,7 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import WaitingPod
-from gpu_control_plane.api.ray.view import RayClusterView
+from gpu_control_plane.api.ray.view import RayClusterView, RayJobView, RayServiceView
 from gpu_control_plane.console.card_history import CardHistory
 from gpu_control_plane.console.headers import SecurityHeaders
 from gpu_control_plane.console.live import Changes, LivePages
@@ -50,6 +50,8 @@ KINDS: tuple[type[Object], ...] = (
     StoredClusterPolicy,
     StoredNVIDIADriver,
     RayClusterView,
+    RayJobView,
+    RayServiceView,
 )
 
 
@@ -80,6 +82,8 @@ class GivenFleet:
         self.policies = GivenObjects(others.get("policies", ()))
         self.drivers = GivenObjects(others.get("drivers", ()))
         self.rays = GivenObjects(others.get("rays", ()))
+        self.ray_jobs = GivenObjects(others.get("ray_jobs", ()))
+        self.ray_services = GivenObjects(others.get("ray_services", ()))
         self.events = (GivenObjects(others.get("events", ())),)
         plain = {kind: (GivenObjects(),) for kind in KINDS}
         self.kinds = plain | {

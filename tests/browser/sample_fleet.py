@@ -25,7 +25,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeAnnotation
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.api.pod import WaitingPod
-from gpu_control_plane.api.ray.view import RayClusterView
+from gpu_control_plane.api.ray.view import RayClusterView, RayJobView, RayServiceView
 from gpu_control_plane.api.shapes import PoolRef
 from gpu_control_plane.console.capacity_history import CapacityHistory
 from gpu_control_plane.console.card_history import CardHistory
@@ -580,10 +580,38 @@ def sample_objects() -> dict[str, list[object]]:
     ray = {
         "metadata": {"name": "eval", "namespace": "team-c", "creationTimestamp": ago(hours=7).isoformat()},
         "spec": {"rayVersion": "2.52.0"},
-        "status": {"state": "ready", "availableWorkerReplicas": 1, "desiredWorkerReplicas": 2, "desiredGPU": "8"},
+        "status": {
+            "state": "ready",
+            "availableWorkerReplicas": 1,
+            "desiredWorkerReplicas": 2,
+            "desiredGPU": "8",
+            "conditions": [
+                {
+                    "type": "CapacitySufficient",
+                    "status": "False",
+                    "reason": "PoolTooSmall",
+                    "message": "training has 7",
+                    "lastTransitionTime": ago(hours=7).isoformat(),
+                }
+            ],
+        },
+    }
+    job = {
+        "metadata": {"name": "finetune", "namespace": "team-c", "creationTimestamp": ago(hours=7).isoformat()},
+        "status": {"jobDeploymentStatus": "Initializing", "rayClusterName": "eval"},
+    }
+    service = {
+        "metadata": {"name": "chat", "namespace": "team-c", "creationTimestamp": ago(hours=3).isoformat()},
+        "status": {
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": ago(hours=3).isoformat(), "reason": "Serves"}
+            ]
+        },
     }
     return {
         "rays": [msgspec.convert(ray, RayClusterView, strict=False)],
+        "ray_jobs": [msgspec.convert(job, RayJobView, strict=False)],
+        "ray_services": [msgspec.convert(service, RayServiceView, strict=False)],
         "policies": [msgspec.json.decode(msgspec.json.encode(policy), type=StoredClusterPolicy, strict=False)],
         "events": [msgspec.convert(event, Event, strict=False) for event in events],
     }

@@ -1,6 +1,7 @@
 """Every page over a fleet with a bit of everything: no errors, nothing that keeps anybody out, in both themes; and the
 overview of the largest clusters."""
 
+import asyncio
 import time
 from pathlib import Path
 from statistics import median
@@ -204,6 +205,32 @@ async def test_a_page_whose_stream_fails_at_first_becomes_live(browser: Browser,
         await tab.page.goto(f"{sample.url}/")
         await seen(tab.page, LIVE)
     assert len(tried) == 2
+
+
+async def test_a_plan_is_made_of_what_was_chosen_last_however_slow_the_one_before(
+    browser: Browser, sample: DirectConsole
+) -> None:
+    """And without an error in the browser's console: nothing went wrong."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(route: Route) -> None:
+        begun.set()
+        await may_end.wait()
+        await route.continue_()
+
+    async with open_tab(browser) as tab:
+        page = tab.page
+        await page.goto(f"{sample.url}/approvals")
+        await page.evaluate("window.plans = 0; document.addEventListener('htmx:config:request', () => plans++)")
+        await page.route("**/actions/approve/dry-run", slow, times=1)
+        await page.locator("[data-choose]").first.check()
+        await begun.wait()
+        await page.fill("#approvals input[name=why]", "new rack")
+        await page.locator("#approvals input[name=why]").blur()
+        await seen(page, "plans === 2")
+        may_end.set()
+        await expect(page.locator("#plan code")).to_contain_text("new rack")
+        assert tab.errors == []
 
 
 _LONGEST_TASK: Final = """() => new Promise(resolve => {

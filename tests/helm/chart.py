@@ -84,6 +84,30 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
         "clusterPolicy": {"create": True, "spec": {"driver": {"enabled": False, "useNvidiaDriverCRD": True}}},
         "nvidiaDriver": {"create": True, "name": "all", "spec": {"default": True, "image": "driver"}},
     },
+    "without-ray": {"ray": {"enabled": False}},
+    "ray": {
+        "ray": {
+            "watchNamespace": ["research", "serving"],
+            "kuberayNamespaces": ["default"],
+            "batchScheduler": {"name": "volcano"},
+            "useKubernetesProxy": True,
+            "env": {"ENABLE_PROBES_INJECTION": "false", "CLUSTER_DOMAIN": "k8s.example.com"},
+            "configuration": {
+                "defaultContainerEnvs": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+                "defaultPodLabels": {"team": "ray"},
+            },
+        },
+        "webhook": {"clientAuthority": "api-servers"},
+    },
+    "ray-alone": {
+        "ray": {
+            "watchNamespace": ["research"],
+            "singleNamespaceInstall": True,
+            "batchScheduler": {"name": "scheduler-plugins"},
+            "startTogether": False,
+            "configuration": {"headSidecarContainers": [{"name": "logs", "image": "registry.example/logs:1"}]},
+        },
+    },
     "policy-only": {"clusterPolicy": {"create": True, "name": "mine", "spec": {"dcgm": {"enabled": True}}}},
     "driver-only": {"nvidiaDriver": {"create": True, "spec": {"default": True, "image": "driver"}}},
     "guarded-webhook": {

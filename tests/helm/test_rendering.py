@@ -374,6 +374,11 @@ def test_a_namespace_that_everybody_shares_is_refused_with_what_to_do(helm: Helm
         helm.template(namespace=namespace)
 
 
+def test_operands_run_in_none_of_them_either(helm: Helm) -> None:
+    with pytest.raises(Refused, match=r"operator\.namespace: operands are privileged, and default is for everybody"):
+        helm.template({"operator": {"namespace": "default"}})
+
+
 def test_an_old_cluster_is_refused(helm: Helm) -> None:
     with pytest.raises(Refused, match=r"requires kubeVersion: >=1\.32\.0-0"):
         helm.template(version="v1.31.0")

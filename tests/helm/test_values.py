@@ -65,6 +65,23 @@ def test_every_value_is_explained() -> None:
             {"operator": {"enabled": False}, "clusterPolicy": {"create": True}},
             r"clusterPolicy\.create and nvidiaDriver\.create need operator\.enabled",
         ),
+        ({"ray": {"watchNamespace": "research"}}, r"at '/ray/watchNamespace': got string, want array"),
+        ({"ray": {"watchNamespace": ["Research"]}}, r"at '/ray/watchNamespace/0': 'Research' does not match pattern"),
+        ({"ray": {"batchScheduler": {"name": "default"}}}, r"at '/ray/batchScheduler/name': value must be one of ''"),
+        (
+            {"ray": {"env": {"ENABLE_WEBHOOKS": "true"}}},
+            r"at '/ray/env': additional properties 'ENABLE_WEBHOOKS' not allowed",
+        ),
+        (
+            {"ray": {"env": {"ENABLE_PROBES_INJECTION": False}}},
+            r"at '/ray/env/ENABLE_PROBES_INJECTION': value must be one of 'true', 'false'",
+        ),
+        (
+            {"ray": {"configuration": {"headSidecarContainers": [{"image": "x"}]}}},
+            r"at '/ray/configuration/headSidecarContainers/0': missing property 'name'",
+        ),
+        ({"ray": {"singleNamespaceInstall": True}}, r"ray\.singleNamespaceInstall is for one namespace"),
+        ({"ray": {"watchNamespace": ["d8-gpu-operator"]}}, r"ray\.watchNamespace has d8-gpu-operator, where our own"),
         ({"agent": {"hardware": "fake"}}, r"at '/agent/hardware': value must be one of 'real', 'simulated'"),
         (
             {"agent": {"conflictingResources": ["gpu"]}},

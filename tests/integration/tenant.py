@@ -37,12 +37,12 @@ async def tenant(admin: Client, kubeconfig: Path, folder: Path) -> AsyncIterator
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
         }
         await admin.create(RoleBinding, binding, made.name)
-    own = _impersonating(user, kubeconfig, folder)
+    own = impersonating(user, kubeconfig, folder)
     async with Client(load_config(own)) as client:
         yield Tenant(made.name, client, own)
 
 
-def _impersonating(user: str, kubeconfig: Path, folder: Path) -> Path:
+def impersonating(user: str, kubeconfig: Path, folder: Path) -> Path:
     config = yaml.safe_load(kubeconfig.read_text())
     config["users"][0]["user"]["as"] = user
     made = folder / f"{user}.kubeconfig"

@@ -16,7 +16,7 @@ OF_KUBERNETES: Final = (
 
 _QUOTED: Final = re.compile(r'"[^"]*"')
 _LABELS: Final = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right) \([^)]*\)")
-_METRIC: Final = re.compile(r"\b(?:DCGM_\w+|gpu_\w+|gpupool_\w+|kube_\w+|up)\b")
+_METRIC: Final = re.compile(r"\b(?:DCGM_\w+|gpu_\w+|gpupool_\w+|kube_\w+|kuberay_\w+|up)\b")
 _DONE: Final = re.compile(r"\b(rate|increase|histogram_quantile|changes|predict_linear|count)\b")
 _SCALED: Final = re.compile(r"[*/] [\d.e]+$")
 _SELECTOR: Final = re.compile(r"\{[^}]*\}")

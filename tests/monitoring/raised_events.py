@@ -4,7 +4,7 @@ Nothing here says what is written; `test_alert_events` compares that with what t
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, cast
@@ -29,7 +29,7 @@ from gpu_control_plane.bootstrap.decide import decide as decide_software
 from gpu_control_plane.bootstrap.events import record_changes
 from gpu_control_plane.inventory import completeness
 from gpu_control_plane.inventory.events import inventory_changed, record
-from gpu_control_plane.kube import Client, EventRecorder, Key, ObjectMeta, Runtime
+from gpu_control_plane.kube import Client, EventRecorder, Key, Object, ObjectMeta, Runtime
 from gpu_control_plane.kube.backoff import Backoff
 from gpu_control_plane.kube.certificate_rotation import Subject
 from gpu_control_plane.kube.certificate_secret import ServingCertificates
@@ -52,6 +52,9 @@ from gpu_control_plane.pools.capacity import PoolCapacity
 from gpu_control_plane.pools.events import record_cards, record_expired, record_node, record_pending, record_pool
 from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.status import pool_status
+from gpu_control_plane.ray.waiting import controller as overdue
+from gpu_control_plane.ray.waiting.controller import Overdue, tell_overdue
+from gpu_control_plane.ray.waiting.lookup import WaitingLookup
 from gpu_control_plane.rules.pool_validation import PoolFault
 from unit.agent.node.test_burnin_runner import burning_in
 from unit.agent.node.test_validation_runner import NONE, UNLISTED
@@ -72,6 +75,7 @@ from unit.pools.test_maintenance import INSTANCES
 from unit.pools.test_maintenance import change as divide_anew
 from unit.pools.test_maintenance import running as holding
 from unit.pools.test_status import POOL
+from unit.ray.waiting import builders as ray
 from waiting import until
 
 NOON: Final = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -234,6 +238,22 @@ async def _pool_maintenance(recorder: EventRecorder, _folder: Path) -> None:
     known = made.pools["a"]
     late = NOON + timedelta(days=400)
     record_pool(recorder, known, pool_status(known, made.capacity(known), None, None, late))
+
+
+# Ray
+
+
+def _ray[T: Object](find: Callable[[WaitingLookup, T], Iterable[Overdue]], item: T) -> Raise:
+    """It has waited since before noon for workers that have no card, and is looked at every minute."""
+
+    async def raised(recorder: EventRecorder, _folder: Path) -> None:
+        held = ray.lookup(ray.cluster(), ray.worker(message="0/1 nodes are available"), item)
+        told: dict[str, datetime] = {}
+        for minute in range(30):
+            told = tell_overdue(recorder, item, find(held, item), told, NOON - timedelta(minutes=30 - minute))
+        assert told
+
+    return raised
 
 
 # The software stack
@@ -426,6 +446,9 @@ RAISED: Final[Mapping[str, Raise]] = {
     "GPUPoolMaintenance": _pool_maintenance,
     "GPUPoolMisconfigured": _pool_misconfigured,
     "GPUReservationExpired": _reservation_expired,
+    "GPURayWorkersWait": _ray(overdue.of_cluster, ray.cluster()),
+    "GPURayJobWaits": _ray(overdue.of_job, ray.job(jobDeploymentStatus="Initializing", rayClusterName="eval")),
+    "GPURayServiceNotReady": _ray(overdue.of_service, ray.service(pendingServiceStatus={"rayClusterName": "eval"})),
     "GPUStackFailed": _stack(problem="driver.image: no"),
     "GPUOperandNotReady": _stack(readiness={"state-driver": (BROKEN,), "state-dcgm": (GOOD,)}),
     "GPUOperandMissingOnManyNodes": _stack(readiness={"state-driver": (BROKEN,), "state-dcgm": (BROKEN,)}),

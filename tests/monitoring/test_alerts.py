@@ -12,7 +12,9 @@ from gpu_control_plane.api import DEFINITIONS, names, nvidia
 from gpu_control_plane.api.names import EventReason, Reason
 from gpu_control_plane.api.nvidia import names as stack
 from gpu_control_plane.api.nvidia.names import StackEvent
+from gpu_control_plane.api.ray import DEFINITIONS as RAY
 from gpu_control_plane.kube.process_events import ProcessEvent
+from gpu_control_plane.ray.events import RayEvent
 
 ROOT: Final = Path(__file__).parents[2]
 SECTIONS: Final = ("Cause", "Check", "Cure")
@@ -23,7 +25,7 @@ OF_KUBERNETES: Final = {
 """Kinds of others that runbooks look at."""
 KINDS: Final = OF_KUBERNETES | {
     word
-    for each in (*DEFINITIONS, *nvidia.DEFINITIONS)
+    for each in (*DEFINITIONS, *nvidia.DEFINITIONS, *RAY)
     for word in (each.resource.plural, each.resource.kind.lower(), *each.short_names)
 }
 KEYS: Final = {
@@ -39,7 +41,9 @@ every_alert = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.n
 def test_an_alert_has_an_event(alert: Alert) -> None:
     """`test_alert_events` raises what it is about and sees the Event."""
     assert alert.events
-    assert all(isinstance(reason, EventReason | StackEvent | ProcessEvent | Reason) for reason in alert.events)
+    assert all(
+        isinstance(reason, EventReason | StackEvent | RayEvent | ProcessEvent | Reason) for reason in alert.events
+    )
 
 
 @every_alert

@@ -19,8 +19,8 @@ NOT_SHOWN = {
 every_board = pytest.mark.parametrize("board", DASHBOARDS, ids=lambda board: board.name)
 
 
-def test_there_are_the_three_that_were_promised() -> None:
-    assert [board.name for board in DASHBOARDS] == ["gpu-inventory", "gpu-node", "gpu-workloads"]
+def test_there_are_the_four_that_were_promised() -> None:
+    assert [board.name for board in DASHBOARDS] == ["gpu-inventory", "gpu-node", "gpu-workloads", "gpu-ray"]
 
 
 @every_board

@@ -32,7 +32,8 @@ def test_a_stale_file_is_named_and_rewritten(tmp_path: Path, monkeypatch: pytest
 def test_every_part_of_the_product_has_its_chapter() -> None:
     found = chapters()
     assert all(found.values())
-    assert list(found) == ["Runtime", "Inventory", "Bootstrap", "Pools", "Operator", "Admission", "Console", "Agent"]
+    controllers = ["Inventory", "Bootstrap", "Pools", "Ray", "Operator", "Admission"]
+    assert list(found) == ["Runtime", *controllers, "Console", "Agent"]
 
 
 def test_a_metric_stands_in_one_chapter() -> None:

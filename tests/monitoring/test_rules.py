@@ -19,8 +19,9 @@ from monitoring.situations import Fired, Situation
 from monitoring.situations_of_cards import CARDS
 from monitoring.situations_of_nodes import NODES, POOLS
 from monitoring.situations_of_processes import PROCESSES, STACK
+from monitoring.situations_of_ray import RAY
 
-SITUATIONS = {"cards": CARDS, "nodes": NODES, "pools": POOLS, "stack": STACK, "processes": PROCESSES}
+SITUATIONS = {"cards": CARDS, "nodes": NODES, "pools": POOLS, "ray": RAY, "stack": STACK, "processes": PROCESSES}
 BY_NAME = {alert.name: alert for alert in ALERTS}
 _SLACK: Final = 10
 """Minutes within which an expression ends after a situation's `until`; versions of Prometheus differ by one."""

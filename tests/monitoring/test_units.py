@@ -23,6 +23,9 @@ MEASURED: Final = {
     r"DCGM_FI_DEV_XID_ERRORS": "code",
     r"DCGM_FI_DEV_(ECC_\w+|\w+_ROWS|ROW_REMAP_FAILURE|PCIE_REPLAY_COUNTER)|DCGM_EXP_XID_ERRORS_COUNT": "number",
     r"kube_\w+_seconds_bucket": "s, in buckets",
+    r"gpu_ray_\w+_timestamp_seconds": "s, since 1970",
+    r"kuberay_\w+_seconds": "s",
+    r"kuberay_\w+": "number",
     r"gpu_\w+|gpupool_\w+|kube_\w+|up": "number",
 }
 """In what each metric is measured, by pattern; the first that fits counts. From DCGM's field list and our own help."""
@@ -45,6 +48,9 @@ SHOWN: Final = {
     ("number", "share"): Unit.SHARE,
     ("number", "rate"): Unit.PER_SECOND,
     ("number", "increase"): Unit.COUNT,
+    ("s", ""): Unit.SECONDS,
+    ("s, since 1970", ""): Unit.SECONDS,
+    ("s, since 1970", "count"): Unit.COUNT,
     ("s, in buckets", "histogram_quantile"): Unit.SECONDS,
 }
 """The unit of what is shown, by what is measured and what is done with it."""

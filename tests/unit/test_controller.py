@@ -12,6 +12,7 @@ from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane import bootstrap, controller, inventory
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import EVERYTHING, Cache, Object, Runtime, Selection
+from gpu_control_plane.ray import settings as ray
 from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 
@@ -76,8 +77,30 @@ def test_a_waiting_time_that_does_not_exist_is_refused_before_anything_starts(
         _settings(monkeypatch, ["--timing=inventory.patience=5m"])
 
 
+def test_what_is_said_of_ray_reaches_its_controllers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENABLE_PROBES_INJECTION", "false")
+    monkeypatch.setenv("RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS", "90")
+    options = ["--ray-watch-namespace=research", "--kuberay-namespace=default", "--timing=ray.podRetry=2m"]
+    given = _ray_settings(monkeypatch, options)
+    assert given.options.watch_namespaces == ("research",)
+    assert not given.options.probes
+    assert (given.pod_retry, given.job_status_check_timeout) == (timedelta(minutes=2), timedelta(seconds=90))
+    assert given.trusted.include("default")
+    assert not given.trusted.include("research")
+    assert given.alone_in is None
+
+
+def test_alone_in_a_namespace_kuberay_is_believed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant who writes such a Lease there keeps Ray from nobody else."""
+    given = _ray_settings(monkeypatch, ["--ray-watch-namespace=research", "--ray-single-namespace"])
+    assert given.alone_in == "research"
+    assert given.trusted.include("research")
+    with pytest.raises(click.BadParameter, match="it is for one --ray-watch-namespace"):
+        _ray_settings(monkeypatch, ["--ray-single-namespace"])
+
+
 @pytest.mark.parametrize(
-    ("options", "watches"), [([], 4), (["--operand-namespace=drivers"], 5)], ids=["one namespace", "operands elsewhere"]
+    ("options", "watches"), [([], 5), (["--operand-namespace=drivers"], 6)], ids=["one namespace", "operands elsewhere"]
 )
 def test_pods_are_watched_once_for_each_selection(
     monkeypatch: pytest.MonkeyPatch, options: list[str], watches: int
@@ -100,6 +123,22 @@ def test_pods_are_watched_once_for_each_selection(
     assert len({each for each in asked if each[0].resource == Pod.resource}) == watches
 
 
+def _ray_settings(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> ray.Settings:
+    """What the operator of Ray is given."""
+    given: list[ray.Settings] = []
+
+    def process(_name: str, build: Callable[[Runtime], None], **_options: object) -> int:
+        build(cast("Runtime", None))
+        return 0
+
+    monkeypatch.setattr("gpu_control_plane.kube.main", process)
+    monkeypatch.setattr("gpu_control_plane.kube.replicas.watch_replicas", lambda *_arguments: None)
+    monkeypatch.setattr("gpu_control_plane.ray.controller.build", lambda _runtime, settings: given.append(settings))
+    others = [f"--without={name}" for name in ("inventory", "bootstrap", "pools", "operator")]
+    assert controller.command([*others, *options], standalone_mode=False) == 0
+    return given[0]
+
+
 def _settings(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> tuple[inventory.Settings, bootstrap.Settings]:
     """What inventory and bootstrap are given."""
     given: list[Any] = []
@@ -113,7 +152,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> tuple[inve
     for name in ("inventory", "bootstrap"):
         built = f"gpu_control_plane.{name}.controller.build"
         monkeypatch.setattr(built, lambda _runtime, settings: given.append(settings))
-    others = [f"--without={name}" for name in ("pools", "operator")]
+    others = [f"--without={name}" for name in ("pools", "operator", "ray")]
     assert controller.command([*others, *options], standalone_mode=False) == 0
     first, second = given
     return first, second

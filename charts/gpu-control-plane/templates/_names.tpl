@@ -35,7 +35,16 @@ namespace: {{ include "gpu-control-plane.namespace" (index . 0) }}
 
 {{/* The namespace of the operands. */}}
 {{- define "gpu-control-plane.operandNamespace" -}}
-{{ .Values.operator.namespace | default (include "gpu-control-plane.namespace" .) }}
+{{- $namespace := .Values.operator.namespace | default (include "gpu-control-plane.namespace" .) -}}
+{{- if has $namespace (include "gpu-control-plane.sharedNamespaces" . | fromYamlArray) -}}
+{{- fail (printf "operator.namespace: operands are privileged, and %s is for everybody: name a namespace of their own, or leave it out." $namespace) -}}
+{{- end -}}
+{{ $namespace }}
+{{- end }}
+
+{{/* Namespaces that users have: whatever a service account there writes would be believed to be ours. */}}
+{{- define "gpu-control-plane.sharedNamespaces" -}}
+[default, kube-public, kube-node-lease]
 {{- end }}
 
 {{/* A file that is generated for the default namespace, as one for ours. Called with (list . "path"). */}}

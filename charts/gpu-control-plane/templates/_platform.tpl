@@ -5,11 +5,10 @@ security contexts, its priority and its place, and never says them itself.
 */}}
 
 {{/*
-The namespace of our programs: that of the release, and every program is told it. It cannot be one that tenants share:
-whatever a service account there writes is believed to be ours.
+The namespace of our programs: that of the release, and every program is told it. It cannot be one that tenants share.
 */}}
 {{- define "gpu-control-plane.namespace" -}}
-{{- if has .Release.Namespace (list "default" "kube-public" "kube-node-lease") -}}
+{{- if has .Release.Namespace (include "gpu-control-plane.sharedNamespaces" . | fromYamlArray) -}}
 {{- fail (printf "The GPU control plane needs a namespace of its own, and %s is for everybody: add -n d8-gpu-operator --create-namespace, or any other name." .Release.Namespace) -}}
 {{- end -}}
 {{ .Release.Namespace }}

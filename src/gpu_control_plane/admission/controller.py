@@ -1,30 +1,51 @@
 """Serves the webhooks, on every replica, with certificates of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
 from gpu_control_plane.admission.approvals import review_approval
-from gpu_control_plane.admission.largest_nodes import LargestNodes
 from gpu_control_plane.admission.pods import Offer, review_pod
 from gpu_control_plane.admission.pools import review
+from gpu_control_plane.admission.rays import Ray, review_ray
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import Pod
+from gpu_control_plane.api.ray import RayCluster, RayCronJob, RayJob, RayService
+from gpu_control_plane.api.ray.names import LEASE as KUBERAY_LEASE
 from gpu_control_plane.kube import Key, Runtime, Selection
 from gpu_control_plane.kube.admission import AdmissionRequest, AdmissionResponse, Handler, Operation, allow
 from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration, ValidatingWebhookConfiguration, publisher
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.certificate_rotation import Subject
 from gpu_control_plane.kube.certificate_secret import Secret, ServingCertificates
+from gpu_control_plane.kube.lease_watch import LeaseReader
 from gpu_control_plane.kube.webhooks import WebhookMetrics, WebhookServer, serve_webhooks
+from gpu_control_plane.rules.largest_nodes import LargestNodes
 from gpu_control_plane.rules.pool_validation import by_age
-from gpu_control_plane.rules.webhook_configuration import DEVICES, PODS, POOLS
+from gpu_control_plane.rules.ray.cluster import cluster_problems
+from gpu_control_plane.rules.ray.cronjob import cronjob_problems
+from gpu_control_plane.rules.ray.job import job_problems
+from gpu_control_plane.rules.ray.problem import Problem
+from gpu_control_plane.rules.ray.service import service_problems
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces, kuberay_namespaces
+from gpu_control_plane.rules.webhook_configuration import DEVICES, PODS, POOLS, RAYS
 
 _CONFIGURATIONS: Final = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
 _RESOURCE: Final = "resource-or-stem"
+
+
+class RayScope(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which objects of Ray this process is in charge."""
+
+    namespaces: tuple[str, ...] = ()
+    """Where they are; everywhere if empty."""
+    trusted: TrustedNamespaces = kuberay_namespaces()
+    """Where a Lease of KubeRay's operator is believed."""
+    alone_in: str | None = None
+    """The one namespace in which such a Lease is looked for; None for all."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Listen on this address only, and be called by it: for an API server that cannot reach the Service."""
     client_authorities: bytes | None = None
     """PEM. Callers must show a certificate of theirs; without it, anybody is answered."""
+    ray: RayScope | None = None
+    """None if this process does not look after Ray: it then says nothing about Ray."""
 
 
 def build(runtime: Runtime, settings: Settings) -> None:
@@ -69,11 +92,47 @@ def build(runtime: Runtime, settings: Settings) -> None:
     server.validating(POOLS, GPUPool, validate)
     server.mutating(PODS, Pod, PodReviews(pools, runtime.cache(GPUNodeState)).review)
     server.mutating(DEVICES, GPUDevice, _approval_reviews(pools, runtime.cache(Node)))
+    _add_rays(server, runtime, settings.ray)
     secrets.on_change(lambda _old, _new: certificates.wake())
     for cache in configurations:
         cache.on_change(lambda _old, _new: certificates.wake())
     runtime.status.ready("webhook certificate", certificates.problem)
     runtime.service(lambda: serve_webhooks(server, certificates))
+
+
+def _add_rays(server: WebhookServer, runtime: Runtime, scope: RayScope | None) -> None:
+    """Reviews of the kinds of Ray."""
+    lease = None
+    if scope is not None:
+        lease = LeaseReader(runtime, KUBERAY_LEASE, scope.trusted.include, namespace=scope.alone_in)
+    rays = RayReviews(scope, lease)
+    server.validating(RAYS[RayCluster.resource.plural], RayCluster, rays.of(cluster_problems))
+    server.validating(RAYS[RayJob.resource.plural], RayJob, rays.of(job_problems))
+    server.validating(RAYS[RayService.resource.plural], RayService, rays.of(service_problems))
+    server.validating(RAYS[RayCronJob.resource.plural], RayCronJob, rays.of(cronjob_problems))
+
+
+class RayReviews:
+    """Reviews objects of Ray by the rules of their kind, and refuses nothing that KubeRay's operator carries out."""
+
+    def __init__(self, scope: RayScope | None, lease: LeaseReader | None) -> None:
+        self._scope = scope
+        self._lease = lease
+
+    def of[T: Ray](self, problems: Callable[[T], tuple[Problem, ...]]) -> Handler[T]:
+        """Reviews of one kind, by its rules."""
+
+        async def reviewed(request: AdmissionRequest[T]) -> AdmissionResponse:
+            if request.object is None or self._lease is None or not self._looks_after(request.namespace):
+                return allow()
+            await self._lease.synced()
+            active = self._lease.active() is not None
+            return review_ray(request.object, request.old_object, problems, only_warn=active)
+
+        return reviewed
+
+    def _looks_after(self, namespace: str | None) -> bool:
+        return self._scope is not None and (not self._scope.namespaces or namespace in self._scope.namespaces)
 
 
 def _approval_reviews(pools: Cache[GPUPool], nodes: Cache[Node]) -> Handler[GPUDevice]:
@@ -99,7 +158,8 @@ class PodReviews:
     def __init__(self, pools: Cache[GPUPool], states: Cache[GPUNodeState]) -> None:
         self._pools = pools
         self._states = states
-        self._largest = LargestNodes(states)
+        self._largest = LargestNodes()
+        states.on_change(self._largest.changed)
         pools.index(_RESOURCE, lambda pool: {pool.resource_name, *pool.resource_names})
 
     async def review(self, request: AdmissionRequest[Pod]) -> AdmissionResponse:

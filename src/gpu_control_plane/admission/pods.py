@@ -11,12 +11,12 @@ import msgspec
 
 from gpu_control_plane.admission.placement import Malformed, add_hints, member_object
 from gpu_control_plane.api.gpupool import GPUPool, PoolPhase
-from gpu_control_plane.api.names import GROUP, Annotation, Label, PoolCondition
+from gpu_control_plane.api.names import Annotation, Label, PoolCondition
 from gpu_control_plane.kube.admission import AdmissionResponse, allow, change, deny
 from gpu_control_plane.kube.conditions import FALSE, find
 from gpu_control_plane.kube.json_patch import Json
+from gpu_control_plane.rules.hopeless_requests import Hopeless, why_hopeless
 
-_PREFIX: Final = f"{GROUP}/"
 _UNKNOWN: Final = (
     "The pod asks for {resource}, which no GPU pool offers. What there is: kubectl get gpupools -o wide. "
     "A pool that was just made can be used in a moment."
@@ -59,25 +59,33 @@ def review_pod(
 
 def _refusal(resource: str, units: int, offer: Offer | None) -> str | None:
     """Why the Pod could never start, and what to do."""
-    if offer is None:
-        # A resource of another domain is not ours.
-        return _UNKNOWN.format(resource=resource) if resource.startswith(_PREFIX) else None
-    pool = offer.pool
-    if resource not in pool.resource_names:
-        parts = ", ".join(pool.resource_names)
-        return f"The pod asks for {resource}, but the GPU pool {pool.name} offers {parts}. Ask for one of these."
-    if pool.deleting:
-        return f"The GPU pool {pool.name} is being deleted. Ask for another one: kubectl get gpupools."
-    if pool.status.phase is PoolPhase.MAINTENANCE:
-        return (
-            f"The GPU pool {pool.name} is in maintenance{_because(pool)}. "
-            f"Create the pod again when `kubectl get gpupool {pool.name}` shows Ready."
-        )
-    if 0 < offer.largest < units:
-        return (
-            f"The pod asks for {units} units of {resource}, and no node has more than {offer.largest}. "
-            f"Ask for at most {offer.largest}, or share the work among several pods."
-        )
+    pool = offer.pool if offer is not None else None
+    largest = offer.largest if offer is not None else 0
+    hopeless = why_hopeless(
+        resource,
+        units,
+        offered=pool.resource_names if pool is not None else None,
+        deleting=pool is not None and pool.deleting,
+        largest=largest,
+    )
+    if pool is None:
+        return _UNKNOWN.format(resource=resource) if hopeless is Hopeless.NO_POOL else None
+    match hopeless:
+        case Hopeless.NOT_OFFERED:
+            parts = ", ".join(pool.resource_names)
+            return f"The pod asks for {resource}, but the GPU pool {pool.name} offers {parts}. Ask for one of these."
+        case Hopeless.DELETING:
+            return f"The GPU pool {pool.name} is being deleted. Ask for another one: kubectl get gpupools."
+        case _ if pool.status.phase is PoolPhase.MAINTENANCE:
+            return (
+                f"The GPU pool {pool.name} is in maintenance{_because(pool)}. "
+                f"Create the pod again when `kubectl get gpupool {pool.name}` shows Ready."
+            )
+        case Hopeless.TOO_LARGE:
+            return (
+                f"The pod asks for {units} units of {resource}, and no node has more than {largest}. "
+                f"Ask for at most {largest}, or share the work among several pods."
+            )
     return None
 
 

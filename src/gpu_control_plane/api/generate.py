@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from gpu_control_plane.api import DEFINITIONS, crd_manifest, nvidia
+from gpu_control_plane.api import DEFINITIONS, crd_manifest, nvidia, ray
 from gpu_control_plane.api.nvidia.reference import nvidia_reference
+from gpu_control_plane.api.ray.reference import ray_reference
 from gpu_control_plane.api.reference import reference
 from gpu_control_plane.kube.manifest_yaml import to_yaml
 
@@ -17,13 +18,14 @@ KUSTOMIZATION: Final = "Kustomization"
 """By which others take the folder in. Of the names that kustomize knows, the one that does not look like a CRD's."""
 PAGE: Final = Path("docs/api.md")
 NVIDIA_PAGE: Final = Path("docs/api-nvidia.md")
+RAY_PAGE: Final = Path("docs/api-ray.md")
 
 
 def generated(root: Path) -> dict[Path, str]:
     """Every generated file and what it should hold."""
     crds = {
         CRDS / f"{definition.resource.plural}.yaml": to_yaml(crd_manifest(definition), HEADER)
-        for definition in (*DEFINITIONS, *nvidia.DEFINITIONS)
+        for definition in (*DEFINITIONS, *nvidia.DEFINITIONS, *ray.DEFINITIONS)
     }
     crds[CRDS / KUSTOMIZATION] = to_yaml(
         {
@@ -33,7 +35,12 @@ def generated(root: Path) -> dict[Path, str]:
         },
         HEADER,
     )
-    return crds | {root / PAGE: reference(DEFINITIONS, HEADER), root / NVIDIA_PAGE: nvidia_reference(HEADER)}
+    pages = {
+        PAGE: reference(DEFINITIONS, HEADER),
+        NVIDIA_PAGE: nvidia_reference(HEADER),
+        RAY_PAGE: ray_reference(HEADER),
+    }
+    return crds | {root / page: text for page, text in pages.items()}
 
 
 def stale(root: Path) -> list[Path]:

@@ -7,6 +7,12 @@ from gpu_control_plane.kube.crd import Definition
 from gpu_control_plane.kube.fields import OpenEnum
 
 _INT32_MAX: Final = 2**31 - 1
+_PARTS_OF_PODS: Final = {
+    frozenset({"metadata", "spec"}): "pod template",
+    frozenset({"limits", "requests"}): "resource requirements",
+    frozenset({"name", "value", "valueFrom"}): "environment variable",
+    frozenset({"name", "mountPath"}): "volume mount",
+}
 _EMPTY: Final = '""'
 
 
@@ -40,7 +46,7 @@ def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, str, str, s
         mark = " \\*" if name in required else ""
         yield f"`{here}`{mark}", field_type(field), default(field), text(field.get("description", ""))
         inner, place = (field["items"], f"{here}[]") if "items" in field else (field, here)
-        if _well_known(inner) is None:
+        if well_known(inner) is None:
             yield from fields(inner, place)
 
 
@@ -57,7 +63,7 @@ def field_type(field: dict[str, Any]) -> str:
         case "string" if field.get("format") == "date-time":
             return "time"
         case kind:
-            return _well_known(field) or str(kind)
+            return well_known(field) or str(kind)
 
 
 def default(field: dict[str, Any]) -> str:
@@ -86,11 +92,13 @@ def code(*values: str) -> str:
     return ", ".join(f"`{value or _EMPTY}`" for value in values)
 
 
-def _well_known(field: dict[str, Any]) -> str | None:
+def well_known(field: dict[str, Any]) -> str | None:
     """The name of a shape that Kubernetes has everywhere and people know."""
     if "x-kubernetes-int-or-string" in field:
         return "integer or string"
     properties = field.get("properties", {})
+    if "x-kubernetes-preserve-unknown-fields" in field:
+        return _PARTS_OF_PODS.get(frozenset(properties))
     if "lastTransitionTime" in properties:
         return "condition"
     return "label selector" if "matchExpressions" in properties else None

@@ -49,7 +49,7 @@ def _opening(definitions: Sequence[Definition], header: str) -> Iterator[str]:
         f"Group `{names.GROUP}`, version `{names.VERSION}`. All kinds are cluster-scoped; `kubectl get gpus` shows all "
         "of them, `kubectl get gpu` the cards, `kubectl explain <kind> --recursive` what follows here. "
         "A field marked \\* is required. "
-        "The kinds of NVIDIA's operator have [a page of their own](api-nvidia.md).\n"
+        "The kinds of [NVIDIA's operator](api-nvidia.md) and of [Ray](api-ray.md) have pages of their own.\n"
     )
     yield from table(
         ("Kind", "Short names", "What it is"),

@@ -1,6 +1,7 @@
 """`kubectl gpu deckhouse`: from one short description to what dhctl installs a Deckhouse cluster from."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,7 @@ def check(*, files: tuple[Path, ...]) -> int:
     """
     from gpu_control_plane.cli.screen import BAD, OK, Screen  # noqa: PLC0415
     from gpu_control_plane.deckhouse.check import check_files  # noqa: PLC0415
+    from gpu_control_plane.kube.sentences import counted_are  # noqa: PLC0415
 
     checked = check_files((str(file), file.read_text()) for file in files)
     screen = Screen(sys.stdout)
@@ -111,7 +113,8 @@ def check(*, files: tuple[Path, ...]) -> int:
         screen.note(f"Not checked, since this kind is not known here: {unknown}.")
     if checked.problems:
         return ExitCode.FINDINGS
-    screen.mark(OK, f"{len(checked.documents)} documents are as Deckhouse wants them.")
+    if checked.documents:
+        screen.mark(OK, f"{counted_are(len(checked.documents), 'document')} as Deckhouse wants.")
     return ExitCode.OK
 
 
@@ -152,21 +155,12 @@ def _rendered(file: Path, reader: "SecretText | None") -> "tuple[ClusterDescript
 
 
 def _files(file: Path, cluster: "ClusterDescription") -> "Mapping[FileReference, str]":
-    """The files that a description refers to and that are no secrets."""
-    from gpu_control_plane.deckhouse.errors import BadDescription  # noqa: PLC0415
-
-    wanted = [each.certificate for each in cluster.registry_certificates]
-    if cluster.certificate_authority:
-        wanted.append(cluster.certificate_authority.certificate)
+    """The files that a description refers to and that are no secrets, without those that cannot be read."""
     found = {}
-    for reference in wanted:
-        path = file.parent / Path(reference.path).expanduser()
-        try:
-            found[reference] = path.read_text()
-        except OSError as error:
-            raise BadDescription([f"{path}: {error.strerror}. The description refers to it."]) from error
-        except UnicodeDecodeError:
-            raise BadDescription([f"{path} is no text: a certificate in PEM is needed."]) from None
+    for _place, reference in cluster.certificates:
+        with suppress(OSError):
+            # What is no text is no certificate either, and is refused as such.
+            found[reference] = (file.parent / Path(reference.path).expanduser()).read_text(errors="replace")
     return found
 
 

@@ -1,7 +1,7 @@
 """`kubectl gpu gitops`: Argo CD Applications from values of the upstream charts."""
 
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
@@ -16,6 +16,15 @@ Examples:
   kubectl gpu gitops render clusters/prod --registry registry.example.com/gpu \\
     --repository https://git.example.com/infra.git --gpu-operator gpu-operator/ap-values.yaml
 """
+_KUBERAY: Final = "applications/kuberay-operator.yaml"
+_KEEP_THE_CRDS: Final = """\
+{file} is not needed any more, and removing it now would have Argo CD delete KubeRay's CRDs, and with them every
+RayCluster, RayJob and RayService. Let Argo CD forget KubeRay without deleting anything, hand Ray over, and remove the
+file yourself; then run this command again:
+  kubectl -n argocd patch application kuberay-operator --type=merge -p '{{"metadata":{{"finalizers":null}}}}'
+  git rm {file} && git commit && git push        # Argo CD removes the Application alone
+  kubectl gpu migrate ray take-over
+To keep KubeRay's operator instead: --keep-kuberay."""
 _file = click.File("r", encoding="utf-8")
 
 
@@ -36,7 +45,12 @@ def command() -> None:
 @click.option("--revision", default="HEAD", show_default=True, help="Branch or tag that Argo CD follows.")
 @click.option("--gpu-operator", type=_file, metavar="FILE", help="Values of NVIDIA's gpu-operator chart.")
 @click.option("--values", "ours", type=_file, metavar="FILE", help="Values of our own chart; they win.")
-@click.option("--kuberay", type=_file, metavar="FILE", help="Values of the kuberay-operator chart; without it no Ray.")
+@click.option("--kuberay", type=_file, metavar="FILE", help="Values of the kuberay-operator chart.")
+@click.option(
+    "--keep-kuberay",
+    is_flag=True,
+    help="Install KubeRay's own operator with them, instead of having ours look after Ray.",
+)
 @click.option("--ignore", multiple=True, metavar="KEY", help="A key that may be left out. May be repeated.")
 @click.option(
     "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where the control plane will run."
@@ -54,6 +68,7 @@ def render(
     gpu_operator: IO[str] | None,
     ours: IO[str] | None,
     kuberay: IO[str] | None,
+    keep_kuberay: bool,
     ignore: tuple[str, ...],
     namespace: str,
     project: str,
@@ -70,6 +85,7 @@ def render(
       kubectl gpu gitops render clusters/prod --registry registry.example.com/gpu \\
         --repository https://git.example.com/infra.git \\
         --gpu-operator gpu-operator/ap-values.yaml --kuberay kuberay-operator/ap-values.yaml
+      kubectl gpu gitops render clusters/prod … --keep-kuberay   with KubeRay's operator
       kubectl gpu gitops render clusters/prod … --check      in CI: is it up to date?
       kubectl gpu gitops render clusters/prod … --ignore nfd.nodefeaturerules
 
@@ -93,7 +109,11 @@ def render(
         argocd_namespace=argocd_namespace,
     )
     inputs = Inputs(
-        gpu_operator=_read(gpu_operator), ours=_read(ours), kuberay=_read(kuberay), ignored=frozenset(ignore)
+        gpu_operator=_read(gpu_operator),
+        ours=_read(ours),
+        kuberay=_read(kuberay),
+        keep_kuberay=keep_kuberay,
+        ignored=frozenset(ignore),
     )
     try:
         files = rendered(inputs, source)
@@ -126,6 +146,8 @@ def _read(file: IO[str] | None) -> "ValuesFile | None":
 def _write(folder: Path, files: dict[str, str]) -> int:
     """Write what differs, and remove Applications that are no longer rendered: Argo CD would keep them running."""
     stale = _stale(folder, files)
+    if _KUBERAY in stale:
+        raise click.ClickException(_KEEP_THE_CRDS.format(file=folder / _KUBERAY))
     for name in stale:
         (folder / name).unlink()
     for name, text in files.items():

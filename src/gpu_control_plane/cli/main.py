@@ -15,7 +15,7 @@ from gpu_control_plane.cli.exit_codes import ExitCode
 from gpu_control_plane.kube.logs import Logger
 
 _SECTIONS = {
-    "Look": ("status", "nodes", "devices", "pools", "pods", "top", "usage"),
+    "Look": ("status", "nodes", "devices", "pools", "pods", "ray", "top", "usage"),
     "Find out why": ("explain", "doctor", "preview"),
     "Act": (
         "approve",

@@ -1,4 +1,4 @@
-"""`kubectl gpu migrate`: from NVIDIA's operator to this one, and back."""
+"""`kubectl gpu migrate`: from NVIDIA's operator to this one, and back. For KubeRay's there is `migrate ray`."""
 
 import sys
 from collections.abc import Callable, Coroutine
@@ -6,6 +6,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from gpu_control_plane.cli import migrate_ray
 from gpu_control_plane.cli.connection import Connection, connected
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ Examples:
   kubectl gpu migrate plan -o json | jq .todo
   kubectl gpu migrate take-over                  NVIDIA's operator stops, ours begins
   kubectl gpu migrate give-back                  and back again
+  kubectl gpu migrate ray plan                   the same for Ray, from KubeRay's operator
 """
 
 _namespace = click.option(
@@ -28,12 +30,16 @@ _namespace = click.option(
 )
 
 
-@click.group("migrate", short_help="From NVIDIA's operator to this one, and back.", epilog=_EXAMPLES)
+@click.group("migrate", short_help="From NVIDIA's or KubeRay's operator to this one, and back.", epilog=_EXAMPLES)
 def command() -> None:
     """Move a cluster from NVIDIA's GPU operator to this one: its values, a plan, the change of hands, and the way back.
 
     ClusterPolicy and NVIDIADriver objects stay as they are. Only `take-over` and `give-back` change anything.
+    `migrate ray` does the same for Ray.
     """
+
+
+command.add_command(migrate_ray.command)
 
 
 @command.command("values")

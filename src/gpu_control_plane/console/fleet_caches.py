@@ -18,7 +18,7 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import WaitingPod
-from gpu_control_plane.api.ray.view import RayClusterView
+from gpu_control_plane.api.ray.view import RayClusterView, RayJobView, RayServiceView
 from gpu_control_plane.console.errors import Unavailable
 from gpu_control_plane.console.viewer import Viewer
 from gpu_control_plane.kube import Cache, Client, Runtime, Selection
@@ -79,12 +79,12 @@ class FleetCaches:
         policies = DynamicCaches(runtime.unfenced_client, StoredClusterPolicy)
         drivers = DynamicCaches(runtime.unfenced_client, StoredNVIDIADriver)
         self.policies = policies.follow("all")
-        rays = DynamicCaches(runtime.unfenced_client, RayClusterView)
         self.drivers = drivers.follow("all")
-        self.rays = rays.follow("all")
+        self.rays = _of_ray(runtime, RayClusterView)
+        self.ray_jobs = _of_ray(runtime, RayJobView)
+        self.ray_services = _of_ray(runtime, RayServiceView)
         runtime.service(policies.run)
         runtime.service(drivers.run)
-        runtime.service(lambda: _once_installed(runtime.unfenced_client, RayClusterView, rays.run))
         self.kinds: Mapping[type[Object], tuple[Cache[Any], ...]] = {
             GPUDevice: (self.cards,),
             GPUNodeState: (self.states,),
@@ -95,6 +95,8 @@ class FleetCaches:
             StoredClusterPolicy: (self.policies,),
             StoredNVIDIADriver: (self.drivers,),
             RayClusterView: (self.rays,),
+            RayJobView: (self.ray_jobs,),
+            RayServiceView: (self.ray_services,),
         }
         self._version = 0
         for caches in self.kinds.values():
@@ -168,6 +170,13 @@ def in_scope(fleet: Fleet, scope: FleetScope) -> Fleet:
     for kind in scope.hidden:
         fleet = _HIDE[kind](fleet)
     return fleet
+
+
+def _of_ray[T: Object](runtime: Runtime, kind: type[T]) -> Cache[T]:
+    """All objects of a kind of Ray, once the cluster has it."""
+    caches = DynamicCaches(runtime.unfenced_client, kind)
+    runtime.service(lambda: _once_installed(runtime.unfenced_client, kind, caches.run))
+    return caches.follow("all")
 
 
 async def _once_installed(client: Client, kind: type[Object], run: Callable[[], Awaitable[None]]) -> None:

@@ -47,13 +47,18 @@ def check_files(texts: Iterable[tuple[str, str]]) -> Checked:
     unknown: list[str] = []
     for name, text in texts:
         for number, content in enumerate(_contents(name, text, found), 1):
-            kind = (str(content.get("apiVersion")), str(content.get("kind")))
+            if "apiVersion" not in content or "kind" not in content:
+                found.append(f"{name}, document {number}: apiVersion and kind are missing.")
+                continue
+            kind = (str(content["apiVersion"]), str(content["kind"]))
             if kind not in KINDS:
                 unknown.append(f"{name}, document {number}: {kind[0]} {kind[1]}")
                 continue
             document, problem = parse(content)
             found += [f"{name}: {problem}"] if problem else []
             documents += [document] if document else []
+    if not documents and not unknown and not found:
+        found.append("There is no document in these files.")
     return Checked(tuple(documents), tuple(found or rules_of(documents)), tuple(unknown))
 
 

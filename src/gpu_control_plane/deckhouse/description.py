@@ -303,6 +303,13 @@ class ClusterDescription(Part, frozen=True, kw_only=True):
     def master_addresses(self) -> tuple[IPv4Address, ...]:
         return tuple(address for hosts in self.masters.hosts for address in hosts.addresses)
 
+    @property
+    def certificates(self) -> tuple[tuple[str, FileReference], ...]:
+        """The files with certificates that it refers to, each after its place."""
+        registries = ((f"registryCertificates {each.name}", each.certificate) for each in self.registry_certificates)
+        authority = self.certificate_authority
+        return (*registries, *([("certificateAuthority.certificate", authority.certificate)] if authority else ()))
+
     def containerd_of(self, group: NodeGroup) -> Literal["V1", "V2"]:
         return group.containerd or self.kubernetes.containerd
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gpu_control_plane.api.selectors import matches_labels
 from gpu_control_plane.deckhouse.configuration import TOLERATED_KEYS
+from gpu_control_plane.deckhouse.gpu import MODULE
 from gpu_control_plane.deckhouse.kinds import Document
 from gpu_control_plane.deckhouse.kinds.configuration import (
     ClusterConfiguration,
@@ -31,6 +32,7 @@ from gpu_control_plane.deckhouse.kinds.services import (
     LocalPathProvisioner,
     User,
 )
+from gpu_control_plane.deckhouse.module_settings import wrong_settings
 from gpu_control_plane.deckhouse.secrets import is_bcrypt_hash
 
 _API_SERVER_PORT: Final = 6443
@@ -79,6 +81,8 @@ def _module_configs(documents: Sequence[Document]) -> Iterator[str]:
     for config in configs.values():
         if config.spec.settings and config.spec.version is None:
             yield f"{config.title}: settings need spec.version, the version of their schema: add it."
+        if config.metadata.name == MODULE:
+            yield from (f"{config.title}: {fault}" for fault in wrong_settings(config.spec.settings))
     template = _custom(configs, "publicDomainTemplate")
     domains = [cluster.cluster_domain for cluster in of_kind(documents, ClusterConfiguration)]
     if isinstance(template, str):

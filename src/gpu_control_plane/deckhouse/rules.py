@@ -194,11 +194,11 @@ def _pool(pool: Pool, groups: Mapping[str, NodeGroup], where: str) -> Iterator[s
 
 
 def _certificates(cluster: ClusterDescription, files: Mapping[FileReference, str]) -> Iterator[str]:
-    wanted = [(f"registryCertificates {each.name}", each.certificate) for each in cluster.registry_certificates]
-    if cluster.certificate_authority:
-        wanted.append(("certificateAuthority.certificate", cluster.certificate_authority.certificate))
-    for where, reference in wanted:
-        text = files[reference]
+    for where, reference in cluster.certificates:
+        text = files.get(reference)
+        if text is None:
+            yield f"{where}: {reference.path} cannot be read: put the certificate there, or leave this part out."
+            continue
         if "PRIVATE KEY" in text:
             yield f"{where}: {reference.path} holds a private key, which is a secret: give the certificate alone."
             continue

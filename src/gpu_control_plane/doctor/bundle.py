@@ -32,10 +32,10 @@ from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration, Valid
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import ApiError, KubeError
 from gpu_control_plane.kube.events import Event
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.replicas import Deployment
 from gpu_control_plane.kube.transport import Call
-from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.operator.views import DaemonSet
 from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
 

@@ -18,6 +18,7 @@ class Group(OpenEnum):
     POOLS = "Pools"
     PODS = "Pods"
     STACK = "Software stack"
+    RAY = "Ray"
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicyBinding
 from gpu_control_plane.api.node import Node, NodeStatus
+from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.objects import Object, Resource
 
 
@@ -54,6 +55,21 @@ class EndpointSlice(Object, frozen=True):
 
 class RuntimeClass(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False)
+
+
+class CRDVersion(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    served: bool = False
+
+
+class CRDSpec(msgspec.Struct, frozen=True, gc=False):
+    versions: tuple[CRDVersion, ...] = ()
+
+
+class VersionedCRD(CustomResourceDefinition, frozen=True, kw_only=True):
+    """A CRD with the versions that it has."""
+
+    spec: CRDSpec = CRDSpec()
 
 
 class ReportMeta(Object, frozen=True):

@@ -17,7 +17,16 @@ from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.nodefeature import NodeFeature
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import Pod, WaitingPod
-from gpu_control_plane.doctor.kinds import CheckedNode, EndpointSlice, PolicyBinding, ReportMeta, RuntimeClass
+from gpu_control_plane.api.ray.names import LEASE as KUBERAY_LEASE
+from gpu_control_plane.api.ray.view import RayClusterView, RayJobView, RayServiceView
+from gpu_control_plane.doctor.kinds import (
+    CheckedNode,
+    EndpointSlice,
+    PolicyBinding,
+    ReportMeta,
+    RuntimeClass,
+    VersionedCRD,
+)
 from gpu_control_plane.doctor.snapshot import Snapshot, Source
 from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from gpu_control_plane.kube.client import EVERYTHING, Client, Selection
@@ -25,9 +34,10 @@ from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import ApiError, Forbidden, NotFound, ServerError
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.gather_all import gather_all
+from gpu_control_plane.kube.lease_watch import TimedLease, lease_selection
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.replicas import Deployment
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, TimedLease
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION
 from gpu_control_plane.operator.views import DaemonSet
 from gpu_control_plane.pools.access import IndexConfigMap
 from gpu_control_plane.pools.explanation_reads import UNSCHEDULED
@@ -147,4 +157,11 @@ _READS: Final[Mapping[Source, _Read]] = {
     Source.CLUSTER_POLICIES: _list(StoredClusterPolicy),
     Source.DRIVERS: _list(StoredNVIDIADriver),
     Source.RUNTIME_CLASSES: _list(RuntimeClass),
+    Source.KUBERAY_LEASES: _list(TimedLease, lease_selection(KUBERAY_LEASE)),
+    Source.RAY_CRDS: _named(
+        *((VersionedCRD, kind.resource.qualified_name) for kind in (RayClusterView, RayJobView, RayServiceView))
+    ),
+    Source.RAY_CLUSTERS: _list(RayClusterView),
+    Source.RAY_JOBS: _list(RayJobView),
+    Source.RAY_SERVICES: _list(RayServiceView),
 }

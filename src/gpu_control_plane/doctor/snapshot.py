@@ -12,13 +12,21 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import Pod, WaitingPod
-from gpu_control_plane.doctor.kinds import CheckedNode, EndpointSlice, PolicyBinding, ReportMeta, RuntimeClass
+from gpu_control_plane.api.ray.view import RayClusterView, RayJobView, RayServiceView
+from gpu_control_plane.doctor.kinds import (
+    CheckedNode,
+    EndpointSlice,
+    PolicyBinding,
+    ReportMeta,
+    RuntimeClass,
+    VersionedCRD,
+)
 from gpu_control_plane.kube.ca_bundle import WebhookConfiguration
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.fields import OpenEnum
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.replicas import Deployment
-from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.operator.views import DaemonSet
 from gpu_control_plane.pools.access import IndexConfigMap
 
@@ -48,6 +56,11 @@ class Source(OpenEnum):
     CLUSTER_POLICIES = "cluster_policies", "ClusterPolicies"
     DRIVERS = "drivers", "NVIDIADrivers"
     RUNTIME_CLASSES = "runtime_classes", "RuntimeClasses"
+    KUBERAY_LEASES = "kuberay_leases", "Leases of KubeRay's operator"
+    RAY_CRDS = "ray_crds", "CustomResourceDefinitions of Ray"
+    RAY_CLUSTERS = "ray_clusters", "RayClusters"
+    RAY_JOBS = "ray_jobs", "RayJobs"
+    RAY_SERVICES = "ray_services", "RayServices"
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +93,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     cluster_policies: Sequence[StoredClusterPolicy] = ()
     drivers: Sequence[StoredNVIDIADriver] = ()
     runtime_classes: Sequence[RuntimeClass] = ()
+    kuberay_leases: Sequence[TimedLease] = ()
+    ray_crds: Sequence[VersionedCRD] = ()
+    ray_clusters: Sequence[RayClusterView] = ()
+    ray_jobs: Sequence[RayJobView] = ()
+    ray_services: Sequence[RayServiceView] = ()
     unread: Mapping[Source, str] = {}
     """What could not be read, and why."""
     before: "Snapshot | None" = None

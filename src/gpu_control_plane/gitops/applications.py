@@ -79,7 +79,8 @@ def nfd_application(source: Source, values: Mapping[str, Any]) -> Manifest:
 
 
 def kuberay_application(source: Source, values: Mapping[str, Any]) -> Manifest:
-    """Upstream's own chart. Its CRDs are too large for the annotation of a client-side apply."""
+    """Upstream's own chart, where its operator is kept. Its CRDs are too large for the annotation of a client-side
+    apply."""
     repository = "https://ray-project.github.io/kuberay-helm/"
     origin = _chart(repository, RAY, KUBERAY_VERSION, values)
     return _application(source, RAY, Wave.USERS, namespace=RAY, origin=origin, options=_OWN_NAMESPACE)

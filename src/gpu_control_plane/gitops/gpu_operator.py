@@ -8,8 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from gpu_control_plane.api.nvidia import ClusterPolicySpec
 from gpu_control_plane.gitops.refusals import RefusedKey
-from gpu_control_plane.operator.migration.values import translate
+from gpu_control_plane.kube.schema import structural
+from gpu_control_plane.kube.schema_faults import faults
+from gpu_control_plane.operator.migration.values import BadValues, translate
 
 type Tree = dict[str, Any]
 
@@ -27,8 +30,12 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stack_values(given: Mapping[str, Any], file: str) -> Stack:
-    """What the values mean here, and the keys that mean nothing here."""
+    """What the values mean here, and the keys that mean nothing here. `BadValues` for what no ClusterPolicy takes."""
     translation = translate(given)
+    spec = translation.values["clusterPolicy"].get("spec", {})
+    # Else the job that makes the ClusterPolicy would fail, and with it the sync.
+    if wrong := [f"{file}: {path}: {why}" for path, why in faults(spec, structural(ClusterPolicySpec))]:
+        raise BadValues("\n".join(wrong))
     with_nfd = bool(given.get("nfd", {}).get("enabled", True))
     return Stack(
         values=translation.values,

@@ -9,7 +9,7 @@ import yaml
 from gpu_control_plane.gitops import applications
 from gpu_control_plane.gitops.applications import Manifest, Source
 from gpu_control_plane.gitops.gpu_operator import Stack, overlaid, stack_values
-from gpu_control_plane.gitops.kuberay import refused_keys
+from gpu_control_plane.gitops.kuberay import refused_by_kuberay, refused_keys, translate
 from gpu_control_plane.gitops.refusals import Refused, RefusedKey
 
 _HEADER: Final = "# Written by `kubectl gpu gitops render`. Change the values it was made from, and run it again.\n"
@@ -28,6 +28,9 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     ours: ValuesFile | None = None
     """Values of our chart, over those."""
     kuberay: ValuesFile | None = None
+    """Values of KubeRay's chart."""
+    keep_kuberay: bool = False
+    """Whether KubeRay's own operator looks after Ray, and not ours."""
     ignored: frozenset[str] = frozenset()
     """Keys of the upstream charts that may go nowhere: a person has said so."""
 
@@ -35,15 +38,15 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 def render(inputs: Inputs, source: Source) -> dict[str, str]:
     """The files by their paths. Keys that would have no effect are refused, all at once."""
     stack = _stack(inputs)
-    ray = refused_keys(inputs.kuberay.values, inputs.kuberay.name) if inputs.kuberay else ()
-    if refused := [key for key in (*stack.refused, *ray) if not _ignored(key, inputs.ignored)]:
+    ray = _ray(inputs)
+    if refused := [key for key in (*stack.refused, *ray.refused) if not _ignored(key, inputs.ignored)]:
         raise Refused(refused)
     values = overlaid({"image": {"repository": f"{source.registry}/{applications.STACK}"}}, stack.values)
-    values = overlaid(values, inputs.ours.values if inputs.ours else {})
+    values = overlaid(overlaid(values, ray.values), inputs.ours.values if inputs.ours else {})
     made = [applications.stack_application(source, values), applications.pools_application(source)]
     if stack.nfd is not None:
         made.append(applications.nfd_application(source, stack.nfd))
-    if inputs.kuberay is not None:
+    if inputs.kuberay is not None and inputs.keep_kuberay:
         made.append(applications.kuberay_application(source, inputs.kuberay.values))
     files = {f"applications/{each['metadata']['name']}.yaml": _written(each) for each in made}
     return {"root.yaml": _written(applications.root_application(source)), **files}
@@ -54,6 +57,17 @@ def _stack(inputs: Inputs) -> Stack:
     if inputs.gpu_operator is not None:
         return stack_values(inputs.gpu_operator.values, inputs.gpu_operator.name)
     return Stack(values={"discovery": {"enabled": True}}, nfd=None, refused=())
+
+
+def _ray(inputs: Inputs) -> Stack:
+    """Which operator looks after Ray: ours, unless KubeRay's is to be kept. Without values of KubeRay's chart our own
+    values say it."""
+    given = inputs.kuberay
+    if given is None:
+        return Stack(values={}, nfd=None, refused=())
+    if inputs.keep_kuberay:
+        return Stack(values={"ray": {"enabled": False}}, nfd=None, refused=refused_by_kuberay(given.values, given.name))
+    return Stack(values=translate(given.values).values, nfd=None, refused=refused_keys(given.values, given.name))
 
 
 def _ignored(key: RefusedKey, ignored: frozenset[str]) -> bool:

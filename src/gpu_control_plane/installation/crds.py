@@ -2,7 +2,8 @@
 
 Each CRD carries the release that installed it. A CRD of a newer release, or of another product, is left as it is, and
 the answer says so. NodeFeature belongs to Node Feature Discovery: ours is for clusters without it.
-ClusterPolicy and NVIDIADriver are NVIDIA's kinds: where its operator has brought them, they stay as they are.
+ClusterPolicy and NVIDIADriver are NVIDIA's kinds, and those of Ray are KubeRay's: where their operator has brought
+them, they stay as they are.
 
 Run as `python -m gpu_control_plane.installation.crds`.
 """
@@ -16,7 +17,7 @@ from typing import ClassVar, Final
 import click
 
 from gpu_control_plane import DEFAULT_NAMESPACE, __version__
-from gpu_control_plane.api import DEFINITIONS, crd_manifest, nodefeature_definition, nvidia
+from gpu_control_plane.api import DEFINITIONS, crd_manifest, nodefeature_definition, nvidia, ray
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.installation.pod_security import check_level
 from gpu_control_plane.kube.client import Client
@@ -29,9 +30,9 @@ from gpu_control_plane.kube.objects import Condition, FieldManager, Object, Reso
 MANAGER: Final = FieldManager("gpu-control-plane-crds")
 
 NODE_FEATURE: Final = nodefeature_definition.DEFINITION
-INSTALLED: Final = (*DEFINITIONS, *nvidia.DEFINITIONS, NODE_FEATURE)
+INSTALLED: Final = (*DEFINITIONS, *nvidia.DEFINITIONS, *ray.DEFINITIONS, NODE_FEATURE)
 GENERATED_MARK: Final = "controller-gen.kubebuilder.io/version"
-"""Found on the CRDs that Node Feature Discovery and NVIDIA ship, also when one was put over ours."""
+"""Found on the CRDs that Node Feature Discovery, NVIDIA and KubeRay ship, also when one was put over ours."""
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-.]?(dev|a|alpha|b|beta|rc)[-.]?(\d+))?")
 _POLL_SECONDS: Final = 0.05

@@ -1,7 +1,8 @@
 """Removes what controllers and agents have left in a cluster, after they have ended.
 
-GPUPools, GPUDevices and their approvals are people's data and stay, unless the CRDs are deleted, too. ClusterPolicies
-and NVIDIADrivers are never deleted: drivers run by them, perhaps another operator's. Everything is safe to repeat.
+GPUPools, GPUDevices and their approvals are people's data and stay, unless the CRDs are deleted, too. ClusterPolicies,
+NVIDIADrivers and objects of Ray are never deleted: drivers and jobs run by them, perhaps another operator's. Everything
+is safe to repeat.
 
 Run as `python -m gpu_control_plane.installation.uninstall`.
 """
@@ -23,12 +24,17 @@ from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
 from gpu_control_plane.api.pod import COMPONENT_LABEL, NAME_LABEL, PRODUCT, Pod
+from gpu_control_plane.api.ray.names import LEASE as KUBERAY_LEASE
+from gpu_control_plane.api.ray.names import Finalizer
+from gpu_control_plane.api.ray.view import ANY as ANY_RAY
 from gpu_control_plane.installation.crds import INSTALLED, ours
 from gpu_control_plane.installation.policies import remove_policies
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
-from gpu_control_plane.kube.errors import KubeError, NotFound
+from gpu_control_plane.kube.errors import Forbidden, KubeError, NotFound
 from gpu_control_plane.kube.finalizers import remove_finalizer
+from gpu_control_plane.kube.lease_watch import TimedLease, active_holder, lease_selection, observe
+from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.node_cleanup import clean_nodes
 from gpu_control_plane.operator.stack.orphan_delete import finish_orphan_deletes
 from gpu_control_plane.pools.controller import FINALIZER
@@ -36,9 +42,12 @@ from gpu_control_plane.pools.node_taints import plan_taints
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 _OURS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL} in (controller,agent,discovery)"
-_STACK: Final[Mapping[Resource, type[Object]]] = {
-    stored.resource: stored for stored in (nvidia.StoredClusterPolicy, nvidia.StoredNVIDIADriver)
-}
+_NEVER_DELETED: Final[tuple[type[Object], ...]] = (nvidia.StoredClusterPolicy, nvidia.StoredNVIDIADriver, *ANY_RAY)
+_KEPT: Final[Mapping[Resource, type[Object]]] = {kind.resource: kind for kind in _NEVER_DELETED}
+"""Kinds whose CRD stays as long as there is an object of it."""
+_NAMED: Final = 5
+"""How many objects a sentence names."""
+_RAY_FINALIZERS: Final = frozenset({one.value for one in Finalizer})
 _POLL_SECONDS: Final = 0.5
 _EXAMPLES: Final = """\b
 Examples:
@@ -61,6 +70,7 @@ Examples:
     multiple=True,
     help="A namespace in which NVIDIA's operator is trusted, beside the usual ones.",
 )
+@click.option("--ray/--no-ray", default=True, show_default=True, help="Whether our programs looked after Ray.")
 @click.option("--crds", is_flag=True, help="Delete the CRDs, and with them every pool and approval.")
 @click.option(
     "--timeout",
@@ -76,6 +86,7 @@ def command(
     namespace: str,
     operand_namespace: str | None,
     nvidia_namespaces: tuple[str, ...],
+    ray: bool,
     crds: bool,
     timeout: float,
 ) -> None:
@@ -91,6 +102,7 @@ def command(
                 timeout=timeout,
                 operand_namespace=operand_namespace,
                 nvidia_namespaces=nvidia_namespaces,
+                ray=ray,
                 report=click.echo,
             )
 
@@ -110,6 +122,7 @@ async def clean_up(
     timeout: float,
     operand_namespace: str | None = None,
     nvidia_namespaces: Iterable[str] = (),
+    ray: bool = True,
     report: Callable[[str], None],
 ) -> None:
     """Remove everything; `report` gets a sentence about each step. Operands are in our namespace unless another is
@@ -118,6 +131,8 @@ async def clean_up(
     left = await _await_end(client, namespace, timeout)
     report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
+    if ray:
+        report(await _release_rays(client))
     if operands:
         released = await finish_orphan_deletes(client, operands)
         report(f"DaemonSets let go that were held for their pods: {released}.")
@@ -147,6 +162,35 @@ async def _release_pools(client: Client) -> int:
     for pool in pools:
         await remove_finalizer(client, pool, FINALIZER)
     return len(pools)
+
+
+async def _release_rays(client: Client) -> str:
+    """What nobody does any more must not keep objects of Ray from being deleted, unless KubeRay's operator does it.
+
+    Its Lease is believed wherever it is: if a user has written it, finalizers stay, and the user sees them.
+    """
+    now = utc_now()
+    try:
+        leases = await client.list(TimedLease, lease_selection(KUBERAY_LEASE))
+    except Forbidden:
+        return "Finalizers left on objects of Ray: the Lease of KubeRay's operator may not be read."
+    if (holder := active_holder((observe(lease, now) for lease in leases), now)) is not None:
+        return f"Finalizers left on objects of Ray: KubeRay's operator runs in {holder.namespace}."
+    count = 0
+    for kind in ANY_RAY:
+        for item in await _all(client, kind):
+            held = tuple(one for one in item.metadata.finalizers if one not in _RAY_FINALIZERS)
+            if held != item.metadata.finalizers:
+                body = {"metadata": {"finalizers": list(held)}}
+                await client.patch(
+                    kind,
+                    item.name,
+                    body,
+                    namespace=item.metadata.namespace,
+                    resource_version=item.metadata.resource_version,
+                )
+                count += 1
+    return f"Finalizers taken off objects of Ray: {count}."
 
 
 async def _delete_reports(client: Client, namespace: str) -> int:
@@ -197,18 +241,20 @@ async def _delete_crds(client: Client, report: Callable[[str], None]) -> int:
             continue
         if not ours(found):
             continue
-        if left := await _stack(client, definition.resource):
-            report(f"{definition.name} stays: {', '.join(left)} would go with it. Delete it first if it is not needed.")
+        if left := await _kept(client, definition.resource):
+            more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+            names = ", ".join(left[:_NAMED]) + more
+            report(f"{definition.name} stays: {names} would go with it. Delete it first if it is not needed.")
             continue
         await _delete(client, found)
         count += 1
     return count
 
 
-async def _stack(client: Client, resource: Resource) -> list[str]:
-    """Names of the existing ClusterPolicies or NVIDIADrivers; none for every other kind."""
-    stored = _STACK.get(resource)
-    return [thing.name for thing in await _all(client, stored)] if stored else []
+async def _kept(client: Client, resource: Resource) -> list[str]:
+    """The existing objects of a kind that is never deleted; none for every other kind."""
+    stored = _KEPT.get(resource)
+    return [str(thing.key) for thing in await _all(client, stored)] if stored else []
 
 
 async def _all[T: Object](client: Client, kind: type[T], selection: Selection | None = None) -> list[T]:

@@ -20,6 +20,8 @@ REQUIRED: Final = "required"
 """Marks a field that the API requires although readers can do without it."""
 NO_EFFECT: Final = "no-effect"
 """Marks a field that is accepted and changes nothing."""
+OPEN: Final = "open"
+"""Marks a field with an enum whose values are not the only ones that the API server accepts."""
 
 
 class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -42,6 +44,7 @@ def about(
     keys: tuple[str, ...] = (),
     unique: bool = False,
     atomic: bool = False,
+    closed: bool = True,
     **schema: object,
 ) -> msgspec.Meta:
     """What the API says of a field beyond its Python type; goes into `Annotated`.
@@ -49,7 +52,8 @@ def about(
     `default` publishes the Python default as the API's default, `required` lists a field with a default among the
     required ones, `effect=False` says that it changes nothing, `keys` makes a list a map by those fields, `unique`
     makes it a set. `atomic` says that one writer owns an object as a whole: the API server then keeps no account of
-    its single fields, which is most of what a write costs it. Everything else is schema as it is written in a CRD
+    its single fields, which is most of what a write costs it. `closed=False` leaves the values of an enum out of the
+    schema: the API server then accepts others, too. Everything else is schema as it is written in a CRD
     (`maxLength=63`, `**PRESERVE_UNKNOWN`).
     """
     if not effect:
@@ -61,7 +65,7 @@ def about(
     if unique:
         schema |= {"x-kubernetes-list-type": "set"}
     extra: dict[str, object] = {rule.rule: rule for rule in rules}
-    marks = {API_DEFAULT: default, REQUIRED: required, NO_EFFECT: not effect}
+    marks = {API_DEFAULT: default, REQUIRED: required, NO_EFFECT: not effect, OPEN: not closed}
     extra |= {mark: True for mark, set_here in marks.items() if set_here}
     return msgspec.Meta(description=description or None, extra_json_schema=schema or None, extra=extra or None)
 

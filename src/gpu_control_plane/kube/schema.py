@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as shape
 
-from gpu_control_plane.kube.fields import API_DEFAULT, PRESERVE_UNKNOWN, REQUIRED, OpenEnum, Rule
+from gpu_control_plane.kube.fields import API_DEFAULT, OPEN, PRESERVE_UNKNOWN, REQUIRED, OpenEnum, Rule
 from gpu_control_plane.kube.objects import Condition
 
 Schema = dict[str, Any]
@@ -78,6 +78,8 @@ class _Converter:
         if meanings and "description" in outer:
             outer["description"] = f"{outer['description']} {meanings}"
         schema |= outer
+        if OPEN in (node.extra or {}):
+            schema.pop("enum", None)
         if schema.get("type") == "integer" and "format" not in outer:
             schema["format"] = _int_format(schema.get("maximum"))
         _add_rules(schema, (rule for rule in (node.extra or {}).values() if isinstance(rule, Rule)))

@@ -12,9 +12,10 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import Conflict, Forbidden, NotFound
+from gpu_control_plane.kube.lease_watch import TimedLease, active_holder, observe
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.labelling.decide import labelled_by_us, removal_patch
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, TimedLease, active_holder, observe
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION
 from gpu_control_plane.operator.upgrade.node_view import NodeView
 from gpu_control_plane.operator.upgrade.step import switch_off
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces

@@ -62,6 +62,19 @@ class ChildWriter:
                 raise BelongsToAnother(_taken(kind, name, owner)) from None
             return await self._client.apply(kind, name, body, manager=MANAGER, namespace=namespace), True
 
+    async def create_once[T: Object](self, kind: type[T], owner: Object, manifest: Mapping[str, Any]) -> tuple[T, bool]:
+        """Make the object unless it is there, and leave one of ours that is there as it is; the object, and whether it
+        was made."""
+        namespace = owner.metadata.namespace
+        try:
+            return await self._client.create(kind, manifest, namespace), True
+        except AlreadyExists:
+            name = manifest["metadata"]["name"]
+            there = await self._client.get(kind, name, namespace)
+            if not is_owned(there, owner):
+                raise BelongsToAnother(_taken(kind, name, owner)) from None
+            return there, False
+
 
 def covers(held: Object, manifest: Mapping[str, Any]) -> bool:
     """Whether all that the manifest says holds for the object; what the object has beyond it does not count."""

@@ -9,20 +9,22 @@ _LABEL_LIMIT: Final = 63
 
 
 def object_name(name: str) -> str:
-    """A name of at most 50 characters that begins with a letter: the end of a longer one."""
-    short = name[-_OBJECT_LIMIT:] if len(name) > _OBJECT_LIMIT else name
+    """The end of a name, of at most 50 characters, that begins with a letter: of what is for the autoscaler, of the
+    Secret and of the Ingress. Services have their whole name."""
+    short = name[-_OBJECT_LIMIT:]
     return f"r{short[1:]}" if short and not short[0].isalpha() else short
 
 
 def pod_prefix(cluster: str, group: str, node_type: NodeType) -> str:
-    """The `generateName` of a pod."""
-    middle = f"{cluster}-{node_type}" if node_type is NodeType.HEAD else f"{cluster}-{group}-{node_type}"
-    return f"{middle[:_OBJECT_LIMIT].rstrip('-')}-".lower()
+    """The `generateName` of a pod; a head of a fixed name has it without the last dash."""
+    whole = cluster if node_type is NodeType.HEAD else f"{cluster}-{group}"
+    return f"{whole[:_OBJECT_LIMIT].rstrip('.')}-{node_type}-".lower()
 
 
 def label_value(value: str) -> str:
-    """The last 63 characters, from the first that may begin a label's value."""
-    return value[-_LABEL_LIMIT:].lstrip("-_.")
+    """The last 63 characters, the first of them replaced where it may not begin a label's value."""
+    short = value[-_LABEL_LIMIT:]
+    return f"r{short[1:]}" if short and not short[0].isalnum() else short
 
 
 def identifier(cluster: str, node_type: NodeType) -> str:
@@ -32,15 +34,15 @@ def identifier(cluster: str, node_type: NodeType) -> str:
 
 def head_service_name(owner: str) -> str:
     """The head's Service of a RayCluster, or the one of a RayJob or RayService that stays while clusters change."""
-    return object_name(f"{owner}-head-svc")
+    return f"{owner}-head-svc"
 
 
 def serve_service_name(owner: str) -> str:
-    return object_name(f"{owner}-serve-svc")
+    return f"{owner}-serve-svc"
 
 
 def headless_service_name(cluster: str) -> str:
-    return object_name(f"{cluster}-headless")
+    return f"{cluster}-headless"
 
 
 def ingress_name(cluster: str) -> str:
@@ -48,15 +50,15 @@ def ingress_name(cluster: str) -> str:
 
 
 def route_name(cluster: str) -> str:
-    return object_name(f"{cluster}-head-route")
+    return f"{cluster}-head-route"
 
 
 def redis_cleanup_job_name(cluster: str) -> str:
-    return object_name(f"{cluster}-redis-cleanup")
+    return label_value(f"{cluster}-redis-cleanup")
 
 
 def gcs_claim_name(cluster: str) -> str:
-    return object_name(f"{cluster}-gcs-pvc")
+    return f"{cluster}-gcs-pvc"
 
 
 def host_of(service: str, namespace: str, domain: str) -> str:

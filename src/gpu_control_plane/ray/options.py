@@ -29,6 +29,8 @@ class RayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where objects of Ray are looked after; everywhere if empty."""
     cluster_domain: str = "cluster.local"
     batch_scheduler: BatchScheduler = BatchScheduler.NONE
+    gang: bool = True
+    """Whether the workers of a group that need cards of pools start together. A batch scheduler sees to it itself."""
     use_kubernetes_proxy: bool = False
     """Whether Ray's dashboards are reached through the API server instead of by DNS."""
     init_container: bool = True

@@ -32,6 +32,11 @@ async def write_status[T: Object](client: Client, held: T, status: msgspec.Struc
     )
 
 
+def differs(held: msgspec.Struct, desired: msgspec.Struct) -> bool:
+    """Whether a status is to be written: it differs by more than the time."""
+    return bool(merge_patch(_plain(held), _plain(desired)).keys() - _TIMES)
+
+
 def merge_patch(held: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON merge patch that makes `held` be `desired`."""
     patch: dict[str, Any] = {key: None for key in held if key not in desired}

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from gpu_control_plane.api.names import GROUP, VERSION, Annotation
+from gpu_control_plane.api.ray.names import GROUP as RAY_GROUP
+from gpu_control_plane.api.ray.names import VERSION as RAY_VERSION
 from gpu_control_plane.rules.admission_policy import API_VERSION, Manifest, asks_for_an_extended_resource
 
 NAME: Final = "gpu-control-plane-webhook"
@@ -15,6 +17,13 @@ NAME: Final = "gpu-control-plane-webhook"
 POOLS: Final = "/validate-gpupool"
 PODS: Final = "/mutate-pod"
 DEVICES: Final = "/mutate-gpudevice"
+RAYS: Final = {
+    "rayclusters": "/validate-raycluster",
+    "rayjobs": "/validate-rayjob",
+    "rayservices": "/validate-rayservice",
+    "raycronjobs": "/validate-raycronjob",
+}
+"""By the plural of the kind."""
 
 _CHANGES_AN_APPROVAL: Final = {
     "name": "changes-an-approval",
@@ -22,6 +31,17 @@ _CHANGES_AN_APPROVAL: Final = {
         f"{side}.metadata.?annotations.orValue({{}})[?'{Annotation.ASSIGNMENT.value}'].orValue('')"
         for side in ("object", "oldObject")
     ),
+}
+
+# A finalizer is taken off and a status is written without a call; so are labels by which people only find things.
+_IS_NOT_BEING_DELETED: Final = {
+    "name": "is-not-being-deleted",
+    "expression": "!has(object.metadata.deletionTimestamp)",
+}
+_CHANGES_WHAT_IS_ASKED_FOR: Final = {
+    "name": "changes-what-is-asked-for",
+    "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"
+    " || object.metadata.?annotations != oldObject.metadata.?annotations",
 }
 
 
@@ -36,6 +56,16 @@ def webhook_configurations(client_config: Callable[[str], Manifest]) -> list[Man
                 "timeoutSeconds": 5,
                 "rules": [_rule(GROUP, VERSION, "gpupools", "Cluster", ["CREATE", "UPDATE"])],
             },
+            *(
+                {
+                    "name": f"{plural}.{GROUP}",
+                    "clientConfig": client_config(path),
+                    "timeoutSeconds": 2,
+                    "rules": [_rule(RAY_GROUP, RAY_VERSION, plural, "Namespaced", ["CREATE", "UPDATE"])],
+                    "matchConditions": [_IS_NOT_BEING_DELETED, _CHANGES_WHAT_IS_ASKED_FOR],
+                }
+                for plural, path in RAYS.items()
+            ),
         ),
         _configuration(
             "MutatingWebhookConfiguration",

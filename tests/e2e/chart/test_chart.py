@@ -46,7 +46,14 @@ ELSEWHERE = "gpu-operator"
 """The namespace of NVIDIA's operator, for those who come from there."""
 NOTHING = {name: {"enabled": False} for name in ("driver", "toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd")}
 """A policy that lets nothing run on the node."""
-WITH_POLICY = {**VALUES, "clusterPolicy": {"create": True, "spec": NOTHING}}
+GUARDED: dict[str, Any] = {
+    **VALUES,
+    "clusterPolicy": {"create": True, "spec": NOTHING},
+    "networkPolicy": {"enabled": True},
+    "podSecurity": {"label": True},
+    "priorityClasses": {"create": True},
+}
+"""With a policy, in a cluster with rules of its own."""
 PAGE = Path(__file__).parents[3] / "docs/rbac.md"
 POOL = """
 apiVersion: gpu.deckhouse.io/v1alpha1
@@ -80,38 +87,38 @@ class Release:
     def __init__(self, cluster_env: ClusterEnv, helm: Helm, namespace: str) -> None:
         self.cluster_env = cluster_env
         self._helm = helm
-        self._namespace = namespace
-        self.removed_at: datetime | None = None
+        self.namespace = namespace
+        self.removed_at = datetime.max.replace(tzinfo=UTC)
+        """Helm takes rights away while pods end: what these are refused from then on is no fault."""
 
     def run(self, *arguments: str, values: dict[str, Any] | None = None) -> str:
-        wait = ("--namespace", self._namespace, "--wait", "--timeout", "300s")
+        wait = ("--namespace", self.namespace, "--wait", "--timeout", "300s")
         return self._helm.run(*arguments, *wait, values=values, kubeconfig=self.cluster_env.cluster.kubeconfig)
 
     def install(self, values: dict[str, Any]) -> None:
         self.run("install", RELEASE, str(CHART), "--create-namespace", values=values)
 
     def uninstall(self) -> None:
-        """Helm takes rights away while pods end: what these are refused from now on is no fault."""
         self.removed_at = datetime.now(UTC)
         self.run("uninstall", RELEASE)
 
     def rights(self, values: dict[str, Any]) -> set[Granted]:
         """All that the chart gives to its accounts."""
-        return granted_rights(self._helm.objects(values, namespace=self._namespace), self._namespace)
+        return granted_rights(self._helm.objects(values, namespace=self.namespace), self.namespace)
 
     def test(self) -> str:
-        place = ("--namespace", self._namespace, "--timeout", "300s")
+        place = ("--namespace", self.namespace, "--timeout", "300s")
         return self._helm.run("test", RELEASE, *place, kubeconfig=self.cluster_env.cluster.kubeconfig)
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         selector = f"app.kubernetes.io/component={component}"
-        found = self.cluster_env.read(f"{Pod.resource.path(self._namespace)}?labelSelector={quote(selector)}")
+        found = self.cluster_env.read(f"{Pod.resource.path(self.namespace)}?labelSelector={quote(selector)}")
         pods: list[dict[str, Any]] = found["items"]
         return pods
 
     def metrics(self) -> str:
         """The controller's metrics, through its Service."""
-        path = f"/api/v1/namespaces/{self._namespace}/services/gpu-control-plane-controller:metrics/proxy/metrics"
+        path = f"/api/v1/namespaces/{self.namespace}/services/gpu-control-plane-controller:metrics/proxy/metrics"
         return self.cluster_env.kubectl("get", "--raw", path)
 
 
@@ -228,17 +235,25 @@ def test_an_uninstall_leaves_nothing_but_what_people_made(cluster_env: ClusterEn
 def test_it_can_be_installed_again_elsewhere_and_finds_everything(
     cluster_env: ClusterEnv, second_release: Release
 ) -> None:
-    """Together with a ClusterPolicy this time, which a job makes and the controller answers."""
+    """Together with a ClusterPolicy this time, which a job makes and the controller answers, and with all guards."""
     until(
         lambda: allocatable(cluster_env) == "0", within=150
     )  # else what the last agent offered passes for the next one's
-    second_release.install(WITH_POLICY)
+    second_release.install(GUARDED)
     until(lambda: allocatable(cluster_env) == "1", within=150)
     status = ("get", "clusterpolicy", "cluster-policy", "-o", "jsonpath={.status.namespace}")
     until(lambda: cluster_env.kubectl(*status) == ELSEWHERE, within=150)
     cluster_env.delete_pod("trainer")
     cluster_env.run_pod("second", limits={TRAINING: 1})
     assert "nvidia0" in cluster_env.exec("second", "ls", "/dev").split()
+    label = ("get", "namespace", ELSEWHERE, "-o", r"jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}")
+    assert cluster_env.kubectl(*label) == "privileged"
+    (agent,) = second_release.pods("agent")
+    assert agent["spec"]["priorityClassName"] == "gpu-control-plane-node-critical"
+
+
+def test_helm_test_passes_there_as_well(second_release: Release) -> None:
+    assert second_release.test().count("Phase:          Succeeded") > 0
 
 
 def test_the_doctor_finds_it_there(cluster_env: ClusterEnv, second_release: Release) -> None:
@@ -247,25 +262,6 @@ def test_the_doctor_finds_it_there(cluster_env: ClusterEnv, second_release: Rele
     environ = {**os.environ, "KUBECONFIG": str(cluster_env.cluster.kubeconfig)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_nothing_that_our_programs_asked_for_was_forbidden(release: Release, audit_folder: Path) -> None:
-    assert release.removed_at is not None
-    forbidden = [call for call in read_calls(audit_folder) if call.forbidden]
-    assert [call for call in forbidden if call.namespace == ELSEWHERE or call.at < release.removed_at] == []
-    assert {call.account for call in forbidden} <= {"controller", "agent", "discovery", "console"}
-
-
-def test_every_right_was_used_or_has_a_reason(release: Release, second_release: Release, audit_folder: Path) -> None:
-    granted = release.rights(VALUES) | second_release.rights(WITH_POLICY)
-    allowed = [call.used(granted) for call in read_calls(audit_folder) if not call.forbidden]
-    used = {right for right in allowed if right is not None}
-    reasons = unused_rights(PAGE.read_text())
-    for rights, wrong in (
-        (granted - used - reasons.keys(), "Rights that were not used, and have no reason in docs/rbac.md:"),
-        (reasons.keys() - granted, "Rights that docs/rbac.md gives reasons for, and the chart does not give:"),
-    ):
-        assert not rights, "\n".join((wrong, *map(str, sorted(rights))))
 
 
 class RuntimeFiles:
@@ -362,11 +358,36 @@ def test_an_uninstall_takes_back_exactly_what_was_written(
         second_release.run("upgrade", RELEASE, str(CHART), values={**VALUES, **runtime_files.values})
         until(lambda: configured(cluster_env), within=150)
         assert runtime_files.found() != runtime_files.before
-        second_release.run("uninstall", RELEASE)
+        second_release.uninstall()
     assert runtime_files.found() == runtime_files.before
     assert not Path("/var/lib/gpu-control-plane").exists()
     until(lambda: cluster_env.answers("third"), within=150)
     assert cluster_env.container("third")["restartCount"] == 0
+
+
+def test_nothing_that_our_programs_asked_for_was_forbidden(
+    release: Release, second_release: Release, audit_folder: Path
+) -> None:
+    removed = {each.namespace: each.removed_at for each in (release, second_release)}
+    forbidden = [call for call in read_calls(audit_folder) if call.forbidden]
+    assert [call for call in forbidden if call.at < removed[call.namespace]] == []
+    assert {call.account for call in forbidden} <= {"controller", "agent", "discovery", "console"}
+
+
+def test_every_right_was_used_or_has_a_reason(
+    release: Release, second_release: Release, runtime_files: RuntimeFiles, audit_folder: Path
+) -> None:
+    granted = release.rights(VALUES)
+    for values in (GUARDED, {**VALUES, **runtime_files.values}):
+        granted |= second_release.rights(values)
+    allowed = [call.used(granted) for call in read_calls(audit_folder) if not call.forbidden]
+    used = {right for right in allowed if right is not None}
+    reasons = unused_rights(PAGE.read_text())
+    for rights, wrong in (
+        (granted - used - reasons.keys(), "Rights that were not used, and have no reason in docs/rbac.md:"),
+        (reasons.keys() - granted, "Rights that docs/rbac.md gives reasons for, and the chart does not give:"),
+    ):
+        assert not rights, "\n".join((wrong, *map(str, sorted(rights))))
 
 
 def configured(cluster_env: ClusterEnv) -> bool:

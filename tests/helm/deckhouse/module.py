@@ -65,6 +65,7 @@ SETTING_SETS: Final[dict[str, Settings]] = {
         "logLevel": "Warn",
     },
     "operator": {"operator": {"enabled": True}, "webhook": {"enabled": False}},
+    "ray": {"ray": {"enabled": True, "watchNamespace": ["research"], "batchScheduler": {"name": "volcano"}}},
     "console": {"console": {"enabled": True, "allowedUserGroups": ["gpu-admins"]}},
     "unwatched": {"monitoring": {"serviceMonitor": False}, "access": {"poolReaders": ["system:authenticated"]}},
     "placed": {

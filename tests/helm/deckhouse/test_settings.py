@@ -7,6 +7,7 @@ import pytest
 import yaml
 from release.module import CHART, MODULE
 
+from gpu_control_plane.deckhouse.module_settings import wrong_settings
 from helm.chart import Refused
 from helm.deckhouse.module import SETTINGS_SCHEMA, Module, at, defaults, leaves, overlaid
 
@@ -17,6 +18,7 @@ OTHER_DEFAULTS = {
     ("bootstrap", "runtimeClassName"): "its nodes have NVIDIA's runtime as the default one",
     ("discovery", "enabled"): "Node Feature Discovery is not a part of every edition",
     ("operator", "enabled"): "NodeGroups bring drivers",
+    ("ray", "enabled"): "it needs wide rights, which a platform grants when it is asked to",
     ("logLevel",): "Deckhouse writes choices in camel case",
 }
 BASES: dict[tuple[str, ...], dict[str, Any]] = {
@@ -24,6 +26,7 @@ BASES: dict[tuple[str, ...], dict[str, Any]] = {
     ("bootstrap", "migStrategy"): {"bootstrap": {"gfd": {"enabled": True}}},
     ("bootstrap", "runtimeClassName"): {"bootstrap": {"gfd": {"enabled": True}}},
     ("agent", "burnIn", "seconds"): {"agent": {"burnIn": {"enabled": True}}},
+    ("ray",): {"ray": {"enabled": True}},
     ("console", "allowedUserGroups"): {"console": {"enabled": True}},
     ("console", "tlsSecretName"): {"console": {"enabled": True}},
 }
@@ -36,6 +39,12 @@ def test_a_setting_changes_what_is_rendered(module: Module, path: tuple[str, ...
     example = LEAVES[path]["x-examples"][0]
     assert example != LEAVES[path].get("default")
     assert module.render(overlaid(base, at(path, example))) != module.render(base)
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=".".join)
+def test_a_bring_up_may_have_it(path: tuple[str, ...]) -> None:
+    examples = LEAVES[path]["x-examples"]
+    assert [wrong_settings(at(path, example)) for example in examples] == [[] for _ in examples]
 
 
 def test_settings_have_the_charts_defaults_but_for_a_reason() -> None:

@@ -30,9 +30,9 @@ from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import Forbidden
 from gpu_control_plane.kube.events import Event
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.replicas import Deployment
 from gpu_control_plane.kube.times import micro_time, utc_now
-from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.operator.views import DaemonSet
 from gpu_control_plane.pools.access import IndexConfigMap
 from gpu_control_plane.pools.explanation_reads import ReplicaSet

@@ -20,6 +20,7 @@ from gpu_control_plane.cli.main import run
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client, Runtime, Selection
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.local import Cluster
@@ -36,7 +37,7 @@ from gpu_control_plane.operator.migration.installation import (
 from gpu_control_plane.operator.migration.operator_switch import SwitchError, find_operator, give_back, take_over
 from gpu_control_plane.operator.migration.plan import plan_migration
 from gpu_control_plane.operator.migration.values import translate
-from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch, TimedLease
+from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
 from integration.conftest import Namespace
 from integration.running import running
 from waiting import until, until_async

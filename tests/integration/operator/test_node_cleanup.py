@@ -12,9 +12,9 @@ from gpu_control_plane.installation.crds import install
 from gpu_control_plane.installation.uninstall import clean_up
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.operator.node_cleanup import clean_nodes
-from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.operator.upgrade.actions import PAUSED
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 

@@ -10,9 +10,10 @@ from fault_proxy import FaultProxy
 from gpu_control_plane.api.nvidia.names import LEASE
 from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.lease_watch import GRACE_PERIOD, LeaseHolder, TimedLease
 from gpu_control_plane.kube.signal import Fired
 from gpu_control_plane.kube.times import micro_time, utc_now
-from gpu_control_plane.operator.nvidia_lease import GRACE_PERIOD, LeaseHolder, NVIDIALeaseWatch, TimedLease
+from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
 from integration.running import running
 from waiting import until
 

@@ -8,9 +8,9 @@ from gpu_control_plane.api.nvidia.names import DEPLOY, LEASE, StackCondition, St
 from gpu_control_plane.kube import Resource
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import NotFound, TooManyRequests
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.operator.gpu_cluster import GPUCluster
-from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.operator.stack.live import LiveServiceMonitor
 from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node
 from integration.stack.scenarios import stock

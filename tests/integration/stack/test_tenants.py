@@ -12,8 +12,9 @@ from prometheus_client import generate_latest
 from gpu_control_plane.api.nvidia.names import LEASE, StackEvent
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import Forbidden, NotFound
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.times import micro_time, utc_now
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, TimedLease
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION
 from gpu_control_plane.operator.stack.live import LiveService
 from integration.stack.operator_env import NAMESPACE, OperatorEnv, gpu_node
 from integration.stack.scenarios import stock

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpu_control_plane.api import DEFINITIONS, generate, nvidia
+from gpu_control_plane.api import DEFINITIONS, generate, nvidia, ray
 from gpu_control_plane.api.names import Annotation
 
 ROOT = Path(__file__).parents[3]
@@ -16,7 +16,7 @@ def test_generated_files_are_up_to_date() -> None:
 
 
 def test_each_kind_has_a_file_marked_with_the_release() -> None:
-    for definition in (*DEFINITIONS, *nvidia.DEFINITIONS):
+    for definition in (*DEFINITIONS, *nvidia.DEFINITIONS, *ray.DEFINITIONS):
         crd = yaml.safe_load((generate.CRDS / f"{definition.resource.plural}.yaml").read_text())
         assert crd["metadata"]["name"] == definition.name
         assert crd["metadata"]["annotations"][Annotation.CRD_VERSION]
@@ -41,8 +41,17 @@ def test_a_check_names_what_is_stale_and_what_to_do(elsewhere: Path, capsys: pyt
     )
 
 
-@pytest.mark.parametrize("name", ["crds/clusterpolicies.yaml", "crds/nvidiadrivers.yaml", "docs/api-nvidia.md"])
-def test_nvidias_kinds_are_checked_too(elsewhere: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "crds/clusterpolicies.yaml",
+        "crds/nvidiadrivers.yaml",
+        "docs/api-nvidia.md",
+        "crds/rayjobs.yaml",
+        "docs/api-ray.md",
+    ],
+)
+def test_the_kinds_of_nvidia_and_ray_are_checked_too(elsewhere: Path, name: str) -> None:
     generate.write(elsewhere)
     (elsewhere / name).write_text("old")
     assert generate.stale(elsewhere) == [elsewhere / name]

@@ -48,9 +48,7 @@ def described(changes: Mapping[str, Any] | None = None) -> ClusterDescription:
 
 def rendered(changes: Mapping[str, Any] | None = None) -> Rendering:
     cluster = described(changes)
-    wanted = [each.certificate for each in cluster.registry_certificates]
-    wanted += [cluster.certificate_authority.certificate] if cluster.certificate_authority else []
-    return render(cluster, {each: _content(each) for each in wanted})
+    return render(cluster, {each: _content(each) for _place, each in cluster.certificates})
 
 
 def _content(reference: FileReference) -> str:

@@ -156,11 +156,13 @@ def test_every_kind_has_a_json_schema() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "sentence"),
     [
-        (yaml.safe_dump(GROUP), 0, "1 documents are as Deckhouse wants them."),
+        (yaml.safe_dump(GROUP), 0, "1 document is as Deckhouse wants."),
         (yaml.safe_dump(group(cri={"type": "Docker"})), 4, "cri.type Docker is not supported any more"),
         ("apiVersion: v1\nkind: ConfigMap\n", 0, "Not checked, since this kind is not known here: "),
         ("a: [", 4, "is no YAML"),
         ("- a", 4, "a document is no object with apiVersion and kind"),
+        ("kind: NodeGroup", 4, "it.yml, document 1: apiVersion and kind are missing."),
+        ("# nothing", 4, "There is no document in these files."),
     ],
 )
 def test_the_command_tells_it_and_ends_accordingly(text: str, code: int, sentence: str, tmp_path: Path) -> None:

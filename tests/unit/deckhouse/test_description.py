@@ -1,9 +1,12 @@
 """A wrong description is refused with a sentence: what, where, what to do."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from gpu_control_plane.cli.main import commands
 from gpu_control_plane.deckhouse.description import read_description
 from gpu_control_plane.deckhouse.errors import BadDescription
 from unit.deckhouse.descriptions import changed, rendered
@@ -85,6 +88,32 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"gpuControlPlane.pools.1.replicas": None}, "pools small: mode TimeSlice needs replicas"),
     ({"gpuControlPlane.pools.1.name": "training"}, "gpuControlPlane.pools: 2 pools are called training"),
     ({"registryCertificates.0.certificate": "file:cluster.yaml"}, "cluster.yaml is no certificate in PEM"),
+    (
+        {"gpuControlPlane.settings.console.enabeld": True},
+        "ModuleConfig gpu-control-plane: spec.settings.console: enabeld is not known here: did you mean enabled?",
+    ),
+    (
+        {"gpuControlPlane.settings.logLevel": "info"},
+        "spec.settings.logLevel: info is none of Debug, Info, Warn, Error.",
+    ),
+    (
+        {"gpuControlPlane.settings.highAvailability": "yes"},
+        "spec.settings.highAvailability: a boolean is needed here, and",
+    ),
+    ({"gpuControlPlane.settings.nodeSelector": {"gpu": True}}, "spec.settings.nodeSelector.gpu: a string is needed"),
+    (
+        {"gpuControlPlane.settings.tolerations": [{"kye": "a"}]},
+        "tolerations[0]: kye is not known here: did you mean key?",
+    ),
+    ({"gpuControlPlane.settings.bootstrap": {"gfd": {"sleepInterval": "often"}}}, "'often' is not of the form "),
+    (
+        {"gpuControlPlane.settings.bootstrap": {"dcgm": {"port": 80}}},
+        "bootstrap.dcgm.port: 80: at least 1025 is needed.",
+    ),
+    (
+        {"gpuControlPlane.settings.bootstrap": {"dcgm": {"port": True}}},
+        "bootstrap.dcgm.port: an integer is needed here",
+    ),
 ]
 
 
@@ -106,6 +135,24 @@ def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(BadDescription) as refused:
         rendered({"deckhouse.license": None, "masters.hosts": ["10.0.0.1-10.0.0.2"]})
     assert len(refused.value.problems) == 4
+
+
+def test_the_example_alone_says_which_files_to_put_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CliRunner().invoke(commands, ["deckhouse", "example"]).output)
+    ran = CliRunner().invoke(commands, ["deckhouse", "render", str(tmp_path / "cluster.yaml")])
+    assert ran.exit_code == 1
+    for place, file in (("registryCertificates gitlab", "gitlab-registry"), ("certificateAuthority", "internal-ca")):
+        assert place in ran.output
+        assert f"certificates/{file}.pem cannot be read: put the certificate there, or leave" in ran.output
+
+
+def test_a_file_that_is_no_text_is_no_certificate(tmp_path: Path) -> None:
+    (tmp_path / "certificates").mkdir()
+    for name in ("gitlab-registry", "internal-ca"):
+        (tmp_path / f"certificates/{name}.pem").write_bytes(b"\x30\x82\xff")
+    (tmp_path / "cluster.yaml").write_text(changed({}))
+    ran = CliRunner().invoke(commands, ["deckhouse", "render", str(tmp_path / "cluster.yaml")])
+    assert (ran.exit_code, ran.output.count("is no certificate in PEM")) == (1, 2)
 
 
 @pytest.mark.parametrize("text", ["", "- a", "a: [", "just words"])

@@ -194,22 +194,6 @@ def test_the_free_edition_needs_no_login() -> None:
     assert "InitConfiguration" not in {document.kind for document in rendered(changes).secrets}
 
 
-def test_settings_of_our_module_are_settings_that_it_has() -> None:
-    schema = yaml.safe_load((ROOT / "deckhouse/openapi/config-values.yaml").read_text())
-    settings = named(rendered(), "ModuleConfig")["gpu-control-plane"]["spec"]["settings"]
-    assert unknown(settings, schema) == []
-    assert unknown({"console": {"enabeld": True}}, schema) == ["console.enabeld"]
-
-
-def unknown(settings: dict[str, Any], schema: dict[str, Any], path: str = "") -> list[str]:
-    known = schema.get("properties", {})
-    found = [f"{path}{name}" for name in settings if name not in known]
-    for name, value in settings.items():
-        if name in known and isinstance(value, dict):
-            found += unknown(value, known[name], f"{path}{name}.")
-    return found
-
-
 def test_dhctl_finds_a_document_in_every_part_of_a_file() -> None:
     """It splits files wherever a line begins with `---`, and takes a part without a kind for an error. Ends of lines
     before that are lost."""

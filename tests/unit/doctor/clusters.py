@@ -202,6 +202,23 @@ def healthy() -> Cluster:
         ],
         Source.DRIVERS: [],
         Source.RUNTIME_CLASSES: [{"metadata": meta("nvidia")}],
+        Source.KUBERAY_LEASES: [],
+        Source.RAY_CRDS: [
+            {"metadata": meta("rayclusters.ray.io"), "spec": {"versions": [{"name": "v1", "served": True}]}}
+        ],
+        Source.RAY_CLUSTERS: [
+            {
+                "metadata": meta("eval", "research"),
+                "status": {"state": "ready", "conditions": [condition("Valid"), condition("CapacitySufficient")]},
+            }
+        ],
+        Source.RAY_JOBS: [
+            {
+                "metadata": meta("train", "research"),
+                "status": {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING", "rayClusterName": "eval"},
+            }
+        ],
+        Source.RAY_SERVICES: [{"metadata": meta("chat", "research"), "status": {"conditions": [condition("Ready")]}}],
     }
 
 

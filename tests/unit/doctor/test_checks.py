@@ -118,7 +118,40 @@ PAUSED = {
     "status": {"state": "ready", "upgrade": {"total": 4, "pending": 2}},
 }
 
+KUBERAY_LEASE = {
+    "metadata": meta("ray-operator-leader", "default"),
+    "spec": {"holderIdentity": "kuberay-operator-1_2", "leaseDurationSeconds": 15, "renewTime": ago(seconds=5)},
+}
+
+
+def beside_kuberay(*, believed: bool) -> Spoil:
+    def spoil(cluster: Cluster) -> None:
+        added(Source.KUBERAY_LEASES, KUBERAY_LEASE)(cluster)
+        if believed:
+            said = {"conditions": [condition("OtherOperatorActive")]}
+            changed(Source.RAY_CLUSTERS, {"status": said})(cluster)
+
+    return spoil
+
+
 CASES: dict[str, list[Spoil]] = {
+    "ray-two-operators": [beside_kuberay(believed=False)],
+    "ray-kuberay-active": [beside_kuberay(believed=True)],
+    "ray-crd-incomplete": [
+        changed(Source.RAY_CRDS, {"spec": {"versions": [{"name": "v1alpha1", "served": True}]}}),
+        changed(Source.RAY_CRDS, {"spec": {"versions": [{"name": "v1", "served": False}]}}),
+    ],
+    "ray-never-served": [
+        changed(Source.RAY_CLUSTERS, {"status": {"conditions": [condition("CapacitySufficient", "False")]}}),
+        changed(Source.RAY_CLUSTERS, {"status": {"conditions": [condition("Valid", "False", message="no head")]}}),
+    ],
+    "ray-job-waits": [
+        changed(Source.RAY_JOBS, {"status": {"jobDeploymentStatus": "Initializing", "startTime": ago(minutes=11)}})
+    ],
+    "ray-dashboard-silent": [changed(Source.RAY_JOBS, {"status": {"jobStatusCheckFailureStartTime": ago(minutes=1)}})],
+    "ray-service-not-ready": [
+        changed(Source.RAY_SERVICES, {"status": {"conditions": [condition("Ready", "False", "ZeroServeEndpoints")]}})
+    ],
     "crd-missing": [removed(Source.CRDS), says(Source.CRDS, condition("Established", "False"))],
     "crd-version": [changed(Source.CRDS, {"metadata": {"annotations": {"gpu.deckhouse.io/crd-version": "0.0.9"}}})],
     "controller-missing": [without_controller],

@@ -10,10 +10,11 @@ from click.testing import CliRunner
 from gpu_control_plane.cli.main import commands
 from gpu_control_plane.gitops import applications
 from gpu_control_plane.gitops.applications import NFD_VERSION, Source
-from gpu_control_plane.gitops.kuberay import KEYS, refused_keys
+from gpu_control_plane.gitops.kuberay import ROWS, mapping_table, refused_keys, translate
 from gpu_control_plane.gitops.refusals import Refused
 from gpu_control_plane.gitops.render import Inputs, ValuesFile, render
 from gpu_control_plane.local.versions import NFD
+from gpu_control_plane.operator.migration.values import BadValues
 
 EXAMPLE = Path(__file__).parents[3] / "examples/gitops"
 SOURCE = Source(
@@ -29,8 +30,9 @@ ARGUMENTS = (
 def rendered(**inputs: Any) -> dict[str, dict[str, Any]]:
     """The Applications by their names."""
     ignored = frozenset(inputs.pop("ignored", ()))
+    keep = inputs.pop("keep_kuberay", False)
     files = {name: ValuesFile(f"{name}.yaml", values) for name, values in inputs.items()}
-    made = render(Inputs(**files, ignored=ignored), SOURCE)
+    made = render(Inputs(**files, ignored=ignored, keep_kuberay=keep), SOURCE)
     return {each["metadata"]["name"]: each for each in map(yaml.safe_load, made.values())}
 
 
@@ -94,6 +96,16 @@ def test_keys_without_effect_are_refused_by_name_and_all_at_once() -> None:
     assert "gpu_operator.yaml: drivr: Neither chart has such a value." in str(refused.value)
 
 
+def test_values_that_no_cluster_policy_takes_are_refused_all_at_once() -> None:
+    given = {"mig": {"strategy": "singel"}, "driver": {"enabled": "yes"}}
+    with pytest.raises(BadValues) as refused:
+        rendered(gpu_operator=given, ignored=["mig.strategy"])
+    assert sorted(str(refused.value).splitlines()) == [
+        "gpu_operator.yaml: driver.enabled: a boolean is needed here, and this is 'yes'.",
+        "gpu_operator.yaml: mig.strategy: singel is none of none, single, mixed.",
+    ]
+
+
 def test_a_person_may_leave_a_key_out() -> None:
     assert rendered(gpu_operator={"extraObjects": [{"kind": "ConfigMap"}]}, ignored=["extraObjects"])
 
@@ -107,26 +119,94 @@ def test_a_person_may_leave_a_key_out() -> None:
         ({"batchScheduler": "volcano"}, "batchScheduler"),
         ({"watchNamespace": "research"}, "watchNamespace"),
         ({"singleNamespaceInstall": True, "watchNamespace": ["a", "b"]}, "singleNamespaceInstall"),
-        ({"replicas": 2, "leaderElectionEnabled": False}, "leaderElectionEnabled"),
         ({"env": [{"name": "ENABLE_INIT_CONTAINERS", "value": "true"}]}, "env.ENABLE_INIT_CONTAINERS"),
         ({"env": {"ENABLE_WEBHOOKS": "true"}}, "env"),
-        ({"ressources": {}}, "ressources"),
+        ({"ressources": {"limits": {}}}, "ressources"),
+        ({"batchScheduler": {"name": "volcano", "queue": "a"}}, "batchScheduler.queue"),
+        ({"singleNamespaceInstall": True}, "singleNamespaceInstall"),
+        ({"leaderElectionEnabled": False}, "leaderElectionEnabled"),
+        ({"rbacEnable": False}, "rbacEnable"),
+        ({"env": [{"name": "ENABLE_WEBHOOKS", "value": "true"}]}, "env.ENABLE_WEBHOOKS"),
+        ({"env": [{"name": "CLUSTER_DOMAIN", "valueFrom": {}}]}, "env.CLUSTER_DOMAIN"),
+        ({"featureGates": [{"name": "KubernetesWAS", "enabled": True}]}, "featureGates.KubernetesWAS"),
+        ({"featureGates": [{"name": "RayCronJob", "enabled": False}]}, "featureGates.RayCronJob"),
+        ({"featureGates": [{"name": "RayCron", "enabled": True}]}, "featureGates.RayCron"),
+        ({"image": {"tag": "v1.7.0"}}, "image"),
+        ({"replicas": 2}, "replicas"),
     ],
 )
 def test_values_with_which_kuberay_would_not_do_what_is_meant_are_refused(given: dict[str, Any], key: str) -> None:
     assert [each.key for each in refused_keys(given, "values.yaml")] == [key]
 
 
-def test_the_keys_of_kuberay_go_to_its_own_chart_unchanged() -> None:
-    given = yaml.safe_load((EXAMPLE / "kuberay-operator/ap-values.yaml").read_text())
-    assert given.keys() <= KEYS.keys()
-    made = rendered(kuberay=given)["kuberay-operator"]
-    assert values_of(made) == given
-    assert made["spec"]["source"]["chart"] == "kuberay-operator"
+def test_the_keys_of_kuberay_become_values_of_ours() -> None:
+    given = {
+        "watchNamespace": ["research"],
+        "singleNamespaceInstall": True,
+        "leaderElectionEnabled": True,
+        "batchScheduler": {"enabled": True},
+        "useKubernetesProxy": True,
+        "configuration": {"enabled": True, "defaultPodLabels": {"team": "ray"}},
+        "metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "interval": "15s"}},
+        "featureGates": [{"name": "RayCronJob", "enabled": True}, {"name": "KubernetesWAS", "enabled": False}],
+        "env": [
+            {"name": "ENABLE_PROBES_INJECTION", "value": "False"},
+            {"name": "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS", "value": "90"},
+        ],
+    }
+    values = values_of(rendered(kuberay=given)["gpu-control-plane"])
+    assert values["ray"] == {
+        "enabled": True,
+        "watchNamespace": ["research"],
+        "singleNamespaceInstall": True,
+        "batchScheduler": {"name": "volcano"},
+        "useKubernetesProxy": True,
+        "configuration": {"defaultPodLabels": {"team": "ray"}},
+        "env": {"ENABLE_PROBES_INJECTION": "false"},
+    }
+    assert values["controller"] == {"timings": {"ray": {"jobStatusCheckTimeout": "90s"}}}
+    assert values["monitoring"] == {"serviceMonitors": {"enabled": True, "interval": "15s"}}
+
+
+def test_a_configuration_that_is_off_is_off() -> None:
+    given = {"configuration": {"enabled": False, "defaultPodLabels": {"team": "ray"}}}
+    assert "configuration" not in translate(given).values["ray"]
+
+
+def test_kuberays_own_operator_may_be_kept() -> None:
+    given = {"watchNamespace": ["research"], "image": {"tag": "v1.7.0"}, "replicas": 2}
+    made = rendered(kuberay=given, keep_kuberay=True)
+    assert values_of(made["kuberay-operator"]) == given
+    assert made["kuberay-operator"]["spec"]["source"]["chart"] == "kuberay-operator"
+    assert values_of(made["gpu-control-plane"])["ray"] == {"enabled": False}
+    with pytest.raises(Refused, match="watchNamespaces: Neither chart has such a value"):
+        rendered(kuberay={"watchNamespaces": ["a"]}, keep_kuberay=True)
+
+
+def test_the_crds_of_kuberay_are_not_deleted_by_a_rendering(tmp_path: Path) -> None:
+    """Argo CD deletes what an Application has brought when its file goes, and KubeRay's chart brings CRDs."""
+    folder = str(tmp_path / "prod")
+    assert CliRunner().invoke(commands, [*ARGUMENTS, "--ignore=image", "--keep-kuberay", folder]).exit_code == 0
+    again = CliRunner().invoke(commands, [*ARGUMENTS, folder])
+    assert again.exit_code == 1
+    assert "every\nRayCluster" in again.output
+    assert (tmp_path / "prod/applications/kuberay-operator.yaml").exists()
+
+
+def test_no_key_of_kuberay_has_two_rows_and_each_says_where_or_why() -> None:
+    assert len({row.key for row in ROWS}) == len(ROWS)
+    assert all(row.to or row.why for row in ROWS)
+
+
+def test_the_guide_holds_the_table_for_kuberay() -> None:
+    """After a change, put the output of `mapping_table()` between the two marks."""
+    guide = (Path(__file__).parents[3] / "docs/migration.md").read_text()
+    held = guide.partition("<!-- mapping of kuberay: begin -->\n")[2].partition("<!-- mapping of kuberay: end -->")[0]
+    assert held.strip() == mapping_table().strip()
 
 
 def test_what_needs_others_comes_after_them() -> None:
-    made = rendered(gpu_operator={}, kuberay={})
+    made = rendered(gpu_operator={}, kuberay={}, keep_kuberay=True)
     waves = {
         name: int(each["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"])
         for name, each in made.items()
@@ -162,9 +242,9 @@ def test_a_rendering_is_written_checked_and_freed_of_what_is_no_longer_in_it(tmp
     assert run(commands, [*ARGUMENTS, "--check", folder], standalone_mode=False).return_value == 4
     assert run(commands, [*ARGUMENTS, folder]).exit_code == 0
     assert run(commands, [*ARGUMENTS, "--check", folder], standalone_mode=False).return_value == 0
-    without_ray = ARGUMENTS[:-2]
-    assert run(commands, [*without_ray, "--check", folder], standalone_mode=False).return_value == 4
-    assert "removed " in run(commands, [*without_ray, folder]).output
+    without_stack = (*ARGUMENTS[:-4], *ARGUMENTS[-2:])
+    assert run(commands, [*without_stack, "--check", folder], standalone_mode=False).return_value == 4
+    assert "removed " in run(commands, [*without_stack, folder]).output
     assert not (tmp_path / "prod/applications/kuberay-operator.yaml").exists()
     assert (tmp_path / "prod/pools/.gitkeep").exists()
 

@@ -6,7 +6,7 @@ from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.bootstrap.operands import Operand, is_trusted, operand_of
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
-from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces, kuberay_namespaces
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,23 @@ def test_ours_is_where_our_programs_run() -> None:
     elsewhere = TrustedNamespaces(own="gpus")
     assert elsewhere.include("gpus")
     assert not elsewhere.include(NAMESPACE)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "believed"),
+    [
+        (NAMESPACE, True),
+        ("kuberay-operator", True),
+        ("kuberay", True),
+        ("ray-system", True),
+        ("infra", True),
+        ("gpu-operator", False),  # another operator's
+        ("default", False),
+        (None, False),
+    ],
+)
+def test_kuberays_operator_is_believed_in_its_own_usual_namespaces(namespace: str | None, believed: bool) -> None:
+    assert kuberay_namespaces(("infra",)).include(namespace) is believed
 
 
 def pod(namespace: str, owner: str | None, **labels: str) -> Pod:

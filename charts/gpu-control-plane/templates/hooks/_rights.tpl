@@ -10,6 +10,10 @@
     - gpuapprovals.gpu.deckhouse.io
     - clusterpolicies.nvidia.com
     - nvidiadrivers.nvidia.com
+    - rayclusters.ray.io
+    - rayjobs.ray.io
+    - rayservices.ray.io
+    - raycronjobs.ray.io
     - nodefeatures.nfd.k8s-sigs.io
   verbs: [get, patch]
 # A server-side apply of something new needs create; RBAC cannot name what does not exist yet.
@@ -74,6 +78,16 @@
   resources: [leases]
   resourceNames: [53822513.nvidia.com]
   verbs: [list]
+{{- if .Values.ray.enabled }}
+# And whether KubeRay's is; if not, finalizers that nobody takes off any more would keep objects of Ray for ever.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [ray-operator-leader]
+  verbs: [list]
+- apiGroups: [ray.io]
+  resources: [rayclusters, rayjobs, rayservices, raycronjobs]
+  verbs: [list, patch]
+{{- end }}
 {{- if .Values.crds.removeOnUninstall }}
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
@@ -84,11 +98,19 @@
     - gpuapprovals.gpu.deckhouse.io
     - clusterpolicies.nvidia.com
     - nvidiadrivers.nvidia.com
+    - rayclusters.ray.io
+    - rayjobs.ray.io
+    - rayservices.ray.io
+    - raycronjobs.ray.io
     - nodefeatures.nfd.k8s-sigs.io
   verbs: [get, delete]
 # The CRDs of these stay as long as there is one: drivers run by it.
 - apiGroups: [nvidia.com]
   resources: [clusterpolicies, nvidiadrivers]
+  verbs: [list]
+# And of these: jobs run by them.
+- apiGroups: [ray.io]
+  resources: [rayclusters, rayjobs, rayservices, raycronjobs]
   verbs: [list]
 {{- end }}
 {{- end }}

@@ -5,10 +5,20 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.api.ray.fields import PodPart, PodTemplate, RayPart, Words
+from gpu_control_plane.api.ray.fields import (
+    EnvVar,
+    ManagedBy,
+    PodPart,
+    PodTemplate,
+    Quantity,
+    RayPart,
+    ResourceNeeds,
+    VolumeMount,
+    Words,
+)
 from gpu_control_plane.api.ray.names import GROUP, OLDER_VERSION, VERSION
 from gpu_control_plane.kube.crd import AGE, Column, Definition, OlderVersion
-from gpu_control_plane.kube.fields import OpenEnum, about
+from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Condition, Object, Resource
 
 UNLIMITED: Final = 2**31 - 1
@@ -61,18 +71,25 @@ class AutoscalerVersion(OpenEnum):
 class AutoscalerOptions(RayPart, frozen=True, kw_only=True):
     """The autoscaler, a container beside the head's."""
 
-    resources: Annotated[PodPart | None, about("500m CPU and 512Mi memory if absent.")] = None
+    resources: Annotated[ResourceNeeds | None, about("500m CPU and 512Mi memory if absent.")] = None
     image: Annotated[str, about("The head's if absent.")] = ""
     image_pull_policy: Annotated[str, about("IfNotPresent if absent.")] = ""
     security_context: Annotated[PodPart | None, about("Security context of the container.")] = None
-    env: Annotated[tuple[PodPart, ...], about("Environment, beside ours.")] = ()
+    env: Annotated[tuple[EnvVar, ...], about("Environment, beside ours.")] = ()
     env_from: Annotated[tuple[PodPart, ...], about("Sources of environment.")] = ()
-    volume_mounts: Annotated[tuple[PodPart, ...], about("Mounts, beside ours.")] = ()
+    volume_mounts: Annotated[tuple[VolumeMount, ...], about("Mounts, beside ours.")] = ()
     command: Annotated[tuple[str, ...], about("Command in place of ours.")] = ()
     args: Annotated[tuple[str, ...], about("Arguments in place of ours.")] = ()
     version: Annotated[AutoscalerVersion | None, about("Ray chooses if absent.")] = None
     idle_timeout_seconds: Annotated[int | None, about("Idle seconds before a worker goes; 60 if absent.")] = None
-    upscaling_mode: Annotated[str, about("Default, Aggressive or Conservative. Read by Ray.")] = ""
+    upscaling_mode: Annotated[
+        str,
+        about(
+            "How fast it adds workers; Default if absent, which is Aggressive. Conservative adds at most as many as "
+            "run. Read by Ray.",
+            enum=["Default", "Aggressive", "Conservative"],
+        ),
+    ] = ""
 
 
 class Credential(RayPart, frozen=True, kw_only=True):
@@ -86,17 +103,33 @@ class GcsStorage(RayPart, frozen=True, kw_only=True):
     """The volume of the backend rocksdb."""
 
     claim_name: Annotated[str, about("PersistentVolumeClaim that is there; one is made if absent.")] = ""
-    size: Annotated[_Quantity | None, about("Size of the claim; 1Gi if absent.")] = None
+    size: Annotated[Quantity | None, about("Size of the claim; 1Gi if absent.")] = None
     storage_class_name: Annotated[str, about("The cluster's own if absent.")] = ""
     access_modes: Annotated[tuple[str, ...], about("ReadWriteOnce if absent.")] = ()
     sub_path: Annotated[str, about("Folder in the volume.")] = ""
-    deletion_policy: Annotated[str, about("DeleteWithCluster, the default, or Retain.")] = ""
+    deletion_policy: Annotated[
+        str,
+        about(
+            "Whether the claim that was made goes with the cluster, as it does if absent, or stays.",
+            enum=["DeleteWithCluster", "Retain"],
+        ),
+    ] = ""
 
 
 class GcsFaultTolerance(RayPart, frozen=True, kw_only=True):
     """How the head's state survives the head."""
 
-    backend: Annotated[str, about("redis, the default, or rocksdb. It cannot be changed.")] = ""
+    cel: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "(has(self.backend) ? self.backend : 'redis') == (has(oldSelf.backend) ? oldSelf.backend : 'redis')",
+            "The backend cannot be changed: the state is in the one that the cluster began with.",
+            field_path=".backend",
+        ),
+    )
+
+    backend: Annotated[
+        str, about("Where the state is kept; redis if absent. It cannot be changed.", enum=["redis", "rocksdb"])
+    ] = ""
     redis_address: Annotated[str, about("Address of Redis.")] = ""
     redis_username: Annotated[Credential | None, about("User name for it.")] = None
     redis_password: Annotated[Credential | None, about("Password for it.")] = None
@@ -120,10 +153,18 @@ class GroupNetworkRules(NetworkRules, frozen=True, kw_only=True):
 class RayNetworkPolicy(RayPart, frozen=True, kw_only=True):
     """NetworkPolicies of the cluster's pods. Pods of one cluster always reach each other."""
 
-    mode: Annotated[str, about("DenyAll, the default, DenyAllIngress or DenyAllEgress.")] = ""
+    mode: Annotated[
+        str,
+        about(
+            "Which traffic is refused unless a rule allows it; both ways if absent.",
+            enum=["DenyAll", "DenyAllIngress", "DenyAllEgress"],
+        ),
+    ] = ""
     head: Annotated[NetworkRules | None, about("Rules for the head.")] = None
     worker: Annotated[NetworkRules | None, about("Rules for workers.")] = None
-    worker_groups: Annotated[tuple[GroupNetworkRules, ...], about("Rules of single groups, in place of worker.")] = ()
+    worker_groups: Annotated[
+        tuple[GroupNetworkRules, ...], about("Rules of single groups, in place of worker.", keys=("groupName",))
+    ] = ()
 
 
 class TlsOptions(RayPart, frozen=True, kw_only=True):
@@ -137,8 +178,8 @@ class CollectorOptions(RayPart, frozen=True, kw_only=True):
 
     image: Annotated[str, about("Its image.")] = ""
     image_pull_policy: Annotated[str, about("When it is pulled.")] = ""
-    resources: Annotated[PodPart | None, about("Its resources.")] = None
-    env: Annotated[tuple[PodPart, ...], about("Its environment; STORAGE_BACKEND is needed.")] = ()
+    resources: Annotated[ResourceNeeds | None, about("Its resources.")] = None
+    env: Annotated[tuple[EnvVar, ...], about("Its environment; STORAGE_BACKEND is needed.")] = ()
 
 
 class HistoryServerOptions(RayPart, frozen=True, kw_only=True):
@@ -152,7 +193,10 @@ class IngressOptions(RayPart, frozen=True, kw_only=True):
 
     host: Annotated[str, about("Host name.")] = ""
     path: Annotated[str, about("Path; / if absent.")] = ""
-    path_type: Annotated[str, about("Prefix, the default, Exact or ImplementationSpecific.")] = ""
+    path_type: Annotated[
+        str,
+        about("How the path is compared; Prefix if absent.", enum=["Exact", "Prefix", "ImplementationSpecific"]),
+    ] = ""
     tls: Annotated[tuple[PodPart, ...], about("TLS, as in an Ingress.")] = ()
 
 
@@ -183,7 +227,7 @@ class ScaleStrategy(RayPart, frozen=True, kw_only=True):
 class WorkerGroupSpec(GroupSpec, frozen=True, kw_only=True):
     """Workers of one kind."""
 
-    group_name: Annotated[str, about("Name of the group, unique in its cluster.", minLength=1)]
+    group_name: Annotated[str, about("Name of the group, unique in its cluster.")]
     replicas: Annotated[_Count | None, about("How many there are; Ray's autoscaler writes it.", default=True)] = 0
     min_replicas: Annotated[_Count | None, about("The fewest.", default=True)] = 0
     max_replicas: Annotated[_Count | None, about("The most.", default=True)] = UNLIMITED
@@ -203,9 +247,7 @@ class RayClusterSpec(RayPart, frozen=True, kw_only=True):
     enable_in_tree_autoscaling: Annotated[bool | None, about("Whether Ray adds and removes workers by itself.")] = None
     autoscaler_options: Annotated[AutoscalerOptions | None, about("What its autoscaler is like.")] = None
     suspend: Annotated[bool | None, about("Whether it has no pods for now.")] = None
-    managed_by: Annotated[
-        str, about("ray.io/kuberay-operator, or kueue.x-k8s.io/multikueue for a cluster that is not ours to run.")
-    ] = ""
+    managed_by: ManagedBy = ""
     head_service_annotations: Annotated[Words, about("Annotations of the head's Service.")] = {}
     upgrade_strategy: Annotated[UpgradeStrategy | None, about("How a change reaches running pods.")] = None
     auth_options: Annotated[AuthOptions | None, about("Authentication.")] = None
@@ -249,7 +291,7 @@ class HeadInfo(RayPart, frozen=True, kw_only=True):
 class RayClusterStatus(RayPart, frozen=True, kw_only=True):
     """How a RayCluster stands."""
 
-    state: Annotated[ClusterState | None, about("In one word.")] = None
+    state: Annotated[ClusterState | None, about("In one word.", closed=False)] = None
     reason: Annotated[str, about("Why it does not go on.")] = ""
     desired_cpu: Annotated[_Quantity, about("CPUs of all its pods.")] = msgspec.field(name="desiredCPU", default="")
     desired_memory: Annotated[_Quantity, about("Memory of all its pods.")] = ""

@@ -15,7 +15,7 @@ class ConcurrencyPolicy(OpenEnum):
     """What happens when the time has come and the RayJob before still runs."""
 
     ALLOW = "Allow", "both run."
-    FORBID = "Forbid", "this time is left out."
+    FORBID = "Forbid", "this time waits until the one before has ended, if startingDeadlineSeconds allows that."
     REPLACE = "Replace", "the one before is deleted."
 
 

@@ -4,7 +4,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpu_control_plane.kube.fields import PRESERVE_UNKNOWN, about
+from gpu_control_plane.api.ray import pod_schemas
+from gpu_control_plane.api.ray.names import MANAGED_BY_MULTIKUEUE, MANAGED_BY_US
+from gpu_control_plane.kube.fields import Rule, about
 
 _ACRONYMS: Final = {"ip": "IP", "url": "URL", "yaml": "YAML", "gpu": "GPU", "cpu": "CPU", "tpu": "TPU"}
 
@@ -24,5 +26,22 @@ PodPart = dict[str, Any]
 """A part of a pod in Kubernetes' own shape, which is passed on as it is."""
 
 PodTemplate = Annotated[
-    PodPart, about("Template of the pod, in Kubernetes' own shape. Its first container runs Ray.", **PRESERVE_UNKNOWN)
+    PodPart,
+    msgspec.Meta(
+        description="Template of the pod, in Kubernetes' own shape. Its first container runs Ray.",
+        extra_json_schema=pod_schemas.TEMPLATE,
+    ),
+]
+EnvVar = Annotated[PodPart, msgspec.Meta(extra_json_schema=pod_schemas.ENV_VAR)]
+VolumeMount = Annotated[PodPart, msgspec.Meta(extra_json_schema=pod_schemas.VOLUME_MOUNT)]
+ResourceNeeds = Annotated[PodPart, msgspec.Meta(extra_json_schema=pod_schemas.RESOURCES)]
+Quantity = Annotated[int | str, msgspec.Meta(extra_json_schema=pod_schemas.QUANTITY)]
+ManagedBy = Annotated[
+    str,
+    about(
+        "Who looks after it: ray.io/kuberay-operator, which is this operator, too, or kueue.x-k8s.io/multikueue where "
+        "another cluster runs it. It cannot be changed.",
+        Rule("self == oldSelf", "managedBy cannot be changed: make a new object."),
+        enum=[MANAGED_BY_US, MANAGED_BY_MULTIKUEUE],
+    ),
 ]

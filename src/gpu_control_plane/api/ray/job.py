@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec, RayClusterStatus
-from gpu_control_plane.api.ray.fields import PodTemplate, RayPart, Words
+from gpu_control_plane.api.ray.fields import ManagedBy, PodTemplate, RayPart, Words
 from gpu_control_plane.api.ray.names import GROUP, OLDER_VERSION, VERSION
 from gpu_control_plane.kube.crd import AGE, Column, Definition, OlderVersion
-from gpu_control_plane.kube.fields import OpenEnum, about
+from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Object, Resource
 
 
@@ -32,9 +32,18 @@ class DeletionPolicy(OpenEnum):
 class DeletionCondition(RayPart, frozen=True, kw_only=True):
     """When a rule holds: one of the two states, and how long after the end."""
 
-    job_status: Annotated[str | None, about("SUCCEEDED or FAILED.")] = None
-    job_deployment_status: Annotated[str | None, about("Failed.")] = None
-    ttl_seconds: Annotated[int, about("Seconds after the end.", default=True)] = 0
+    cel: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.jobStatus) != has(self.jobDeploymentStatus)",
+            "A condition has either jobStatus or jobDeploymentStatus: name one of the two.",
+        ),
+    )
+
+    job_status: Annotated[str | None, about("How the job ended, as Ray says it.", enum=["SUCCEEDED", "FAILED"])] = None
+    job_deployment_status: Annotated[str | None, about("How the RayJob ended, whatever Ray says.", enum=["Failed"])] = (
+        None
+    )
+    ttl_seconds: Annotated[int, about("Seconds after the end.", default=True, minimum=0)] = 0
 
 
 class DeletionRule(RayPart, frozen=True, kw_only=True):
@@ -52,6 +61,17 @@ class LegacyDeletion(RayPart, frozen=True, kw_only=True):
 
 class DeletionStrategy(RayPart, frozen=True, kw_only=True):
     """What goes when the job has ended: rules, or the older pair."""
+
+    cel: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!(has(self.deletionRules) && (has(self.onSuccess) || has(self.onFailure)))",
+            "deletionRules and the deprecated onSuccess and onFailure exclude each other: keep deletionRules.",
+        ),
+        Rule(
+            "has(self.deletionRules) || (has(self.onSuccess) && has(self.onFailure))",
+            "A deletionStrategy needs deletionRules (or the deprecated pair onSuccess and onFailure, both).",
+        ),
+    )
 
     deletion_rules: Annotated[tuple[DeletionRule, ...] | None, about("Each with its own time.", minItems=1)] = None
     on_success: Annotated[LegacyDeletion | None, about("Deprecated: use deletionRules.")] = None
@@ -71,7 +91,9 @@ class RayJobSpec(RayPart, frozen=True, kw_only=True):
     runtime_env_yaml: Annotated[str, about("Ray's runtime environment, as YAML.")] = ""
     job_id: Annotated[str, about("ID of the job in Ray; chosen if absent.")] = ""
     metadata: Annotated[Words, about("Metadata that Ray keeps with the job.")] = {}
-    submission_mode: Annotated[SubmissionMode, about("How the job reaches Ray.", default=True)] = SubmissionMode.K8S_JOB
+    submission_mode: Annotated[SubmissionMode, about("How the job reaches Ray.", default=True, closed=False)] = (
+        SubmissionMode.K8S_JOB
+    )
     ray_cluster_spec: Annotated[RayClusterSpec | None, about("The cluster that is made for it.")] = None
     cluster_selector: Annotated[Words, about("Labels of the cluster it runs on: ray.io/cluster, with its name.")] = {}
     submitter_pod_template: Annotated[PodTemplate | None, about("Pod of the Job that submits it.")] = None
@@ -80,14 +102,14 @@ class RayJobSpec(RayPart, frozen=True, kw_only=True):
     entrypoint_num_gpus: Annotated[float, about("GPUs set aside for the command.")] = 0.0
     entrypoint_resources: Annotated[str, about("Other resources set aside for it, as JSON.")] = ""
     active_deadline_seconds: Annotated[int | None, about("How long a try may take.")] = None
-    pre_running_deadline_seconds: Annotated[int | None, about("How long it may take until the job runs.")] = None
+    pre_running_deadline_seconds: Annotated[
+        int | None, about("How long it may take until the job runs.", minimum=1)
+    ] = None
     backoff_limit: Annotated[int | None, about("How often it is tried again, with a new cluster.", default=True)] = 0
     shutdown_after_job_finishes: Annotated[bool, about("Whether the cluster goes when the job has ended.")] = False
     ttl_seconds_after_finished: Annotated[int, about("Seconds until then.", default=True)] = 0
     suspend: Annotated[bool, about("Whether it waits, without a cluster.")] = False
-    managed_by: Annotated[
-        str, about("ray.io/kuberay-operator, or kueue.x-k8s.io/multikueue for a job that is not ours to run.")
-    ] = ""
+    managed_by: ManagedBy = ""
     deletion_strategy: Annotated[DeletionStrategy | None, about("What goes when the job has ended.")] = None
 
 
@@ -149,8 +171,10 @@ class RayJobStatus(RayPart, frozen=True, kw_only=True):
     job_id: Annotated[str, about("ID of the job in Ray.")] = ""
     ray_cluster_name: Annotated[str, about("Its cluster.")] = ""
     dashboard_url: Annotated[str, about("Where Ray's dashboard is.")] = ""
-    job_status: Annotated[JobStatus, about("What Ray says of the job.")] = JobStatus.NEW
-    job_deployment_status: Annotated[JobDeploymentStatus, about("Where it stands.")] = JobDeploymentStatus.NEW
+    job_status: Annotated[JobStatus, about("What Ray says of the job.", closed=False)] = JobStatus.NEW
+    job_deployment_status: Annotated[JobDeploymentStatus, about("Where it stands.", closed=False)] = (
+        JobDeploymentStatus.NEW
+    )
     reason: Annotated[str, about("Why it has failed.")] = ""
     message: Annotated[str, about("The same in a sentence.")] = ""
     start_time: Annotated[datetime | None, about("When this try began.")] = None

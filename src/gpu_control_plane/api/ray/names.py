@@ -31,7 +31,6 @@ class Label(OpenEnum):
         "The RayCluster that an object belongs to. In a selector of a RayJob: its name.",
     )
     NODE_TYPE = f"{GROUP}/node-type", "head, worker, or redis-cleanup."
-    GROUP = f"{GROUP}/group", "The worker group of a pod; headgroup for the head."
     IDENTIFIER = f"{GROUP}/identifier", "Cluster and node type."
     IS_RAY_NODE = f"{GROUP}/is-ray-node", "yes on every pod of a RayCluster."
     SERVE = f"{GROUP}/serve", "true on pods to which requests of a RayService may go; on its Service, the name."
@@ -44,9 +43,14 @@ class Label(OpenEnum):
     HOST_INDEX = f"{GROUP}/replica-host-index", "The index of a pod in its multi-host replica."
     APP_NAME = "app.kubernetes.io/name", "kuberay."
     CREATED_BY = "app.kubernetes.io/created-by", "kuberay-operator, also of what this operator makes."
-    GANG = f"{GROUP}/gang-scheduling-enabled", "On an object of Ray: its pods are scheduled together or not at all."
+    GANG = (
+        f"{GROUP}/gang-scheduling-enabled",
+        "On an object of Ray: its pods are scheduled together or not at all. false: workers do not wait.",
+    )
     PRIORITY_CLASS = f"{GROUP}/priority-class-name", "On an object of Ray: the priority class of its PodGroup."
     SCHEDULER = f"{GROUP}/scheduler-name", "On an object of Ray: the scheduler of its pods."
+    # The last one: below it this name would be the member and no longer the group of the API.
+    GROUP = f"{GROUP}/group", "The worker group of a pod; headgroup for the head."
 
 
 class Annotation(OpenEnum):
@@ -69,6 +73,10 @@ class Annotation(OpenEnum):
         f"{OWN_GROUP}/in-place-upgrade",
         "On a RayService: when an upgrade hands workers over one by one: auto (the pool is full), always or never.",
     )
+    SERVE_CONFIG = f"{OWN_GROUP}/serve-config", "On a RayCluster: what Ray Serve was last told, as a hash, and when."
+    UNUSED_SINCE = f"{OWN_GROUP}/unused-since", "On a RayCluster of a RayService: since when requests go elsewhere."
+    APPLIED_SCALE = f"{OWN_GROUP}/applied-scale", "On a RayCluster: numbers of workers of its RayService, as a hash."
+    HANDOVER = f"{OWN_GROUP}/handover", "On a RayCluster that takes workers over: how many GPUs there are for both."
 
 
 class Finalizer(OpenEnum):

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec, RayClusterStatus
-from gpu_control_plane.api.ray.fields import PodPart, RayPart
+from gpu_control_plane.api.ray.fields import ManagedBy, PodPart, RayPart
 from gpu_control_plane.api.ray.names import GROUP, OLDER_VERSION, VERSION
 from gpu_control_plane.kube.crd import AGE, Column, Definition, OlderVersion
 from gpu_control_plane.kube.fields import OpenEnum, about
@@ -23,15 +23,15 @@ class ClusterUpgradeOptions(RayPart, frozen=True, kw_only=True):
     """The steps of an incremental upgrade."""
 
     max_surge_percent: Annotated[int | None, about("Capacity beyond 100 % at once; 100 if absent.", default=True)] = 100
-    step_size_percent: Annotated[int | None, about("Traffic that moves in one step.")] = None
-    interval_seconds: Annotated[int | None, about("Seconds between two steps.")] = None
-    gateway_class_name: Annotated[str, about("GatewayClass of the Gateway.")] = ""
+    step_size_percent: Annotated[int | None, about("Traffic that moves in one step.", required=True)] = None
+    interval_seconds: Annotated[int | None, about("Seconds between two steps.", required=True)] = None
+    gateway_class_name: Annotated[str, about("GatewayClass of the Gateway.", required=True)] = ""
 
 
 class ServiceUpgradeStrategy(RayPart, frozen=True, kw_only=True):
     """How a change of the cluster's spec is carried out."""
 
-    type: Annotated[ServiceUpgradeType | None, about("NewCluster if absent.")] = None
+    type: Annotated[ServiceUpgradeType | None, about("NewCluster if absent.", closed=False)] = None
     cluster_upgrade_options: Annotated[ClusterUpgradeOptions | None, about("Steps of an incremental one.")] = None
 
 
@@ -44,12 +44,10 @@ class RayServiceSpec(RayPart, frozen=True, kw_only=True):
     exclude_head_pod_from_serve_svc: Annotated[bool, about("Whether requests stay away from the head.")] = False
     suspend: Annotated[bool, about("Whether it has no cluster for now.")] = False
     ray_cluster_deletion_delay_seconds: Annotated[
-        int | None, about("Seconds until a cluster goes that another has taken over from; 60 if absent.")
+        int | None, about("Seconds until a cluster goes that another has taken over from; 60 if absent.", minimum=0)
     ] = None
     upgrade_strategy: Annotated[ServiceUpgradeStrategy | None, about("How a change is carried out.")] = None
-    managed_by: Annotated[
-        str, about("ray.io/kuberay-operator, or kueue.x-k8s.io/multikueue for a service that is not ours to run.")
-    ] = ""
+    managed_by: ManagedBy = ""
     service_unhealthy_second_threshold: Annotated[int | None, about("Seconds.", effect=False)] = None
     deployment_unhealthy_second_threshold: Annotated[int | None, about("Seconds.", effect=False)] = None
 
@@ -88,6 +86,7 @@ class ServiceCondition(OpenEnum):
     ROLLBACK_IN_PROGRESS = "RollbackInProgress", "Traffic goes back to the cluster that was there before."
     SUSPENDING = "Suspending", "Its clusters are being deleted."
     SUSPENDED = "Suspended", "It has no cluster, as asked for."
+    UP_TO_DATE = "ClusterUpToDate", "The cluster that answers is as the spec says. Ours."
     OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "KubeRay's operator is active, and this one only looks on. Ours."
 
 

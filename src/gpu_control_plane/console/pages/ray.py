@@ -1,4 +1,4 @@
-"""Ray clusters. The menu has this page where KubeRay is installed."""
+"""Ray clusters, jobs and services. The menu has this page where the kinds of Ray are installed."""
 
 from typing import Any, Final
 
@@ -7,11 +7,13 @@ from starlette.responses import Response
 
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.pod import WaitingPod
-from gpu_control_plane.api.ray.view import RayClusterView
+from gpu_control_plane.api.ray.view import RayClusterView, RayJobView, RayServiceView
 from gpu_control_plane.console.page import Fragment, Page
 from gpu_control_plane.console.pages.per_fleet import fleet_of
 from gpu_control_plane.console.rendering import page_response, render
-from gpu_control_plane.views.ray import ray_rows
+from gpu_control_plane.kube.cache import Cache
+from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.views.ray import job_rows, ray_rows, service_rows
 
 
 async def show(request: Request) -> Response:
@@ -23,24 +25,37 @@ async def _rows(request: Request) -> str:
 
 
 async def _context(request: Request) -> dict[str, Any]:
-    """The Ray clusters of the namespaces in which the person may list them."""
-    cache = request.app.state.caches.rays
-    found = list(cache)
-    namespaces = {each.metadata.namespace or "" for each in found}
-    visible = await request.state.viewer.namespaces_with("list", RayClusterView, namespaces)
+    """What there is of Ray in the namespaces in which the person may list it."""
+    caches = request.app.state.caches
+    clusters, hidden = await _visible(request, RayClusterView, caches.rays)
+    jobs, _ = await _visible(request, RayJobView, caches.ray_jobs)
+    services, _ = await _visible(request, RayServiceView, caches.ray_services)
     fleet = await fleet_of(request)
+    rows = ray_rows(fleet, clusters)
     return {
         "fleet": fleet,
-        "rows": ray_rows(fleet, [each for each in found if (each.metadata.namespace or "") in visible]),
-        "hidden": len(namespaces - visible),
-        "installed": cache.is_synced,
+        "rows": rows,
+        "users": [*job_rows(jobs, rows), *service_rows(services, rows)],
+        "hidden": hidden,
+        "installed": caches.rays.is_synced,
     }
+
+
+async def _visible[T: Object](request: Request, kind: type[T], cache: Cache[T]) -> tuple[list[T], int]:
+    """The objects that the person may list, and in how many namespaces there are others."""
+    namespaces = {each.metadata.namespace or "" for each in cache}
+    visible = await request.state.viewer.namespaces_with("list", kind, namespaces)
+    return [each for each in cache if (each.metadata.namespace or "") in visible], len(namespaces - visible)
 
 
 PAGES: Final = (
     Page(
         path="/ray",
         show=show,
-        live=(Fragment(target="ray", kinds=(RayClusterView, GPUDevice, WaitingPod), render=_rows),),
+        live=(
+            Fragment(
+                target="ray", kinds=(RayClusterView, RayJobView, RayServiceView, GPUDevice, WaitingPod), render=_rows
+            ),
+        ),
     ),
 )

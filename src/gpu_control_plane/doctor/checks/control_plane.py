@@ -15,9 +15,9 @@ from gpu_control_plane.installation.policies import policies
 from gpu_control_plane.kube import certificates
 from gpu_control_plane.kube.ca_bundle import WebhookConfiguration
 from gpu_control_plane.kube.crd import ESTABLISHED, CustomResourceDefinition
+from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.kube.sentences import counted
-from gpu_control_plane.operator.nvidia_lease import TimedLease
 from gpu_control_plane.rules.access_index import INDEX_NAME, access_index, resource_of
 from gpu_control_plane.rules.admission_policy import Manifest
 from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS

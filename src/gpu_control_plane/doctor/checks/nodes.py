@@ -22,10 +22,10 @@ from gpu_control_plane.doctor.kinds import CheckedNode
 from gpu_control_plane.doctor.snapshot import Snapshot, Source
 from gpu_control_plane.installation.pod_security import ENFORCE, PRIVILEGED
 from gpu_control_plane.kube.conditions import FALSE, TRUE, find
+from gpu_control_plane.kube.lease_watch import active_holder, observe
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.kube.sentences import counted
-from gpu_control_plane.operator.nvidia_lease import active_holder, observe
 from gpu_control_plane.rules.managed_nodes import ManagedNodes, has_gpu_label
 from gpu_control_plane.rules.node_readiness import REQUIRED_CHECKS
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces

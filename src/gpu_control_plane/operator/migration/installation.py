@@ -11,28 +11,31 @@ import msgspec
 from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.nvidia.names import LEASE
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, lease_selection, observe
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.cluster_policy import oldest_policy
 from gpu_control_plane.operator.driver_pods import DRIVER_SELECTORS, has_driver_labels
 from gpu_control_plane.operator.gpu_cluster import GPUCluster
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder, observe
+from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
 from gpu_control_plane.operator.views import controller_of
-from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
+from gpu_control_plane.rules.trusted_namespaces import USUAL_NAMESPACES, TrustedNamespaces
 
 OUR_LEASE: Final = "gpu-control-plane"
 """Name of the Lease that our controllers hold."""
 REPLICAS_BEFORE: Final = "gpu.deckhouse.io/replicas-before-take-over"
-"""Annotation of the Deployment of NVIDIA's operator: how many replicas it had."""
+"""Annotation of the Deployment of another operator: how many replicas it had."""
+TAKEN_FROM: Final = "gpu.deckhouse.io/taken-from"
+"""Beside it: the Lease of that operator; NVIDIA's where it is not there."""
 _CONTROLLER: Final = "gpu-control-plane-controller"
 OWNERS: Final = (StoredClusterPolicy.resource.kind, StoredNVIDIADriver.resource.kind)
 """Kinds that own operands."""
 _PLUGIN_APP: Final = "nvidia-device-plugin-daemonset"
-_OPERATOR_LABELS: Final = ("app=gpu-operator", "app.kubernetes.io/component=gpu-operator")
 _DEFAULT_NAMESPACE: Final = "gpu-operator"
 _POD_NAME: Final = re.compile("[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 
@@ -56,13 +59,25 @@ class Deployment(Object, frozen=True):
     @property
     def images(self) -> dict[str, str]:
         """Variables of its environment that name images of operands."""
-        variables = (one for container in self._containers for one in container.get("env", []))
-        return {one["name"]: one["value"] for one in variables if one["name"].endswith("_IMAGE") and one.get("value")}
+        return {name: value for name, value in self.variables.items() if name.endswith("_IMAGE")}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of its environment that have a plain value."""
+        held = (one for container in self._containers for one in container.get("env", []))
+        return {one["name"]: one["value"] for one in held if one.get("value")}
 
     def argument(self, name: str) -> tuple[str, ...]:
         """The values of `--name=` in the arguments of its containers."""
-        args = [arg for container in self._containers for arg in container.get("args", [])]
-        return tuple(arg.partition("=")[2] for arg in args if arg.startswith(f"--{name}="))
+        return tuple(arg.partition("=")[2] for arg in self._arguments if arg.startswith(f"--{name}="))
+
+    def flag(self, name: str) -> bool:
+        """Whether `--name` is among the arguments of its containers."""
+        return f"--{name}" in self._arguments
+
+    @property
+    def _arguments(self) -> list[str]:
+        return [arg for container in self._containers for arg in container.get("args") or []]
 
     @property
     def _containers(self) -> list[dict[str, Any]]:
@@ -95,6 +110,29 @@ class ConfigMap(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
 
     data: dict[str, str] = {}
+
+
+class OtherOperator(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator that ours takes the place of, as a cluster shows it."""
+
+    words: str
+    """How people call it."""
+    lease: str
+    labels: tuple[str, ...]
+    """Selectors of its Deployment, by the labels of its chart."""
+    usual: frozenset[str]
+    """Namespaces in which it is believed without being named."""
+
+    def trusted(self, own: str, more: Collection[str] = ()) -> TrustedNamespaces:
+        return TrustedNamespaces(frozenset(more), own=own, usual=self.usual)
+
+
+NVIDIA: Final = OtherOperator(
+    words="NVIDIA's operator",
+    lease=LEASE,
+    labels=("app=gpu-operator", "app.kubernetes.io/component=gpu-operator"),
+    usual=USUAL_NAMESPACES,
+)
 
 
 class ReleaseSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,20 +292,28 @@ def current_holder(leases: list[TimedLease], now: datetime) -> LeaseHolder | Non
 
 
 async def operator_deployments(
-    client: Client, own_namespace: str, namespace: str | None = None, leases: list[TimedLease] | None = None
+    client: Client,
+    own_namespace: str,
+    namespace: str | None = None,
+    leases: list[TimedLease] | None = None,
+    *,
+    what: OtherOperator = NVIDIA,
 ) -> list[Deployment]:
-    """The Deployments of NVIDIA's operator: found by the holder of its Lease, else by the labels of its chart, else by
+    """The Deployments of another operator: found by the holder of its Lease, else by the labels of its chart, else by
     the annotation that a take-over has written. Anybody may label a Deployment of their own so: where there is one in a
     trusted namespace, no other counts."""
-    trusted = TrustedNamespaces(frozenset({namespace or ""}), own=own_namespace)
-    held = leases if leases is not None else believed(await client.list(TimedLease, LEASE_SELECTION), trusted)
+    trusted = what.trusted(own_namespace, {namespace or ""})
+    held = (
+        leases if leases is not None else believed(await client.list(TimedLease, lease_selection(what.lease)), trusted)
+    )
     wanted = (lease for lease in held if namespace in (None, lease.metadata.namespace))
     found = [one for lease in wanted if (one := await _deployment_of(client, lease)) is not None]
-    for label in _OPERATOR_LABELS if not found else ():
+    for label in what.labels if not found else ():
         found += await client.list(Deployment, Selection(namespace, labels=label))
     if not found:
         everything = await client.list(Deployment, Selection(namespace))
-        found = [one for one in everything if REPLICAS_BEFORE in one.metadata.annotations]
+        found = [one for one in everything if one.metadata.annotations.get(TAKEN_FROM, NVIDIA.lease) == what.lease]
+        found = [one for one in found if REPLICAS_BEFORE in one.metadata.annotations]
     by_key = {one.key: one for one in found}
     keys = [key for key in by_key if trusted.include(key.namespace)] or by_key
     return [by_key[key] for key in sorted(keys)]

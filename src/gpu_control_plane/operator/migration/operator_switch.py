@@ -1,4 +1,4 @@
-"""Switches between the operators: scales NVIDIA's operator to zero and deletes its Lease, or scales it up again.
+"""Switches between the operators: scales another one to zero and deletes its Lease, or scales it up again.
 
 Every step can be repeated: after an interruption the command is run once more. Nothing is deleted but the Lease; an
 annotation of the Deployment keeps how many replicas it had.
@@ -9,23 +9,24 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpu_control_plane.api.nvidia.names import LEASE
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Cache, Client, Selection
 from gpu_control_plane.kube.errors import KubeError, NotFound
+from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, lease_selection, observe
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import ApiSource
 from gpu_control_plane.operator.migration.installation import (
+    NVIDIA,
     REPLICAS_BEFORE,
+    TAKEN_FROM,
     Deployment,
+    OtherOperator,
     believed,
     current_holder,
     holder_pod,
     operator_deployments,
     our_lease,
 )
-from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION, LeaseHolder, TimedLease, active_holder, observe
-from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 
 class SwitchError(KubeError):
@@ -41,24 +42,26 @@ class SwitchResult(msgspec.Struct, frozen=True):
     """After a take-over how many there were before, 0 if that is not known; after a give-back how many there are."""
     lease_deleted: bool = False
     other_holder: LeaseHolder | None = None
-    """Another replica of NVIDIA's operator that is still active."""
+    """Another replica of that operator that is still active."""
 
 
-async def find_operator(client: Client, own_namespace: str, namespace: str | None) -> Deployment:
-    """The one Deployment of NVIDIA's operator. Our controllers run in `own_namespace`."""
-    found = await operator_deployments(client, own_namespace, namespace)
+async def find_operator(
+    client: Client, own_namespace: str, namespace: str | None, *, what: OtherOperator = NVIDIA
+) -> Deployment:
+    """The one Deployment of another operator. Our controllers run in `own_namespace`."""
+    found = await operator_deployments(client, own_namespace, namespace, what=what)
     if not found:
         if namespace:
             raise SwitchError(
-                f"NVIDIA's operator was not found in namespace {namespace}. Leave --namespace out to look everywhere."
+                f"{what.words} was not found in namespace {namespace}. Leave --namespace out to look everywhere."
             )
         raise SwitchError(
-            "NVIDIA's operator was not found in this cluster. If it has no labels of its chart, and holds no Lease, "
+            f"{what.words} was not found in this cluster. If it has no labels of its chart, and holds no Lease, "
             "scale its Deployment to zero by hand."
         )
     if len(found) > 1:
         places = ", ".join(str(one.key) for one in found)
-        raise SwitchError(f"NVIDIA's operator is there more than once: {places}. Choose one with --namespace.")
+        raise SwitchError(f"{what.words} is there more than once: {places}. Choose one with --namespace.")
     return found[0]
 
 
@@ -74,28 +77,32 @@ async def take_over(
     *,
     progress: Callable[[str], None] = lambda _text: None,
     timeout: float = 180.0,
+    what: OtherOperator = NVIDIA,
 ) -> SwitchResult:
-    """Scale NVIDIA's operator to zero, wait until its pods are gone, and delete its Lease."""
+    """Scale the other operator to zero, wait until its pods are gone, and delete its Lease."""
     place = operator.metadata.namespace or ""
     replicas = operator.replicas or _remembered(operator)
     if operator.replicas:
         await client.patch(
             Deployment,
             operator.name,
-            {"metadata": {"annotations": {REPLICAS_BEFORE: str(replicas)}}, "spec": {"replicas": 0}},
+            {
+                "metadata": {"annotations": {REPLICAS_BEFORE: str(replicas), TAKEN_FROM: what.lease}},
+                "spec": {"replicas": 0},
+            },
             namespace=place,
             resource_version=operator.metadata.resource_version,
         )
-    await _wait_until_gone(client, Selection(place, labels=operator.selector), progress, timeout)
-    deleted = await _delete_lease(client, place)
-    now, trusted = utc_now(), TrustedNamespaces(own=own_namespace)
-    left = believed(await client.list(TimedLease, LEASE_SELECTION), trusted)
+    await _wait_until_gone(client, Selection(place, labels=operator.selector), progress, timeout, what)
+    deleted = await _delete_lease(client, place, what)
+    now, trusted = utc_now(), what.trusted(own_namespace)
+    left = believed(await client.list(TimedLease, lease_selection(what.lease)), trusted)
     other = active_holder((observe(lease, now) for lease in left), now)
     return SwitchResult(place, operator.name, replicas, lease_deleted=deleted, other_holder=other)
 
 
 async def give_back(client: Client, operator: Deployment) -> SwitchResult:
-    """Scale NVIDIA's operator to as many replicas as it had. It takes its Lease, and ours stops writing by itself."""
+    """Scale the other operator to as many replicas as it had. It takes its Lease, and ours stops writing by itself."""
     place = operator.metadata.namespace or ""
     replicas = operator.replicas or _remembered(operator) or 1
     if operator.replicas and REPLICAS_BEFORE not in operator.metadata.annotations:
@@ -103,7 +110,7 @@ async def give_back(client: Client, operator: Deployment) -> SwitchResult:
     await client.patch(
         Deployment,
         operator.name,
-        {"metadata": {"annotations": {REPLICAS_BEFORE: None}}, "spec": {"replicas": replicas}},
+        {"metadata": {"annotations": {REPLICAS_BEFORE: None, TAKEN_FROM: None}}, "spec": {"replicas": replicas}},
         namespace=place,
         resource_version=operator.metadata.resource_version,
     )
@@ -117,7 +124,7 @@ def _remembered(operator: Deployment) -> int:
 
 
 async def _wait_until_gone(
-    client: Client, selection: Selection, progress: Callable[[str], None], timeout: float
+    client: Client, selection: Selection, progress: Callable[[str], None], timeout: float, what: OtherOperator
 ) -> None:
     """Wait until there is no pod of a selection, by a watch."""
     pods = Cache(Pod, ApiSource(client, Pod, selection), metrics=client.metrics)
@@ -134,7 +141,7 @@ async def _wait_until_gone(
     except TimeoutError:
         names = ", ".join(sorted(pod.name for pod in pods)) or "of which nothing was heard"
         raise SwitchError(
-            f"Pods of NVIDIA's operator are still there after {timeout:g} s: {names}. Its Lease was left alone; "
+            f"Pods of {what.words} are still there after {timeout:g} s: {names}. Its Lease was left alone; "
             "see why they do not end (kubectl describe pod), then run the command again."
         ) from None
     finally:
@@ -142,13 +149,13 @@ async def _wait_until_gone(
         await asyncio.wait((watching,))
 
 
-async def _delete_lease(client: Client, namespace: str) -> bool:
+async def _delete_lease(client: Client, namespace: str, what: OtherOperator) -> bool:
     """Delete the Lease that is left, but not one that was created in its place meanwhile."""
     try:
-        lease = await client.get(TimedLease, LEASE, namespace)
+        lease = await client.get(TimedLease, what.lease, namespace)
         if (pod := await holder_pod(client, lease)) is not None:
             raise SwitchError(
-                f"{pod.key} holds the Lease of NVIDIA's operator and does not belong to this Deployment. "
+                f"{pod.key} holds the Lease of {what.words} and does not belong to this Deployment. "
                 "Stop it first, then run the command again."
             )
         await client.delete(

@@ -17,9 +17,9 @@ from gpu_control_plane.api.nvidia.status import (
     UpgradeReport,
 )
 from gpu_control_plane.kube.conditions import condition
+from gpu_control_plane.kube.lease_watch import LeaseHolder
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.kube.sentences import counted, counted_are
-from gpu_control_plane.operator.nvidia_lease import LeaseHolder
 from gpu_control_plane.operator.stack.readiness import NodeCoverage, Readiness, merged_coverage
 from gpu_control_plane.operator.stack.render import RenderedState
 

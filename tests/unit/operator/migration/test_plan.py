@@ -10,6 +10,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
+from gpu_control_plane.kube.lease_watch import LeaseHolder
 from gpu_control_plane.operator.cluster_policy import parse_active_policy
 from gpu_control_plane.operator.gpu_cluster import GPUCluster
 from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction, PodRestart
@@ -24,7 +25,6 @@ from gpu_control_plane.operator.migration.installation import (
 from gpu_control_plane.operator.migration.label_changes import relabel
 from gpu_control_plane.operator.migration.plan import MigrationPlan, plan_migration
 from gpu_control_plane.operator.migration.values import translate
-from gpu_control_plane.operator.nvidia_lease import LeaseHolder
 from gpu_control_plane.operator.stack.defaults import with_api_defaults
 from gpu_control_plane.operator.stack.render import RenderedState
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api.nvidia.status import NodeTrouble, OperandState, StackStatus, State
+from gpu_control_plane.kube.lease_watch import LeaseHolder
 from gpu_control_plane.kube.objects import Condition
-from gpu_control_plane.operator.nvidia_lease import LeaseHolder
 from gpu_control_plane.operator.stack.readiness import NodeCoverage, Readiness
 from gpu_control_plane.operator.stack.render import RenderedState
 from gpu_control_plane.operator.stack.status import (

@@ -1,0 +1,288 @@
+"""`kubectl gpu migrate ray`: from KubeRay's operator to this one, and back."""
+
+import sys
+from collections.abc import Callable, Coroutine
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from gpu_control_plane.cli.connection import Connection, connected
+
+if TYPE_CHECKING:
+    from gpu_control_plane.actions.ray_migration.plan import RayMigrationPlan
+    from gpu_control_plane.actions.ray_migration.verify import Verification
+    from gpu_control_plane.cli.screen import Screen
+    from gpu_control_plane.kube import Client
+    from gpu_control_plane.operator.migration.operator_switch import SwitchResult
+
+_EXAMPLES = """\b
+Examples:
+  helm get values kuberay-operator -n ray | kubectl gpu migrate ray values - > values.yaml
+  kubectl gpu migrate ray plan                   what would become of each object of Ray
+  kubectl gpu migrate ray take-over              KubeRay's operator stops, ours begins
+  kubectl gpu migrate ray give-back              and back again
+"""
+_FATES_SHOWN = 40
+_VERIFY_SECONDS = 60.0
+
+_namespace = click.option(
+    "-n", "--namespace", metavar="NS", help="Where KubeRay's operator runs.  [default: it is looked for]"
+)
+
+
+@click.group("ray", short_help="From KubeRay's operator to this one, and back.", epilog=_EXAMPLES)
+def command() -> None:
+    """Move Ray from KubeRay's operator to this one: its values, a plan, the change of hands, and the way back.
+
+    RayClusters, RayJobs and RayServices stay as they are, and their pods run on. The CRDs stay KubeRay's. Only
+    `take-over` and `give-back` change anything.
+    """
+
+
+@command.command("values")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+def values(file: IO[str]) -> None:
+    """Turn values of KubeRay's Helm chart into values of ours.
+
+    FILE is a values.yaml, or - for the output of `helm get values`. Keys that go nowhere are named on standard error,
+    each with the reason.
+
+    \b
+    Examples:
+      kubectl gpu migrate ray values kuberay.yaml > values.yaml
+      helm get values kuberay-operator -n kuberay-operator | kubectl gpu migrate ray values -
+
+    \b
+    Exit codes: 0 translated, also if some keys go nowhere; 1 no such values; 2 wrong usage.
+    """
+    import yaml  # noqa: PLC0415
+
+    from gpu_control_plane.cli.screen import ATTENTION, Screen  # noqa: PLC0415
+    from gpu_control_plane.gitops.kuberay import translate  # noqa: PLC0415
+
+    try:
+        given = yaml.safe_load(file)
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{file.name} is no YAML: {error}") from error
+    if not isinstance(given, dict | None) or not all(isinstance(key, str) for key in given or {}):
+        raise click.ClickException(f"{file.name} holds no values: a map of names is needed, as in values.yaml.")
+    made = translate(given or {})
+    click.echo("# Values for the chart gpu-control-plane, from those of kuberay-operator.")
+    click.echo(yaml.safe_dump(made.values, sort_keys=False, allow_unicode=True, width=120), nl=False)
+    screen = Screen(sys.stderr)
+    for note in made.notes:
+        screen.mark(ATTENTION, f"{note.key}: {note.mapping}. {note.why}")
+
+
+@command.command("plan")
+@connected(system_namespace=True)
+@_namespace
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def plan(*, connection: Connection, output: str) -> None:
+    """Say what would become of each object of Ray if this operator took over. Nothing is changed.
+
+    It is worked out by the operator's own decisions. What would do harm is said first; `take-over` refuses while there
+    is any of it.
+
+    \b
+    Examples:
+      kubectl gpu migrate ray plan
+      kubectl gpu migrate ray plan -o json | jq '.fates[] | select(.harm)'
+
+    \b
+    Exit codes: 0 there is a plan, whatever it says; 1 the cluster cannot be read; 2 wrong usage.
+    """
+    from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
+
+    with Screen(sys.stderr).step("Reading the cluster"):
+        made = _run(connection, lambda client: _planned(client, connection))
+    if output == "json":
+        import msgspec  # noqa: PLC0415
+
+        click.echo(msgspec.json.format(msgspec.json.encode(made), indent=2))
+        return
+    _show(Screen(sys.stdout), made)
+
+
+@command.command("take-over")
+@connected(system_namespace=True)
+@_namespace
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Also if this operator does not run, or the plan has problems.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds its pods have to end."
+)
+def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float) -> None:
+    """Stop KubeRay's operator, so that this one begins.
+
+    Its Deployment is scaled to zero and its Lease deleted. Pods of Ray run on: this operator notes on them that they
+    are its own before it compares. At the end it is verified that none has gone or been restarted. Running it again
+    is safe. It is refused while `plan` names problems.
+
+    \b
+    Examples:
+      kubectl gpu migrate ray plan && kubectl gpu migrate ray take-over
+      kubectl gpu migrate ray take-over --yes --namespace kuberay-operator
+
+    \b
+    Exit codes: 0 done; 1 refused or failed, with how far it came; 2 wrong usage; 130 not confirmed.
+    """
+    from gpu_control_plane.actions.ray_migration.installation import KUBERAY, read_ray  # noqa: PLC0415
+    from gpu_control_plane.actions.ray_migration.plan import plan_ray_migration  # noqa: PLC0415
+    from gpu_control_plane.actions.ray_migration.verify import verify_take_over  # noqa: PLC0415
+    from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
+    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
+
+    async def work(client: "Client") -> "tuple[SwitchResult, Verification | None]":
+        ours = await connection.system_namespace_in(client)
+        operator = await operator_switch.find_operator(client, ours, connection.namespace, what=KUBERAY)
+        runs = await operator_switch.our_controller_runs(client, ours)
+        if not force and not runs:
+            raise operator_switch.SwitchError(
+                "This operator does not run here: nothing would look after Ray. Install it first, with "
+                "ray.enabled=true, or use --force."
+            )
+        found = await read_ray(client, ours, connection.namespace)
+        if not force and (problems := plan_ray_migration(found).problems):
+            raise operator_switch.SwitchError(
+                "A take-over would do harm. Mend this first, see `kubectl gpu migrate ray plan`, or use --force:\n"
+                + "\n".join(f"  - {problem}" for problem in problems)
+            )
+        if not yes:
+            click.confirm(f"Scale {operator.key} to zero and let this operator look after Ray?", abort=True)
+        with Screen(sys.stderr).step(f"Waiting for the pods of {operator.key} to end") as step:
+            done = await operator_switch.take_over(
+                client, operator, ours, progress=step.detail, timeout=timeout, what=KUBERAY
+            )
+        if not runs:
+            return done, None
+        with Screen(sys.stderr).step("Waiting for this operator to begin") as step:
+            return done, await verify_take_over(client, found.pods, progress=step.detail, timeout=_VERIFY_SECONDS)
+
+    done, verified = _run(connection, work)
+    _show_taken(Screen(sys.stdout), done, verified)
+    if verified is not None and (verified.gone or verified.restarted or not verified.begun):
+        raise click.exceptions.Exit(1)
+
+
+@command.command("give-back")
+@connected(system_namespace=True)
+@_namespace
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def give_back(*, connection: Connection, yes: bool) -> None:
+    """Start KubeRay's operator again, with as many replicas as it had. This one steps back by itself.
+
+    \b
+    Examples:
+      kubectl gpu migrate ray give-back
+      kubectl gpu migrate ray give-back --yes --namespace kuberay-operator
+
+    \b
+    Exit codes: 0 done; 1 failed; 2 wrong usage; 130 not confirmed.
+    """
+    from gpu_control_plane.actions.ray_migration.installation import KUBERAY  # noqa: PLC0415
+    from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
+    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
+
+    async def work(client: "Client") -> "SwitchResult":
+        ours = await connection.system_namespace_in(client)
+        operator = await operator_switch.find_operator(client, ours, connection.namespace, what=KUBERAY)
+        if not yes:
+            click.confirm(f"Start {operator.key} again and let it look after Ray?", abort=True)
+        return await operator_switch.give_back(client, operator)
+
+    done = _run(connection, work)
+    screen = Screen(sys.stdout)
+    screen.mark(OK, f"{done.namespace}/{done.name} has {done.replicas} {_replicas(done.replicas)} again.")
+    screen.line("  Once it holds its Lease this operator writes nothing more, and says so: OtherOperatorActive.")
+    screen.line("  KubeRay's operator knows nothing of what is ours alone, such as spec.upgradeStrategy RollingUpdate.")
+
+
+def _show(screen: "Screen", made: "RayMigrationPlan") -> None:
+    from gpu_control_plane.cli.screen import ATTENTION, BAD, IDLE, OK  # noqa: PLC0415
+
+    held = made.holder is not None
+    where = ", ".join(made.operators) or "no Deployment of it was found"
+    screen.mark(ATTENTION if held else IDLE, f"KubeRay's operator: {where}{', active' if held else ', not active'}")
+    screen.mark(OK if made.ours else IDLE, f"This operator: {f'runs as {made.ours}' if made.ours else 'does not run'}")
+    if made.problems:
+        screen.line()
+        screen.line(screen.style("What is in the way", bold=True))
+        for problem in made.problems:
+            screen.mark(BAD, problem)
+    if made.fates:
+        screen.line()
+        screen.line(screen.style("What becomes of Ray", bold=True))
+    for fate in sorted(made.fates, key=lambda each: not each.harm)[:_FATES_SHOWN]:
+        pods = f", {fate.pods} {'pod' if fate.pods == 1 else 'pods'}" if fate.pods else ""
+        screen.mark(BAD if fate.harm else OK, f"{fate.kind} {fate.namespace}/{fate.name}{pods}: {fate.what}")
+    if len(made.fates) > _FATES_SHOWN:
+        screen.line(f"  … and {len(made.fates) - _FATES_SHOWN} more: -o json has all")
+    screen.line()
+    screen.line(screen.style("Before you take over", bold=True))
+    for number, step in enumerate(made.todo, start=1):
+        screen.line(f"  {number}. {step}")
+    if made.problems:
+        screen.mark(BAD, "Mend what is in the way, as said above: until then a take-over is refused.")
+        return
+    if not made.todo:
+        screen.mark(OK, "Nothing.")
+    if made.operators or held:
+        screen.line()
+        screen.line(f"  {screen.style('kubectl gpu migrate ray take-over', fg='cyan')}")
+
+
+def _show_taken(screen: "Screen", done: "SwitchResult", verified: "Verification | None") -> None:
+    from gpu_control_plane.cli.screen import ATTENTION, BAD, OK  # noqa: PLC0415
+
+    before = f"; it had {done.replicas} {_replicas(done.replicas)}" if done.replicas else ""
+    screen.mark(OK, f"{done.namespace}/{done.name} is scaled to zero{before}.")
+    screen.mark(OK, "Its Lease was deleted." if done.lease_deleted else "It left no Lease.")
+    if done.other_holder is not None:
+        other = done.other_holder
+        screen.mark(ATTENTION, f"Another operator is still active: {other.holder} in {other.namespace}.")
+    if verified is None:
+        screen.mark(ATTENTION, "This operator does not run: nothing looks after Ray until it does.")
+    else:
+        if verified.begun:
+            screen.mark(OK, "This operator has begun.")
+        else:
+            screen.mark(BAD, "Objects still say that KubeRay's operator is active: see `kubectl gpu doctor`.")
+        pods = f"{verified.pods} {'pod' if verified.pods == 1 else 'pods'}"
+        screen.mark(OK, f"{pods} of Ray ran before and run on.")
+        for name in verified.gone:
+            screen.mark(BAD, f"Pod {name} has gone meanwhile: `kubectl events -n {name.split('/')[0]}` says why.")
+        for name in verified.restarted:
+            screen.mark(BAD, f"Pod {name} was restarted meanwhile.")
+    screen.line(
+        "  `helm upgrade` of KubeRay's release would start its operator again. Before `helm uninstall`, see that its"
+    )
+    screen.line("  CRDs are no part of the release (docs/migration.md): with them all objects of Ray would go.")
+    screen.line()
+    for line in ("kubectl gpu ray", "kubectl gpu migrate ray give-back"):
+        screen.line(f"  {screen.style(line, fg='cyan')}")
+
+
+def _replicas(number: int) -> str:
+    return "replica" if number == 1 else "replicas"
+
+
+async def _planned(client: "Client", connection: Connection) -> "RayMigrationPlan":
+    from gpu_control_plane.actions.ray_migration.installation import read_ray  # noqa: PLC0415
+    from gpu_control_plane.actions.ray_migration.plan import plan_ray_migration  # noqa: PLC0415
+
+    found = await read_ray(client, await connection.system_namespace_in(client), connection.namespace)
+    return plan_ray_migration(found)
+
+
+def _run[T](connection: Connection, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
+    """Do the work on the cluster that the options select."""
+    from gpu_control_plane.kube.errors import Forbidden  # noqa: PLC0415
+
+    try:
+        return connection.run(work)
+    except Forbidden as error:
+        raise click.ClickException(
+            f"{error}. Use the kubeconfig of an administrator: a migration reads objects of the whole cluster, and a "
+            "change of hands writes a Deployment and deletes a Lease."
+        ) from error

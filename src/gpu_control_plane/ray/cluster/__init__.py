@@ -1,0 +1,1 @@
+"""RayCluster: pods of a head and of groups of workers, and what goes with them."""

@@ -1,0 +1,120 @@
+"""Makes the objects beside the pods of a RayCluster be as they should be, and removes those that are not asked for."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.errors import AlreadyExists, ApiError, Invalid, NotFound, ServerError, TooManyRequests
+from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.ray.child_writer import BelongsToAnother, ChildWriter, manifest_hash
+from gpu_control_plane.ray.cluster.children import Care, Child, surplus_children
+from gpu_control_plane.ray.cluster.events import created, failed_to_create, updated
+from gpu_control_plane.ray.cluster.manifests import ClusterContext
+from gpu_control_plane.ray.owned import OwnedService
+
+CHILDREN: Final = "objects beside the pods"
+"""What `Attempts` calls them."""
+_THERE: Final = "there"
+
+
+class ChildKeeper:
+    """The one writer of the objects beside the pods of RayClusters."""
+
+    def __init__(self, client: Client, writer: ChildWriter, events: EventRecorder) -> None:
+        self._client = client
+        self._writer = writer
+        self._events = events
+        self._applied: dict[tuple[str, str, str], str] = {}
+        """Objects that no cache shows, by the cluster's uid, kind and name: as what they were last written, or that
+        they are there."""
+
+    def clear(self) -> None:
+        self._applied.clear()
+
+    def forget(self, uid: str) -> None:
+        self._applied = {key: held for key, held in self._applied.items() if key[0] != uid}
+
+    async def keep(
+        self, cluster: RayCluster, children: Sequence[Child], held: Mapping[type[Object], Sequence[Object]]
+    ) -> tuple[str, str] | None:
+        """Write what differs, in order; the first that the API server refuses ends it, and is answered as the reason
+        of an Event and a sentence."""
+        made: dict[str, list[str]] = {}
+        changed: dict[str, list[str]] = {}
+        try:
+            for child in children:
+                there = next((item for item in held.get(child.kind, ()) if item.name == child.name), None)
+                try:
+                    written = await self._ensure(cluster, child, there, watched=child.kind in held)
+                except BelongsToAnother as error:
+                    return failed_to_create(child.kind.resource.kind), str(error)
+                except ApiError as error:
+                    if isinstance(error, ServerError | TooManyRequests):
+                        raise
+                    return failed_to_create(child.kind.resource.kind), _sentence(child, error)
+                if written:
+                    (changed if there is not None else made).setdefault(child.kind.resource.kind, []).append(child.name)
+        finally:
+            for kind, names in made.items():
+                self._events.normal(cluster, created(kind), f"created {kind} {', '.join(names)}", action="Create")
+            for kind, names in changed.items():
+                self._events.normal(cluster, updated(kind), f"changed {kind} {', '.join(names)}", action="Update")
+        return None
+
+    async def remove_surplus(
+        self, context: ClusterContext, children: Sequence[Child], held: Mapping[type[Object], Sequence[Object]]
+    ) -> None:
+        for item in surplus_children(context, children, held):
+            metadata = item.metadata
+            try:
+                await self._client.delete(type(item), metadata.name, metadata.namespace, uid=metadata.uid)
+            except NotFound:
+                continue
+
+    async def _ensure(self, cluster: RayCluster, child: Child, held: Object | None, *, watched: bool) -> bool:
+        """Whether it was written."""
+        if child.care is Care.ONCE and (held is not None or self._applied.get(_key(cluster, child)) == _THERE):
+            return False
+        if not watched:
+            return await self._ensure_unwatched(cluster, child)
+        try:
+            _, written = await self._writer.ensure(child.kind, cluster, child.manifest, held)
+        except Invalid:
+            if held is None or not isinstance(held, OwnedService):
+                raise
+            # Fields of a Service that cannot be changed, such as whether it has an address. Where it could not be made
+            # anew either, the one that is there stays.
+            with suppress(AlreadyExists):
+                await self._client.try_create(child.kind, child.manifest, held.metadata.namespace)
+            await self._client.delete(child.kind, held.name, held.metadata.namespace, uid=held.metadata.uid)
+            _, written = await self._writer.ensure(child.kind, cluster, child.manifest, None)
+        except BelongsToAnother:
+            # A volume that is kept beyond its cluster has no owner, and serves the next one of this name.
+            if child.care is not Care.ONCE:
+                raise
+            self._applied[_key(cluster, child)] = _THERE
+            return False
+        return written
+
+    async def _ensure_unwatched(self, cluster: RayCluster, child: Child) -> bool:
+        key = _key(cluster, child)
+        digest = manifest_hash(child.manifest)
+        if self._applied.get(key) == digest:
+            return False
+        _, written = await self._writer.ensure(child.kind, cluster, child.manifest, None)
+        self._applied[key] = digest
+        return written
+
+
+def _key(cluster: RayCluster, child: Child) -> tuple[str, str, str]:
+    return cluster.metadata.uid, child.kind.resource.kind, child.name
+
+
+def _sentence(child: Child, error: ApiError) -> str:
+    kind = child.kind.resource
+    if isinstance(error, NotFound) and error.resource_missing:
+        return f"{kind.kind} {child.name} could not be created: the cluster has no kind {kind.qualified_name}"
+    return f"{kind.kind} {child.name} could not be written: {error.message}"

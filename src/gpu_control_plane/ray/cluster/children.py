@@ -1,0 +1,150 @@
+"""Which objects beside its pods a RayCluster has, and which it has no more. Pure."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from gpu_control_plane.api.ray.names import CREATED_BY, Label, NodeType
+from gpu_control_plane.kube.objects import Object, Resource
+from gpu_control_plane.ray.cluster import manifests
+from gpu_control_plane.ray.cluster.manifests.context import RAY_CLUSTER, RAY_SERVICE, ClusterContext, Manifest
+from gpu_control_plane.ray.names import serve_service_name
+from gpu_control_plane.ray.owned import (
+    OwnedClaim,
+    OwnedIngress,
+    OwnedNetworkPolicy,
+    OwnedRole,
+    OwnedRoleBinding,
+    OwnedSecret,
+    OwnedService,
+    OwnedServiceAccount,
+    is_owned,
+)
+from gpu_control_plane.ray.scheduling import BatchSchedule
+
+
+class OwnedRoute(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("route.openshift.io", "v1", "Route", "routes")
+    spec: dict[str, Any] = {}
+
+
+class OwnedIssuer(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("cert-manager.io", "v1", "Issuer", "issuers")
+    spec: dict[str, Any] = {}
+
+
+class OwnedCertificate(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("cert-manager.io", "v1", "Certificate", "certificates")
+    spec: dict[str, Any] = {}
+
+
+KINDS: Final[tuple[type[Object], ...]] = (
+    OwnedServiceAccount,
+    OwnedRole,
+    OwnedRoleBinding,
+    OwnedIngress,
+    OwnedSecret,
+    OwnedService,
+    OwnedClaim,
+    OwnedNetworkPolicy,
+)
+"""Kinds that every cluster may have, in the order in which they are made. The API server has them always."""
+CERTIFICATE_KINDS: Final[tuple[type[Object], ...]] = (OwnedIssuer, OwnedCertificate)
+"""Kinds of cert-manager, which may not be there."""
+_REMOVABLE: Final[frozenset[type[Object]]] = frozenset(
+    {OwnedServiceAccount, OwnedRole, OwnedRoleBinding, OwnedIngress, OwnedService, OwnedNetworkPolicy, OwnedRoute}
+)
+"""Kinds whose objects go when the spec does not ask for them any more. Secrets and volumes hold what may be missed."""
+
+
+class Care(StrEnum):
+    """How much an object is looked after."""
+
+    KEPT = "kept"
+    """It is kept as it should be."""
+    ONCE = "once"
+    """It is made if there is none, and left as it is."""
+
+
+class Child(msgspec.Struct, frozen=True):
+    """An object that there should be."""
+
+    kind: type[Object]
+    manifest: Manifest
+    care: Care = Care.KEPT
+
+    @property
+    def name(self) -> str:
+        name: str = self.manifest["metadata"]["name"]
+        return name
+
+
+def desired_children(context: ClusterContext, scheduler: BatchSchedule | None, token: bytes) -> list[Child]:
+    """Everything that belongs to the cluster beside its pods, in the order in which it is made. `token` is for the
+    Secret of a cluster that has none yet."""
+    found: list[tuple[type[Object], Manifest | None, Care]] = [
+        (OwnedServiceAccount, manifests.service_account(context), Care.KEPT),
+        (OwnedRole, manifests.role(context), Care.KEPT),
+        (OwnedRoleBinding, manifests.role_binding(context), Care.KEPT),
+        (OwnedRoute, manifests.route(context), Care.KEPT),
+        (OwnedIngress, manifests.ingress(context), Care.KEPT),
+        (OwnedSecret, manifests.auth_secret(context, token), Care.ONCE),
+        (OwnedService, manifests.head_service(context), Care.KEPT),
+        (OwnedService, _found_by_us(manifests.headless_service(context)), Care.KEPT),
+        (OwnedService, _found_by_us(manifests.serve_service(context)), Care.KEPT),
+        (OwnedClaim, manifests.gcs_claim(context), Care.ONCE),
+        *((OwnedNetworkPolicy, policy, Care.KEPT) for policy in manifests.network_policies(context)),
+    ]
+    children = [Child(kind, manifest, care) for kind, manifest, care in found if manifest is not None]
+    if scheduler is not None:
+        kinds = {(kind.resource.api_version, kind.resource.kind): kind for kind in scheduler.kinds}
+        children += [
+            Child(kinds[manifest["apiVersion"], manifest["kind"]], manifest)
+            for manifest in scheduler.objects(context.cluster, context.cluster)
+        ]
+    return children
+
+
+def certificate_children(context: ClusterContext, head_ips: Iterable[str], worker_ips: Iterable[str]) -> list[Child]:
+    """Issuers and Certificates for TLS: they name the addresses of pods, and so follow them."""
+    kinds = {kind.resource.kind: kind for kind in CERTIFICATE_KINDS}
+    made = manifests.certificates(context, head_ips, worker_ips)
+    return [Child(kinds[manifest["kind"]], manifest) for manifest in made]
+
+
+def surplus_children(
+    context: ClusterContext, children: Iterable[Child], held: Mapping[type[Object], Iterable[Object]]
+) -> list[Object]:
+    """Objects that the cluster has made and does not ask for any more."""
+    wanted = {(child.kind, child.name) for child in children}
+    cluster = context.cluster
+    return [
+        item
+        for kind, items in held.items()
+        if kind in _REMOVABLE
+        for item in items
+        if is_owned(item, cluster) and (kind, item.name) not in wanted and not item.deleting and _is_ours(item, context)
+    ]
+
+
+def _is_ours(item: Object, context: ClusterContext) -> bool:
+    """Whether this part of the operator made it. A RayService has Services of its own for its clusters."""
+    if not isinstance(item, OwnedService):
+        return True
+    if item.name == serve_service_name(context.cluster.name):
+        return context.origin_kind == RAY_CLUSTER
+    selects_head = (item.spec.get("selector") or {}).get(Label.NODE_TYPE) == NodeType.HEAD
+    labelled_head = item.metadata.labels.get(Label.NODE_TYPE) == NodeType.HEAD
+    headless = Label.HEADLESS_SERVICE in item.metadata.labels
+    return headless or (selects_head and labelled_head and context.origin_kind != RAY_SERVICE)
+
+
+def _found_by_us(manifest: Manifest | None) -> Manifest | None:
+    """With the label by which our caches select: KubeRay's objects of this kind lack it."""
+    if manifest is None:
+        return None
+    metadata = manifest["metadata"]
+    labels = {**metadata.get("labels", {}), Label.CREATED_BY.value: CREATED_BY}
+    return {**manifest, "metadata": {**metadata, "labels": labels}}

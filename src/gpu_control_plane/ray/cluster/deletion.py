@@ -1,0 +1,66 @@
+"""What keeps a RayCluster from going until its keys in Redis are gone. Pure.
+
+Ray's GCS keeps the state of a fault-tolerant cluster in Redis. When the cluster is deleted, its pods go first, the head
+has ended, and then a Job removes the keys. Whatever becomes of that, the cluster goes after a time.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.api.ray.names import Annotation, Finalizer
+from gpu_control_plane.ray.cluster.manifests import Keeping, keeping
+from gpu_control_plane.ray.cluster.worker_groups import Removal, Why
+from gpu_control_plane.ray.owned import OwnedJob, RayPod
+
+
+class NextStep(StrEnum):
+    """What a cluster that is being deleted needs next."""
+
+    NOTHING = "nothing"
+    """Its objects go with it, by Kubernetes' garbage collector."""
+    WAIT = "wait"
+    CREATE_JOB = "create job"
+    LET_GO = "let go"
+    FORCE = "force"
+    """Its time is over: let it go, and say so."""
+
+
+class Deletion(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done for a cluster that is being deleted."""
+
+    step: NextStep
+    removals: tuple[Removal, ...] = ()
+    again_at: datetime | None = None
+
+
+def needs_redis_cleanup(cluster: RayCluster) -> bool:
+    """Whether Ray keeps state of the cluster in Redis."""
+    return keeping(cluster) in (Keeping.REDIS, Keeping.REDIS_OF_USER)
+
+
+def plan_deletion(
+    cluster: RayCluster, pods: tuple[RayPod, ...], job: OwnedJob | None, *, now: datetime, default_timeout: timedelta
+) -> Deletion:
+    """The next step of a deletion. `pods` are those that still exist, `job` is the one that removes the keys."""
+    if Finalizer.REDIS_CLEANUP not in cluster.metadata.finalizers:
+        return Deletion(step=NextStep.NOTHING)
+    began = cluster.metadata.deletion_timestamp or now
+    deadline = began + _timeout(cluster, default_timeout)
+    removals = tuple(Removal(pod, Why.DELETED) for pod in pods if not pod.deleting)
+    if job is not None and (job.succeeded or job.failed):
+        return Deletion(step=NextStep.LET_GO, removals=removals)
+    if now >= deadline:
+        return Deletion(step=NextStep.FORCE, removals=removals)
+    if job is not None or any(pod.is_head and not pod.ended for pod in pods):
+        return Deletion(step=NextStep.WAIT, removals=removals, again_at=deadline)
+    return Deletion(step=NextStep.CREATE_JOB, removals=removals, again_at=deadline)
+
+
+def _timeout(cluster: RayCluster, default: timedelta) -> timedelta:
+    """The annotation's seconds, if it has some that make sense."""
+    text = cluster.metadata.annotations.get(Annotation.FT_DELETION_TIMEOUT, "")
+    seconds = int(text) if text.isascii() and text.isdigit() and len(text) <= len("1000000") else 0
+    return timedelta(seconds=seconds) if seconds else default

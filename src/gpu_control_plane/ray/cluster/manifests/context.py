@@ -1,0 +1,85 @@
+"""What manifests of a RayCluster are made from, beside its spec."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.api.ray.names import HEAD_GROUP, Label
+from gpu_control_plane.kube.objects import controlled_by
+from gpu_control_plane.ray.gpus import Claims, PoolResources
+from gpu_control_plane.ray.names import head_service_name, host_of
+from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.ray.scheduling.surface import PodMarks
+
+Manifest = dict[str, Any]
+
+RAY_CLUSTER = "RayCluster"
+RAY_JOB = "RayJob"
+RAY_SERVICE = "RayService"
+
+
+class ReplicaIdentity(msgspec.Struct, frozen=True):
+    """Which worker of its group a pod is."""
+
+    index: int = 0
+    """Of the replica in the group."""
+    name: str = ""
+    """Of the replica, where it has several hosts."""
+    host: int = 0
+    """Of the pod in such a replica."""
+
+
+class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
+    """A RayCluster, and what its objects depend on beside it."""
+
+    cluster: RayCluster
+    options: RayOptions = RayOptions()
+    gpus: PoolResources = msgspec.field(default_factory=PoolResources)
+    claims: Claims = {}
+    """Specs of the ResourceClaimTemplates in its namespace that its pods use."""
+    head_service: str = ""
+    """The head's Service as it is there; empty: as it will be called."""
+    marks: Mapping[str, PodMarks] = {}
+    """What a batch scheduler wants on pods, by group."""
+
+    @property
+    def namespace(self) -> str:
+        return self.cluster.metadata.namespace or "default"
+
+    @property
+    def head_service_name(self) -> str:
+        """The name of the head's Service."""
+        if self.head_service:
+            return self.head_service
+        named = (self.cluster.spec.head_group_spec.head_service or {}).get("metadata") or {}
+        return named.get("name") or head_service_name(self.cluster.name)
+
+    @property
+    def head_host(self) -> str:
+        """The head's name in DNS."""
+        return host_of(self.head_service_name, self.namespace, self.options.cluster_domain)
+
+    @property
+    def gcs_port(self) -> str:
+        """The port at which workers find the head."""
+        return self.cluster.spec.head_group_spec.ray_start_params.get("port", "6379")
+
+    @property
+    def origin_kind(self) -> str:
+        """The kind of object that made the cluster: `RayCluster` where a user did."""
+        return self.cluster.metadata.labels.get(Label.ORIGINATED_FROM_KIND.value) or RAY_CLUSTER
+
+    @property
+    def origin_name(self) -> str:
+        return self.cluster.metadata.labels.get(Label.ORIGINATED_FROM_NAME.value, "")
+
+    def group_marks(self, group: str = HEAD_GROUP) -> PodMarks:
+        return self.marks.get(group, PodMarks())
+
+    def owner_references(self) -> list[Manifest]:
+        """The references by which an object belongs to the cluster."""
+        metadata = self.cluster.metadata
+        reference = controlled_by(self.cluster.resource, metadata.name, metadata.uid)
+        return [msgspec.to_builtins(reference)]

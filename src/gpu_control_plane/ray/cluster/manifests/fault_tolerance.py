@@ -1,0 +1,117 @@
+"""Fault tolerance of the GCS: its state is kept beyond the life of the head, in Redis or on a volume."""
+
+from typing import Any, Final
+
+from gpu_control_plane.api.ray.cluster import Credential, GcsStorage
+from gpu_control_plane.api.ray.names import Annotation, Label
+from gpu_control_plane.ray.cluster.manifests.containers import (
+    Part,
+    add_mount,
+    add_volume,
+    default_env,
+    entries,
+    has_env,
+    has_mount,
+    put_env,
+)
+from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
+from gpu_control_plane.ray.cluster.manifests.features import Keeping, keeping
+from gpu_control_plane.ray.names import gcs_claim_name
+
+RETAIN: Final = "Retain"
+
+_VOLUME: Final = "gcs-storage"
+_PATH: Final = "/data/gcs"
+_SIZE: Final = "1Gi"
+
+
+def put_head_fault_tolerance(template: Part, ray: Part, context: ClusterContext) -> None:
+    """Let the head keep the state of the GCS where the spec says, and tell those who read its annotations."""
+    kept = keeping(context.cluster)
+    annotations = entries(entries(template, "metadata"), "annotations")
+    annotations[Annotation.FT_ENABLED.value] = "false" if kept is Keeping.NOWHERE else "true"
+    match kept:
+        case Keeping.ROCKSDB:
+            _keep_on_volume(template["spec"], ray, context)
+        case Keeping.REDIS | Keeping.REDIS_OF_USER:
+            prefix = storage_namespace(context)
+            annotations[Annotation.EXTERNAL_STORAGE_NAMESPACE.value] = prefix
+            default_env(ray, "RAY_external_storage_namespace", prefix)
+            _reach_redis(ray, context)
+        case Keeping.NOWHERE:
+            pass
+
+
+def put_worker_fault_tolerance(ray: Part, context: ClusterContext) -> None:
+    """Let workers wait for a new head, which takes two minutes, instead of ending after one."""
+    if keeping(context.cluster) is not Keeping.NOWHERE:
+        default_env(ray, "RAY_gcs_rpc_server_reconnect_timeout_s", "600")
+
+
+def storage_namespace(context: ClusterContext) -> str:
+    """The prefix of the cluster's keys in Redis."""
+    options, metadata = context.cluster.spec.gcs_fault_tolerance_options, context.cluster.metadata
+    named = options.external_storage_namespace if options is not None else ""
+    return named or metadata.annotations.get(Annotation.EXTERNAL_STORAGE_NAMESPACE.value) or metadata.uid
+
+
+def claim_of_user(context: ClusterContext) -> str:
+    """The claim of the user for the backend rocksdb; empty if one is made."""
+    options = context.cluster.spec.gcs_fault_tolerance_options
+    return options.storage.claim_name if options is not None and options.storage is not None else ""
+
+
+def gcs_claim(context: ClusterContext) -> Manifest | None:
+    """The PersistentVolumeClaim of the backend rocksdb; None where none is made. It has no owner if it is kept when
+    the cluster goes."""
+    options = context.cluster.spec.gcs_fault_tolerance_options
+    if options is None or keeping(context.cluster) is not Keeping.ROCKSDB or claim_of_user(context):
+        return None
+    storage = options.storage or GcsStorage()
+    spec: dict[str, Any] = {
+        "accessModes": list(storage.access_modes) or ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage.size or _SIZE}},
+    }
+    if storage.storage_class_name:
+        spec["storageClassName"] = storage.storage_class_name
+    owners = {} if storage.deletion_policy == RETAIN else {"ownerReferences": context.owner_references()}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": gcs_claim_name(context.cluster.name),
+            "namespace": context.namespace,
+            "labels": {Label.CLUSTER.value: context.cluster.name},
+            **owners,
+        },
+        "spec": spec,
+    }
+
+
+def _reach_redis(ray: Part, context: ClusterContext) -> None:
+    options = context.cluster.spec.gcs_fault_tolerance_options
+    if options is None:
+        # The user has set the address, and maybe the password as a parameter: the clean-up needs it as a variable.
+        password = context.cluster.spec.head_group_spec.ray_start_params.get("redis-password")
+        if password is not None and not has_env(ray, "REDIS_PASSWORD"):
+            put_env(ray, "REDIS_PASSWORD", password)
+        return
+    put_env(ray, "RAY_REDIS_ADDRESS", options.redis_address)
+    _put_credential(ray, "REDIS_USERNAME", options.redis_username)
+    _put_credential(ray, "REDIS_PASSWORD", options.redis_password)
+
+
+def _put_credential(ray: Part, name: str, credential: Credential | None) -> None:
+    if credential is not None:
+        put_env(ray, name, credential.value, credential.value_from)
+
+
+def _keep_on_volume(spec: Part, ray: Part, context: ClusterContext) -> None:
+    default_env(ray, "RAY_gcs_storage", "rocksdb")
+    default_env(ray, "RAY_gcs_storage_path", _PATH)
+    options = context.cluster.spec.gcs_fault_tolerance_options
+    folder = options.storage.sub_path if options is not None and options.storage is not None else ""
+    if not has_mount(ray, name=_VOLUME):
+        add_mount(ray, _VOLUME, _PATH, **({"subPath": folder} if folder else {}))
+    claim = claim_of_user(context) or gcs_claim_name(context.cluster.name)
+    add_volume(spec, _VOLUME, {"persistentVolumeClaim": {"claimName": claim}})

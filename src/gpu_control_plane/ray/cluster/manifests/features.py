@@ -1,0 +1,59 @@
+"""What the spec of a RayCluster switches on, as far as several of its objects depend on it."""
+
+import enum
+from typing import Final
+
+from gpu_control_plane.api.ray.cluster import AuthMode, AutoscalerVersion, RayCluster, RayClusterSpec
+from gpu_control_plane.api.ray.names import Annotation
+
+REDIS: Final = "redis"
+ROCKSDB: Final = "rocksdb"
+
+
+class Keeping(enum.Enum):
+    """Where the state of the GCS is kept beyond the life of the head."""
+
+    NOWHERE = enum.auto()
+    REDIS = enum.auto()
+    """In the Redis of the spec."""
+    REDIS_OF_USER = enum.auto()
+    """In a Redis that the head's own environment names: the older way, by an annotation."""
+    ROCKSDB = enum.auto()
+    """On a volume of the head."""
+
+
+def autoscales(spec: RayClusterSpec) -> bool:
+    return bool(spec.enable_in_tree_autoscaling)
+
+
+def autoscaler_version(spec: RayClusterSpec) -> AutoscalerVersion | None:
+    """The version that the spec names; None without autoscaling, or where Ray chooses."""
+    options = spec.autoscaler_options
+    return options.version if autoscales(spec) and options is not None else None
+
+
+def keeping(cluster: RayCluster) -> Keeping:
+    options = cluster.spec.gcs_fault_tolerance_options
+    if options is not None:
+        return Keeping.ROCKSDB if options.backend == ROCKSDB else Keeping.REDIS
+    by_annotation = cluster.metadata.annotations.get(Annotation.FT_ENABLED.value, "").lower() == "true"
+    return Keeping.REDIS_OF_USER if by_annotation else Keeping.NOWHERE
+
+
+def asks_for_token(spec: RayClusterSpec) -> bool:
+    """Whether callers of Ray show a token."""
+    return spec.auth_options is not None and spec.auth_options.mode is AuthMode.TOKEN
+
+
+def uses_tls(spec: RayClusterSpec) -> bool:
+    return spec.tls_options is not None and spec.tls_options.enabled
+
+
+def keeps_history(spec: RayClusterSpec) -> bool:
+    """Whether logs are collected for Ray's history server."""
+    return spec.history_server_options is not None and spec.history_server_options.collector_options is not None
+
+
+def keeps_own_command(cluster: RayCluster) -> bool:
+    """Whether all Ray containers keep their commands."""
+    return cluster.metadata.annotations.get(Annotation.OVERWRITE_COMMAND.value, "").lower() == "true"

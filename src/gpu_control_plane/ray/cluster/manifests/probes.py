@@ -1,0 +1,71 @@
+"""Probes of the Ray container, where the user has none."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpu_control_plane.api.ray.names import NodeType
+from gpu_control_plane.ray.cluster.manifests.containers import Part, port_named
+from gpu_control_plane.ray.cluster.manifests.context import RAY_SERVICE, ClusterContext
+from gpu_control_plane.ray.cluster.manifests.start_params import AGENT_PORT
+
+SERVE_PORT: Final = 8000
+DASHBOARD_PORT: Final = 8265
+
+_ONE_ADDRESS_SINCE: Final = (2, 53, 0)
+"""The version of Ray from which one address answers for all of a node."""
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
+_HEAD_TIMEOUT: Final = 5
+_WORKER_TIMEOUT: Final = 2
+
+
+def put_probes(container: Part, context: ClusterContext, node_type: NodeType, params: Mapping[str, str]) -> None:
+    """Let the kubelet see whether Ray works. Requests for a service go only to workers whose proxy answers."""
+    timeout = _HEAD_TIMEOUT if node_type is NodeType.HEAD else _WORKER_TIMEOUT
+    agent = _port(params, "dashboard-agent-listen-port", int(AGENT_PORT))
+    checks = [_wget(_WORKER_TIMEOUT, agent, "api/local_raylet_healthz")]
+    if node_type is NodeType.HEAD:
+        checks.append(_wget(10, _port(params, "dashboard-port", DASHBOARD_PORT), "api/gcs_healthz"))
+    usual = (
+        {"httpGet": {"path": "/api/healthz", "port": agent}}
+        if has_one_health_address(context.cluster.spec.ray_version)
+        else _command(checks)
+    )
+    if not container.get("livenessProbe"):
+        container["livenessProbe"] = {**usual, **_times(delay=30, timeout=timeout, failures=120)}
+    if container.get("readinessProbe"):
+        return
+    if context.origin_kind == RAY_SERVICE and node_type is NodeType.WORKER:
+        checks.append(_wget(10, port_named(container, "serve") or SERVE_PORT, "-/healthz"))
+        container["readinessProbe"] = {**_command(checks), **_times(delay=10, timeout=timeout, failures=1)}
+    else:
+        container["readinessProbe"] = {**usual, **_times(delay=10, timeout=timeout, failures=10)}
+
+
+def has_one_health_address(ray_version: str) -> bool:
+    """Whether this Ray answers for the health of a node at one address. What cannot be read counts as older."""
+    found = _VERSION.match(ray_version)
+    return found is not None and tuple(int(part or 0) for part in found.groups()) >= _ONE_ADDRESS_SINCE
+
+
+def _port(params: Mapping[str, str], name: str, default: int) -> int:
+    given = params.get(name, "")
+    return int(given) if given.isascii() and given.isdigit() else default
+
+
+def _wget(timeout: int, port: int, path: str) -> str:
+    return f"wget --tries 1 -T {timeout} -q -O- http://localhost:{port}/{path} | grep success"
+
+
+def _command(checks: list[str]) -> dict[str, Any]:
+    return {"exec": {"command": ["bash", "-c", " && ".join(checks)]}}
+
+
+def _times(*, delay: int, timeout: int, failures: int) -> dict[str, int]:
+    return {
+        "initialDelaySeconds": delay,
+        "timeoutSeconds": timeout,
+        "periodSeconds": 5,
+        "successThreshold": 1,
+        "failureThreshold": failures,
+    }

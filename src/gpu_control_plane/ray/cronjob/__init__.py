@@ -1,0 +1,1 @@
+"""RayCronJobs: RayJobs by the clock. `decide` says what is due; `controller` makes and deletes RayJobs."""

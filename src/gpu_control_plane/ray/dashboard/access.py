@@ -1,0 +1,138 @@
+"""Where the dashboard of a RayCluster is, and with which token it is asked.
+
+The address is made of names of objects that belong to the RayCluster. The token comes from the Secret that its spec
+names, in its own namespace, and goes to its own dashboard only.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from gpu_control_plane.api.ray.cluster import AuthMode, RayCluster, RayClusterSpec
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.objects import Key, Object, Resource
+from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.ray.dashboard.errors import CannotAsk
+from gpu_control_plane.ray.dashboard.exchange import Target
+from gpu_control_plane.ray.names import head_service_name, host_of, object_name
+from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.ray.owned import OwnedService
+
+DASHBOARD_PORT: Final = 8265
+PORT_NAME: Final = "dashboard"
+TOKEN_KEY: Final = "auth_token"  # noqa: S105 - the key in the Secret
+
+_TOKEN_HELD: Final = timedelta(minutes=1)
+
+Addresses = Callable[[RayCluster, OwnedService | None], str]
+"""Where the dashboard of a cluster is, as `Target.url` has it; the Service is the head's, if there is one."""
+
+
+class TokenSecret(Object, frozen=True):
+    """The Secret of a token; read by its name, never listed."""
+
+    resource: ClassVar[Resource] = Resource("", "v1", "Secret", "secrets")
+
+    data: dict[str, str] = {}
+
+
+def addresses(options: RayOptions) -> Addresses:
+    """By DNS, or through the API server where that is asked for."""
+    return lambda cluster, service: dashboard_url(cluster, service, options)
+
+
+def dashboard_url(cluster: RayCluster, service: OwnedService | None, options: RayOptions) -> str:
+    """`http://<head Service>.<namespace>.svc.<domain>:<port>`, or the path at the API server."""
+    namespace = cluster.metadata.namespace or ""
+    name = service.name if service is not None else head_service(cluster)
+    if service is not None and service.spec.get("type") == "ExternalName":
+        raise CannotAsk(f"the Service {name} names a host outside of the cluster, so Ray's dashboard is not asked")
+    if options.use_kubernetes_proxy:
+        return f"/api/v1/namespaces/{namespace}/services/{name}:{PORT_NAME}/proxy"
+    return f"http://{host_of(name, namespace, options.cluster_domain)}:{dashboard_port(cluster.spec, service)}"
+
+
+def head_service(cluster: RayCluster) -> str:
+    """The name of the head's Service of a RayCluster."""
+    given = (cluster.spec.head_group_spec.head_service or {}).get("metadata") or {}
+    return given.get("name") or head_service_name(cluster.name)
+
+
+def dashboard_port(spec: RayClusterSpec, service: OwnedService | None = None) -> int:
+    """The port named `dashboard` of the head's Service, else of the head's container, else Ray's own."""
+    ports = [*(service.spec.get("ports") or () if service is not None else ()), *_container_ports(spec)]
+    for port in ports:
+        if port.get("name") == PORT_NAME:
+            return int(port.get("port") or port.get("containerPort") or DASHBOARD_PORT)
+    return DASHBOARD_PORT
+
+
+def token_secret(cluster: RayCluster) -> str | None:
+    """The Secret with the token of a RayCluster; None where nobody is asked for one.
+
+    Where tokens are those of service accounts there is none for us: a user's dashboard is not shown our own.
+    """
+    auth = cluster.spec.auth_options
+    if auth is None or auth.mode is not AuthMode.TOKEN or auth.enable_k8s_token_auth:
+        return None
+    return auth.secret_name or object_name(cluster.name)
+
+
+class Access:
+    """Makes targets. A token is read by the name of its Secret, and read again after a minute."""
+
+    def __init__(self, client: Client, where: Addresses, *, now: Callable[[], datetime] = utc_now) -> None:
+        self._client = client
+        self._where = where
+        self._now = now
+        self._tokens: dict[Key, _Token] = {}
+
+    def url(self, cluster: RayCluster, service: OwnedService | None = None) -> str:
+        return self._where(cluster, service)
+
+    async def target(self, cluster: RayCluster, service: OwnedService | None = None) -> Target:
+        """Where the dashboard of `cluster` is; call it as part of a call, since it may read a Secret."""
+        url = self.url(cluster, service)
+        name = token_secret(cluster)
+        return Target(url=url) if name is None else Target(url=url, token=await self._token(cluster, name))
+
+    async def _token(self, cluster: RayCluster, name: str) -> str:
+        key = Key(name, cluster.metadata.namespace)
+        now = self._now()
+        self._tokens = {one: held for one, held in self._tokens.items() if held.until > now}
+        held = self._tokens.get(key)
+        if held is not None:
+            return held.token
+        try:
+            secret = await self._client.get(TokenSecret, name, key.namespace)
+        except NotFound:
+            raise CannotAsk(f"the Secret {name} with the token for Ray does not exist") from None
+        token = _decoded(secret.data.get(TOKEN_KEY, ""))
+        if not token:
+            raise CannotAsk(f"the Secret {name} has no token under the key {TOKEN_KEY}")
+        self._tokens[key] = _Token(token, now + _TOKEN_HELD)
+        return token
+
+
+class _Token(msgspec.Struct, frozen=True):
+    token: str
+    until: datetime
+
+
+def _decoded(data: str) -> str:
+    """The token as it goes into a header; nothing that could end one."""
+    try:
+        text = base64.b64decode(data).decode().strip()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    return text if text.isascii() and text.isprintable() else ""
+
+
+def _container_ports(spec: RayClusterSpec) -> list[dict[str, Any]]:
+    containers = (spec.head_group_spec.template.get("spec") or {}).get("containers") or [{}]
+    return list(containers[0].get("ports") or ())

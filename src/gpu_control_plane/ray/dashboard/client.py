@@ -1,0 +1,191 @@
+"""What is asked of Ray's dashboards: about jobs, Ray Serve, and whether a cluster has work."""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import msgspec
+
+from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, DashboardError, NoAnswer, NotLetIn, Refused
+from gpu_control_plane.ray.dashboard.exchange import Ask, Deadlines, Exchange, Reply, Target
+from gpu_control_plane.ray.dashboard.models import (
+    Activity,
+    ComponentOnWire,
+    JobDetails,
+    JobOnWire,
+    JobSubmission,
+    ServeDetails,
+    StoppedOnWire,
+    SubmittedOnWire,
+    moment,
+)
+
+__all__ = ["Dashboard", "Deadlines", "Exchange", "Target"]
+
+_SAID_LIMIT: Final = 300
+_SERVE_LIMIT: Final = 16 << 20
+_NO_LIKE: Final = 404
+_NOT_LET_IN: Final = (401, 403)
+_REDIRECTS: Final = range(300, 400)
+
+
+class Dashboard:
+    """The one client of all dashboards. Use inside `async with`, or let `run` keep it open."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def __aenter__(self) -> Self:
+        await self._exchange.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exchange.__aexit__(kind, error, trace)
+
+    async def run(self) -> None:
+        """Be open until cancelled; a service for `Runtime.service`."""
+        async with self:
+            await asyncio.Event().wait()
+
+    async def job(self, target: Target, job_id: str) -> JobDetails | None:
+        """The job; None if Ray does not know it."""
+        try:
+            found = await self._ask(target, Ask(path=_job_path(job_id)), JobOnWire)
+        except _Absent as absent:
+            if job_id in absent.said or "does not exist" in absent.said:
+                return None
+            raise Refused(404, f"what answers at {target.url} is not Ray's job server") from None
+        return found.details()
+
+    async def submit(self, target: Target, submission: JobSubmission) -> str:
+        """Submit a job unless Ray has one of its ID; the ID. Ray never has two jobs of one ID, so this may be repeated.
+
+        Ray answers the second submission of an ID by 500. The job that is there is the one meant: its ID was made for
+        it.
+        """
+        try:
+            ask = Ask(method="POST", path="/api/jobs/", body=msgspec.json.encode(submission))
+            answer = await self._ask(target, ask, SubmittedOnWire)
+        except DashboardError as error:
+            if error.permanent or isinstance(error, NotLetIn | CannotAsk):
+                raise
+            try:
+                there = await self.job(target, submission.submission_id)
+            except DashboardError:
+                raise error from None
+            if there is None:
+                raise
+            return submission.submission_id
+        return answer.submission_id or answer.job_id or submission.submission_id
+
+    async def stop(self, target: Target, job_id: str) -> bool:
+        """Ask for the end of a job; whether it was told to stop. One that has ended or is unknown was not."""
+        try:
+            ask = Ask(method="POST", path=f"{_job_path(job_id)}/stop", body=b"{}")
+            return (await self._ask(target, ask, StoppedOnWire)).stopped
+        except _Absent:
+            return False
+
+    async def serve(self, target: Target) -> ServeDetails:
+        """The applications of Ray Serve."""
+        ask = Ask(path="/api/serve/applications/?api_type=declarative", limit=_SERVE_LIMIT)
+        try:
+            return await self._ask(target, ask, ServeDetails)
+        except _Absent:
+            raise Refused(404, f"what answers at {target.url} has no Ray Serve") from None
+
+    async def put_serve(self, target: Target, config: Mapping[str, Any]) -> None:
+        """Make Ray Serve be as configured. It answers before the applications run."""
+        ask = Ask(method="PUT", path="/api/serve/applications/", body=msgspec.json.encode(config))
+        try:
+            await self._tell(target, ask)
+        except _Absent:
+            raise Refused(404, f"what answers at {target.url} has no Ray Serve") from None
+
+    async def head_serves(self, target: Target) -> bool:
+        """Whether Ray Serve's proxy at this address takes requests. `target` is the proxy's, not the dashboard's."""
+        try:
+            await self._tell(target, Ask(path="/-/healthz"))
+        except DashboardError:
+            return False
+        return True
+
+    async def activity(self, target: Target) -> Activity:
+        """Whether the cluster has work. One component that has, or cannot tell, is enough."""
+        try:
+            found = await self._ask(target, Ask(path="/api/component_activities"), dict[str, ComponentOnWire])
+        except _Absent:
+            raise Refused(404, f"Ray at {target.url} does not say whether it has work") from None
+        busy = [component.reason or name for name, component in found.items() if component.is_active != "INACTIVE"]
+        moments = [at for component in found.values() if (at := moment(component.last_activity_at))]
+        return Activity(
+            active=bool(busy) or not found,
+            reason="; ".join(sorted(busy))[:_SAID_LIMIT],
+            last_activity=max(moments, default=None),
+        )
+
+    async def _ask[T](self, target: Target, ask: Ask, shape: type[T]) -> T:
+        reply = await self._exchange.send(target, ask)
+        if not reply.successful:
+            raise _refusal(reply, target)
+        try:
+            return msgspec.json.decode(reply.body, type=shape)
+        except (msgspec.DecodeError, RecursionError):
+            raise BadAnswer(f"what answers at {target.url} is not Ray's dashboard") from None
+
+    async def _tell(self, target: Target, ask: Ask) -> None:
+        reply = await self._exchange.send(target, ask)
+        if not reply.successful:
+            raise _refusal(reply, target)
+
+
+class _Absent(Refused):
+    """404, which means something else for each call."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(404, f"Ray's dashboard answered 404: {said}")
+        self.said = said
+
+
+class _ApiServerStatus(msgspec.Struct, frozen=True):
+    """What the API server answers by itself instead of passing the request on."""
+
+    kind: str
+    message: str = ""
+
+
+def _refusal(reply: Reply, target: Target) -> DashboardError:
+    code, said = reply.code, _said(reply.body)
+    if target.through_api_server and (status := _status_of_api_server(reply)) is not None:
+        return NoAnswer(f"the API server does not reach Ray's dashboard: {_said(status.message.encode())}")
+    if code in _NOT_LET_IN:
+        return NotLetIn(code, f"Ray's dashboard at {target.url} does not let us in ({code}): {said}")
+    if code == _NO_LIKE:
+        return _Absent(said)
+    if code in _REDIRECTS:
+        return BadAnswer(f"what answers at {target.url} redirects to elsewhere, which is not followed")
+    return Refused(code, f"Ray's dashboard at {target.url} answered {code}: {said or 'no reason given'}")
+
+
+def _status_of_api_server(reply: Reply) -> _ApiServerStatus | None:
+    try:
+        status = msgspec.json.decode(reply.body, type=_ApiServerStatus)
+    except msgspec.DecodeError:
+        return None
+    return status if status.kind == "Status" else None
+
+
+def _said(answer: bytes) -> str:
+    """The last line of an answer: that of a traceback says what happened."""
+    lines = [line.strip() for line in answer.decode(errors="replace").splitlines() if line.strip()]
+    return "".join(char for char in lines[-1] if char.isprintable())[-_SAID_LIMIT:] if lines else ""
+
+
+def _job_path(job_id: str) -> str:
+    if not job_id or job_id in (".", "..") or "/" in job_id or not job_id.isprintable():
+        raise CannotAsk(f"{job_id!r} cannot be the ID of a job")
+    return f"/api/jobs/{quote(job_id, safe='')}"

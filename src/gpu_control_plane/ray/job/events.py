@@ -1,0 +1,26 @@
+"""Events of a RayJob. The words are KubeRay's where it has one, so that what looks for them finds them."""
+
+from enum import StrEnum
+
+
+class JobEvent(StrEnum):
+    """Reasons of Events."""
+
+    INVALID = "InvalidRayJobSpec"
+    CREATED_CLUSTER = "CreatedRayCluster"
+    DELETED_CLUSTER = "DeletedRayCluster"
+    UPDATED_CLUSTER = "UpdatedRayCluster"
+    FAILED_CREATE_CLUSTER = "FailedToCreateRayCluster"
+    CREATED_SUBMITTER = "CreatedRayJobSubmitter"
+    DELETED_SUBMITTER = "DeletedRayJobSubmitter"
+    FAILED_CREATE_SUBMITTER = "FailedToCreateRayJobSubmitter"
+    CREATED_SERVICE = "CreatedService"
+    FAILED_CREATE_SERVICE = "FailedToCreateService"
+    SUBMITTED = "SubmittedRayJob"
+    NOT_REACHED = "RayDashboardNotReached"
+    COMPLETED = "RayJobCompleted"
+    FAILED = "RayJobFailed"
+    RETRIED = "RayJobRetried"
+    SUSPENDED = "RayJobSuspended"
+    STOP_FAILED = "RayJobNotStopped"
+    DELETED_SELF = "DeletedRayJob"

@@ -1,0 +1,119 @@
+"""What Ray Serve is told, and what it says of its applications. Pure.
+
+A configuration is put when it differs from the one that was accepted last, which an annotation of the RayCluster
+remembers, or when Ray Serve reports no application: it has lost them with its head. An operator that starts anew
+therefore puts nothing.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from gpu_control_plane.api.ray.service import ApplicationStatus, DeploymentStatus, ServedCluster
+from gpu_control_plane.ray.dashboard.models import ServeDetails
+
+_TEXT_LIMIT: Final = 1 << 20
+
+
+class BadConfig(ValueError):
+    """The configuration is no mapping in YAML."""
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The configuration; `BadConfig` says what is wrong with it."""
+    if len(text) > _TEXT_LIMIT:
+        raise BadConfig("it is longer than 1 MiB")
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise BadConfig(f"it is no YAML: {' '.join(str(error).split())}") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise BadConfig("it is no mapping: it begins with applications:")
+    return found
+
+
+def with_capacity(config: Mapping[str, Any], capacity: int | None) -> dict[str, Any]:
+    """The configuration, with the percentage of replicas that an incremental upgrade asks for."""
+    return dict(config) if capacity is None else {**config, "target_capacity": capacity}
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """A short name of a configuration."""
+    encoded = msgspec.json.encode(config, order="deterministic", enc_hook=str)
+    return hashlib.sha256(encoded).hexdigest()[:16]
+
+
+class Telling(msgspec.Struct, frozen=True, kw_only=True):
+    """What Ray Serve of one cluster is to be told."""
+
+    mark: str
+    """A short name of the configuration and of the capacity."""
+    config: Mapping[str, Any] | None = None
+    """None: the configuration that it has, with another capacity."""
+    capacity: int | None = None
+
+    def body(self, details: ServeDetails | None) -> dict[str, Any] | None:
+        """The whole configuration to put; None where there is none, or where it is not known which one it has."""
+        config = self.config if self.config is not None else _deployed(details)
+        return with_capacity(config, self.capacity) if config else None
+
+
+def telling(config: Mapping[str, Any], annotation: str, capacity: int | None, *, follows: bool) -> Telling:
+    """`follows`: whether the cluster gets the configuration of the service. One that another is to take over from keeps
+    what it has, since what is new may be made for the new cluster."""
+    digest = config_hash(config) if follows else digest_of(annotation)
+    mark = f"{digest}:{'' if capacity is None else capacity}"
+    return Telling(mark=mark, config=config if follows else None, capacity=capacity)
+
+
+def remembered(mark: str, at: datetime) -> str:
+    """The value of the annotation once a configuration has been accepted."""
+    return f"{mark}@{at.strftime('%Y%m%dT%H%M%SZ')}"
+
+
+def is_told(said: Telling, annotation: str) -> bool:
+    """Whether Ray Serve has accepted this as the last thing."""
+    return annotation.partition("@")[0] == said.mark
+
+
+def digest_of(annotation: str) -> str:
+    return annotation.partition("@")[0].partition(":")[0]
+
+
+def has_lost_all(said: Telling, details: ServeDetails | None) -> bool:
+    """Whether Ray Serve has no application although it was told of some: its head has been made anew."""
+    return details is not None and not details.applications and bool((said.config or {}).get("applications"))
+
+
+def _deployed(details: ServeDetails | None) -> dict[str, Any]:
+    """The configuration that Ray Serve has, as it says itself."""
+    if details is None:
+        return {}
+    found = [each.deployed_app_config for each in details.applications.values() if each.deployed_app_config]
+    if not found or len(found) != len(details.applications):
+        return {}
+    beside = {"proxy_location": details.proxy_location, "http_options": details.http_options}
+    return {**{key: value for key, value in beside.items() if value}, "applications": found}
+
+
+def statuses(details: ServeDetails | None, held: ServedCluster) -> dict[str, ApplicationStatus]:
+    """The applications for a status. While Ray Serve does not answer, they stay as it said last."""
+    if details is None:
+        return held.application_statuses
+    return {
+        name: ApplicationStatus(
+            status=application.status,
+            message=application.message or "",
+            serve_deployment_statuses={
+                each: DeploymentStatus(status=deployment.status, message=deployment.message or "")
+                for each, deployment in application.deployments.items()
+            },
+        )
+        for name, application in details.applications.items()
+    }

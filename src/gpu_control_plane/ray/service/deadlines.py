@@ -1,0 +1,39 @@
+"""How long a RayService may take to come up. Pure."""
+
+from datetime import datetime, timedelta
+
+from gpu_control_plane.api.ray.names import Annotation
+from gpu_control_plane.api.ray.service import RayService, ServiceCondition
+from gpu_control_plane.kube.conditions import FALSE, find
+from gpu_control_plane.ray.service.conditions import Reason
+from gpu_control_plane.rules.ray.texts import duration
+
+
+def initializing_timeout(service: RayService) -> timedelta | None:
+    """What the annotation says: seconds, or a duration as Go writes it. None where it says nothing of use."""
+    found = duration(service.metadata.annotations.get(Annotation.INITIALIZING_TIMEOUT.value, ""))
+    return found if found is not None and found > timedelta() else None
+
+
+def time_left(service: RayService, begun: datetime | None, now: datetime) -> timedelta | None:
+    """How long it still has to come up; None where there is no limit, or it is up. `begun`: when its newest cluster
+    was made, so that a corrected spec has the whole time."""
+    limit = initializing_timeout(service)
+    ready = find(service.status.conditions, ServiceCondition.READY)
+    if limit is None or ready is None or ready.status != FALSE or ready.reason != Reason.INITIALIZING:
+        return None
+    resumed = find(service.status.conditions, ServiceCondition.SUSPENDED)
+    moments = [ready.last_transition_time, *([resumed.last_transition_time] if resumed is not None else ())]
+    since = max([*moments, *([begun] if begun is not None else ())])
+    left: timedelta = since + limit - now
+    return left
+
+
+def has_timed_out(service: RayService) -> bool:
+    """Whether it has not come up in time, and its spec has not changed since."""
+    ready = find(service.status.conditions, ServiceCondition.READY)
+    return (
+        ready is not None
+        and ready.reason == Reason.INITIALIZING_TIMEOUT
+        and ready.observed_generation == service.metadata.generation
+    )

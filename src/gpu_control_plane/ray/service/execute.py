@@ -1,0 +1,132 @@
+"""Carries a decision out, one write after the other. What fails ends it: the rest is decided again."""
+
+from contextlib import suppress
+
+from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.api.ray.names import Label
+from gpu_control_plane.api.ray.service import RayService
+from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from gpu_control_plane.kube.events import EventRecorder
+from gpu_control_plane.kube.finalizers import remove_finalizer
+from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.ray.child_writer import BelongsToAnother, ChildWriter
+from gpu_control_plane.ray.owned import RayPod, is_owned
+from gpu_control_plane.ray.service.actions import (
+    Action,
+    CreateCluster,
+    Decision,
+    Delete,
+    Ensure,
+    LabelHead,
+    PatchCluster,
+    RemoveFinalizer,
+    Told,
+    WriteStatus,
+)
+from gpu_control_plane.ray.status_patch import write_status
+
+
+class Executor:
+    """Writes, and tells of what it has written."""
+
+    def __init__(self, client: Client, writer: ChildWriter, events: EventRecorder) -> None:
+        self._client = client
+        self._writer = writer
+        self._events = events
+
+    async def carry_out(self, service: RayService, decision: Decision) -> list[Object]:
+        """Make the writes in their order; the objects that were written by them and that not every cache learns of."""
+        written: list[Object] = []
+        for action in decision.actions:
+            if isinstance(action, WriteStatus):
+                if await write_status(self._client, service, action.status) is not service:
+                    for told in decision.told:
+                        self._tell(service, told)
+                continue
+            try:
+                made = await self._write(service, action)
+            except Conflict:
+                raise
+            except (ApiError, BelongsToAnother) as error:
+                self._tell_failure(service, action, error)
+                raise
+            if made is not None:
+                written.append(made)
+        return written
+
+    async def _write(self, service: RayService, action: Action) -> Object | None:
+        match action:
+            case CreateCluster():
+                await self._create(service, action)
+                self._tell(service, action.told)
+            case PatchCluster():
+                with suppress(NotFound):
+                    await self._patch(action)
+                    self._tell(service, action.told)
+            case Delete():
+                with suppress(NotFound):
+                    metadata = action.item.metadata
+                    await self._client.delete(type(action.item), metadata.name, metadata.namespace, uid=metadata.uid)
+                    self._tell(service, action.told)
+            case Ensure():
+                made, changed = await self._writer.ensure(action.kind, action.owner, action.manifest, action.held)
+                if changed:
+                    self._tell(service, action.created if action.held is None else action.updated)
+                    return made
+            case LabelHead():
+                with suppress(NotFound):
+                    await self._label(action)
+                    self._tell(service, action.told)
+            case RemoveFinalizer():
+                await remove_finalizer(self._client, service, action.name)
+        return None
+
+    async def _create(self, service: RayService, action: CreateCluster) -> None:
+        namespace = service.metadata.namespace
+        try:
+            await self._client.create(RayCluster, action.manifest, namespace)
+        except AlreadyExists:
+            # It may be ours: an answer was lost.
+            there = await self._client.get(RayCluster, action.manifest["metadata"]["name"], namespace)
+            if not is_owned(there, service):
+                raise BelongsToAnother(
+                    f"RayCluster {there.name} is in the way of the next one of RayService {service.name}: delete it"
+                ) from None
+
+    async def _patch(self, action: PatchCluster) -> None:
+        metadata = action.cluster.metadata
+        # Of a cluster of the same name that came after it, nothing is to be changed.
+        body = {**action.body, "metadata": {**action.body.get("metadata", {}), "uid": metadata.uid}}
+        await self._client.patch(
+            RayCluster,
+            metadata.name,
+            body,
+            namespace=metadata.namespace,
+            resource_version=metadata.resource_version if action.guarded else None,
+        )
+
+    async def _label(self, action: LabelHead) -> None:
+        metadata = action.pod.metadata
+        labels = {Label.SERVE.value: "true" if action.serves else "false"}
+        body = {"metadata": {"uid": metadata.uid, "labels": labels}}
+        await self._client.patch(RayPod, metadata.name, body, namespace=metadata.namespace)
+
+    def _tell(self, service: RayService, told: Told | None) -> None:
+        if told is None:
+            return
+        record = self._events.warning if told.warning else self._events.normal
+        record(service, told.reason, told.note, action=told.action)
+
+    def _tell_failure(self, service: RayService, action: Action, error: Exception) -> None:
+        match action:
+            case CreateCluster():
+                reason, verb = "FailedToCreateRayCluster", "Create"
+            case Ensure():
+                verb = "Create" if action.held is None else "Update"
+                reason = f"FailedTo{verb}{action.kind.resource.kind}"
+            case PatchCluster():
+                reason, verb = "FailedToUpdateRayCluster", "Update"
+            case _:
+                return
+        self._events.warning(service, reason, str(error), action=verb)

@@ -1,0 +1,326 @@
+"""An upgrade without a second set of GPUs: workers of the old cluster go one by one, and with their cards come workers
+of the new one. Pure.
+
+Both clusters together never ask for more than the allowance: what the old one had when it began, and what was free
+then. All that has to be remembered is in the specs of the two clusters and in one annotation of the newer one, so each
+step is decided from what is there, in either direction: going back is the same with the clusters exchanged.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpu_control_plane.api.ray.cluster import RayClusterSpec, ScaleStrategy, WorkerGroupSpec
+from gpu_control_plane.ray.amounts import whole_units
+from gpu_control_plane.ray.demand import group_replicas
+from gpu_control_plane.ray.gpus import is_gpu_of_kuberay, is_gpu_of_nvidia
+from gpu_control_plane.ray.owned import RayPod
+
+Units = Mapping[str, int]
+"""GPUs by the resource that containers ask for."""
+
+NONE: Final[Units] = {}
+
+
+class Bounds(msgspec.Struct, frozen=True, array_like=True):
+    """How many replicas a group had, and might have."""
+
+    replicas: int
+    least: int | None = None
+    most: int | None = None
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a handover began with: kept in an annotation of the cluster that takes over."""
+
+    allowance: dict[str, int]
+    """Units that both clusters may ask for together."""
+    own: dict[str, int] = {}
+    """Of them, those that the old cluster had; the others were free, and somebody else may have taken them since."""
+    goals: dict[str, int] = {}
+    """Replicas that the new cluster comes to, by group: those of the old one, where Ray's autoscaler had decided."""
+    full: dict[str, Bounds] = {}
+    """The groups of the old cluster, as they were."""
+
+    def text(self) -> str:
+        return msgspec.json.encode(self, order="deterministic").decode()
+
+    @classmethod
+    def read(cls, text: str) -> "Terms | None":
+        try:
+            return msgspec.json.decode(text, type=cls) if text else None
+        except msgspec.DecodeError:
+            return None
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker group whose pods have cards."""
+
+    name: str
+    units: Units
+    """Of one replica."""
+    goal: int = 0
+    wanted: int = 0
+    """Replicas that the spec of the cluster asks for now."""
+    there: int = 0
+    """Replicas whose pods exist, also those that are on their way out."""
+    running: int = 0
+    unscheduled: int = 0
+    """Of those that are there, how many have no node yet."""
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two clusters."""
+
+    groups: tuple[Group, ...] = ()
+    head: Units = NONE
+    head_ready: bool = True
+
+    @property
+    def units(self) -> dict[str, int]:
+        """What its pods have, or are about to ask for."""
+        return total([(self.head, 1), *((group.units, max(group.wanted, group.there)) for group in self.groups)])
+
+    @property
+    def replicas(self) -> int:
+        return sum(group.wanted for group in self.groups)
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Nothing is to be done until something is there."""
+
+    on: str
+
+
+class SwitchFirst(msgspec.Struct, frozen=True):
+    """The next worker to go is the last of its kind: requests should go elsewhere before."""
+
+    group: str
+
+
+class Shrink(msgspec.Struct, frozen=True):
+    """A worker of the old cluster goes."""
+
+    group: str
+    replicas: int
+    gap: bool = False
+    """Whether nothing answers until the next worker of the new one does."""
+
+
+class Grow(msgspec.Struct, frozen=True):
+    """A worker of the new cluster comes."""
+
+    group: str
+    replicas: int
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The new cluster has all its workers."""
+
+
+Move = Wait | SwitchFirst | Shrink | Grow | Done
+
+
+def next_move(  # noqa: PLR0911 - one question after the other
+    target: Side,
+    source: Side,
+    allowance: Units,
+    *,
+    switched: bool,
+    may_answer: bool,
+    patient: bool,
+    others: Units = NONE,
+) -> Move:
+    """What comes next. `allowance`: what both may ask for; `switched`: requests go to the target already; `may_answer`:
+    it could take them if it had to; `patient`: the workers that have moved have had little time yet to begin to answer;
+    `others`: what further clusters of the service still have."""
+    if not target.head_ready:
+        return Wait("its head")
+    if leaving := next((group for group in source.groups if group.there > group.wanted), None):
+        return Wait(f"the cards of a worker of group {leaving.name} that goes")
+    used = total([(target.units, 1), (source.units, 1), (others, 1)])
+    over = {resource for resource, units in used.items() if units > allowance.get(resource, 0)}
+    if over and (giving := _to_shrink(source, over)) is not None:
+        return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient)
+    if coming := next((group for group in target.groups if group.running < group.wanted), None):
+        return Wait(f"a worker of group {coming.name} that comes")
+    growing = _to_grow(target)
+    if growing is None:
+        return Done()
+    if patient and not switched and all(group.wanted for group in target.groups if group.goal):
+        return Wait("its applications, which have a worker of each group")
+    lacking = {
+        resource
+        for resource, units in growing.units.items()
+        if used.get(resource, 0) + units > allowance.get(resource, 0)
+    }
+    if lacking and (giving := _to_shrink(source, lacking)) is not None:
+        return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient)
+    if any(others.get(resource) for resource in lacking):
+        return Wait("the cards of a cluster that goes")
+    # The target needs more than there was: its workers wait for cards as any others do.
+    return Grow(growing.name, growing.wanted + 1)
+
+
+def _shrink(giving: Group, target: Side, *, switched: bool, may_answer: bool, patient: bool) -> Move:
+    """A worker goes. Before the last one of its kind, without which the source does not answer for all, requests go
+    elsewhere if they can; they are waited for if there is hope."""
+    last = giving.wanted == 1 and not switched and giving.running > 0
+    if last and may_answer:
+        return SwitchFirst(giving.name)
+    if last and patient and any(group.running for group in target.groups):
+        return Wait("its applications, before the last worker that answers goes")
+    return Shrink(giving.name, giving.wanted - 1, gap=last)
+
+
+def has_gap(target: Side, source: Side, allowance: Units) -> bool:
+    """Whether there will be a time without an answer, even if all goes well: the moves played to their end, with
+    applications that answer as soon as there is a worker of each group."""
+    switched = False
+    for _ in range(2 * (sum(group.goal for group in target.groups) + source.replicas) + 1):
+        switched = switched or all(group.wanted for group in target.groups if group.goal)
+        match next_move(target, source, allowance, switched=switched, may_answer=switched, patient=False):
+            case Shrink(gap=True):
+                return True
+            case Shrink() as move:
+                source = _played(source, move.group, move.replicas)
+            case Grow() as move:
+                target = _played(target, move.group, move.replicas)
+            case _:
+                return False
+    return False
+
+
+def total(amounts: Iterable[tuple[Units, int]]) -> dict[str, int]:
+    """So many times each, added up."""
+    found: dict[str, int] = {}
+    for units, times in amounts:
+        for resource, count in units.items():
+            found[resource] = found.get(resource, 0) + count * times
+    return found
+
+
+def pod_units(template: Mapping[str, Any], pooled: Iterable[str]) -> dict[str, int]:
+    """The GPUs that a pod asks for, by resource."""
+    pools = frozenset(pooled)
+    found: dict[str, int] = {}
+    for container in (template.get("spec") or {}).get("containers") or ():
+        for resource, quantity in ((container.get("resources") or {}).get("limits") or {}).items():
+            units = whole_units(quantity)
+            if units and (resource in pools or is_gpu_of_kuberay(resource) or is_gpu_of_nvidia(resource)):
+                found[resource] = found.get(resource, 0) + units
+    return found
+
+
+def replica_units(group: WorkerGroupSpec, pooled: Iterable[str]) -> dict[str, int]:
+    return total([(pod_units(group.template, pooled), max(1, group.num_of_hosts))])
+
+
+def demand(spec: RayClusterSpec, replicas: Mapping[str, int], pooled: Iterable[str]) -> dict[str, int]:
+    """What a cluster asks for with so many replicas of each group."""
+    pools = tuple(pooled)
+    groups = [(replica_units(group, pools), replicas.get(group.group_name, 0)) for group in spec.worker_group_specs]
+    return total([(pod_units(spec.head_group_spec.template, pools), 1), *groups])
+
+
+def fits(wanted: Units, free: Units) -> bool:
+    """Whether all of it is free. Of what no pool offers it is not known, and it counts as free."""
+    return all(units <= free[resource] for resource, units in wanted.items() if resource in free)
+
+
+def side(
+    spec: RayClusterSpec, pods: Sequence[RayPod], goals: Mapping[str, int], pooled: Iterable[str], *, head_ready: bool
+) -> Side:
+    """A cluster as the handover sees it: its groups with cards."""
+    pools = tuple(pooled)
+    return Side(
+        groups=tuple(
+            _group(group, units, pods, goals.get(group.group_name, 0))
+            for group in spec.worker_group_specs
+            if (units := replica_units(group, pools))
+        ),
+        head=pod_units(spec.head_group_spec.template, pools),
+        head_ready=head_ready,
+    )
+
+
+def pods_to_go(pods: Iterable[RayPod], group: WorkerGroupSpec, replicas: int) -> tuple[str, ...]:
+    """Names of the pods that go so that so many replicas are left: those that do not run first, then the youngest. Of
+    a replica with several hosts one name is enough."""
+    hosts = max(1, group.num_of_hosts)
+    held = [pod for pod in pods if pod.group == group.group_name and not pod.is_head and not pod.deleting]
+    by_replica: dict[str, list[RayPod]] = {}
+    for pod in held:
+        by_replica.setdefault(_replica(pod) if hosts > 1 else pod.name, []).append(pod)
+    worst_first = sorted(
+        by_replica.values(),
+        key=lambda members: (
+            all(pod.running for pod in members),
+            -max(_age_key(pod) for pod in members),
+            members[0].name,
+        ),
+    )
+    return tuple(sorted(members[0].name for members in worst_first[: max(0, len(by_replica) - replicas)]))
+
+
+def with_pods_to_go(group: WorkerGroupSpec, going: tuple[str, ...]) -> WorkerGroupSpec:
+    """The group, told which of its pods go."""
+    if not going and group.scale_strategy is None:
+        return group
+    return msgspec.structs.replace(group, scale_strategy=ScaleStrategy(workers_to_delete=going))
+
+
+def _group(group: WorkerGroupSpec, units: Units, pods: Sequence[RayPod], goal: int) -> Group:
+    hosts = max(1, group.num_of_hosts)
+    held = [pod for pod in pods if pod.group == group.group_name and not pod.is_head and not pod.ended]
+    running = sum(pod.running and not pod.deleting for pod in held)
+    unscheduled = sum(not pod.spec.node_name and not pod.deleting for pod in held)
+    return Group(
+        name=group.group_name,
+        units=units,
+        goal=goal,
+        wanted=group_replicas(group),
+        there=-(-len(held) // hosts),
+        running=running // hosts,
+        unscheduled=-(-unscheduled // hosts),
+    )
+
+
+def scheduled_units(groups: Iterable[Group], head: Units) -> dict[str, int]:
+    """Cards that pods of a cluster hold."""
+    return total([(head, 1), *((group.units, group.there - group.unscheduled) for group in groups)])
+
+
+def _to_grow(target: Side) -> Group | None:
+    """The group that gets the next worker: one without any first, so that every deployment finds its place soon."""
+    lacking = [group for group in target.groups if group.wanted < group.goal]
+    return min(lacking, key=lambda group: group.wanted / group.goal, default=None)
+
+
+def _to_shrink(source: Side, resources: Iterable[str]) -> Group | None:
+    """The group that gives the next worker: of those with the right cards, the one with most left."""
+    scarce = set(resources)
+    giving = [group for group in source.groups if group.wanted and scarce & group.units.keys()]
+    return max(giving, key=lambda group: group.wanted, default=None)
+
+
+def _played(one: Side, group: str, replicas: int) -> Side:
+    return Side(
+        groups=tuple(
+            msgspec.structs.replace(held, wanted=replicas, there=replicas, running=replicas)
+            if held.name == group
+            else held
+            for held in one.groups
+        ),
+        head=one.head,
+    )
+
+
+def _replica(pod: RayPod) -> str:
+    return pod.metadata.labels.get("ray.io/worker-group-replica-name", pod.name)
+
+
+def _age_key(pod: RayPod) -> float:
+    made = pod.metadata.creation_timestamp
+    return made.timestamp() if made is not None else 0.0

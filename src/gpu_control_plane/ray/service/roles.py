@@ -1,0 +1,325 @@
+"""Which clusters a RayService should have: the active one, a pending one that is to take over, and those that go. Pure.
+
+The names are in the status before a cluster is made, so a crash in between makes no second one. What has to be
+remembered beside them is on the clusters themselves.
+"""
+
+import enum
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from gpu_control_plane.api.ray.names import Annotation
+from gpu_control_plane.api.ray.service import RayService, ServiceUpgradeType
+from gpu_control_plane.ray.demand import group_replicas
+from gpu_control_plane.ray.service.actions import Told
+from gpu_control_plane.ray.service.desired_cluster import (
+    Marks,
+    Match,
+    is_scaled,
+    marks_of,
+    marks_when_taken_over,
+    match,
+    replicas_of,
+    scale_mark,
+)
+from gpu_control_plane.ray.service.handover import (
+    NONE,
+    Bounds,
+    Side,
+    Terms,
+    Units,
+    demand,
+    fits,
+    has_gap,
+    pod_units,
+    scheduled_units,
+    side,
+    total,
+)
+from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
+
+NEVER: Final = "never"
+_ALWAYS: Final = "always"
+
+
+class Way(enum.Enum):
+    """How one cluster takes over from another."""
+
+    NONE = "there is no upgrade"
+    AT_ONCE = "when all of it runs"
+    INCREMENTAL = "in steps of capacity and requests"
+    HANDOVER = "worker by worker"
+
+
+class Roles(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has which role from now on."""
+
+    active: str = ""
+    pending: str = ""
+    way: Way = Way.NONE
+    back: bool = False
+    """Whether the upgrade is being undone: the active cluster gets everything back."""
+    create: bool = False
+    """Whether the pending cluster is to be made."""
+    terms: Terms | None = None
+    """Of the handover."""
+    drop: tuple[ClusterView, ...] = ()
+    """Clusters that have never answered and are not wanted any more: they go at once."""
+    refused: str = ""
+    """Why a change of the spec is not carried out."""
+    told: tuple[Told, ...] = ()
+
+
+def decide_roles(s: Snapshot) -> Roles:
+    """Who should have which role."""
+    if s.pending_status.ray_cluster_name:
+        return _with_pending(s)
+    active = s.active
+    if active is None or active.deleting:
+        return _start(s, active)
+    if match_of(s, active) is not Match.OTHER:
+        return Roles(active=active.name)
+    if refused := _refused(s):
+        return Roles(active=active.name, refused=refused)
+    return _start(s, active)
+
+
+def match_of(s: Snapshot, view: ClusterView) -> Match:
+    """How a cluster stands to the spec, as soon as it has been taken over."""
+    return match(marks(s, view), s.service.spec.ray_cluster_config)
+
+
+def marks(s: Snapshot, view: ClusterView) -> Marks:
+    if not is_foreign(s, view):
+        return marks_of(view.cluster)
+    return marks_when_taken_over(view.cluster, s.service, newest=view is (s.pending or s.active))
+
+
+def is_foreign(s: Snapshot, view: ClusterView) -> bool:
+    """Whether another operator, or another release, has written its hashes."""
+    return view.annotation(Annotation.KUBERAY_VERSION) != s.options.version
+
+
+def upgrade_type(service: RayService) -> ServiceUpgradeType | None:
+    strategy = service.spec.upgrade_strategy
+    return strategy.type if strategy is not None else None
+
+
+def is_incremental(service: RayService) -> bool:
+    return upgrade_type(service) is ServiceUpgradeType.INCREMENTAL
+
+
+def deletion_delay(s: Snapshot) -> timedelta:
+    """How long a cluster stays from which requests have been taken away."""
+    seconds = s.service.spec.ray_cluster_deletion_delay_seconds
+    return s.waits.deletion_delay if seconds is None else timedelta(seconds=seconds)
+
+
+def unused_since(view: ClusterView) -> datetime | None:
+    """Since when a cluster has had no role; kept on it, so that a restart of the operator does not begin anew."""
+    try:
+        return datetime.fromisoformat(view.annotation(Annotation.UNUSED_SINCE))
+    except ValueError:
+        return None
+
+
+def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after the other
+    name, active, pending = s.pending_status.ray_cluster_name, s.active, s.pending
+    living = active if active is not None and not active.deleting else None
+    fulfilled = living is not None and match_of(s, living) is not Match.OTHER
+    if pending is None or pending.deleting:
+        if living is not None and fulfilled:
+            return Roles(active=living.name)
+        if living is not None and (refused := _refused(s)):
+            return Roles(active=living.name, refused=refused)
+        return _start(s, active, name="" if pending is not None else name)
+    way = _way_of(s, active, pending)
+    terms = Terms.read(pending.annotation(Annotation.HANDOVER))
+    if match_of(s, pending) is not Match.OTHER:
+        return Roles(active=active.name if active is not None else "", pending=name, way=way, terms=terms)
+    if living is None:
+        return _replace(s, active, pending)
+    if way is Way.INCREMENTAL or (way is Way.HANDOVER and fulfilled):
+        return Roles(active=living.name, pending=name, way=way, back=True, terms=terms)
+    refused = "" if fulfilled else _refused(s)
+    if fulfilled or refused:
+        if way is Way.HANDOVER:
+            return Roles(active=living.name, pending=name, way=way, back=True, terms=terms, refused=refused)
+        return Roles(active=living.name, drop=(pending,), refused=refused)
+    if s.backend == name:
+        # It has the requests already: what it replaces is what goes.
+        return _start(s, pending)
+    return _replace(s, living, pending)
+
+
+def _replace(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> Roles:
+    started = _start(s, active)
+    return msgspec.structs.replace(started, drop=(pending,) if started.pending != pending.name else ())
+
+
+def _way_of(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> Way:
+    if active is None:
+        return Way.AT_ONCE
+    if s.pending_status.target_capacity is not None:
+        return Way.INCREMENTAL
+    return Way.HANDOVER if pending.annotation(Annotation.HANDOVER) else Way.AT_ONCE
+
+
+def _start(s: Snapshot, active: ClusterView | None, name: str = "") -> Roles:
+    """A new pending cluster, or one of before that is as it should be and still there."""
+    roles = Roles(
+        active=active.name if active is not None else "",
+        pending=name or f"{s.service.name}-{s.suffix}",
+        way=Way.AT_ONCE,
+        create=True,
+    )
+    before = None if name else _of_before(s, active)
+    if before is not None:
+        roles = msgspec.structs.replace(roles, pending=before.name, create=False)
+    if active is None or active.deleting:
+        return roles
+    if is_incremental(s.service):
+        return msgspec.structs.replace(roles, way=Way.INCREMENTAL)
+    if before is not None:
+        return roles
+    return _with_handover(s, active, roles)
+
+
+def _of_before(s: Snapshot, active: ClusterView | None) -> ClusterView | None:
+    desired = s.service.spec.ray_cluster_config
+    keep = {active.name if active is not None else "", s.pending_status.ray_cluster_name}
+    for view in s.without_role(*keep):
+        whole = view.annotation(Annotation.APPLIED_SCALE) == scale_mark(desired)
+        if whole and not view.deleting and not is_foreign(s, view) and match_of(s, view) is Match.SAME:
+            return view
+    return None
+
+
+def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
+    """Decide whether both clusters fit beside each other, and if not, on what terms workers are handed over."""
+    wish = wish_of(s.service)
+    if wish == NEVER:
+        return roles
+    desired = s.service.spec.ray_cluster_config
+    goals = _goals(s, active)
+    needed = demand(desired, goals, s.free)
+    lacking = {resource: units for resource, units in needed.items() if units > s.free.get(resource, units)}
+    if wish != _ALWAYS and not lacking:
+        return roles
+    head = pod_units(desired.head_group_spec.template, s.free)
+    if not fits(head, s.free):
+        note = (
+            f"the head of the new cluster needs {_words(head)}, and only {_words(s.free, head)} is free: the upgrade "
+            "waits for it, since workers are handed over by a head that runs"
+        )
+        return msgspec.structs.replace(roles, told=(Told(reason="UpgradeWaits", note=note, warning=True),))
+    terms = handover_terms(s, active)
+    told = _announcement(s, active, goals, terms, lacking)
+    return msgspec.structs.replace(roles, way=Way.HANDOVER, terms=terms, told=(told,))
+
+
+def wish_of(service: RayService) -> str:
+    """What the annotation says of handovers: auto, always or never."""
+    return service.metadata.annotations.get(Annotation.IN_PLACE_UPGRADE.value, "")
+
+
+def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms: Terms, lacking: Units) -> Told:
+    target = side(s.service.spec.ray_cluster_config, (), goals, s.free, head_ready=True)
+    target = msgspec.structs.replace(
+        target, groups=tuple(msgspec.structs.replace(group, wanted=0) for group in target.groups)
+    )
+    source = side(active.cluster.spec, active.pods, {}, s.free, head_ready=True)
+    why = f"a second cluster needs {_words(lacking)}, and {_words(s.free, lacking)} is free" if lacking else "as asked"
+    note = f"{why}: workers are handed over one by one"
+    if has_gap(target, _settled(source), terms.allowance):
+        note += (
+            "; a worker that answers goes before one of the new cluster can come, so for a time requests are not "
+            "answered: add cards to the pool or set the annotation gpu.deckhouse.io/in-place-upgrade: never to avoid it"
+        )
+        return Told(reason="UpgradeWithGap", note=note, warning=True)
+    return Told(reason="UpgradeByHandover", note=note)
+
+
+def _settled(source: Side) -> Side:
+    groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in source.groups)
+    return msgspec.structs.replace(source, groups=groups)
+
+
+def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
+    """Replicas that the new cluster comes to. Under Ray's autoscaler those that the old one has, within its bounds."""
+    desired = s.service.spec.ray_cluster_config
+    if not is_scaled(desired):
+        return replicas_of(desired)
+    held = replicas_of(active.cluster.spec)
+    return {
+        group.group_name: group_replicas(
+            msgspec.structs.replace(group, replicas=max(group.replicas or 0, held.get(group.group_name, 0)))
+        )
+        for group in desired.worker_group_specs
+    }
+
+
+def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
+    """The terms of a handover that begins now."""
+    held = total((_held_by(s, view), 1) for view in s.clusters)
+    return Terms(
+        allowance=total([(held, 1), (s.free, 1)]),
+        own=_held_by(s, active),
+        goals=_goals(s, active),
+        full={
+            group.group_name: Bounds(group_replicas(group), group.min_replicas, group.max_replicas)
+            for group in active.cluster.spec.worker_group_specs
+        },
+    )
+
+
+def _held_by(s: Snapshot, view: ClusterView) -> dict[str, int]:
+    """Cards that a cluster has: those of pods that are on a node."""
+    seen = side(view.cluster.spec, view.pods, {}, s.free, head_ready=True)
+    head = view.head
+    return scheduled_units(seen.groups, seen.head if head is not None and head.spec.node_name else NONE)
+
+
+def units_of(view: ClusterView, free: Units = NONE) -> dict[str, int]:
+    """The cards that a cluster has or asks for; of one that goes, those of the pods that it still has."""
+    held = side(view.cluster.spec, view.pods, {}, free, head_ready=True)
+    if not view.deleting:
+        return held.units
+    gone = tuple(msgspec.structs.replace(group, wanted=0) for group in held.groups)
+    return msgspec.structs.replace(held, groups=gone, head=held.head if view.head is not None else NONE).units
+
+
+def _refused(s: Snapshot) -> str:
+    """Why a change is not carried out by a new cluster."""
+    kind = upgrade_type(s.service)
+    if kind is ServiceUpgradeType.NONE:
+        return "spec.upgradeStrategy.type is None: set it to NewCluster to have the change carried out"
+    if kind is None and not s.options.zero_downtime:
+        return "ENABLE_ZERO_DOWNTIME is false: set spec.upgradeStrategy.type to NewCluster to have it carried out"
+    if kind is ServiceUpgradeType.INCREMENTAL and not s.gateway.served:
+        if not s.gateway.known:
+            return "it is not known yet whether the Gateway API is installed"
+        return "the Gateway API is not installed: install it, or set spec.upgradeStrategy.type to NewCluster"
+    return ""
+
+
+def _words(units: Units, only: Units | None = None) -> str:
+    chosen = {resource: count for resource, count in units.items() if only is None or resource in only}
+    return ", ".join(f"{count} {resource}" for resource, count in sorted(chosen.items())) or "none"
+
+
+def follows_config(s: Snapshot, roles: Roles, view: ClusterView) -> bool:
+    """Whether the cluster gets the serve configuration of the spec; one that is being replaced keeps its own."""
+    if view.name == roles.pending:
+        return not roles.back
+    if not roles.pending:
+        return True
+    return roles.back and match_of(s, view) is not Match.OTHER
+
+
+def capacity_of(s: Snapshot, name: str) -> int | None:
+    """The percentage of replicas that the status asks of a cluster."""
+    held = (s.active_status, s.pending_status)
+    return next((each.target_capacity for each in held if name and each.ray_cluster_name == name), None)

@@ -1,0 +1,117 @@
+"""Tells and asks Ray Serve of the clusters of a RayService, in the background of reconciles.
+
+The name of a call holds what it is about: a question is asked under what was accepted last, so its answer is about
+that, and a configuration is put anew under what was accepted before it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.api.ray.names import Annotation
+from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.ray.dashboard.calls import Answer
+from gpu_control_plane.ray.dashboard.client import Dashboard
+from gpu_control_plane.ray.dashboard.exchange import Target
+from gpu_control_plane.ray.dashboard.models import ServeDetails
+from gpu_control_plane.ray.owned import RayPod
+from gpu_control_plane.ray.service.applications import has_lost_all, is_told, telling
+from gpu_control_plane.ray.service.backend import SERVE_PORT, serve_ports
+from gpu_control_plane.ray.service.decide import context_of
+from gpu_control_plane.ray.service.roles import Roles, capacity_of, decide_roles, follows_config
+from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
+
+DEFAULT_SERVE_PORT: Final = 8000
+
+TargetOf = Callable[[RayCluster], Awaitable[Target]]
+ProxyOf = Callable[[RayPod, int], str]
+"""Where the proxy of Ray Serve on a pod is."""
+
+
+class Calls(Protocol):
+    """As far as they are used of `DashboardCalls`."""
+
+    def ask[T](
+        self, key: Key, name: str, call: Callable[[], Awaitable[T]], *, every: float | None = None
+    ) -> Answer[T] | None: ...
+
+    def keep(self, key: Key, names: Iterable[str]) -> None: ...
+
+
+class ServeCalls:
+    """The calls of one controller."""
+
+    def __init__(
+        self, dashboard: Dashboard, calls: Calls, target: TargetOf, proxy: ProxyOf, *, poll_seconds: float
+    ) -> None:
+        self._dashboard = dashboard
+        self._calls = calls
+        self._target = target
+        self._proxy = proxy
+        self._poll = poll_seconds
+
+    def heard(self, s: Snapshot) -> Snapshot:
+        """The snapshot with what Ray Serve of each cluster has said; what is still to be said or asked is begun."""
+        roles = decide_roles(s)
+        kept: list[str] = []
+        views = tuple(
+            self._of(s, roles, view, kept) if view.name in (roles.active, roles.pending) else view
+            for view in s.clusters
+        )
+        self._calls.keep(s.service.key, kept)
+        return replace(s, clusters=views)
+
+    def _of(self, s: Snapshot, roles: Roles, view: ClusterView, kept: list[str]) -> ClusterView:
+        if view.deleting or not view.head_ready:
+            return view
+        view = self._with_head(s, view, kept)
+        annotation = view.annotation(Annotation.SERVE_CONFIG)
+        said = telling(s.config, annotation, capacity_of(s, view.name), follows=follows_config(s, roles, view))
+        # One that keeps what it has, and that another operator has told of it, has to say what that is.
+        details, trouble = self._asked(s, view, annotation or ("" if said.config is not None else "-"), kept)
+        if is_told(said, annotation) and not has_lost_all(said, details):
+            return replace(view, details=details, trouble=trouble)
+        body = said.body(details)
+        if body is None:
+            return replace(view, details=details, trouble=trouble)
+        name = f"put {view.cluster.metadata.uid} {said.mark} {annotation}"
+        kept.append(name)
+        answer = self._calls.ask(s.service.key, name, lambda: self._put(view.cluster, body))
+        if answer is None:
+            return view
+        if answer.error is not None:
+            return replace(view, refused=str(answer.error), trouble=str(answer.error))
+        return replace(view, accepted=said.mark)
+
+    def _asked(
+        self, s: Snapshot, view: ClusterView, annotation: str, kept: list[str]
+    ) -> tuple[ServeDetails | None, str]:
+        if not annotation:
+            return None, ""
+        name = f"get {view.cluster.metadata.uid} {annotation}"
+        kept.append(name)
+        answer = self._calls.ask(s.service.key, name, lambda: self._get(view.cluster), every=self._poll)
+        if answer is None:
+            return None, ""
+        return answer.value, str(answer.error) if answer.error is not None else ""
+
+    def _with_head(self, s: Snapshot, view: ClusterView, kept: list[str]) -> ClusterView:
+        head = view.head
+        if head is None or not head.status.pod_ip or s.service.spec.exclude_head_pod_from_serve_svc:
+            return view
+        ports = serve_ports(context_of(s, view))
+        url = self._proxy(head, ports.get(SERVE_PORT, next(iter(ports.values()), DEFAULT_SERVE_PORT)))
+        name = f"head {head.metadata.uid} {url}"
+        kept.append(name)
+        answer = self._calls.ask(
+            s.service.key, name, lambda: self._dashboard.head_serves(Target(url=url)), every=self._poll
+        )
+        return view if answer is None else replace(view, head_serves=bool(answer.value))
+
+    async def _put(self, cluster: RayCluster, body: dict[str, object]) -> None:
+        await self._dashboard.put_serve(await self._target(cluster), body)
+
+    async def _get(self, cluster: RayCluster) -> ServeDetails:
+        return await self._dashboard.serve(await self._target(cluster))

@@ -1,0 +1,54 @@
+"""Suspending a RayService: it is said first and then done to the end, whatever the spec says meanwhile. Pure."""
+
+from msgspec.structs import replace
+
+from gpu_control_plane.api.ray.service import RayServiceStatus, ServiceCondition
+from gpu_control_plane.kube.conditions import is_true
+from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.ray.service import conditions
+from gpu_control_plane.ray.service.actions import Decision, Delete, Told, WriteStatus
+from gpu_control_plane.ray.service.snapshot import Snapshot
+
+
+def decide_suspension(s: Snapshot) -> Decision | None:
+    """What to do about `spec.suspend`; None if the service is to run."""
+    held, spec = s.service.status.conditions, s.service.spec
+    is_suspending = is_true(held, ServiceCondition.SUSPENDING)
+    if is_true(held, ServiceCondition.SUSPENDED) and not is_suspending:
+        status = replace(s.service.status, conditions=conditions.suspended(s.service, s.now))
+        return Decision(actions=(_write(s, status),)) if spec.suspend else None
+    if not is_suspending and not spec.suspend:
+        return None
+    left = _left(s)
+    if is_suspending and not left:
+        status = RayServiceStatus(conditions=conditions.suspended(s.service, s.now))
+        return Decision(actions=(_write(s, status),), told=(Told(reason="Suspended", note="all is gone"),))
+    names = ", ".join(sorted(f"{item.resource.kind} {item.name}" for item in left))
+    status = replace(
+        s.service.status,
+        conditions=conditions.suspending(s.service, f"waiting for {names}" if is_suspending else "", s.now),
+        service_status="",
+        num_serve_endpoints=0,
+    )
+    deletes = tuple(Delete(item=item) for item in left if not item.deleting)
+    return Decision(actions=(_write(s, status), *deletes))
+
+
+def resumed(s: Snapshot) -> RayServiceStatus | None:
+    """The status to begin again with, if it has been suspended."""
+    if not is_true(s.service.status.conditions, ServiceCondition.SUSPENDED):
+        return None
+    return RayServiceStatus(conditions=conditions.resumed(s.service, s.now))
+
+
+def _left(s: Snapshot) -> tuple[Object, ...]:
+    gateway = [item for item in (s.gateway.gateway, s.gateway.route) if item is not None]
+    clusters = [view.cluster for view in s.clusters]
+    own = [service for service in s.services if service.metadata.owner_references[0].uid == s.service.metadata.uid]
+    return (*clusters, *own, *gateway)
+
+
+def _write(s: Snapshot, status: RayServiceStatus) -> WriteStatus:
+    return WriteStatus(
+        status=replace(status, last_update_time=s.now, observed_generation=s.service.metadata.generation)
+    )

@@ -1,0 +1,112 @@
+"""Beside KubeRay's own CRDs, and after an uninstall: what others installed stays, and nobody's cluster is lost."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gpu_control_plane import __version__
+from gpu_control_plane.api import crd_manifest, ray
+from gpu_control_plane.api.ray import RayCluster
+from gpu_control_plane.api.ray.names import LEASE, Finalizer
+from gpu_control_plane.api.ray.view import AnyRayCluster, AnyRayJob
+from gpu_control_plane.installation.crds import INSTALLED, MANAGER, install
+from gpu_control_plane.installation.uninstall import clean_up
+from gpu_control_plane.kube import Client, FieldManager
+from gpu_control_plane.kube.crd import CustomResourceDefinition
+from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.lease_watch import TimedLease
+from gpu_control_plane.kube.times import micro_time, utc_now
+from integration.api.crds import foreign, remove_crd
+from ray_samples import changed, sample
+from waiting import until_async
+
+CLUSTERS = ray.DEFINITIONS[0]
+LEFT_ALONE = "left alone. Another product installed it. Remove it, or install with take_over to replace it."
+
+
+@pytest.fixture
+async def restored(client: Client) -> AsyncIterator[None]:
+    yield
+    await remove_crd(client, CLUSTERS.name)
+    for definition in INSTALLED:
+        await client.apply(CustomResourceDefinition, definition.name, crd_manifest(definition), manager=MANAGER)
+    await install(client)
+
+
+async def test_a_crd_of_kuberay_and_its_clusters_stay_until_it_is_taken_over(
+    client: Client, namespace: str, restored: None
+) -> None:
+    await remove_crd(client, CLUSTERS.name)
+    before = await client.apply(
+        CustomResourceDefinition, CLUSTERS.name, foreign(CLUSTERS), manager=FieldManager("helm")
+    )
+    await until_async(lambda: _is_served(client), saying="the kind is served")
+    await client.create(RayCluster, sample("cluster-full"), namespace)
+    for version in (__version__, "999.0.0"):
+        sentences = await install(client, version=version)
+        assert f"{CLUSTERS.name}: {LEFT_ALONE}" in sentences
+        assert "rayjobs.ray.io: left alone" not in " ".join(sentences)
+        await _back(client)
+    kept = await client.get(CustomResourceDefinition, CLUSTERS.name)
+    assert kept.metadata.generation == before.metadata.generation
+    # An object that only theirs takes is no reason to lose others.
+    await client.create(AnyRayCluster, changed("cluster-minimal", {"spec.rayVersion": 2.6}), namespace)
+    assert [one.name for one in await client.list(RayCluster)] == ["full"]
+    assert f"{CLUSTERS.name}: updated" in await install(client, take_over=True)
+    assert (await client.get(RayCluster, "full", namespace)).spec.worker_group_specs[0].group_name == "cpu-workers"
+
+
+async def test_an_uninstall_lets_objects_of_ray_go_and_takes_none(client: Client, namespace: str) -> None:
+    held = {"metadata.finalizers": [Finalizer.REDIS_CLEANUP.value, "example.com/mine"]}
+    await client.create(RayCluster, changed("cluster-minimal", held), namespace)
+    await client.create(AnyRayJob, changed("job-simple", {"metadata.finalizers": [Finalizer.JOB.value]}), namespace)
+    now = micro_time(utc_now())
+    spec = {"holderIdentity": "them", "leaseDurationSeconds": 15, "renewTime": now}
+    await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
+    try:
+        sentences = await _clean_up(client)
+        assert f"Finalizers left on objects of Ray: KubeRay's operator runs in {namespace}." in sentences
+    finally:
+        await client.delete(TimedLease, LEASE, namespace)
+    assert "Finalizers taken off objects of Ray: 2." in await _clean_up(client)
+    assert (await client.get(AnyRayCluster, "minimal", namespace)).metadata.finalizers == ("example.com/mine",)
+    await client.delete(AnyRayJob, "simple", namespace)
+    await until_async(lambda: _is_gone(client, namespace), saying="the RayJob is gone")
+    await client.patch(AnyRayCluster, "minimal", {"metadata": {"finalizers": None}}, namespace=namespace)
+
+
+async def _clean_up(client: Client) -> list[str]:
+    sentences: list[str] = []
+    await clean_up(
+        client,
+        "nowhere",
+        feature_labels=False,
+        crds=False,
+        timeout=0,
+        operand_namespace="",
+        report=sentences.append,
+    )
+    return sentences
+
+
+async def _back(client: Client) -> None:
+    """Take our other CRDs back to this release."""
+    for definition in INSTALLED:
+        if definition is not CLUSTERS:
+            await client.apply(CustomResourceDefinition, definition.name, crd_manifest(definition), manager=MANAGER)
+
+
+async def _is_served(client: Client) -> bool:
+    try:
+        await client.list(AnyRayCluster)
+    except NotFound:
+        return False
+    return True
+
+
+async def _is_gone(client: Client, namespace: str) -> bool:
+    try:
+        await client.get(AnyRayJob, "simple", namespace)
+    except NotFound:
+        return True
+    return False

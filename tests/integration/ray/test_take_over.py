@@ -1,0 +1,98 @@
+"""Taking over from KubeRay's operator on a real API server: no pod of Ray goes. The tests act as KubeRay's pods."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+
+from gpu_control_plane import DEFAULT_NAMESPACE as OURS
+from gpu_control_plane.actions.ray_migration.installation import KUBERAY, read_ray
+from gpu_control_plane.actions.ray_migration.plan import plan_ray_migration
+from gpu_control_plane.actions.ray_migration.verify import verify_take_over
+from gpu_control_plane.api.ray.names import LEASE, Annotation
+from gpu_control_plane.kube import Client
+from gpu_control_plane.kube.errors import AlreadyExists, NotFound
+from gpu_control_plane.kube.lease_watch import TimedLease
+from gpu_control_plane.operator.migration.installation import Deployment
+from gpu_control_plane.operator.migration.operator_switch import find_operator, give_back, take_over
+from gpu_control_plane.ray.options import OPERATOR_VERSION
+from gpu_control_plane.ray.owned import RayPod
+from integration.conftest import Namespace
+from integration.operator.test_migration import NvidiasOperator, held
+from integration.ray.ray_env import RayEnv
+from unit.ray.ray_clusters import group
+from waiting import until_async
+
+PLACE = "kuberay-operator"
+
+
+class KubeRaysOperator(NvidiasOperator):
+    """The same as NVIDIA's, but for its labels and its Lease."""
+
+    async def begin(self, replicas: int = 1) -> None:
+        await self.start(replicas, {"app.kubernetes.io/name": "kuberay-operator"}, lease=False)
+        await held(self.client, LEASE, self.namespace, f"{self.pod}_1f2e")
+
+
+@pytest.fixture
+async def kuberay(client: Client) -> AsyncIterator[KubeRaysOperator]:
+    with suppress(AlreadyExists):
+        await client.create(Namespace, {"metadata": {"name": PLACE}})
+    yield KubeRaysOperator(client, PLACE)
+    for kind, name in ((TimedLease, LEASE), (Deployment, "gpu-operator")):
+        with suppress(NotFound):
+            await client.delete(kind, name, PLACE)
+
+
+async def test_no_pod_of_ray_goes_when_our_operator_takes_over(
+    client: Client, ray: RayEnv, kuberay: KubeRaysOperator
+) -> None:
+    """Made with the strategy Recreate, under which a hash that is written otherwise would end all of them."""
+    await ray.create(group("cpu", replicas=2), upgradeStrategy={"type": "Recreate"})
+    await ray.ready()
+    await ray.stop_operator()
+    (head,) = [pod for pod in await ray.pods() if pod.is_head]
+    marks = {Annotation.KUBERAY_VERSION.value: "v1.7.0", Annotation.RECREATE_HASH.value: "WRITTENOTHERWISE"}
+    await client.patch(RayPod, head.name, {"metadata": {"annotations": marks}}, namespace=ray.namespace)
+    await kuberay.begin()
+    await ray.start_operator()
+    await until_async(lambda: ray.says("OtherOperatorActive", "True"), saying="it looks on")
+
+    found = await read_ray(client, OURS)
+    planned = plan_ray_migration(found)
+    (fate,) = [each for each in planned.fates if each.namespace == ray.namespace]
+    assert (fate.what, fate.harm) == ("it goes on as it is; its head is noted to be of this operator", False)
+    assert planned.operators == (f"{PLACE}/gpu-operator",)
+    assert planned.holder is not None
+
+    before = await ray.pods()
+    operator = await find_operator(client, OURS, None, what=KUBERAY)
+    taking = asyncio.create_task(take_over(client, operator, OURS, what=KUBERAY))
+    await kuberay.end_pods()
+    done = await taking
+    assert (done.replicas, done.lease_deleted, done.other_holder) == (1, True, None)
+    verified = await verify_take_over(client, before, progress=lambda _text: None, timeout=20)
+    assert verified.begun
+    assert (verified.pods, verified.gone, verified.restarted) == (3, (), ())
+
+    async def noted() -> bool:
+        (held,) = [pod for pod in await ray.pods() if pod.is_head]
+        return held.metadata.annotations[Annotation.KUBERAY_VERSION] == OPERATOR_VERSION
+
+    await until_async(noted, saying="the head is noted to be ours")
+    await ray.quiet()
+    assert {pod.metadata.uid for pod in await ray.pods()} == {pod.metadata.uid for pod in before}
+    back = await give_back(client, await find_operator(client, OURS, None, what=KUBERAY))
+    assert back.replicas == 1
+
+
+async def test_a_pod_that_goes_meanwhile_is_named(client: Client, ray: RayEnv) -> None:
+    await ray.create(group("cpu", replicas=1))
+    await ray.ready()
+    before = await ray.pods()
+    (worker,) = await ray.pods(group="cpu")
+    await ray.stop_operator()
+    await ray.life.end(worker.name)
+    verified = await verify_take_over(client, before, progress=lambda _text: None, timeout=20)
+    assert verified.gone == (f"{ray.namespace}/{worker.name}",)

@@ -1,0 +1,145 @@
+"""What a take-over from KubeRay would lead to, by our own decisions on what there is."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpu_control_plane.actions.ray_migration.installation import (
+    KUBERAY,
+    OurRelease,
+    RayInstallation,
+    RaySettings,
+    kuberay_settings,
+)
+from gpu_control_plane.actions.ray_migration.plan import RayMigrationPlan, plan_ray_migration
+from gpu_control_plane.actions.ray_migration.verify import compare
+from gpu_control_plane.operator.migration.installation import Deployment
+from gpu_control_plane.ray.owned import RayPod
+from unit.ray.waiting.builders import NAMESPACE, NOON, cluster, job, service, worker
+
+RELEASE = OurRelease()
+
+
+def deployment(*args: str, namespace: str = "kuberay-operator", env: dict[str, str] | None = None) -> Deployment:
+    variables = [{"name": name, "value": value} for name, value in (env or {}).items()]
+    container = {"args": list(args), "env": variables}
+    body = {
+        "metadata": {"name": "kuberay-operator", "namespace": namespace},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    return msgspec.convert(body, Deployment)
+
+
+def planned(*deployments: Deployment, release: OurRelease | None = RELEASE, **objects: Any) -> RayMigrationPlan:
+    return plan_ray_migration(RayInstallation(deployments=deployments, release=release, now=NOON, **objects))
+
+
+def head(of: str = "eval") -> RayPod:
+    return worker(of=of, group="headgroup", node_type="head", node="node-a")
+
+
+def test_what_runs_goes_on() -> None:
+    running = job(spec={"rayClusterSpec": msgspec.to_builtins(cluster().spec)}, rayClusterName="eval")
+    made = planned(deployment(), clusters=(cluster(),), pods=(head(),), jobs=(running,), services=(service(),))
+    assert made.problems == ()
+    assert [(each.kind, each.pods, each.what) for each in made.fates] == [
+        ("RayCluster", 1, "it goes on as it is"),
+        ("RayJob", 0, "it goes on as it is"),
+        ("RayService", 0, "it goes on as it is; its clusters are noted to be of this operator"),
+    ]
+
+
+def test_a_job_that_would_not_go_on_is_in_the_way() -> None:
+    made = planned(deployment(), jobs=(job(),))
+    assert made.problems == (
+        (
+            f"RayJob {NAMESPACE}/train: it would not go on: spec.rayClusterSpec: no cluster is given: "
+            "describe one here, or name one in clusterSelector."
+        ),
+    )
+
+
+def test_pods_of_a_group_that_is_gone_are_named_before_they_would_be_deleted() -> None:
+    """KubeRay's operator leaves them alone for ever."""
+    made = planned(deployment(), clusters=(cluster(),), pods=(head(), worker(node="node-a")))
+    (fate,) = made.fates
+    assert fate.harm
+    assert made.problems == (
+        f"RayCluster {NAMESPACE}/eval: 1 pod would be deleted: its group is not in the spec any more.",
+    )
+
+
+def test_pods_that_only_look_like_its_own_do_not_count() -> None:
+    made = planned(deployment(), clusters=(cluster(),), pods=(head("other"),))
+    assert made.fates[0].pods == 0
+
+
+def test_a_job_that_has_ended_stays_as_it_is() -> None:
+    made = planned(deployment(), jobs=(job(jobDeploymentStatus="Complete"),))
+    assert made.fates[0].what == "it has ended"
+
+
+def test_what_is_multikueues_is_left_alone() -> None:
+    multikueue = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    made = planned(deployment(), jobs=(job(spec=multikueue),), services=(service(spec=multikueue),))
+    assert {each.what for each in made.fates} == {"it is MultiKueue's, and is left alone"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "release", "problem"),
+    [
+        (deployment(), OurRelease(ray=False), "ray.enabled=false"),
+        (deployment(namespace="default"), RELEASE, r"ray.kuberayNamespaces={default}"),
+        (
+            deployment("--watch-namespace=other"),
+            RELEASE,
+            f"does not look after {NAMESPACE}, and this one would begin to",
+        ),
+        (
+            deployment(),
+            OurRelease(settings=RaySettings(watch_namespaces=frozenset({"other"}))),
+            f"Nobody would look after Ray in {NAMESPACE}",
+        ),
+    ],
+    ids=["off", "not believed", "would begin", "left alone"],
+)
+def test_what_would_do_harm_is_said(theirs: Deployment, release: OurRelease, problem: str) -> None:
+    made = planned(theirs, release=release, clusters=(cluster(),), pods=(head(),))
+    assert len(made.problems) == 1
+    assert problem in made.problems[0]
+
+
+def test_kuberay_may_be_believed_where_the_settings_name_it() -> None:
+    release = OurRelease(trusted=KUBERAY.trusted("d8-gpu-operator", {"default"}))
+    assert planned(deployment(namespace="default"), release=release).problems == ()
+
+
+def test_settings_that_differ_are_to_be_made_alike_first() -> None:
+    theirs = deployment(
+        "--batch-scheduler=volcano",
+        "--use-kubernetes-proxy=true",
+        env={"ENABLE_PROBES_INJECTION": "false", "ENABLE_LOGIN_SHELL": "False"},
+    )
+    assert planned(theirs).todo == (
+        "Set ray.batchScheduler.name=volcano: KubeRay's operator has it so.",
+        "Set ray.useKubernetesProxy=true: KubeRay's operator has it so.",
+        'Set ray.env.ENABLE_PROBES_INJECTION="false": KubeRay\'s operator has it so.',
+    )
+    alike = RaySettings(
+        batch_scheduler="volcano", use_kubernetes_proxy=True, switches={"ENABLE_PROBES_INJECTION": "false"}
+    )
+    assert planned(theirs, release=OurRelease(settings=alike)).todo == ()
+
+
+def test_the_old_switch_of_kuberay_means_volcano() -> None:
+    assert kuberay_settings(deployment("--enable-batch-scheduler=true")).batch_scheduler == "volcano"
+
+
+def test_a_pod_that_was_restarted_is_named() -> None:
+    pod = msgspec.structs.replace(head(), status=msgspec.convert({"phase": "Running"}, type(head().status)))
+    after = msgspec.convert({"phase": "Running", "containerStatuses": [{"restartCount": 1}]}, type(pod.status))
+    found = compare([pod], {pod.metadata.uid: msgspec.structs.replace(pod, status=after)}, begun=True)
+    assert found.restarted == (str(pod.key),)
+    assert compare([pod], {pod.metadata.uid: pod}, begun=True).pods == 1
+    assert compare([pod], {}, begun=True).gone == (str(pod.key),)

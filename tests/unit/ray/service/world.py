@@ -1,0 +1,540 @@
+"""A small model of a cluster with one RayService: pods come and go, cards are taken, Ray Serve answers, all by the will
+of a test. The decisions in it are the real ones, and every write may be the last before a crash."""
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.api.ray.names import Annotation, Label
+from gpu_control_plane.api.ray.service import RayService, ServiceCondition
+from gpu_control_plane.kube.conditions import condition, is_true
+from gpu_control_plane.kube.objects import Condition, Key, Object, controlled_by
+from gpu_control_plane.ray.dashboard.calls import Answer
+from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails, ServeReplica
+from gpu_control_plane.ray.demand import group_pods
+from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.ray.owned import OwnedService, RayPod, is_owned
+from gpu_control_plane.ray.service.actions import (
+    Action,
+    CreateCluster,
+    Decision,
+    Delete,
+    Ensure,
+    LabelHead,
+    PatchCluster,
+    RemoveFinalizer,
+    WriteStatus,
+)
+from gpu_control_plane.ray.service.applications import parse
+from gpu_control_plane.ray.service.backend import serve_service_of
+from gpu_control_plane.ray.service.decide import decide
+from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, weights
+from gpu_control_plane.ray.service.handover import Terms, demand, pod_units, replica_units, total
+from gpu_control_plane.ray.service.serve_calls import ServeCalls
+from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+_QUIET = 8
+POOL = "gpu.deckhouse.io/pool-a"
+CONFIG = "applications:\n- name: a\n  import_path: demo:app\n  deployments:\n  - name: D\n"
+
+
+def template(image: str = "ray:1", gpus: int = 0, **extra: Any) -> dict[str, Any]:
+    limits = {POOL: gpus} if gpus else {}
+    return {"spec": {"containers": [{"name": "ray", "image": image, "resources": {"limits": limits}}], **extra}}
+
+
+def group(
+    name: str = "workers", replicas: int = 1, gpus: int = 1, image: str = "ray:1", **fields: Any
+) -> dict[str, Any]:
+    return {"groupName": name, "replicas": replicas, "template": template(image, gpus), **fields}
+
+
+def service_of(
+    *groups: dict[str, Any],
+    image: str = "ray:1",
+    config: str = CONFIG,
+    annotations: Mapping[str, str] | None = None,
+    cluster: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> RayService:
+    body = {
+        "metadata": {
+            "name": "svc",
+            "namespace": "ns",
+            "uid": "uid-svc",
+            "generation": 1,
+            "annotations": dict(annotations or {}),
+        },
+        "spec": {
+            "serveConfigV2": config,
+            "rayClusterConfig": {
+                "headGroupSpec": {"template": template(image)},
+                "workerGroupSpecs": [*groups],
+                **(cluster or {}),
+            },
+            **spec,
+        },
+    }
+    return msgspec.convert(body, RayService)
+
+
+class World:
+    """The cluster of one test."""
+
+    def __init__(self, service: RayService, *, cards: int = 100, seed: int = 0, others: int = 0) -> None:
+        self.service = service
+        self.now = START
+        self.cards = cards
+        self.others = others
+        """Cards that others hold."""
+        self.clusters: dict[str, RayCluster] = {}
+        self.pods: dict[str, RayPod] = {}
+        self.scheduled: set[str] = set()
+        self.services: dict[str, OwnedService] = {}
+        self.gateway: Gateway | None = None
+        self.route: HTTPRoute | None = None
+        self.gateway_api = True
+        self.configs: dict[str, dict[str, Any]] = {}
+        """What Ray Serve of each cluster has, by uid."""
+        self.puts: list[tuple[str, dict[str, Any]]] = []
+        self.applications_fail: set[str] = set()
+        """Clusters, by image, whose applications never run."""
+        self.needed: dict[str, int] = {}
+        """Workers of each group without which not all deployments run; one of each group by default."""
+        self.told_of_actions: list[str] = []
+        self.told: list[str] = []
+        self.notes: list[str] = []
+        self.before: list[Callable[[Action], None]] = []
+        self.checks: list[Callable[[Action], None]] = []
+        """Called before and after each write."""
+        self.rng = random.Random(seed)
+        self._count = 0
+        self._talk = ServeCalls(
+            None,  # type: ignore[arg-type]
+            self,
+            None,  # type: ignore[arg-type]
+            lambda pod, _port: f"http://{pod.name}",
+            poll_seconds=2,
+        )
+        self.options = RayOptions()
+        self.waits = Waits()
+
+    # The operator.
+
+    def snapshot(self) -> Snapshot:
+        service = self.service
+        views = tuple(
+            ClusterView(cluster=each, pods=tuple(pod for pod in self.pods.values() if is_owned(pod, each)))
+            for each in self.clusters.values()
+        )
+        s = Snapshot(
+            service=service,
+            clusters=views,
+            services=tuple(self.services.values()),
+            endpoints=self.endpoints(),
+            gateway=GatewayView(served=self.gateway_api, gateway=self.gateway, route=self.route),
+            free={POOL: self.free()},
+            config=parse(service.spec.serve_config_v2),
+            options=self.options,
+            waits=self.waits,
+            suffix=f"{self.rng.randrange(10**5):05}",
+            now=self.now,
+        )
+        return self._talk.heard(s)
+
+    def reconcile(self, crash_after: int | None = None) -> Decision:
+        """Decide and write; after `crash_after` writes the process is gone."""
+        decision = decide(self.snapshot())
+        before = self.service.status
+        writes = 0
+        for action in decision.actions:
+            if crash_after is not None and writes >= crash_after:
+                return decision
+            for look in self.before:
+                look(action)
+            writes += self._apply(action)
+            if (told := getattr(action, "told", None)) is not None:
+                self.told_of_actions.append(told.reason)
+            for check in self.checks:
+                check(action)
+        if self.service.status is not before:
+            self.told += [told.reason for told in decision.told]
+            self.notes += [told.note for told in decision.told]
+        return decision
+
+    def ask(self, key: Key, name: str, call: object, *, every: float | None = None) -> Answer[Any] | None:
+        """Ray Serve, which answers at once if its head runs."""
+        what, subject, *rest = name.split(" ")
+        if what == "head":
+            pod = next(pod for pod in self.pods.values() if pod.metadata.uid == subject)
+            owner = next(each for each in self.clusters.values() if is_owned(pod, each))
+            return _answer(self.all_run(owner), self.now)
+        cluster = next(each for each in self.clusters.values() if each.metadata.uid == subject)
+        if not self._head_runs(cluster):
+            return None
+        if what == "put":
+            body = self._body(cluster, rest[0])
+            if self.configs.get(subject) != body:
+                self.puts.append((cluster.name, body))
+            self.configs[subject] = body
+            return _answer(None, self.now)
+        return _answer(self.details(cluster), self.now)
+
+    def keep(self, key: Key, names: Iterable[str]) -> None:
+        pass
+
+    def _body(self, cluster: RayCluster, mark: str) -> dict[str, Any]:
+        """What is put: the mark is all that a call's name has of it."""
+        digest, _, capacity = mark.partition(":")
+        return {"digest": digest, "capacity": capacity, "applications": [{"name": "a"}]}
+
+    def _apply(self, action: Action) -> int:
+        match action:
+            case CreateCluster():
+                name = action.manifest["metadata"]["name"]
+                if name in self.clusters:
+                    assert is_owned(self.clusters[name], self.service)
+                    return 1
+                made = msgspec.convert(action.manifest, RayCluster)
+                meta = replace(
+                    made.metadata, uid=self._uid(), resource_version=self._uid(), creation_timestamp=self.now
+                )
+                self.clusters[name] = replace(made, metadata=meta)
+            case PatchCluster():
+                held = self.clusters.get(action.cluster.name)
+                if held is None:
+                    return 1
+                assert not action.guarded or held.metadata.resource_version == action.cluster.metadata.resource_version
+                body = merge(msgspec.to_builtins(held), action.body)
+                made = msgspec.convert(body, RayCluster)
+                self.clusters[held.name] = replace(made, metadata=replace(made.metadata, resource_version=self._uid()))
+            case Delete():
+                self._delete(action.item)
+            case Ensure():
+                return self._ensure(action)
+            case LabelHead():
+                pod = self.pods[action.pod.name]
+                labels = {**pod.metadata.labels, Label.SERVE.value: "true" if action.serves else "false"}
+                self.pods[pod.name] = replace(pod, metadata=replace(pod.metadata, labels=labels))
+            case WriteStatus():
+                same = replace(action.status, last_update_time=None) == replace(
+                    self.service.status, last_update_time=None
+                )
+                if same:
+                    return 0
+                self.service = replace(self.service, status=action.status)
+            case RemoveFinalizer():
+                kept = tuple(held for held in self.service.metadata.finalizers if held != action.name)
+                self.service = replace(self.service, metadata=replace(self.service.metadata, finalizers=kept))
+        return 1
+
+    def _delete(self, item: Object) -> None:
+        if isinstance(item, RayCluster):
+            self.clusters.pop(item.name, None)
+            for pod in [pod for pod in self.pods.values() if is_owned(pod, item)]:
+                self.pods[pod.name] = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=self.now))
+        elif isinstance(item, OwnedService):
+            self.services.pop(item.name, None)
+        elif isinstance(item, Gateway):
+            self.gateway = None
+        elif isinstance(item, HTTPRoute):
+            self.route = None
+
+    def _ensure(self, action: Ensure) -> int:
+        made: Any = msgspec.convert(action.manifest, action.kind)
+        if action.held is not None and action.held.spec == made.spec:  # type: ignore[attr-defined]
+            return 0
+        uid = action.held.metadata.uid if action.held is not None else self._uid()
+        made = replace(made, metadata=replace(made.metadata, uid=uid))
+        if isinstance(made, OwnedService):
+            self.services[made.name] = made
+        else:
+            accepted = [cond(kind, self.now) for kind in ("Accepted", "Programmed", "ResolvedRefs")]
+            if isinstance(made, Gateway):
+                self.gateway = replace(made, status=msgspec.convert({"conditions": accepted}, type(made.status)))
+            else:
+                status = msgspec.convert({"parents": [{"conditions": accepted}]}, type(made.status))
+                self.route = replace(made, status=status)
+        return 1
+
+    def _uid(self) -> str:
+        self._count += 1
+        return f"{self._count}"
+
+    # What is true.
+
+    @property
+    def backend(self) -> str:
+        held = self.services.get(serve_service_of(self.service))
+        return str(held.spec["selector"][Label.CLUSTER.value]) if held is not None else ""
+
+    @property
+    def active(self) -> str:
+        held = self.service.status.active_service_status
+        return held.ray_cluster_name if held is not None else ""
+
+    @property
+    def pending(self) -> str:
+        held = self.service.status.pending_service_status
+        return held.ray_cluster_name if held is not None else ""
+
+    def ready(self) -> bool:
+        return is_true(self.service.status.conditions, ServiceCondition.READY)
+
+    def endpoints(self) -> int:
+        held = self.clusters.get(self.backend)
+        return len(self.serving(held)) if held is not None else 0
+
+    def serving(self, cluster: RayCluster) -> list[RayPod]:
+        """Pods that answer."""
+        return [
+            pod
+            for pod in self.pods.values()
+            if is_owned(pod, cluster)
+            and pod.ready
+            and not pod.deleting
+            and pod.metadata.labels.get(Label.SERVE.value) == "true"
+        ]
+
+    def can_serve(self, name: str) -> bool:
+        """Whether requests to the cluster are answered for every deployment."""
+        held = self.clusters.get(name)
+        return held is not None and bool(self.serving(held)) and self.all_run(held) and self.capacity(held) > 0
+
+    def capacity(self, cluster: RayCluster) -> int:
+        """Percent of replicas that Ray Serve was asked for."""
+        return int(self.configs.get(cluster.metadata.uid, {}).get("capacity") or "100")
+
+    def least(self, cluster: RayCluster, name: str) -> int:
+        """Workers without which not every deployment has a replica."""
+        return min(self.needed.get(name, 1), self.capacity(cluster))
+
+    def workers(self, cluster: RayCluster, name: str, *, running: bool = True) -> list[RayPod]:
+        return [
+            pod
+            for pod in self.pods.values()
+            if is_owned(pod, cluster) and pod.group == name and (not running or (pod.running and not pod.deleting))
+        ]
+
+    def all_run(self, cluster: RayCluster) -> bool:
+        """Whether every deployment has a replica: one for each group of workers, which runs on its pods."""
+        image = cluster.spec.head_group_spec.template["spec"]["containers"][0]["image"]
+        groups = cluster.spec.worker_group_specs
+        return (
+            cluster.metadata.uid in self.configs
+            and self._head_runs(cluster)
+            and image not in self.applications_fail
+            and all(
+                len(self.workers(cluster, each.group_name)) >= self.least(cluster, each.group_name)
+                for each in groups
+                if not each.suspend
+            )
+        )
+
+    def details(self, cluster: RayCluster) -> ServeDetails:
+        if cluster.metadata.uid not in self.configs:
+            return ServeDetails()
+        wanted = {group.group_name: group_pods(group) for group in cluster.spec.worker_group_specs}
+        whole = all(len(self.workers(cluster, name)) >= count for name, count in wanted.items())
+        runs = self.all_run(cluster)
+        deployment = ServeDeployment(
+            status="HEALTHY" if runs and whole else "UPSCALING",
+            replicas=(ServeReplica(state="RUNNING" if runs else "STARTING"),),
+        )
+        application = ServeApplication(
+            status="RUNNING" if runs and whole else "DEPLOYING",
+            deployments={"D": deployment},
+            deployed_app_config={"name": "a"},
+        )
+        return ServeDetails(applications={"a": application})
+
+    def free(self) -> int:
+        held = sum(self._units(pod) for pod in self.pods.values() if pod.name in self.scheduled)
+        return max(0, self.cards - self.others - held)
+
+    def source_has_cards(self) -> bool:
+        """Whether the older cluster of an upgrade still has workers."""
+        held = self.clusters.get(self.active)
+        groups = held.spec.worker_group_specs if held is not None else ()
+        return held is not None and any(
+            group_pods(each) or self.workers(held, each.group_name, running=False) for each in groups
+        )
+
+    def why(self) -> list[str]:
+        return [f"{held.type}={held.status} {held.reason} {held.message}" for held in self.service.status.conditions]
+
+    def demand_of_clusters(self) -> dict[str, int]:
+        """Cards that all clusters of the service ask for or have."""
+        pools = (POOL,)
+        wanted: list[tuple[Mapping[str, int], int]] = []
+        for each in self.clusters.values():
+            heads = [pod for pod in self.pods.values() if is_owned(pod, each) and pod.is_head]
+            wanted.append((pod_units(each.spec.head_group_spec.template, pools), max(1, len(heads))))
+            for held in each.spec.worker_group_specs:
+                there = -(-len(self.workers(each, held.group_name, running=False)) // held.num_of_hosts)
+                asked = group_pods(held) // held.num_of_hosts
+                wanted.append((replica_units(held, pools), max(asked, there)))
+        return total(wanted)
+
+    def terms(self) -> Terms | None:
+        held = self.clusters.get(self.pending)
+        return Terms.read(held.metadata.annotations.get(Annotation.HANDOVER.value, "")) if held is not None else None
+
+    def _units(self, pod: RayPod) -> int:
+        return sum(int(container.resources.limits.get(POOL, 0)) for container in pod.spec.containers)
+
+    def _head_runs(self, cluster: RayCluster) -> bool:
+        return any(pod.is_head and pod.running and is_owned(pod, cluster) for pod in self.pods.values())
+
+    # The cluster around it.
+
+    def cluster_controller(self) -> None:
+        """Pods as the specs of clusters ask for them, and what the status says of the head."""
+        for each in list(map(self._autoscaled, self.clusters.values())):
+            mine = [pod for pod in self.pods.values() if is_owned(pod, each) and not pod.deleting]
+            if not any(pod.is_head for pod in mine):
+                self._make_pod(each, "headgroup", "head", each.spec.head_group_spec.template)
+            for held in each.spec.worker_group_specs:
+                for name in held.scale_strategy.workers_to_delete if held.scale_strategy is not None else ():
+                    self._let_go(name)
+                there = [pod for pod in self.pods.values() if is_owned(pod, each) and pod.group == held.group_name]
+                living = [pod for pod in there if not pod.deleting]
+                for _ in range(group_pods(held) - len(living)):
+                    self._make_pod(each, held.group_name, "worker", held.template)
+                for pod in living[group_pods(held) :]:
+                    self._let_go(pod.name)
+            ready = condition(
+                each.status.conditions, "HeadPodReady", self._head_runs(each), "HeadPodRunningAndReady", now=self.now
+            )
+            if [held.status for held in each.status.conditions] != [ready.status]:
+                version = replace(each.metadata, resource_version=self._uid())
+                self.clusters[each.name] = replace(
+                    each, metadata=version, status=replace(each.status, conditions=(ready,))
+                )
+
+    def _autoscaled(self, cluster: RayCluster) -> RayCluster:
+        """Ray's autoscaler brings as many workers as the replicas need: two for all of them."""
+        if not cluster.spec.enable_in_tree_autoscaling or cluster.metadata.uid not in self.configs:
+            return cluster
+        wanted = -(-2 * self.capacity(cluster) // 100)
+        groups = tuple(replace(each, replicas=wanted) for each in cluster.spec.worker_group_specs)
+        if groups == cluster.spec.worker_group_specs:
+            return cluster
+        spec = replace(cluster.spec, worker_group_specs=groups)
+        made = replace(cluster, spec=spec, metadata=replace(cluster.metadata, resource_version=self._uid()))
+        self.clusters[cluster.name] = made
+        return made
+
+    def kubelet(self, *, only: int | None = None) -> None:
+        """Schedule what fits, run what is scheduled, end what is deleted: all pods, or so many of them."""
+        pods = sorted(self.pods.values(), key=lambda pod: pod.name)
+        if only is not None:
+            pods = self.rng.sample(pods, min(only, len(pods)))
+        for pod in pods:
+            if pod.deleting:
+                del self.pods[pod.name]
+                self.scheduled.discard(pod.name)
+            elif pod.name not in self.scheduled:
+                if self._units(pod) <= self.free():
+                    self.scheduled.add(pod.name)
+                    self.pods[pod.name] = replace(pod, spec=replace(pod.spec, node_name="node"))
+            else:
+                self._run(pod)
+
+    def settle(self, rounds: int = 60, *, step: timedelta = timedelta(seconds=30)) -> None:
+        """Everything takes its course, without crashes, until it has been quiet for a while."""
+        quiet = 0
+        for _ in range(rounds):
+            before = self.service, tuple(self.clusters.values()), tuple(self.pods.values())
+            self.reconcile()
+            self.cluster_controller()
+            self.kubelet()
+            self.now += step
+            after = self.service, tuple(self.clusters.values()), tuple(self.pods.values())
+            quiet = quiet + 1 if before == after else 0
+            if quiet > _QUIET:
+                return
+
+    def change(self, **spec: Any) -> None:
+        """Edit the spec of the service."""
+        body = msgspec.to_builtins(self.service)
+        body["spec"] |= spec
+        made = msgspec.convert(body, RayService)
+        meta = replace(self.service.metadata, generation=self.service.metadata.generation + 1)
+        self.service = replace(made, metadata=meta)
+
+    def change_cluster(self, *groups: dict[str, Any], image: str = "ray:1", **cluster: Any) -> None:
+        self.change(
+            rayClusterConfig={
+                "headGroupSpec": {"template": template(image)},
+                "workerGroupSpecs": [*groups],
+                **cluster,
+            }
+        )
+
+    def _make_pod(self, cluster: RayCluster, name: str, kind: str, of: Mapping[str, Any]) -> None:
+        pod = f"{cluster.name}-{name}-{self._uid()}"
+        owner = controlled_by(cluster.resource, cluster.name, cluster.metadata.uid)
+        body = {
+            "metadata": {
+                "name": pod,
+                "namespace": "ns",
+                "uid": self._uid(),
+                "creationTimestamp": self.now.isoformat(),
+                "labels": {
+                    Label.CLUSTER.value: cluster.name,
+                    Label.GROUP.value: name,
+                    Label.NODE_TYPE.value: kind,
+                    Label.SERVE.value: "false" if kind == "head" else "true",
+                },
+                "ownerReferences": [msgspec.to_builtins(owner)],
+            },
+            "spec": of["spec"],
+            "status": {"phase": "Pending"},
+        }
+        self.pods[pod] = msgspec.convert(body, RayPod)
+
+    def _let_go(self, name: str) -> None:
+        pod = self.pods.get(name)
+        if pod is not None and not pod.deleting:
+            self.pods[name] = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=self.now))
+
+    def _run(self, pod: RayPod) -> None:
+        status = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
+        self.pods[pod.name] = replace(pod, status=msgspec.convert(status, type(pod.status)))
+
+    def shares(self) -> dict[str, int]:
+        return dict(weights(self.route)) if self.route is not None else {}
+
+
+def merge(held: Any, patch: Any) -> Any:
+    """A JSON merge patch."""
+    if not isinstance(patch, Mapping):
+        return patch
+    made = dict(held) if isinstance(held, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            made.pop(key, None)
+        else:
+            made[key] = merge(made.get(key), value)
+    return made
+
+
+def cond(kind: str, now: datetime) -> dict[str, Any]:
+    held: dict[str, Any] = msgspec.to_builtins(
+        Condition(type=kind, status="True", reason="Test", message="", last_transition_time=now)
+    )
+    return held
+
+
+def _answer(value: Any, now: datetime) -> Answer[Any]:
+    return Answer(value=value, error=None, at=now, since=now)
+
+
+__all__ = ["CONFIG", "POOL", "START", "World", "demand", "group", "service_of", "template"]
