@@ -15,15 +15,15 @@ import gpu_control_plane
 from blocking_wait import until
 from e2e.agent.agent_env import AgentEnv
 from e2e.cluster_env import ClusterEnv
-from e2e.ray.image.recipe import prepare
+from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.local.images import BUSYBOX
-from gpu_control_plane.local.platforms import this_platform
 
 POOL: Final = "training"
 RESOURCE: Final = f"gpu.deckhouse.io/{POOL}"
 APPS: Final = "apps"
 """The ConfigMap with what Ray Serve serves, and with the client that asks for it."""
 CONTROLLER: Final = "controller"
+_EVERY_NAMESPACE: Final[dict[str, Any]] = {"namespaceSelector": {}}
 _SHARES: Final = 10240
 _CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 _PATIENCE: Final = 150.0
@@ -39,9 +39,9 @@ class RayEnv:
 
     # Setting up.
 
-    def start(self) -> None:
+    def start(self, image: Path) -> None:
         _share_processors(self.cluster_env.node.interface)
-        self.cluster_env.node.import_image(prepare(this_platform().arch))
+        self.cluster_env.node.import_image(image)
         self.agent.install(self.agent.machine)
         self.agent.start_agent()
         self._start_controller()
@@ -172,21 +172,20 @@ class RayEnv:
         until(lambda: _is_ready(self.cluster_env.pod(CONTROLLER)), within=_PATIENCE)
 
     def _make_pool(self) -> None:
-        access = {"namespaceSelector": {}}
         pool = {"apiVersion": "gpu.deckhouse.io/v1alpha1", "kind": "GPUPool", "metadata": {"name": POOL}}
-        self.create({**pool, "spec": {"access": access}})
-        for index in range(len(self.agent.machine.addresses)):
-            path = f"/apis/gpu.deckhouse.io/v1alpha1/gpudevices/{self.agent.card(index)}"
-            until(lambda path=path: self.cluster_env.find(path) is not None, within=_PATIENCE)
-            self.kubectl("annotate", "gpudevice", self.agent.card(index), f"gpu.deckhouse.io/assignment={POOL}")
-        self.agent.wait_offered(RESOURCE, len(self.agent.machine.addresses))
+        self.create({**pool, "spec": {"access": _EVERY_NAMESPACE}})
+        cards = [self.agent.card(index) for index in range(len(self.agent.machine.addresses))]
+        until(lambda: all(self.cluster_env.find(GPUDevice.resource.path(name=card)) for card in cards), _PATIENCE)
+        for card in cards:
+            self.kubectl("annotate", "gpudevice", card, f"gpu.deckhouse.io/assignment={POOL}")
+        self.agent.wait_offered(RESOURCE, len(cards))
 
 
 @contextlib.contextmanager
-def ray_env_on(cluster_env: ClusterEnv) -> Iterator[RayEnv]:
+def ray_env_on(cluster_env: ClusterEnv, image: Path) -> Iterator[RayEnv]:
     env = RayEnv(cluster_env)
     try:
-        env.start()
+        env.start(image)
         yield env
     finally:
         env.close()
