@@ -30,7 +30,7 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _LINE = re.compile(r"'(?P<url>[^']+)' (?P<file>\S+) \d+ SHA256:(?P<sha256>[0-9a-f]{64})")
 
 
-def resolve(architecture: str) -> tuple[Package, ...]:
+def resolve(architecture: str, wanted: tuple[str, ...] = WANTED) -> tuple[Package, ...]:
     """The wanted packages and all they depend on, as Debian serves them now, by name."""
     if shutil.which("apt-get") is None or not _KEYRING.exists():
         raise ImageError(
@@ -40,7 +40,7 @@ def resolve(architecture: str) -> tuple[Package, ...]:
     with tempfile.TemporaryDirectory() as folder:
         apt = _apt(Path(folder), architecture)
         _run([*apt, "update", "-qq"])
-        return _packages(_run([*apt, "install", "--print-uris", "-qq", *WANTED]))
+        return _packages(_run([*apt, "install", "--print-uris", "-qq", *wanted]))
 
 
 def _packages(answer: str) -> tuple[Package, ...]:

@@ -24,7 +24,7 @@ PYTHON = "3.13"
 """What the locked Debian has."""
 PLACE = Path(f"usr/local/lib/python{PYTHON}/dist-packages")
 """Where Debian's Python looks for what Debian did not install."""
-_PLATFORMS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
+PLATFORMS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
 _EXPORT = ("--quiet", "--locked", "--no-dev", "--no-emit-project", "--no-header", "--no-annotate")
 _TIMEOUT = 600
 _PROJECT = Path(__file__).parents[1]
@@ -45,16 +45,16 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 
 def install_wheels(architecture: str, root: Path, scratch: Path) -> list[Distribution]:
     """Install the locked wheels below `root`, for the image's Python."""
-    return install_locked(root / PLACE, scratch, python=PYTHON, platform=_PLATFORMS[architecture])
+    return install_locked(root / PLACE, scratch, python=PYTHON, platform=PLATFORMS[architecture])
 
 
 def install_locked(place: Path, scratch: Path, *, python: str, platform: str) -> list[Distribution]:
     """Install the locked wheels for a Python and a platform of uv's, each with the hash in the lock or not at all."""
     wanted = scratch / "requirements.txt"
-    wanted.write_text(_uv("export", *_EXPORT))
+    wanted.write_text(uv("export", *_EXPORT))
     kind = ["--python-version", python, "--python-platform", platform, "--target", str(place)]
     pinned = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirements", str(wanted)]
-    _uv("pip", "install", "--quiet", "--link-mode", "copy", *kind, *pinned)
+    uv("pip", "install", "--quiet", "--link-mode", "copy", *kind, *pinned)
     (place / ".lock").unlink(missing_ok=True)
     _remove_commands(place)
     return _installed(place)
@@ -62,7 +62,7 @@ def install_locked(place: Path, scratch: Path, *, python: str, platform: str) ->
 
 def locked_names() -> list[str]:
     """The packages that our own needs, directly or not, on any platform."""
-    return re.findall(r"^([a-z0-9-]+)==", _uv("export", *_EXPORT, "--no-hashes"), re.MULTILINE)
+    return re.findall(r"^([a-z0-9-]+)==", uv("export", *_EXPORT, "--no-hashes"), re.MULTILINE)
 
 
 def install_product(root: Path, scratch: Path) -> Distribution:
@@ -77,18 +77,19 @@ def install_product(root: Path, scratch: Path) -> Distribution:
 
 def build_wheel(folder: Path) -> Path:
     """Build our package as a wheel. The same sources give the same bytes: uv writes no times into it."""
-    _uv("build", "--quiet", "--wheel", "--out-dir", str(folder))
+    uv("build", "--quiet", "--wheel", "--out-dir", str(folder))
     [wheel] = folder.glob("*.whl")
     return wheel
 
 
-def _uv(*arguments: str) -> str:
-    uv = os.environ.get("UV") or shutil.which("uv")
-    if uv is None:
+def uv(*arguments: str) -> str:
+    """What uv says."""
+    program = os.environ.get("UV") or shutil.which("uv")
+    if program is None:
         raise ImageError("uv is not there. Use `make image`, which brings it.")
     environ = {**os.environ, "UV_PYTHON": sys.executable}  # or uv would look for the newest, and perhaps fetch it
     ran = subprocess.run(
-        [uv, *arguments], cwd=_PROJECT, env=environ, capture_output=True, text=True, check=False, timeout=_TIMEOUT
+        [program, *arguments], cwd=_PROJECT, env=environ, capture_output=True, text=True, check=False, timeout=_TIMEOUT
     )
     if ran.returncode:
         raise ImageError(f"`uv {arguments[0]}` failed: {ran.stderr.strip()}")

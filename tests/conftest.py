@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--reviews", type=int, default=2000, help="how many random AdmissionReviews are answered")
     group.addoption("--steps", type=int, default=1000, help="how long the random history on a real cluster is")
     group.addoption("--clients", type=int, default=0, help="how many real clients come back after a real outage")
+    group.addoption("--real-ray", action="store_true", help="run the long stories with real Ray, too")
     parser.addoption("--screenshots", action="store_true", help="take the pictures in docs/images anew")
 
 

@@ -1,5 +1,6 @@
 """What happens in the cluster on which dashboards are tried: a bit of everything, failures included."""
 
+from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -22,6 +23,10 @@ from gpu_control_plane.api.nodefeature import (
     node_feature,
 )
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
+from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.api.ray.job import RayJob
+from gpu_control_plane.api.ray.names import MANAGED_BY_MULTIKUEUE
+from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube import Client, FieldManager, Object, Resource, Selection
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.times import utc_now
@@ -91,6 +96,7 @@ async def play_scenario(client: Client) -> None:
     await _pod(client, "chat-0", "team-b", "inference", 1)
     await _pod(client, "train-1", "team-b", "training", 8)
     await until_async(lambda: _used(client, 4), within=120, saying="four cards in use")
+    await _ray(client)
     await _a_card_that_fails_its_test(client)
     free = next(device for device in await client.list(GPUDevice, _on("h200-1")) if not device.status.used_by)
     await edit_card(client, free.name, lambda machine, address: report_xid(machine, address, 13))
@@ -100,6 +106,45 @@ async def play_scenario(client: Client) -> None:
 
 def _on(node: str) -> Selection:
     return Selection(fields=f"spec.nodeName={node}")
+
+
+async def _ray(client: Client) -> None:
+    """What waits for more cards than there are, and what is written here as if it had been: MultiKueue's objects are
+    left alone by our operator."""
+    waiting = _cluster({"gpu.deckhouse.io/training": "8"})
+    job = {"entrypoint": "true", "rayClusterSpec": waiting}
+    await client.create(RayCluster, {"metadata": {"name": "eval"}, "spec": waiting}, "team-a")
+    await client.create(RayJob, {"metadata": {"name": "train"}, "spec": job}, "team-a")
+    await client.create(
+        RayService,
+        {"metadata": {"name": "chat"}, "spec": {"rayClusterConfig": waiting, "serveConfigV2": "{}"}},
+        "team-a",
+    )
+    theirs, now = {"managedBy": MANAGED_BY_MULTIKUEUE}, f"{utc_now() + timedelta(seconds=20):%Y-%m-%dT%H:%M:%SZ}"
+    begun = f"{utc_now():%Y-%m-%dT%H:%M:%SZ}"
+
+    def said(kind: str) -> dict[str, str]:
+        return {"type": kind, "status": "True", "reason": "Demo", "message": "", "lastTransitionTime": now}
+
+    await client.create(RayCluster, {"metadata": {"name": "done"}, "spec": {**_cluster({}), **theirs}}, "team-a")
+    await _says(client, RayCluster, "done", conditions=[said("RayClusterProvisioned")])
+    ended = {**job, **theirs, "rayClusterSpec": _cluster({})}
+    await client.create(RayJob, {"metadata": {"name": "ended"}, "spec": ended}, "team-a")
+    await _says(client, RayJob, "ended", jobDeploymentStatus="Complete", startTime=begun, endTime=now)
+    served = {"rayClusterConfig": _cluster({}), **theirs}
+    await client.create(RayService, {"metadata": {"name": "upgraded"}, "spec": served}, "team-a")
+    await _says(client, RayService, "upgraded", conditions=[said("Ready"), said("UpgradeInProgress")])
+
+
+def _cluster(limits: dict[str, str]) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "ray", "image": "any", "resources": {"limits": limits}}]}}
+    head = {"spec": {"containers": [{"name": "ray", "image": "any"}]}}
+    group = {"groupName": "gpu", "replicas": 1, "minReplicas": 1, "maxReplicas": 1, "template": template}
+    return {"headGroupSpec": {"template": head}, "workerGroupSpecs": [group]}
+
+
+async def _says(client: Client, kind: type[Object], name: str, **status: Any) -> None:
+    await client.patch(kind, name, {"status": status}, namespace="team-a", subresource="status")
 
 
 async def _a_node_without_driver(client: Client) -> None:

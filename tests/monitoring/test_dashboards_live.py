@@ -35,7 +35,7 @@ PLAUSIBLE: Final = {
     Unit.MEBIBYTES: (0, 1_000_000),
     Unit.HERTZ: (1e8, 1e10),
     Unit.JOULES: (10, 1e5),
-    Unit.SECONDS: (0, 60),
+    Unit.SECONDS: (0, 900),
 }
 """What a demo of a few cards can show in each unit."""
 TELLING: Final = {Unit.PERCENT: 1.5, Unit.MEBIBYTES: 100.0, Unit.BYTES_PER_SECOND: 1e6}
