@@ -30,7 +30,6 @@ def _list_of(item: _Schema) -> dict[str, Any]:
 
 
 QUANTITY: Final[dict[str, Any]] = {
-    "anyOf": [{"type": "integer"}, {"type": "string"}],
     "pattern": (
         r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
         r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
