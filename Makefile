@@ -25,22 +25,23 @@ demo: setup ## Run the main job on a real control plane with simulated GPU machi
 down: setup ## Stop the local cluster and remove its data
 	@$(RUN) kubectl-gpu down
 
-test: lint service-binaries chart-binaries monitoring-binaries release-before ## Run every check and every test
+test: lint service-binaries chart-binaries monitoring-binaries release-before ray-image ## Run every check and every test
 	@$(PYTEST) $(PARALLEL) tests
 
 test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavings than `make test` tries
 	@$(PYTEST) -n 2 --dist worksteal --interleavings 120 --histories 300 --hypothesis-profile quick tests/unit tests/simulation tests/monitoring/test_alerts.py tests/monitoring/test_alert_events.py
 
-test-long: setup node-binaries ## Run for minutes what `make test` tries a few times, or in a model (40 minutes)
+test-long: setup service-binaries ray-image ## Run for minutes what `make test` tries a few times, or in a model (52 minutes)
 	@$(PYTEST) -n 2 --dist worksteal --histories 10000 --sandbox-losses 50 tests/unit/agent/step/test_histories.py tests/e2e/agent/test_holds.py
 	@$(PYTEST) -s --steps 10000 tests/integration/flow/test_long_history.py
 	@$(PYTEST) -s --clients 500 tests/integration/kube/test_herd.py
 	@$(PYTEST) -s --reviews 100000 tests/unit/admission/test_fuzzed_reviews.py
+	@$(PYTEST) -s --real-ray tests/e2e/ray
 
 test-integration: setup binaries chart-binaries ## Run the tests against a real API server
 	@$(PYTEST) $(PARALLEL) tests/integration
 
-test-e2e: setup service-binaries release-before ## Run the tests with a real kubelet and real containers (needs Linux and root)
+test-e2e: setup service-binaries release-before ray-image ## Run the tests with a real kubelet and real containers (needs Linux and root)
 	@$(PYTEST) $(PARALLEL) tests/e2e
 
 test-helm: setup binaries chart-binaries ## Render, install and uninstall the Helm chart against a real API server
@@ -155,6 +156,10 @@ monitoring-binaries: setup system-packages
 release-before: setup
 	@PYTHONPATH=tests $(RUN) python -m image.release_before
 
+# An image with real Ray, for tests and for trying it on the local cluster; kept in the cache folder.
+ray-image: setup
+	@PYTHONPATH=tests $(RUN) python -m e2e.ray.image
+
 system-packages:
 	@tools/system-packages
 
@@ -176,4 +181,4 @@ $(UV):
 .PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
 .PHONY: test-browser screenshots release deckhouse-module bump
-.PHONY: audit release-before checksums test-helm chart-binaries test-monitoring monitoring-binaries
+.PHONY: audit ray-image release-before checksums test-helm chart-binaries test-monitoring monitoring-binaries

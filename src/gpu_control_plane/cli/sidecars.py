@@ -20,7 +20,9 @@ from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
 _STATUS = ("--status-host", "127.0.0.1", "--status-port", "0")
 _AGENT = (sys.executable, "-m", "gpu_control_plane.agent")
 
-_CONTROLLER = (sys.executable, "-m", "gpu_control_plane.controller", *_STATUS, "--webhooks", WEBHOOKS)
+# The controller runs beside the cluster, where its names are not known: it reaches Ray through the API server.
+_RAY = "--ray-use-kubernetes-proxy"
+_CONTROLLER = (sys.executable, "-m", "gpu_control_plane.controller", *_STATUS, _RAY, "--webhooks", WEBHOOKS)
 _WEBHOOK_PORT = "--webhook-port"
 _NAME = "controller"
 

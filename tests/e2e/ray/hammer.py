@@ -48,7 +48,12 @@ def main(url: str, threads: int, patience: float) -> None:
         thread.start()
     for thread in running:
         thread.join()
-    seen = {"answers": hammer.answers, "errors": hammer.errors, "slowest": round(hammer.slowest, 2), "slow": hammer.slow}
+    seen = {
+        "answers": hammer.answers,
+        "errors": hammer.errors,
+        "slowest": round(hammer.slowest, 2),
+        "slow": hammer.slow,
+    }
     print(json.dumps(seen))  # noqa: T201 - the result
 
 

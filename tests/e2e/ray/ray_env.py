@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -14,15 +15,15 @@ import gpu_control_plane
 from blocking_wait import until
 from e2e.agent.agent_env import AgentEnv
 from e2e.cluster_env import ClusterEnv
-from e2e.ray.image.recipe import prepare
+from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.local.images import BUSYBOX
-from gpu_control_plane.local.platforms import this_platform
 
 POOL: Final = "training"
 RESOURCE: Final = f"gpu.deckhouse.io/{POOL}"
 APPS: Final = "apps"
 """The ConfigMap with what Ray Serve serves, and with the client that asks for it."""
 CONTROLLER: Final = "controller"
+_EVERY_NAMESPACE: Final[dict[str, Any]] = {"namespaceSelector": {}}
 _SHARES: Final = 10240
 _CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 _PATIENCE: Final = 150.0
@@ -38,9 +39,9 @@ class RayEnv:
 
     # Setting up.
 
-    def start(self) -> None:
+    def start(self, image: Path) -> None:
         _share_processors(self.cluster_env.node.interface)
-        self.cluster_env.node.import_image(prepare(this_platform().arch))
+        self.cluster_env.node.import_image(image)
         self.agent.install(self.agent.machine)
         self.agent.start_agent()
         self._start_controller()
@@ -131,19 +132,18 @@ class RayEnv:
     # The operator.
 
     def kill_controller(self) -> None:
-        """End the operator as a crash would. The kubelet starts it again, after a while when that happens often."""
-        before = self.cluster_env.container(CONTROLLER)["restartCount"]
+        """End the operator as a crash would. It is started again at once: the kubelet would wait longer each time."""
+        before = self._controller_pids()
+        assert before, "the controller does not run"
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: self._controller_pids() - before)
+
+    def _controller_pids(self) -> set[int]:
         uid = self.cluster_env.pod(CONTROLLER)["metadata"]["uid"]
-        killed = False
-        for group in _CONTROL_GROUPS.glob(f"*/**/pod{uid}/*/cgroup.procs"):
-            for pid in map(int, group.read_text().split()):
-                if b"gpu_control_plane.controller" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    os.kill(pid, signal.SIGKILL)
-                    killed = True
-            if killed:
-                break
-        assert killed, "the controller does not run"
-        until(lambda: self.cluster_env.container(CONTROLLER)["restartCount"] > before, within=_PATIENCE)
+        group = next(path for root in _CONTROL_GROUPS.iterdir() for path in root.glob(f"**/pod{uid}"))
+        pids = {int(pid) for file in group.glob("*/cgroup.procs") for pid in file.read_text().split()}
+        return {pid for pid in pids if _command(pid)[1:3] == [b"-m", b"gpu_control_plane.controller"]}
 
     def controller_log(self) -> str:
         return self.kubectl("logs", CONTROLLER)
@@ -158,11 +158,11 @@ class RayEnv:
         }
         folders = sorted(path for path in needed if not any(parent in needed for parent in path.parents))
         mounts = [{"name": f"v{index}", "mountPath": str(path), "readOnly": True} for index, path in enumerate(folders)]
-        command = [sys.executable, "-m", "gpu_control_plane.controller"]
+        command = shlex.join([sys.executable, "-m", "gpu_control_plane.controller", "--without=operator"])
         container = {
             "name": "main",
             "image": BUSYBOX,
-            "command": [*command, "--without", "operator", "--identity", "test"],
+            "command": ["sh", "-c", f"while true; do {command} --identity=test; done"],
             "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}, {"name": "PYTHONPATH", "value": str(ours)}],
             "volumeMounts": mounts,
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8080}, "periodSeconds": 1},
@@ -172,21 +172,20 @@ class RayEnv:
         until(lambda: _is_ready(self.cluster_env.pod(CONTROLLER)), within=_PATIENCE)
 
     def _make_pool(self) -> None:
-        access = {"namespaceSelector": {}}
         pool = {"apiVersion": "gpu.deckhouse.io/v1alpha1", "kind": "GPUPool", "metadata": {"name": POOL}}
-        self.create({**pool, "spec": {"access": access}})
-        for index in range(len(self.agent.machine.addresses)):
-            path = f"/apis/gpu.deckhouse.io/v1alpha1/gpudevices/{self.agent.card(index)}"
-            until(lambda path=path: self.cluster_env.find(path) is not None, within=_PATIENCE)
-            self.kubectl("annotate", "gpudevice", self.agent.card(index), f"gpu.deckhouse.io/assignment={POOL}")
-        self.agent.wait_offered(RESOURCE, len(self.agent.machine.addresses))
+        self.create({**pool, "spec": {"access": _EVERY_NAMESPACE}})
+        cards = [self.agent.card(index) for index in range(len(self.agent.machine.addresses))]
+        until(lambda: all(self.cluster_env.find(GPUDevice.resource.path(name=card)) for card in cards), _PATIENCE)
+        for card in cards:
+            self.kubectl("annotate", "gpudevice", card, f"gpu.deckhouse.io/assignment={POOL}")
+        self.agent.wait_offered(RESOURCE, len(cards))
 
 
 @contextlib.contextmanager
-def ray_env_on(cluster_env: ClusterEnv) -> Iterator[RayEnv]:
+def ray_env_on(cluster_env: ClusterEnv, image: Path) -> Iterator[RayEnv]:
     env = RayEnv(cluster_env)
     try:
-        env.start()
+        env.start(image)
         yield env
     finally:
         env.close()
@@ -211,6 +210,14 @@ class Stopwatch:
 def _is_ready(pod: dict[str, Any]) -> bool:
     conditions = pod["status"].get("conditions", [])
     return any(held["type"] == "Ready" and held["status"] == "True" for held in conditions)
+
+
+def _command(pid: int) -> list[bytes]:
+    """The command line of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _share_processors(interface: str) -> None:

@@ -105,11 +105,11 @@ def test_the_operator_may_die_during_a_switch(service: RayEnv) -> None:
     service.apply(ray_service(SERVICE, spec(env_of_workers={"CHANGED": "2"}), "one"))
     until(lambda: len(service.clusters()) == 2)
     service.kill_controller()
-    watch.say("the new cluster is there; the operator was killed and is back")
+    watch.say("the new cluster is there; the operator was killed")
     pending = next(name for each in service.clusters() if (name := each["metadata"]["name"]) != before)
     service.wait_ready(pending, 2, within=200)
     service.kill_controller()
-    watch.say("its pods are ready; the operator was killed and is back")
+    watch.say("its pods are ready; the operator was killed")
     until(lambda: running(service) and active(service) != before, within=300)
     watch.say("the new cluster is the active one")
     assert active(service) == pending

@@ -1,5 +1,8 @@
-"""`python -m e2e.ray.image`: makes the image unless it is in the cache; with `lock`, records its parts anew."""
+"""`python -m e2e.ray.image`: makes the image unless it is in the cache, and says where it is; with `lock`, records its
+parts anew.
+"""
 
+import os
 import sys
 
 from images.errors import ImageError
@@ -16,10 +19,10 @@ def main(arguments: list[str]) -> int:
         if arguments == ["lock"]:
             lock(progress)
         else:
-            prepare(this_platform().arch, progress)
+            sys.stdout.write(f"{prepare(this_platform().arch, progress)}\n")
     except (ImageError, LocalError) as error:
         sys.stderr.write(f"error: {error}\n")
-        return 1
+        return 1 if arguments or os.environ.get("CI") == "true" else 0  # without it, its tests are skipped
     return 0
 
 
