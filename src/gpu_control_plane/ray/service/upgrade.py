@@ -80,11 +80,11 @@ def waits_for(view: ClusterView | None) -> str:  # noqa: PLR0911 - one question 
 def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | None) -> Course:
     share = ServedCluster(target_capacity=ALL, traffic_routed_percent=ALL) if is_incremental(s.service) else None
     if pending is None:
-        source = _candidate(active, takes_over=True) if active is not None else None
+        source = _candidate(s, active, takes_over=True) if active is not None else None
         progress = waits_for(active) if active is not None or s.pending_status.ray_cluster_name else waits_for(None)
         return Course(backend=choose(s.backend, None, source), active=share, pending=share, progress=progress)
-    target = _candidate(pending, takes_over=pending.ready)
-    source = _candidate(active, takes_over=True) if active is not None else None
+    target = _candidate(s, pending, takes_over=pending.ready)
+    source = _candidate(s, active, takes_over=True) if active is not None else None
     backend = choose(s.backend, target, source)
     stuck = _stuck_for(s, pending) if active is not None and _may_hand_over(s, active, pending) else None
     return Course(
@@ -158,8 +158,8 @@ def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: Cluste
     complete = step.shares.complete and taking is not None and taking.ready
     backend = choose(
         s.backend,
-        _candidate(taking, takes_over=complete) if taking is not None else None,
-        _candidate(giving, takes_over=True) if giving is not None else None,
+        _candidate(s, taking, takes_over=complete) if taking is not None else None,
+        _candidate(s, giving, takes_over=True) if giving is not None else None,
     )
     progress = f"{step.shares.target.traffic} % of requests go to {taking.name if taking else 'the new cluster'}"
     return Course(
@@ -203,15 +203,15 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
         source,
         _allowance(s, terms) if stuck is not None and stuck <= timedelta() else terms.allowance,
         switched=s.backend == taking.name,
-        may_answer=taking.answers_some,
+        may_answer=_answers(s, taking),
         patient=patience is not None,
         others=others,
     )
     complete = isinstance(move, Done) and taking.ready
     backend = choose(
         s.backend,
-        _candidate(taking, takes_over=taking.answers_all),
-        _candidate(giving, takes_over=True),
+        _candidate(s, taking, takes_over=taking.answers_all),
+        _candidate(s, giving, takes_over=True),
         must_leave=isinstance(move, SwitchFirst),
     )
     moved = sum(min(group.running, group.goal) for group in target.groups)
@@ -345,10 +345,17 @@ def _loss(taking: ClusterView, source: Side, backend: str) -> str:
     return f"the only worker is being handed over: requests are answered again when {taking.name} does; {backend}"
 
 
-def _candidate(view: ClusterView | None, *, takes_over: bool) -> Candidate:
+def _candidate(s: Snapshot, view: ClusterView | None, *, takes_over: bool) -> Candidate:
     if view is None:
         return Candidate("", takes_over=False, answers=False)
-    return Candidate(view.name, takes_over=takes_over, answers=view.answers_some)
+    return Candidate(view.name, takes_over=takes_over, answers=_answers(s, view))
+
+
+def _answers(s: Snapshot, view: ClusterView) -> bool:
+    """Whether a cluster answers at all. One that has been told of no application, and that nobody sends requests to,
+    does not, however ready its pods are."""
+    known = bool(view.annotation(Annotation.SERVE_CONFIG)) or s.backend == view.name
+    return known and view.answers_some
 
 
 def _or(value: int | None, default: int) -> int:

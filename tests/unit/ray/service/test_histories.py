@@ -5,7 +5,6 @@ twice; and when it has calmed down, the service is as its spec says."""
 import random
 from datetime import timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +48,7 @@ class Watch:
                 f"requests are taken from {self._backend}, which answers, to {world.backend}, which does not"
             )
         terms = world.terms()
-        if terms is not None and world.source_has_cards():
+        if terms is not None and world.both_have_workers():
             allowed = max(self._demand, terms.allowance.get(POOL, 0))
             assert world.demand_of_clusters().get(POOL, 0) <= allowed, "cards are asked for twice"
         assert world.active != world.pending or not world.active, "one cluster has both roles"
@@ -134,8 +133,7 @@ def settled(world: World, *, incremental: bool) -> None:
     assert len(world.puts) == puts, "Ray Serve is told again what it knows"
 
 
-@pytest.mark.parametrize("mode", ["auto", "always", "never"])
-@given(seed=st.integers(0, 2**32), cards=st.integers(4, 9))
+@given(mode=st.sampled_from(("auto", "always", "never")), seed=st.integers(0, 2**32), cards=st.integers(4, 9))
 def test_whatever_happens_it_ends_as_the_spec_says(mode: str, seed: int, cards: int) -> None:
     rng = random.Random(seed)
     cards = 20 if mode == "never" else cards

@@ -176,7 +176,7 @@ class World:
             owner = next(each for each in self.clusters.values() if is_owned(pod, each))
             return _answer(self.all_run(owner), self.now)
         cluster = next(each for each in self.clusters.values() if each.metadata.uid == subject)
-        if not self._head_runs(cluster):
+        if not self.head_runs(cluster):
             return None
         if what == "put":
             body = self._body(cluster, rest[0])
@@ -328,7 +328,7 @@ class World:
         groups = cluster.spec.worker_group_specs
         return (
             cluster.metadata.uid in self.configs
-            and self._head_runs(cluster)
+            and self.head_runs(cluster)
             and image not in self.applications_fail
             and all(
                 len(self.workers(cluster, each.group_name)) >= self.least(cluster, each.group_name)
@@ -358,12 +358,16 @@ class World:
         held = sum(self._units(pod) for pod in self.pods.values() if pod.name in self.scheduled)
         return max(0, self.cards - self.others - held)
 
-    def source_has_cards(self) -> bool:
-        """Whether the older cluster of an upgrade still has workers."""
-        held = self.clusters.get(self.active)
-        groups = held.spec.worker_group_specs if held is not None else ()
-        return held is not None and any(
-            group_pods(each) or self.workers(held, each.group_name, running=False) for each in groups
+    def both_have_workers(self) -> bool:
+        """Whether both clusters of an upgrade have workers, or ask for them."""
+        held = [self.clusters.get(name) for name in (self.active, self.pending)]
+        return all(
+            each is not None
+            and any(
+                group_pods(one) or self.workers(each, one.group_name, running=False)
+                for one in each.spec.worker_group_specs
+            )
+            for each in held
         )
 
     def why(self) -> list[str]:
@@ -389,7 +393,7 @@ class World:
     def _units(self, pod: RayPod) -> int:
         return sum(int(container.resources.limits.get(POOL, 0)) for container in pod.spec.containers)
 
-    def _head_runs(self, cluster: RayCluster) -> bool:
+    def head_runs(self, cluster: RayCluster) -> bool:
         return any(pod.is_head and pod.running and is_owned(pod, cluster) for pod in self.pods.values())
 
     # The cluster around it.
@@ -410,7 +414,7 @@ class World:
                 for pod in living[group_pods(held) :]:
                     self._let_go(pod.name)
             ready = condition(
-                each.status.conditions, "HeadPodReady", self._head_runs(each), "HeadPodRunningAndReady", now=self.now
+                each.status.conditions, "HeadPodReady", self.head_runs(each), "HeadPodRunningAndReady", now=self.now
             )
             if [held.status for held in each.status.conditions] != [ready.status]:
                 version = replace(each.metadata, resource_version=self._uid())
