@@ -293,7 +293,7 @@ async def test_a_rolling_change_replaces_one_worker_after_the_other(ray: RayEnv)
 
     await until_async(done, within=20)
     await ray.ready()
-    assert fewest == 2
+    assert fewest >= 2
     assert (await ray.pods(group=HEAD_GROUP))[0].name == head
     assert {pod.spec.containers[0].image for pod in await ray.pods(group="workers")} == {"new"}
 
