@@ -21,6 +21,7 @@ _SHARING: Final = {
     "integration/inventory": "api server 2",
     "integration/api": "api server 3",
     "integration/bootstrap": "api server 3",
+    "integration/ray": "api server 4",
     "helm/deckhouse": "tests/helm/test_dry_runs.py",
 }
 """Folders whose tests share a cluster, and which cluster."""

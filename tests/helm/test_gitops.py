@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from blocking_wait import until
-from gpu_control_plane.api import DEFINITIONS, nvidia
+from gpu_control_plane.api import DEFINITIONS, nvidia, ray
 from gpu_control_plane.gitops.applications import written_by_controllers
 from gpu_control_plane.local import Binaries, Component
 from helm.chart import CHART, NAMESPACE, Helm, Manifest, Objects, command_of
@@ -30,7 +30,7 @@ WEBHOOKS = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/gpu-control-plane-webhook"
     for kind in ("validating", "mutating")
 )
-CRDS = {definition.name for definition in (*DEFINITIONS, *nvidia.DEFINITIONS)}
+CRDS = {definition.name for definition in (*DEFINITIONS, *nvidia.DEFINITIONS, *ray.DEFINITIONS)}
 IN_NAMESPACE = f"/api/v1/namespaces/{NAMESPACE}"
 
 pytestmark = pytest.mark.timeout(300)
@@ -42,9 +42,28 @@ def cluster(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[In
     with cluster_for(helm, tmp_path_factory.mktemp("gitops"), Component.ETCD, Component.APISERVER) as made:
         labels = STACK["spec"]["syncPolicy"]["managedNamespaceMetadata"]["labels"]
         made.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
+        for namespace in VALUES["ray"]["watchNamespace"]:
+            made.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        made.kubectl("create", "-f", "-", given=yaml.safe_dump(_of_volcano()))
         made.run_hook("install-crds", VALUES)
         made.run_hook("declare", VALUES)
         yield made
+
+
+def _of_volcano() -> Manifest:
+    """The kind of Volcano that the controller watches, since the example's values name that scheduler for Ray."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "podgroups.scheduling.volcano.sh"},
+        "spec": {
+            "group": "scheduling.volcano.sh",
+            "scope": "Namespaced",
+            "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
+            "versions": [{"name": "v1beta1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
 
 
 @pytest.fixture(scope="module")

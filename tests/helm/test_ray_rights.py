@@ -24,7 +24,7 @@ from helm.rules import rules_of, uncovered
 pytestmark = pytest.mark.timeout(300)
 
 WATCHED = "research"
-VALUES: dict[str, Any] = {"ray": {"watchNamespace": [WATCHED]}, "operator": {"enabled": False}}
+VALUES: dict[str, Any] = {"ray": {"watchNamespace": [WATCHED]}}
 CONTROLLER = "gpu-control-plane-controller"
 POD = {
     "spec": {"containers": [{"name": "ray", "image": "ray", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}
@@ -53,6 +53,8 @@ OBJECTS: list[dict[str, Any]] = [
         "spec": {"schedule": "0 3 * * *", "jobTemplate": {"entrypoint": "true", "rayClusterSpec": CLUSTER}},
     },
 ]
+POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+"""What the API server's own policies leave of the rights."""
 MADE = {
     "/api/v1": ("pods", "services", "serviceaccounts", "secrets", "persistentvolumeclaims"),
     "/apis/rbac.authorization.k8s.io/v1": ("roles", "rolebindings"),
@@ -67,7 +69,7 @@ def cluster(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[In
         for namespace in (NAMESPACE, WATCHED):
             made.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         made.run_hook("install-crds", VALUES)
-        kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+        kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", *POLICIES)
         made.kubectl("apply", "-f", "-", given=yaml.safe_dump_all(helm.objects(VALUES).of(*kinds)))
         # Without the controller-manager nobody makes the account that pods run as.
         made.request("POST", f"/api/v1/namespaces/{WATCHED}/serviceaccounts", {"metadata": {"name": "default"}})
@@ -84,7 +86,7 @@ def names(cluster: Installed, path: str) -> set[str]:
 def test_nothing_is_forbidden_while_ray_comes_up(cluster: Installed, helm: Helm, tmp_path: Path) -> None:
     pod = helm.objects(VALUES).pod("controller")
     command = [each.replace("$(POD_NAME)", "test") for each in command_of(pod)[1:] if not each.startswith("--webhooks")]
-    others = [f"--without={name}" for name in ("inventory", "bootstrap", "pools")]
+    others = [f"--without={name}" for name in ("inventory", "bootstrap", "pools", "operator")]
     log = tmp_path / "controller.log"
     with Program([*command, *others, "--status-port=0"], cluster.account(CONTROLLER), log):
         for each in OBJECTS:
@@ -99,6 +101,25 @@ def test_nothing_is_forbidden_while_ray_comes_up(cluster: Installed, helm: Helm,
         until(lambda: len(names(cluster, f"/apis/ray.io/v1/namespaces/{WATCHED}/rayclusters")) == 3, within=60)
         until(lambda: len(names(cluster, f"/api/v1/namespaces/{WATCHED}/pods")) >= 3 * 3, within=60)
         cluster.request("DELETE", f"/apis/ray.io/v1/namespaces/{WATCHED}/rayjobs/train")
+
+
+def test_no_secret_is_made_that_belongs_to_no_ray_cluster(cluster: Installed) -> None:
+    """Whoever takes over the controller must not make himself the token of another account."""
+    kubeconfig = str(cluster.account(CONTROLLER))
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "full", "uid": "u", "controller": True}
+    account = {"kubernetes.io/service-account.name": "default"}
+    secrets: list[dict[str, Any]] = [
+        {"metadata": {"name": "stray", "namespace": WATCHED}},
+        {
+            "metadata": {"name": "token", "namespace": WATCHED, "ownerReferences": [owner], "annotations": account},
+            "type": "kubernetes.io/service-account-token",
+        },
+    ]
+    for secret in secrets:
+        given = yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", **secret})
+        cluster.kubectl("--kubeconfig", kubeconfig, "create", "-f", "-", given=given, failing=True)
+        path = f"/api/v1/namespaces/{WATCHED}/secrets/{secret['metadata']['name']}"
+        assert not cluster.exists(path)
 
 
 @pytest.mark.parametrize("watched", [[], [WATCHED]], ids=["everywhere", "one namespace"])

@@ -341,9 +341,10 @@ def test_every_right_has_its_reason() -> None:
 @every_value_set
 def test_everything_is_labelled_and_in_its_place(helm: Helm, values: dict[str, Any]) -> None:
     operands = values.get("operator", {}).get("namespace", NAMESPACE)
+    of_ray = values.get("ray", {}).get("watchNamespace", ())
     for each in helm.objects(values).all:
         assert each["metadata"]["labels"]["app.kubernetes.io/name"] == "gpu-control-plane"
-        assert each["metadata"].get("namespace", NAMESPACE) in (NAMESPACE, "default", operands)
+        assert each["metadata"].get("namespace", NAMESPACE) in (NAMESPACE, "default", operands, *of_ray)
 
 
 @every_value_set

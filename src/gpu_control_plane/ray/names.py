@@ -1,11 +1,13 @@
 """Names of what belongs to objects of Ray, by KubeRay's rules: users' tools and Ray's autoscaler know them."""
 
+import re
 from typing import Final
 
 from gpu_control_plane.api.ray.names import NodeType
 
 _OBJECT_LIMIT: Final = 50
 _LABEL_LIMIT: Final = 63
+_BESIDE_DOT: Final = re.compile(r"[-.]*\.[-.]*")
 
 
 def object_name(name: str) -> str:
@@ -16,8 +18,9 @@ def object_name(name: str) -> str:
 
 
 def pod_prefix(cluster: str, group: str, node_type: NodeType) -> str:
-    """The `generateName` of a pod; a head of a fixed name has it without the last dash."""
-    whole = cluster if node_type is NodeType.HEAD else f"{cluster}-{group}"
+    """The `generateName` of a pod; a head of a fixed name has it without the last dash. Beside a dot the API server
+    takes letters and digits only."""
+    whole = cluster if node_type is NodeType.HEAD else _BESIDE_DOT.sub(".", f"{cluster}-{group}")
     return f"{whole[:_OBJECT_LIMIT].rstrip('.')}-{node_type}-".lower()
 
 

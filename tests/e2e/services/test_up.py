@@ -1,5 +1,6 @@
 """`kubectl gpu up --real-node`: a cluster in which pods really run, with cards for them, and which leaves nothing."""
 
+import json
 import os
 import shutil
 import signal
@@ -80,6 +81,13 @@ def test_a_pod_that_asks_for_a_pools_card_really_runs_with_it(kubectl: Kubectl) 
     kubectl("annotate", "gpudevice", CARD, "gpu.deckhouse.io/assignment=training")
     kubectl("wait", "--for=condition=Ready", "pod/trainer", "--timeout=140s")
     assert kubectl("exec", "trainer", "--", "ls", "/dev/nvidia0") == "/dev/nvidia0\n"
+
+
+def test_a_pod_may_run_as_any_user(kubectl: Kubectl) -> None:
+    user = {"apiVersion": "v1", "spec": {"securityContext": {"runAsUser": 1000}}}
+    options = ("--restart=Never", f"--image={BUSYBOX}", f"--overrides={json.dumps(user)}")
+    kubectl("run", "reader", *options, "--", "ls", "/bin/busybox")
+    kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/reader", "--timeout=140s")
 
 
 @pytest.mark.parametrize("program", ["kubelet", "containerd", "kube-proxy"])

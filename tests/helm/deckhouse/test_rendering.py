@@ -52,6 +52,8 @@ def test_every_render_is_valid_for(version: str, module: Module, kubeconform: Pa
 def test_the_api_server_takes_every_render(module: Module, api_server: Installed, settings: Settings) -> None:
     ask = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--field-manager=test", "-f", "-")
     objects = native(module, settings)
+    for namespace in settings.get("ray", {}).get("watchNamespace", ()):
+        api_server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     assert len(api_server.kubectl(*ask, given=yaml.safe_dump_all(objects)).splitlines()) == len(objects)
 
 
@@ -194,7 +196,8 @@ def test_everything_is_in_the_modules_namespace(module: Module, settings: Settin
     for each in module.objects(settings).all:
         where = each["metadata"].get("namespace", NAMESPACE)
         monitors = each["kind"] in ("ServiceMonitor", "PodMonitor")
-        assert where in ("d8-monitoring" if monitors else NAMESPACE, "default")
+        of_ray = settings.get("ray", {}).get("watchNamespace", ())
+        assert where in ("d8-monitoring" if monitors else NAMESPACE, "default", *of_ray)
         assert each["metadata"]["labels"]["module"] == "gpu-control-plane"
 
 
@@ -270,6 +273,7 @@ def test_levels_of_access_are_those_of_deckhouse(module: Module) -> None:
     }
     assert roles == {
         "d8:user-authz:gpu-control-plane:user": "User",
+        "d8:user-authz:gpu-control-plane:editor": "Editor",
         "d8:user-authz:gpu-control-plane:cluster-editor": "ClusterEditor",
         "d8:user-authz:gpu-control-plane:cluster-admin": "ClusterAdmin",
     }

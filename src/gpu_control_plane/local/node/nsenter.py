@@ -12,6 +12,7 @@ import sys
 from gpu_control_plane.local.die_with_parent import exec_program, set_parent_death_signal
 
 _NAMESPACES = ("pid_for_children", "net", "uts", "mnt")
+_UMASK = 0o022
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -25,6 +26,8 @@ def main(machine: int, program: list[str]) -> int:
     if child == 0:
         set_parent_death_signal()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+        # The owner of a local cluster keeps its files private. Those of containers have users of their own.
+        os.umask(_UMASK)
         os._exit(exec_program(program))
     _ended, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)

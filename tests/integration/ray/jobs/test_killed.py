@@ -42,8 +42,15 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize("answered", [False, True], ids=["before it is sent", "before its answer"])
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize(
+    ("name", "answered"),
+    [
+        pytest.param("the operator submits", False, id="before a write is sent"),
+        pytest.param("the operator submits", True, id="before a write is answered"),
+        # On the server this is the same as before the next write is sent.
+        pytest.param("it is tried again", True, id="before a write is answered, with a second try"),
+    ],
+)
 async def test_a_killed_operator_is_taken_over_from(
     plays: Callable[[], Awaitable[Play]], name: str, answered: bool
 ) -> None:
