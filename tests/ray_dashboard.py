@@ -38,7 +38,11 @@ class Submission(msgspec.Struct, frozen=True):
 class FakeDashboard:
     """One head's dashboard. Use inside `async with`."""
 
-    def __init__(self, *, token: str = "", now: Callable[[], float] = lambda: 1_800_000_000.0) -> None:
+    def __init__(
+        self, *, token: str = "", host: str = "127.0.0.1", now: Callable[[], float] = lambda: 1_800_000_000.0
+    ) -> None:
+        self.host = host
+        """Where it listens."""
         self.token = token
         """What callers have to show, if anything."""
         self.fault: Fault | None = None
@@ -61,11 +65,11 @@ class FakeDashboard:
         """Set when a request has come; for tests that wait for one."""
         self._now = now
         self._runner: web.AppRunner | None = None
-        self._port = 0
+        self.port = 0
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -89,9 +93,9 @@ class FakeDashboard:
         app.router.add_get("/-/healthz", self._healthz)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
+        site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True)
         await site.start()
-        self._port = self._runner.addresses[0][1]
+        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Take no more connections. What it knows stays."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -52,6 +52,7 @@ class RayEnv:
         """How far the operator's clock is ahead."""
         self.build: Callable[[RayParts], None] = clusters.build
         self._operator: AsyncExitStack | None = None
+        self._task: asyncio.Task[None] | None = None
 
     async def start_operator(self) -> None:
         runtime = Runtime("test-ray", config=self.proxy.config, elect=False, status_port=None)
@@ -61,7 +62,15 @@ class RayEnv:
             )
         )
         self._operator = AsyncExitStack()
-        await self._operator.enter_async_context(running(runtime))
+        self._task = await self._operator.enter_async_context(running(runtime))
+
+    async def kill_operator(self) -> None:
+        """End it in the middle of what it does."""
+        operator, self._operator = self._operator, None
+        if operator is not None and self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await operator.aclose()
 
     async def stop_operator(self) -> None:
         if self._operator is not None:
@@ -131,7 +140,7 @@ class RayEnv:
         found = await self.client.list(Event, Selection(namespace=self.namespace))
         return {event.reason: event.note for event in found}
 
-    async def quiet(self, seconds: float = 1.5) -> None:
+    async def quiet(self, seconds: float = 1.2) -> None:
         """Return when the operator has written nothing for so long."""
         count = len(self.writes)
         while True:

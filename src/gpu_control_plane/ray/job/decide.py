@@ -181,7 +181,9 @@ def follow(seen: Snapshot) -> Decision:
         return _absent(seen, status)
 
     # Ray has it: whatever has become of the submitter, it is not failed for that.
-    return _stay(seen, _as_told(status, details), *_service(seen), calls=_asks(seen))
+    known = status.job_status is not JobStatus.NEW
+    news = () if known else (Notice(JobEvent.SUBMITTED, f"Ray has the job {status.job_id}"),)
+    return _stay(seen, _as_told(status, details), *_service(seen), calls=_asks(seen), notices=news)
 
 
 def _absent(seen: Snapshot, status: RayJobStatus) -> Decision:
@@ -248,7 +250,8 @@ def take_down(seen: Snapshot) -> Decision:
     status = seen.job.status
     steps = (*((Step.DELETE_SUBMITTER,) if seen.job_object else ()), *_own_clusters(seen))
     if steps or seen.own_clusters or seen.job_object:
-        return Decision(status=status, steps=steps)
+        goes = Notice(JobEvent.DELETED_CLUSTER, f"the RayCluster {status.ray_cluster_name} goes")
+        return Decision(status=status, steps=steps, notices=(goes,) if Step.DELETE_CLUSTERS in steps else ())
     suspending = status.job_deployment_status is JobDeploymentStatus.SUSPENDING
     cleared = RayJobStatus(
         job_deployment_status=JobDeploymentStatus.SUSPENDED if suspending else JobDeploymentStatus.NEW,

@@ -12,7 +12,6 @@ class JobEvent(StrEnum):
     UPDATED_CLUSTER = "UpdatedRayCluster"
     FAILED_CREATE_CLUSTER = "FailedToCreateRayCluster"
     CREATED_SUBMITTER = "CreatedRayJobSubmitter"
-    DELETED_SUBMITTER = "DeletedRayJobSubmitter"
     FAILED_CREATE_SUBMITTER = "FailedToCreateRayJobSubmitter"
     CREATED_SERVICE = "CreatedService"
     FAILED_CREATE_SERVICE = "FailedToCreateService"
