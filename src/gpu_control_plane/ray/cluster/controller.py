@@ -36,13 +36,13 @@ from gpu_control_plane.ray.cluster.pod_plan import is_suspended
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
 from gpu_control_plane.ray.cluster.redis_cleanup import RedisCleanup
 from gpu_control_plane.ray.cluster.status import StatusSnapshot, cluster_status
-from gpu_control_plane.ray.gpus import PoolFacts, PoolResources
 from gpu_control_plane.ray.owned import OwnedService
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.pool_demand import pod_units
 from gpu_control_plane.ray.scheduling import marks_of, scheduler_for
 from gpu_control_plane.ray.status_patch import differs, write_status
 from gpu_control_plane.rules.largest_nodes import LargestNodes
+from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 
 STATUS_INTERVAL: Final = timedelta(seconds=1)
 """Between two writes of the status of one cluster: pods that start change it many times."""

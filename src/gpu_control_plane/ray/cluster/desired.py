@@ -18,10 +18,11 @@ from gpu_control_plane.ray.cluster.manifests import (
 )
 from gpu_control_plane.ray.cluster.status import Verdict
 from gpu_control_plane.ray.demand import group_pods, least_group_pods
-from gpu_control_plane.ray.gpus import PoolResources
 from gpu_control_plane.ray.pool_demand import Largest, cluster_unserved, pod_units
 from gpu_control_plane.ray.scheduling import BatchSchedule
 from gpu_control_plane.rules.ray.cluster import cluster_problems
+from gpu_control_plane.rules.ray.filled_gpus import as_written
+from gpu_control_plane.rules.ray.gpus import PoolResources
 from gpu_control_plane.rules.ray.problem import Facts, Problem, sentences
 
 SERVED = "PoolsCouldServe"
@@ -62,7 +63,7 @@ def desired(context: ClusterContext, scheduler: BatchSchedule | None, token: byt
         context=context,
         children=tuple(desired_children(context, scheduler, token)),
         template_hashes={HEAD_GROUP: template_hash(cluster), **hashes},
-        recreate_hash=recreate_hash(cluster.spec),
+        recreate_hash=recreate_hash(as_written(cluster)),
         together={
             group.group_name: size
             for group in groups
