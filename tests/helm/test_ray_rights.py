@@ -14,8 +14,8 @@ from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.local import Component
 from gpu_control_plane.ray.cluster.manifests import autoscaler_access
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
-from gpu_control_plane.ray.gpus import PoolResources
 from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.rules.ray.gpus import PoolResources
 from helm.chart import NAMESPACE, Helm, command_of
 from helm.conftest import cluster_for
 from helm.installed import Installed, Program

@@ -8,6 +8,7 @@ import msgspec
 from gpu_control_plane.admission.approvals import review_approval
 from gpu_control_plane.admission.pods import Offer, review_pod
 from gpu_control_plane.admission.pools import review
+from gpu_control_plane.admission.ray_gpus import fill_gpus
 from gpu_control_plane.admission.rays import Ray, review_ray
 from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.names import Annotation
@@ -27,11 +28,12 @@ from gpu_control_plane.rules.largest_nodes import LargestNodes
 from gpu_control_plane.rules.pool_validation import by_age
 from gpu_control_plane.rules.ray.cluster import cluster_problems
 from gpu_control_plane.rules.ray.cronjob import cronjob_problems
+from gpu_control_plane.rules.ray.gpus import LivePools
 from gpu_control_plane.rules.ray.job import job_problems
 from gpu_control_plane.rules.ray.problem import Problem
 from gpu_control_plane.rules.ray.service import service_problems
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces, kuberay_namespaces
-from gpu_control_plane.rules.webhook_configuration import DEVICES, PODS, POOLS, RAYS
+from gpu_control_plane.rules.webhook_configuration import DEVICES, PODS, POOLS, RAY_CLUSTERS, RAYS
 
 _CONFIGURATIONS: Final = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
 _RESOURCE: Final = "resource-or-stem"
@@ -92,7 +94,7 @@ def build(runtime: Runtime, settings: Settings) -> None:
     server.validating(POOLS, GPUPool, validate)
     server.mutating(PODS, Pod, PodReviews(pools, runtime.cache(GPUNodeState)).review)
     server.mutating(DEVICES, GPUDevice, _approval_reviews(pools, runtime.cache(Node)))
-    _add_rays(server, runtime, settings.ray)
+    _add_rays(server, runtime, settings.ray, pools)
     secrets.on_change(lambda _old, _new: certificates.wake())
     for cache in configurations:
         cache.on_change(lambda _old, _new: certificates.wake())
@@ -100,7 +102,7 @@ def build(runtime: Runtime, settings: Settings) -> None:
     runtime.service(lambda: serve_webhooks(server, certificates))
 
 
-def _add_rays(server: WebhookServer, runtime: Runtime, scope: RayScope | None) -> None:
+def _add_rays(server: WebhookServer, runtime: Runtime, scope: RayScope | None, pools: Cache[GPUPool]) -> None:
     """Reviews of the kinds of Ray."""
     lease = None
     if scope is not None:
@@ -110,6 +112,7 @@ def _add_rays(server: WebhookServer, runtime: Runtime, scope: RayScope | None) -
     server.validating(RAYS[RayJob.resource.plural], RayJob, rays.of(job_problems))
     server.validating(RAYS[RayService.resource.plural], RayService, rays.of(service_problems))
     server.validating(RAYS[RayCronJob.resource.plural], RayCronJob, rays.of(cronjob_problems))
+    server.mutating(RAY_CLUSTERS, RayCluster, rays.filling(pools))
 
 
 class RayReviews:
@@ -123,16 +126,34 @@ class RayReviews:
         """Reviews of one kind, by its rules."""
 
         async def reviewed(request: AdmissionRequest[T]) -> AdmissionResponse:
-            if request.object is None or self._lease is None or not self._looks_after(request.namespace):
+            if request.object is None or not self._looks_after(request.namespace):
                 return allow()
-            await self._lease.synced()
-            active = self._lease.active() is not None
-            return review_ray(request.object, request.old_object, problems, only_warn=active)
+            return review_ray(request.object, request.old_object, problems, only_warn=await self._is_kuberays())
+
+        return reviewed
+
+    def filling(self, pools: Cache[GPUPool]) -> Handler[RayCluster]:
+        """Reviews that fill in what Ray's autoscaler would not see of the GPUs of pools."""
+        live = LivePools()
+        pools.on_change(live.changed)
+
+        async def reviewed(request: AdmissionRequest[RayCluster]) -> AdmissionResponse:
+            if request.object is None or not self._looks_after(request.namespace) or await self._is_kuberays():
+                return allow()
+            await pools.synced()
+            return fill_gpus(request.object, request.document(), live.current)
 
         return reviewed
 
     def _looks_after(self, namespace: str | None) -> bool:
         return self._scope is not None and (not self._scope.namespaces or namespace in self._scope.namespaces)
+
+    async def _is_kuberays(self) -> bool:
+        """Whether KubeRay's operator carries out what is written."""
+        if self._lease is None:
+            return False
+        await self._lease.synced()
+        return self._lease.active() is not None
 
 
 def _approval_reviews(pools: Cache[GPUPool], nodes: Cache[Node]) -> Handler[GPUDevice]:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpu_control_plane.api.ray.cluster import UNLIMITED, RayClusterSpec, WorkerGroupSpec
-from gpu_control_plane.ray.amounts import amount_of
+from gpu_control_plane.rules.ray.amounts import amount_of
 
 Amounts = dict[str, Decimal]
 

@@ -13,10 +13,10 @@ from gpu_control_plane.ray.dashboard.access import Access, Addresses, addresses
 from gpu_control_plane.ray.dashboard.calls import DashboardCalls, Pace
 from gpu_control_plane.ray.dashboard.client import Dashboard
 from gpu_control_plane.ray.dashboard.exchange import Exchange
-from gpu_control_plane.ray.gpus import LivePools
 from gpu_control_plane.ray.operator_lease import KubeRayLease
 from gpu_control_plane.ray.settings import Settings
 from gpu_control_plane.ray.watched import Watched
+from gpu_control_plane.rules.ray.gpus import LivePools
 
 
 class RayParts:

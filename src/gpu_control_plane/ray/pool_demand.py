@@ -9,10 +9,10 @@ from typing import Any
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec
 from gpu_control_plane.kube.sentences import counted
-from gpu_control_plane.ray.amounts import whole_units
 from gpu_control_plane.ray.demand import group_pods
-from gpu_control_plane.ray.gpus import PoolFacts, PoolResources
 from gpu_control_plane.rules.hopeless_requests import Hopeless, why_hopeless
+from gpu_control_plane.rules.ray.amounts import whole_units
+from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 
 Largest = Callable[[str], int]
 """Units of a resource on the node that has the most; 0 while no node has any."""

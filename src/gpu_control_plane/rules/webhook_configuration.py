@@ -10,6 +10,7 @@ from typing import Final
 from gpu_control_plane.api.names import GROUP, VERSION, Annotation
 from gpu_control_plane.api.ray.names import GROUP as RAY_GROUP
 from gpu_control_plane.api.ray.names import VERSION as RAY_VERSION
+from gpu_control_plane.api.ray.names import Annotation as RayAnnotation
 from gpu_control_plane.rules.admission_policy import API_VERSION, Manifest, asks_for_an_extended_resource
 
 NAME: Final = "gpu-control-plane-webhook"
@@ -24,6 +25,7 @@ RAYS: Final = {
     "raycronjobs": "/validate-raycronjob",
 }
 """By the plural of the kind."""
+RAY_CLUSTERS: Final = "/mutate-raycluster"
 
 _CHANGES_AN_APPROVAL: Final = {
     "name": "changes-an-approval",
@@ -42,6 +44,11 @@ _CHANGES_WHAT_IS_ASKED_FOR: Final = {
     "name": "changes-what-is-asked-for",
     "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"
     " || object.metadata.?annotations != oldObject.metadata.?annotations",
+}
+_IS_SCALED_BY_RAY: Final = {
+    "name": "is-scaled-by-ray",
+    "expression": "object.spec.?enableInTreeAutoscaling.orValue(false) == true"
+    f" || '{RayAnnotation.FILLED_GPUS.value}' in object.metadata.?annotations.orValue({{}})",
 }
 
 
@@ -86,6 +93,14 @@ def webhook_configurations(client_config: Callable[[str], Manifest]) -> list[Man
                 "reinvocationPolicy": "Never",
                 "rules": [_rule(GROUP, VERSION, "gpudevices", "Cluster", ["UPDATE"])],
                 "matchConditions": [_CHANGES_AN_APPROVAL],
+            },
+            {
+                "name": f"rayclusters.{GROUP}",
+                "clientConfig": client_config(RAY_CLUSTERS),
+                "timeoutSeconds": 2,
+                "reinvocationPolicy": "IfNeeded",
+                "rules": [_rule(RAY_GROUP, RAY_VERSION, "rayclusters", "Namespaced", ["CREATE", "UPDATE"])],
+                "matchConditions": [_IS_NOT_BEING_DELETED, _CHANGES_WHAT_IS_ASKED_FOR, _IS_SCALED_BY_RAY],
             },
         ),
     ]

@@ -25,9 +25,9 @@ from gpu_control_plane.ray.cluster.manifests import (
     service_account,
     worker_pod,
 )
-from gpu_control_plane.ray.gpus import PoolFacts, PoolResources
 from gpu_control_plane.ray.options import BatchScheduler, RayOptions
 from gpu_control_plane.ray.scheduling import marks_of, scheduler_for
+from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 
 Json = dict[str, Any]
 

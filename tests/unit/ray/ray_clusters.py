@@ -8,7 +8,7 @@ import msgspec
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.ray.cluster.manifests import ClusterContext, ReplicaIdentity, head_pod, worker_pod
-from gpu_control_plane.ray.gpus import PoolFacts, PoolResources
+from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 
 UID = "0d1e9f5a-7c1b-4b52-9c3d-1f2e3a4b5c6d"
 Json = dict[str, Any]

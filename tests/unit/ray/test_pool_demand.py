@@ -3,8 +3,8 @@
 import pytest
 
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.ray.gpus import PoolFacts, PoolResources
 from gpu_control_plane.ray.pool_demand import cluster_unserved, pod_units
+from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 from unit.ray.ray_clusters import Json, gpu_pool, group, pools, ray_cluster, template
 
 A, B = "gpu.deckhouse.io/a", "gpu.deckhouse.io/b"

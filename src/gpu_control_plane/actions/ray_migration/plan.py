@@ -23,6 +23,7 @@ from gpu_control_plane.ray.owned import RayPod, controller_of, is_owned
 from gpu_control_plane.ray.service.roles import decide_roles
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
 from gpu_control_plane.rules.ray.cluster import cluster_problems
+from gpu_control_plane.rules.ray.filled_gpus import as_written
 from gpu_control_plane.rules.ray.job import job_problems
 from gpu_control_plane.rules.ray.problem import sentences
 from gpu_control_plane.rules.ray.service import service_problems
@@ -156,7 +157,7 @@ def _of_cluster(found: RayInstallation, cluster: RayCluster, pods: tuple[RayPod,
             cluster=cluster,
             pods=pods,
             template_hashes={},
-            recreate_hash=recreate_hash(cluster.spec),
+            recreate_hash=recreate_hash(as_written(cluster)),
             version=OPERATOR_VERSION,
             now=found.now,
         ),

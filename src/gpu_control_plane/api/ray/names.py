@@ -76,6 +76,10 @@ class Annotation(OpenEnum):
     SERVE_CONFIG = f"{OWN_GROUP}/serve-config", "On a RayCluster: what Ray Serve was last told, as a hash, and when."
     UNUSED_SINCE = f"{OWN_GROUP}/unused-since", "On a RayCluster of a RayService: since when requests go elsewhere."
     APPLIED_SCALE = f"{OWN_GROUP}/applied-scale", "On a RayCluster: numbers of workers of its RayService, as a hash."
+    FILLED_GPUS = (
+        f"{OWN_GROUP}/filled-num-gpus",
+        "On a RayCluster: the num-gpus in rayStartParams that were filled in for Ray's autoscaler, by group.",
+    )
     HANDOVER = f"{OWN_GROUP}/handover", "On a RayCluster that takes workers over: how many GPUs there are for both."
 
 

@@ -17,6 +17,7 @@ from gpu_control_plane.api.gpunodestate import GPUNodeState
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster, RayClusterStatus
 from gpu_control_plane.api.ray.names import MANAGED_BY_US, Finalizer
+from gpu_control_plane.api.ray.reasons import ClusterReason
 from gpu_control_plane.kube.conditions import FALSE, condition, find
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.finalizers import add_finalizer
@@ -36,13 +37,13 @@ from gpu_control_plane.ray.cluster.pod_plan import is_suspended
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
 from gpu_control_plane.ray.cluster.redis_cleanup import RedisCleanup
 from gpu_control_plane.ray.cluster.status import StatusSnapshot, cluster_status
-from gpu_control_plane.ray.gpus import PoolFacts, PoolResources
 from gpu_control_plane.ray.owned import OwnedService
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.pool_demand import pod_units
 from gpu_control_plane.ray.scheduling import marks_of, scheduler_for
 from gpu_control_plane.ray.status_patch import differs, write_status
 from gpu_control_plane.rules.largest_nodes import LargestNodes
+from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 
 STATUS_INTERVAL: Final = timedelta(seconds=1)
 """Between two writes of the status of one cluster: pods that start change it many times."""
@@ -257,7 +258,9 @@ class _Clusters:
         """Say that another operator is active, and nothing else."""
         held, kind = cluster.status.conditions, ClusterCondition.OTHER_OPERATOR_ACTIVE
         generation, note = cluster.metadata.generation, f"KubeRay's operator is active: {who}"
-        said = condition(held, kind, True, "KubeRayActive", note, generation=generation, now=self._parts.now())
+        said = condition(
+            held, kind, True, ClusterReason.OTHER_OPERATOR, note, generation=generation, now=self._parts.now()
+        )
         if said != find(held, kind):
             others = tuple(each for each in held if each.type != kind)
             await write_status(self._client, cluster, replace(cluster.status, conditions=(*others, said)))

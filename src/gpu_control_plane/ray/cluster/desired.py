@@ -9,6 +9,7 @@ import msgspec
 
 from gpu_control_plane.api.ray.cluster import RayCluster, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Label
+from gpu_control_plane.api.ray.reasons import ClusterReason
 from gpu_control_plane.ray.cluster.children import Child, desired_children
 from gpu_control_plane.ray.cluster.manifests import (
     ClusterContext,
@@ -18,14 +19,12 @@ from gpu_control_plane.ray.cluster.manifests import (
 )
 from gpu_control_plane.ray.cluster.status import Verdict
 from gpu_control_plane.ray.demand import group_pods, least_group_pods
-from gpu_control_plane.ray.gpus import PoolResources
 from gpu_control_plane.ray.pool_demand import Largest, cluster_unserved, pod_units
 from gpu_control_plane.ray.scheduling import BatchSchedule
 from gpu_control_plane.rules.ray.cluster import cluster_problems
+from gpu_control_plane.rules.ray.filled_gpus import as_written
+from gpu_control_plane.rules.ray.gpus import PoolResources
 from gpu_control_plane.rules.ray.problem import Facts, Problem, sentences
-
-SERVED = "PoolsCouldServe"
-UNSERVED = "PoolsCannotServe"
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +61,7 @@ def desired(context: ClusterContext, scheduler: BatchSchedule | None, token: byt
         context=context,
         children=tuple(desired_children(context, scheduler, token)),
         template_hashes={HEAD_GROUP: template_hash(cluster), **hashes},
-        recreate_hash=recreate_hash(cluster.spec),
+        recreate_hash=recreate_hash(as_written(cluster)),
         together={
             group.group_name: size
             for group in groups
@@ -93,7 +92,7 @@ def start_together(cluster: RayCluster, group: WorkerGroupSpec, pools: PoolResou
 def capacity(cluster: RayCluster, pools: PoolResources, largest: Largest) -> Verdict | None:
     """Whether pools could ever serve it; None if it asks for none."""
     if sentence := cluster_unserved(cluster.spec, pools, largest):
-        return Verdict(False, UNSERVED, sentence)
+        return Verdict(False, ClusterReason.UNSERVED, sentence)
     templates = [cluster.spec.head_group_spec.template, *(g.template for g in cluster.spec.worker_group_specs)]
     asked = any(pools.pool(resource) is not None for template in templates for resource in pod_units(template))
-    return Verdict(True, SERVED) if asked else None
+    return Verdict(True, ClusterReason.SERVED) if asked else None

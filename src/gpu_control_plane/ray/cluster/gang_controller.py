@@ -19,15 +19,15 @@ from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.kube.signal import Signal
-from gpu_control_plane.ray.amounts import whole_units
 from gpu_control_plane.ray.cluster.caches import ClusterCaches, owning_cluster
 from gpu_control_plane.ray.cluster.desired import start_together, wants_gang
 from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated, is_worker, made, replica_name
 from gpu_control_plane.ray.gang import GangGroup, GangPlan, GatedPod, Release, Stock, plan_releases
-from gpu_control_plane.ray.gpus import PoolResources
 from gpu_control_plane.ray.owned import RayPod, controller_of, is_owned
 from gpu_control_plane.ray.parts import RayParts
+from gpu_control_plane.rules.ray.amounts import whole_units
+from gpu_control_plane.rules.ray.gpus import PoolResources
 
 SETTLING: Final = timedelta(seconds=10)
 """How long a pool may take to count a pod that was released, or has got a node, as one that holds its units."""

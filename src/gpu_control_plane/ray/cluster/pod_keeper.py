@@ -7,6 +7,7 @@ from typing import Final
 
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
+from gpu_control_plane.api.ray.reasons import ClusterReason
 from gpu_control_plane.ray.cluster.attempts import Attempts
 from gpu_control_plane.ray.cluster.caches import ClusterCaches
 from gpu_control_plane.ray.cluster.desired import Desired
@@ -122,7 +123,7 @@ class PodKeeper:
         for removal, message in failed:
             head = removal.pod.is_head
             event = ClusterEvent.FAILED_DELETE_HEAD if head else ClusterEvent.FAILED_DELETE_WORKERS
-            reason = "FailedDeleteHeadPod" if head else "FailedDeleteWorkerPod"
+            reason = ClusterReason.FAILED_DELETE_HEAD_POD if head else ClusterReason.FAILED_DELETE_WORKER_POD
             note = f"pod {removal.pod.name} could not be deleted: {message}"
             self._events.warning(cluster, event, note, action="Delete")
             self._failed(cluster, f"{_DELETE}{removal.pod.group}", reason, note)
@@ -163,7 +164,7 @@ class PodKeeper:
         for refusal in refused:
             head = refusal.group == HEAD_GROUP
             event = ClusterEvent.FAILED_CREATE_HEAD if head else ClusterEvent.FAILED_CREATE_WORKERS
-            reason = "FailedCreateHeadPod" if head else "FailedCreateWorkerPod"
+            reason = ClusterReason.FAILED_CREATE_HEAD_POD if head else ClusterReason.FAILED_CREATE_WORKER_POD
             self._events.warning(cluster, event, refusal.message, action="Create")
             self._failed(cluster, refusal.group, reason, refusal.message)
 

@@ -19,6 +19,7 @@ from gpu_control_plane.api.ray.cluster import (
     RayCluster,
     RayClusterStatus,
 )
+from gpu_control_plane.api.ray.reasons import ClusterReason
 from gpu_control_plane.kube.conditions import TRUE, condition, find, is_true
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.kube.sentences import counted
@@ -32,8 +33,6 @@ from gpu_control_plane.ray.demand import (
 )
 from gpu_control_plane.ray.owned import OwnedService, RayPod
 
-NO_HEAD: Final = "HeadPodNotFound"
-HEAD_READY: Final = "HeadPodRunningAndReady"
 _TPU: Final = "google.com/tpu"
 
 
@@ -148,7 +147,9 @@ def _conditions(snapshot: StatusSnapshot, workers: Sequence[RayPod], head: RayPo
     if suspended is not None:
         said[ClusterCondition.SUSPENDED] = suspended
     said[ClusterCondition.VALID] = (
-        Verdict(False, snapshot.problem_reason, snapshot.problem) if snapshot.problem else Verdict(True, "Valid")
+        Verdict(False, snapshot.problem_reason, snapshot.problem)
+        if snapshot.problem
+        else Verdict(True, ClusterReason.VALID)
     )
     said[ClusterCondition.WORKERS_READY] = _workers_ready(snapshot, workers)
     if snapshot.capacity is not None:
@@ -168,13 +169,13 @@ _OURS: Final = frozenset(str(kind) for kind in ClusterCondition)
 def _head_ready(head: RayPod | None, *, leaving: bool) -> Verdict:
     if head is None:
         why = "the next head comes when the last one is gone, which is being deleted" if leaving else "there is no head"
-        return Verdict(False, NO_HEAD, why)
+        return Verdict(False, ClusterReason.HEAD_POD_NOT_FOUND, why)
     ready = head.condition("Ready")
     if ready is None:
-        return Verdict(False, head.status.reason or "Unknown", head.status.message)
+        return Verdict(False, head.status.reason or ClusterReason.UNKNOWN, head.status.message)
     if ready.status == TRUE:
-        return Verdict(True, HEAD_READY, "")
-    reason, message = ready.reason or "Unknown", ready.message
+        return Verdict(True, ClusterReason.HEAD_POD_RUNNING_AND_READY, "")
+    reason, message = ready.reason or ClusterReason.UNKNOWN, ready.message
     if reason == "ContainersNotReady":
         for container in head.status.container_statuses:
             stopped = container.state.waiting or container.state.terminated
@@ -191,8 +192,8 @@ def _provisioned(snapshot: StatusSnapshot, *, suspended: bool | None) -> Verdict
     workers = [pod for pod in snapshot.pods if is_worker(pod) and not pod.deleting]
     complete = _head(snapshot.pods) is not None and len(workers) >= worker_pods(snapshot.cluster.spec)
     if not suspended and complete and all(_is_up(pod) for pod in snapshot.pods):
-        return Verdict(True, "AllPodRunningAndReadyFirstTime", "all pods are running and ready for the first time")
-    return Verdict(False, "RayClusterPodsProvisioning", "pods are being provisioned")
+        return Verdict(True, ClusterReason.ALL_PODS_READY, "all pods are running and ready for the first time")
+    return Verdict(False, ClusterReason.PROVISIONING, "pods are being provisioned")
 
 
 def _suspension(snapshot: StatusSnapshot) -> tuple[Verdict | None, Verdict | None]:
@@ -200,8 +201,8 @@ def _suspension(snapshot: StatusSnapshot) -> tuple[Verdict | None, Verdict | Non
     not asked for any more, whether by false or by leaving it out, has ended."""
     held, wanted = snapshot.cluster.status.conditions, bool(snapshot.cluster.spec.suspend)
     suspending, suspended = ClusterCondition.SUSPENDING, ClusterCondition.SUSPENDED
-    off = Verdict(False, str(suspending)), Verdict(False, str(suspended))
-    on = Verdict(True, str(suspending)), Verdict(True, str(suspended))
+    off = Verdict(False, ClusterReason.SUSPENDING), Verdict(False, ClusterReason.SUSPENDED)
+    on = Verdict(True, ClusterReason.SUSPENDING), Verdict(True, ClusterReason.SUSPENDED)
     if is_true(held, suspended):
         return (off[0], on[1]) if wanted else off
     if is_true(held, suspending) or wanted:
@@ -213,15 +214,15 @@ def _suspension(snapshot: StatusSnapshot) -> tuple[Verdict | None, Verdict | Non
 def _workers_ready(snapshot: StatusSnapshot, workers: Sequence[RayPod]) -> Verdict:
     wanted, ready = worker_pods(snapshot.cluster.spec), sum(pod.ready for pod in workers)
     if snapshot.cluster.spec.suspend:
-        return Verdict(False, "Suspended", "it is suspended")
+        return Verdict(False, ClusterReason.WORKERS_SUSPENDED, "it is suspended")
     if snapshot.waiting:
         text = "; ".join(f"group {group}: {why}" for group, why in sorted(snapshot.waiting.items()))
-        return Verdict(False, "WorkersWaiting", text)
+        return Verdict(False, ClusterReason.WORKERS_WAITING, text)
     if ready == wanted and len(workers) == wanted:
-        return Verdict(True, "AllWorkersReady", "")
+        return Verdict(True, ClusterReason.ALL_WORKERS_READY, "")
     if ready > wanted or len(workers) > wanted:
-        return Verdict(True, "MoreWorkersThanAskedFor", f"{counted(len(workers), 'worker')} for {wanted} asked for")
-    return Verdict(False, "WorkersNotReady", f"{ready} of {counted(wanted, 'worker')} ready")
+        return Verdict(True, ClusterReason.MORE_WORKERS, f"{counted(len(workers), 'worker')} for {wanted} asked for")
+    return Verdict(False, ClusterReason.WORKERS_NOT_READY, f"{ready} of {counted(wanted, 'worker')} ready")
 
 
 def _head_info(head: RayPod | None, service: OwnedService | None) -> HeadInfo | None:

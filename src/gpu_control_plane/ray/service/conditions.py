@@ -6,37 +6,12 @@ from typing import Final
 
 import msgspec
 
+from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
 from gpu_control_plane.kube.conditions import TRUE, condition, find
-from gpu_control_plane.kube.fields import OpenEnum
 from gpu_control_plane.kube.objects import Condition
 
-
-class Reason(OpenEnum):
-    """Reasons of conditions of a RayService."""
-
-    INITIALIZING = "Initializing", "it comes up for the first time, or again."
-    NON_ZERO_ENDPOINTS = "NonZeroServeEndpoints", "pods answer requests."
-    ZERO_ENDPOINTS = "ZeroServeEndpoints", "no pod answers any more."
-    INITIALIZING_TIMEOUT = "InitializingTimeout", "it did not come up in time, and its clusters are gone."
-    VALIDATION_FAILED = "ValidationFailed", "the spec cannot be carried out."
-    BOTH_CLUSTERS = "BothActivePendingClustersExist", "a second cluster is to take over."
-    NO_PENDING = "NoPendingCluster", "there is one cluster."
-    NO_ACTIVE = "NoActiveCluster", "no cluster answers yet."
-    SPEC_CHANGED = "DesiredClusterSpecChanged", "the spec has changed in the middle of an upgrade."
-    NO_ROLLBACK = "NoRollback", "no upgrade is being undone."
-    SUSPEND_REQUESTED = "SuspendRequested", "the spec asks for it."
-    SUSPENDING = "SuspendInProgress", "its clusters are being deleted."
-    SUSPENDED = "SuspendComplete", "all is gone."
-    RESUMED = "RayServiceResumed", "the spec asks for it no more."
-    UP_TO_DATE = "UpToDate", "the cluster that answers was made from the spec."
-    UPGRADING = "UpgradeInProgress", "a cluster made from the spec is to take over."
-    CONFIG_NOT_ACCEPTED = "ServeConfigNotAccepted", "Ray Serve has refused, or not answered to, its configuration."
-    NOT_CARRIED_OUT = "ChangeNotCarriedOut", "the spec has changed, and no upgrade is to follow."
-    OTHER_OPERATOR = "OtherOperatorActive", "KubeRay's operator runs."
-
-
-_SPECIAL: Final = frozenset({Reason.INITIALIZING_TIMEOUT, Reason.VALIDATION_FAILED})
+_SPECIAL: Final = frozenset({ServiceReason.INITIALIZING_TIMEOUT, ServiceReason.VALIDATION_FAILED})
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +39,7 @@ class Writer:
         self._generation = service.metadata.generation
         self._now = now
 
-    def set(self, kind: ServiceCondition, status: bool | None, reason: Reason, message: str = "") -> "Writer":
+    def set(self, kind: ServiceCondition, status: bool | None, reason: ServiceReason, message: str = "") -> "Writer":
         made = condition(
             self._held.values(),
             kind.value,
@@ -90,49 +65,49 @@ def running(service: RayService, standing: Standing, now: datetime) -> tuple[Con
     writer = Writer(service, now)
     _ready(writer, service.status.conditions, standing)
     if standing.active and standing.pending:
-        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, True, Reason.BOTH_CLUSTERS, standing.progress)
+        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, True, ServiceReason.BOTH_CLUSTERS, standing.progress)
     elif standing.active:
-        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, False, Reason.NO_PENDING)
+        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, False, ServiceReason.NO_PENDING)
     elif find(service.status.conditions, ServiceCondition.UPGRADE_IN_PROGRESS) is None:
-        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, False, Reason.INITIALIZING)
+        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, False, ServiceReason.INITIALIZING)
     else:
-        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, None, Reason.NO_ACTIVE, standing.progress)
+        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, None, ServiceReason.NO_ACTIVE, standing.progress)
     if standing.back:
         message = "the spec has changed: the active cluster gets everything back first"
-        writer.set(ServiceCondition.ROLLBACK_IN_PROGRESS, True, Reason.SPEC_CHANGED, message)
+        writer.set(ServiceCondition.ROLLBACK_IN_PROGRESS, True, ServiceReason.SPEC_CHANGED, message)
     elif find(service.status.conditions, ServiceCondition.ROLLBACK_IN_PROGRESS) is not None:
-        writer.set(ServiceCondition.ROLLBACK_IN_PROGRESS, False, Reason.NO_ROLLBACK)
+        writer.set(ServiceCondition.ROLLBACK_IN_PROGRESS, False, ServiceReason.NO_ROLLBACK)
     if standing.refused:
         message = f"the change of spec.rayClusterConfig is not carried out: {standing.refused}"
-        writer.set(ServiceCondition.UP_TO_DATE, False, Reason.NOT_CARRIED_OUT, message)
+        writer.set(ServiceCondition.UP_TO_DATE, False, ServiceReason.NOT_CARRIED_OUT, message)
     elif standing.pending and standing.active:
-        writer.set(ServiceCondition.UP_TO_DATE, False, Reason.UPGRADING, standing.progress)
+        writer.set(ServiceCondition.UP_TO_DATE, False, ServiceReason.UPGRADING, standing.progress)
     elif standing.active and standing.config_refused:
-        writer.set(ServiceCondition.UP_TO_DATE, False, Reason.CONFIG_NOT_ACCEPTED, standing.config_refused)
+        writer.set(ServiceCondition.UP_TO_DATE, False, ServiceReason.CONFIG_NOT_ACCEPTED, standing.config_refused)
     elif standing.active:
-        writer.set(ServiceCondition.UP_TO_DATE, True, Reason.UP_TO_DATE)
+        writer.set(ServiceCondition.UP_TO_DATE, True, ServiceReason.UP_TO_DATE)
     return writer.done()
 
 
 def invalid(service: RayService, problems: str, now: datetime) -> tuple[Condition, ...]:
     """Nothing is changed while the spec cannot be carried out; correcting it is enough to go on."""
-    return _not_ready(service, Reason.VALIDATION_FAILED, problems, now)
+    return _not_ready(service, ServiceReason.VALIDATION_FAILED, problems, now)
 
 
 def timed_out(service: RayService, message: str, now: datetime) -> tuple[Condition, ...]:
-    return _not_ready(service, Reason.INITIALIZING_TIMEOUT, message, now)
+    return _not_ready(service, ServiceReason.INITIALIZING_TIMEOUT, message, now)
 
 
 def suspending(service: RayService, left: str, now: datetime) -> tuple[Condition, ...]:
     """While clusters are being deleted: to the end, whatever the spec says meanwhile."""
-    reason = Reason.SUSPENDING if left else Reason.SUSPEND_REQUESTED
+    reason = ServiceReason.SUSPENDING if left else ServiceReason.SUSPEND_REQUESTED
     held = find(service.status.conditions, ServiceCondition.SUSPENDING)
     begun = held is not None and held.status == TRUE
     return (
         Writer(service, now)
-        .set(ServiceCondition.SUSPENDING, True, reason if begun else Reason.SUSPEND_REQUESTED, left)
-        .set(ServiceCondition.READY, False, Reason.SUSPENDING)
-        .set(ServiceCondition.UPGRADE_IN_PROGRESS, False, Reason.SUSPENDING)
+        .set(ServiceCondition.SUSPENDING, True, reason if begun else ServiceReason.SUSPEND_REQUESTED, left)
+        .set(ServiceCondition.READY, False, ServiceReason.SUSPENDING)
+        .set(ServiceCondition.UPGRADE_IN_PROGRESS, False, ServiceReason.SUSPENDING)
         .done()
     )
 
@@ -140,10 +115,10 @@ def suspending(service: RayService, left: str, now: datetime) -> tuple[Condition
 def suspended(service: RayService, now: datetime) -> tuple[Condition, ...]:
     return (
         Writer(service, now)
-        .set(ServiceCondition.SUSPENDING, False, Reason.SUSPENDED)
-        .set(ServiceCondition.SUSPENDED, True, Reason.SUSPENDED)
-        .set(ServiceCondition.READY, False, Reason.SUSPENDED)
-        .set(ServiceCondition.UPGRADE_IN_PROGRESS, False, Reason.SUSPENDED)
+        .set(ServiceCondition.SUSPENDING, False, ServiceReason.SUSPENDED)
+        .set(ServiceCondition.SUSPENDED, True, ServiceReason.SUSPENDED)
+        .set(ServiceCondition.READY, False, ServiceReason.SUSPENDED)
+        .set(ServiceCondition.UPGRADE_IN_PROGRESS, False, ServiceReason.SUSPENDED)
         .done()
     )
 
@@ -152,16 +127,20 @@ def resumed(service: RayService, now: datetime) -> tuple[Condition, ...]:
     """It begins again as a new one does."""
     return (
         Writer(service, now)
-        .set(ServiceCondition.SUSPENDED, False, Reason.RESUMED)
-        .set(ServiceCondition.READY, False, Reason.INITIALIZING)
-        .set(ServiceCondition.UPGRADE_IN_PROGRESS, False, Reason.INITIALIZING)
+        .set(ServiceCondition.SUSPENDED, False, ServiceReason.RESUMED)
+        .set(ServiceCondition.READY, False, ServiceReason.INITIALIZING)
+        .set(ServiceCondition.UPGRADE_IN_PROGRESS, False, ServiceReason.INITIALIZING)
         .done()
     )
 
 
 def looked_on(service: RayService, other: str, now: datetime) -> tuple[Condition, ...]:
     message = f"KubeRay's operator is active ({other}), so this one changes nothing"
-    return Writer(service, now).set(ServiceCondition.OTHER_OPERATOR_ACTIVE, True, Reason.OTHER_OPERATOR, message).done()
+    return (
+        Writer(service, now)
+        .set(ServiceCondition.OTHER_OPERATOR_ACTIVE, True, ServiceReason.OTHER_OPERATOR, message)
+        .done()
+    )
 
 
 def reason_of(conditions: Iterable[Condition], kind: ServiceCondition) -> str:
@@ -172,21 +151,21 @@ def reason_of(conditions: Iterable[Condition], kind: ServiceCondition) -> str:
 def _ready(writer: Writer, held: Iterable[Condition], standing: Standing) -> None:
     before = find(held, ServiceCondition.READY)
     if standing.endpoints:
-        writer.set(ServiceCondition.READY, True, Reason.NON_ZERO_ENDPOINTS)
-    elif (before is not None and (before.status == TRUE or before.reason == Reason.ZERO_ENDPOINTS)) or (
+        writer.set(ServiceCondition.READY, True, ServiceReason.NON_ZERO_ENDPOINTS)
+    elif (before is not None and (before.status == TRUE or before.reason == ServiceReason.ZERO_ENDPOINTS)) or (
         before is not None and before.reason in _SPECIAL and standing.active
     ):
-        writer.set(ServiceCondition.READY, False, Reason.ZERO_ENDPOINTS, standing.loss)
+        writer.set(ServiceCondition.READY, False, ServiceReason.ZERO_ENDPOINTS, standing.loss)
     else:
-        writer.set(ServiceCondition.READY, False, Reason.INITIALIZING, standing.progress)
+        writer.set(ServiceCondition.READY, False, ServiceReason.INITIALIZING, standing.progress)
 
 
 def _has_answered(before: Condition, standing: Standing) -> bool:
     """Whether it has come up once, and so is not on its way to."""
-    if before.status == TRUE or before.reason == Reason.ZERO_ENDPOINTS:
+    if before.status == TRUE or before.reason == ServiceReason.ZERO_ENDPOINTS:
         return True
     return before.reason in _SPECIAL and bool(standing.active)
 
 
-def _not_ready(service: RayService, reason: Reason, message: str, now: datetime) -> tuple[Condition, ...]:
+def _not_ready(service: RayService, reason: ServiceReason, message: str, now: datetime) -> tuple[Condition, ...]:
     return Writer(service, now).set(ServiceCondition.READY, False, reason, message).done()

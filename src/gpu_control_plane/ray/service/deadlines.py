@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 
 from gpu_control_plane.api.ray.names import Annotation
+from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
 from gpu_control_plane.kube.conditions import FALSE, find
-from gpu_control_plane.ray.service.conditions import Reason
 from gpu_control_plane.rules.ray.texts import duration
 
 
@@ -20,7 +20,7 @@ def time_left(service: RayService, begun: datetime | None, now: datetime) -> tim
     was made, so that a corrected spec has the whole time."""
     limit = initializing_timeout(service)
     ready = find(service.status.conditions, ServiceCondition.READY)
-    if limit is None or ready is None or ready.status != FALSE or ready.reason != Reason.INITIALIZING:
+    if limit is None or ready is None or ready.status != FALSE or ready.reason != ServiceReason.INITIALIZING:
         return None
     resumed = find(service.status.conditions, ServiceCondition.SUSPENDED)
     moments = [ready.last_transition_time, *([resumed.last_transition_time] if resumed is not None else ())]
@@ -34,6 +34,6 @@ def has_timed_out(service: RayService) -> bool:
     ready = find(service.status.conditions, ServiceCondition.READY)
     return (
         ready is not None
-        and ready.reason == Reason.INITIALIZING_TIMEOUT
+        and ready.reason == ServiceReason.INITIALIZING_TIMEOUT
         and ready.observed_generation == service.metadata.generation
     )

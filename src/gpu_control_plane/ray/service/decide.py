@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.names import MANAGED_BY_MULTIKUEUE, Annotation, Finalizer
+from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import RayServiceStatus, ServedCluster, ServiceCondition
 from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
@@ -33,7 +34,7 @@ from gpu_control_plane.ray.service.actions import (
     merged,
 )
 from gpu_control_plane.ray.service.applications import remembered, statuses
-from gpu_control_plane.ray.service.conditions import Reason, Standing
+from gpu_control_plane.ray.service.conditions import Standing
 from gpu_control_plane.ray.service.desired_cluster import (
     Marks,
     Match,
@@ -98,7 +99,7 @@ def _invalid(s: Snapshot) -> Decision:
     status = replace(s.service.status, conditions=held, service_status="")
     ready = conditions.reason_of(s.service.status.conditions, ServiceCondition.READY)
     told = Told(reason="InvalidRayServiceSpec", note=s.problems, action="Validate", warning=True)
-    return Decision(actions=(_write(s, status),), told=(told,) if ready != Reason.VALIDATION_FAILED else ())
+    return Decision(actions=(_write(s, status),), told=(told,) if ready != ServiceReason.VALIDATION_FAILED else ())
 
 
 def _timed_out(s: Snapshot) -> Decision | None:
@@ -425,7 +426,7 @@ def _told(s: Snapshot, roles: Roles, after: _After, *, begins: bool) -> tuple[To
         found.append(Told(reason="UpgradeStarted", note=f"{after.pending} is to take over from {after.active}"))
     if roles.back and not is_true(held, ServiceCondition.ROLLBACK_IN_PROGRESS):
         found.append(Told(reason="RollbackStarted", note=f"{roles.active} gets everything back"))
-    if roles.refused and conditions.reason_of(held, ServiceCondition.UP_TO_DATE) != Reason.NOT_CARRIED_OUT:
+    if roles.refused and conditions.reason_of(held, ServiceCondition.UP_TO_DATE) != ServiceReason.NOT_CARRIED_OUT:
         note = f"the change of spec.rayClusterConfig is not carried out: {roles.refused}"
         found.append(Told(reason="ChangeNotCarriedOut", note=note, warning=True))
     for view in filter(None, (s.named(after.active), s.named(after.pending))):

@@ -19,6 +19,7 @@ from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.ray.cluster.manifests import spec_hash
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.rules.ray.filled_gpus import as_written
 
 Manifest = dict[str, Any]
 
@@ -79,7 +80,7 @@ def marks_when_taken_over(cluster: RayCluster, service: RayService, *, newest: b
     marks; otherwise what the cluster is like now decides whether the spec has changed meanwhile.
     """
     seen = service.status.observed_generation == service.metadata.generation
-    return Marks.of(service.spec.ray_cluster_config if newest and seen else cluster.spec)
+    return Marks.of(service.spec.ray_cluster_config if newest and seen else as_written(cluster))
 
 
 def scale_mark(spec: RayClusterSpec) -> str:

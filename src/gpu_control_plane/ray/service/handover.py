@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec, ScaleStrategy, WorkerGroupSpec
-from gpu_control_plane.ray.amounts import whole_units
 from gpu_control_plane.ray.demand import group_replicas
-from gpu_control_plane.ray.gpus import is_gpu_of_kuberay, is_gpu_of_nvidia
 from gpu_control_plane.ray.owned import RayPod
+from gpu_control_plane.rules.ray.amounts import whole_units
+from gpu_control_plane.rules.ray.gpus import is_gpu_of_kuberay, is_gpu_of_nvidia
 
 Units = Mapping[str, int]
 """GPUs by the resource that containers ask for."""

@@ -8,7 +8,6 @@ from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.ray.gpus import LivePools
 from gpu_control_plane.ray.owned import OF_CLUSTERS, RayPod, controller_of
 from gpu_control_plane.ray.waiting.decide import (
     GroupWaiting,
@@ -19,6 +18,7 @@ from gpu_control_plane.ray.waiting.decide import (
     waiting_groups,
 )
 from gpu_control_plane.ray.watched import Watched
+from gpu_control_plane.rules.ray.gpus import LivePools
 
 _OWNER: Final = "waiting-by-owner"
 

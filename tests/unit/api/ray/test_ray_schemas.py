@@ -14,7 +14,6 @@ from gpu_control_plane.api.ray.cluster import ClusterCondition, RayClusterSpec, 
 from gpu_control_plane.api.ray.names import Annotation, Finalizer, Label
 from gpu_control_plane.kube.crd import Definition
 from gpu_control_plane.kube.schema import structural
-from gpu_control_plane.ray.service.conditions import Reason
 
 PAGE = (Path(__file__).parents[4] / "docs/api-ray.md").read_text()
 SPECS = {
@@ -153,10 +152,6 @@ def test_the_page_has_every_kind_and_every_name() -> None:
     for vocabulary in (Label, Annotation, Finalizer, ClusterCondition, reasons.ClusterReason, reasons.ServiceReason):
         assert all(f"`{name.value}`" in PAGE for name in vocabulary)
     assert all(f"`{name}`" in PAGE for name in structural(RayClusterStatus)["properties"])
-
-
-def test_reasons_of_the_controllers_are_on_the_page() -> None:
-    assert {one.value for one in Reason} <= {one.value for one in reasons.ServiceReason}
 
 
 def walk(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:

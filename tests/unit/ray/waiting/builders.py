@@ -11,10 +11,10 @@ from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.client import EVERYTHING, Selection
 from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.ray.gpus import LivePools
 from gpu_control_plane.ray.owned import RayPod
 from gpu_control_plane.ray.waiting.lookup import WaitingLookup
 from gpu_control_plane.ray.watched import Watched
+from gpu_control_plane.rules.ray.gpus import LivePools
 
 NOON: Final = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NAMESPACE: Final = "research"

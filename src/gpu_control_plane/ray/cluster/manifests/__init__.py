@@ -10,7 +10,6 @@ from gpu_control_plane.ray.cluster.manifests.autoscaler_access import (
     service_account,
     users_account,
 )
-from gpu_control_plane.ray.cluster.manifests.autoscaler_view import gpus_unseen
 from gpu_control_plane.ray.cluster.manifests.certificates import certificate_name, certificates
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, ReplicaIdentity
 from gpu_control_plane.ray.cluster.manifests.fault_tolerance import gcs_claim
@@ -40,7 +39,6 @@ __all__ = [
     "certificate_name",
     "certificates",
     "gcs_claim",
-    "gpus_unseen",
     "head_pod",
     "head_service",
     "headless_service",

@@ -8,10 +8,10 @@ import msgspec
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Label
 from gpu_control_plane.kube.objects import controlled_by
-from gpu_control_plane.ray.gpus import Claims, PoolResources
 from gpu_control_plane.ray.names import head_service_name, host_of
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.scheduling.surface import PodMarks
+from gpu_control_plane.rules.ray.gpus import Claims, PoolResources
 
 Manifest = dict[str, Any]
 

@@ -7,7 +7,7 @@ from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.api.scheduling import Strategy
 from gpu_control_plane.ray.cluster.manifests.containers import Part, entries
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
-from gpu_control_plane.ray.gpus import PoolFacts
+from gpu_control_plane.rules.ray.gpus import PoolFacts
 
 WEIGHT: Final = 10
 """A tenth of what the pool's own wish weighs: filling nodes comes first, and among nodes alike the group's own wins."""

@@ -33,6 +33,7 @@ from gpu_control_plane.ray.cluster.manifests.template_hash import template_hash
 from gpu_control_plane.ray.cluster.manifests.tls import put_tls
 from gpu_control_plane.ray.cluster.manifests.volumes import mount_logs, mount_shared_memory
 from gpu_control_plane.ray.names import pod_prefix
+from gpu_control_plane.rules.ray.filled_gpus import as_written
 
 
 def head_pod(context: ClusterContext) -> Manifest:
@@ -51,7 +52,7 @@ def head_pod(context: ClusterContext) -> Manifest:
     autoscaler = spec["containers"][-1] if autoscaling else None
     put_head_fault_tolerance(template, ray, context)
     metadata["annotations"] |= {
-        Annotation.RECREATE_HASH.value: recreate_hash(context.cluster.spec),
+        Annotation.RECREATE_HASH.value: recreate_hash(as_written(context.cluster)),
         Annotation.KUBERAY_VERSION.value: context.options.version,
         Annotation.TEMPLATE_HASH.value: template_hash(context.cluster),
     }

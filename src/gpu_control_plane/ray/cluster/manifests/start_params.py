@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gpu_control_plane.api.ray.cluster import GroupSpec, WorkerGroupSpec
-from gpu_control_plane.ray.amounts import amount_of, whole_units
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.cluster.manifests.features import Keeping, autoscales, keeping
-from gpu_control_plane.ray.gpus import is_gpu_of_kuberay
+from gpu_control_plane.rules.ray.amounts import amount_of, whole_units
+from gpu_control_plane.rules.ray.gpus import is_gpu_of_kuberay
 
 AGENT_PORT: Final = "52365"
 METRICS_PORT: Final = "8080"

@@ -6,10 +6,11 @@ import msgspec
 
 from gpu_control_plane.api.ray.cluster import GroupSpec
 from gpu_control_plane.kube.sentences import counted
-from gpu_control_plane.ray.cluster.manifests.autoscaler_view import GPUS_PARAM, cpus_unseen, gpus_unseen
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.cluster.manifests.features import autoscales
 from gpu_control_plane.ray.cluster.manifests.start_params import custom_resources, number_of
+from gpu_control_plane.rules.ray.autoscaler_view import GPUS_FIELD, GPUS_PARAM, cpus_unseen, gpus_unseen
+from gpu_control_plane.rules.ray.filled_gpus import group_as_written
 
 
 class StartParamProblem(msgspec.Struct, frozen=True):
@@ -25,6 +26,7 @@ def start_param_problems(context: ClusterContext) -> list[StartParamProblem]:
     groups: list[tuple[str, GroupSpec]] = [("spec.headGroupSpec", spec.head_group_spec)]
     groups += [(f"spec.workerGroupSpecs[{index}]", group) for index, group in enumerate(spec.worker_group_specs)]
     found = [problem for path, group in groups for problem in _unread(path, group)]
+    found += [problem for path, group in groups for problem in _several_turns(context, path, group)]
     if autoscales(spec):
         found += [problem for path, group in groups for problem in _without_cpus(path, group)]
         found += _without_gpus(context)
@@ -56,10 +58,25 @@ def _without_cpus(path: str, group: GroupSpec) -> Iterator[StartParamProblem]:
 
 def _without_gpus(context: ClusterContext) -> Iterator[StartParamProblem]:
     for index, group in enumerate(context.cluster.spec.worker_group_specs):
-        gpus = gpus_unseen(context, group)
+        gpus = gpus_unseen(group, context.gpus, context.claims)
         if gpus is not None:
+            place, name = ("its resources", GPUS_FIELD) if group.resources else ("its rayStartParams", GPUS_PARAM)
             yield StartParamProblem(
                 f"spec.workerGroupSpecs[{index}].rayStartParams",
                 f"Ray's autoscaler does not see that a worker of {group.group_name} has {counted(gpus, 'GPU')}, "
-                f'since it reads names that end in gpu alone: add {GPUS_PARAM}: "{gpus}"',
+                f'since it reads names that end in gpu alone: add {name}: "{gpus}" to {place}',
+            )
+
+
+def _several_turns(context: ClusterContext, path: str, group: GroupSpec) -> Iterator[StartParamProblem]:
+    if GPUS_FIELD in group.resources or GPUS_PARAM in group_as_written(context.cluster, group).ray_start_params:
+        return
+    containers = (group.template.get("spec") or {}).get("containers") or [{}]
+    limits = (containers[0].get("resources") or {}).get("limits") or {}
+    for pool, turns in context.gpus.turns_of(limits).items():
+        if turns > 1:
+            yield StartParamProblem(
+                f"{path}.template.spec.containers[0].resources.limits",
+                f"{turns} replicas of pool {pool} may all be of one card, so Ray is told of 1 GPU: "
+                f"ask for 1 in each pod, and for more pods, or say in {GPUS_PARAM} how many cards there are",
             )

@@ -2,7 +2,8 @@
 
 It holds what users say, as they say it, and nothing that the operator adds: neither a new release of the operator, nor
 its switches, nor a change of a pool makes running pods out of date. Nor do how many workers there are, the order of
-keys, parts that are empty, and another spelling of a quantity. Scheduling gates count only while a pod is made, and
+keys, parts that are empty, another spelling of a
+quantity, and what was filled in for the autoscaler. Scheduling gates count only while a pod is made, and
 other controllers add them.
 """
 
@@ -26,6 +27,7 @@ from gpu_control_plane.ray.cluster.manifests.features import (
 )
 from gpu_control_plane.ray.cluster.manifests.hashes import digest
 from gpu_control_plane.ray.cluster.manifests.probes import has_one_health_address
+from gpu_control_plane.rules.ray.filled_gpus import group_as_written
 
 _READ_BY_RAY: Final = ("idleTimeoutSeconds", "upscalingMode")
 """Options of the autoscaler that Ray reads from the RayCluster while it runs."""
@@ -37,7 +39,7 @@ _QUANTITIES: Final = frozenset({"limits", "requests"})
 
 def template_hash(cluster: RayCluster, group: WorkerGroupSpec | None = None) -> str:
     """What the pods of a group carry that are as the spec says; the head's without a group."""
-    whole = {**_of_group(group or cluster.spec.head_group_spec), **_of_cluster(cluster)}
+    whole = {**_of_group(group_as_written(cluster, group or cluster.spec.head_group_spec)), **_of_cluster(cluster)}
     whole |= _of_head(cluster) if group is None else _of_workers(cluster, group)
     return digest(_plain(whole))
 

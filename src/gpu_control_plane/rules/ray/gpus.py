@@ -1,7 +1,8 @@
 """How many GPUs a container has, as Ray is told and as the status of a RayCluster counts them. Pure.
 
-A unit of a pool counts as one GPU, whether the pool gives whole cards, MIG instances or turns: its resource names come
-from the pools themselves, and no name is guessed from a prefix. Where no pool is asked for, KubeRay's rule holds, and
+A unit of a pool counts as one GPU, whether the pool gives whole cards, MIG instances or turns. Several turns for one
+container count as one: they may all be on one card, and Ray would number GPUs that do not exist. Resource names come
+from the pools themselves, and none is guessed from a prefix. Where no pool is asked for, KubeRay's rule holds, and
 after it names of NVIDIA's device plugin that KubeRay does not know. Cards by claim count where the caller knows what
 the claims' templates ask for.
 """
@@ -12,10 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
+from gpu_control_plane.api.allocation import Mode
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.scheduling import Strategy
-from gpu_control_plane.ray.amounts import whole_units
 from gpu_control_plane.rules.pool_validation import by_age
+from gpu_control_plane.rules.ray.amounts import whole_units
 
 GPU_CLASSES: Final = frozenset({"gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"})
 """Classes of devices that are GPUs, of NVIDIA's driver for dynamic resource allocation."""
@@ -41,6 +43,8 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     strategy: Strategy = Strategy.BIN_PACK
     topology_key: str | None = None
     deleting: bool = False
+    takes_turns: bool = False
+    """Its units are turns on cards: several of one container may be turns on one card."""
     totals: Mapping[str, int] = {}
     """Units that the pool has of each resource, whatever has become of them. Empty until its status says so."""
 
@@ -55,6 +59,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
             strategy=pool.spec.scheduling.strategy,
             topology_key=pool.spec.scheduling.topology_key,
             deleting=pool.deleting,
+            takes_turns=pool.spec.allocation.mode is Mode.TIME_SLICE,
             totals={counted.name: counted.total for counted in pool.status.capacity},
         )
 
@@ -77,10 +82,11 @@ class PoolResources:
         return self.pool(resource) or self._by_stem.get(resource)
 
     def units(self, limits: Limits) -> int:
-        """The GPUs of one container by its limits: the units of all pools together; without any, the first other GPU
+        """The GPUs of one container by its limits: those of all pools together; without any, the first other GPU
         resource by name, as KubeRay counts."""
-        if pooled := sum(self.pools_of(limits).values()):
-            return pooled
+        if pooled := self.pools_of(limits):
+            turns = self.turns_of(limits)
+            return sum(1 if name in turns else units for name, units in pooled.items())
         return _first(limits, is_gpu_of_kuberay) or _first(limits, is_gpu_of_nvidia)
 
     def pools_of(self, limits: Limits) -> dict[str, int]:
@@ -91,6 +97,11 @@ class PoolResources:
             if pool is not None and units:
                 found[pool.name] = found.get(pool.name, 0) + units
         return found
+
+    def turns_of(self, limits: Limits) -> dict[str, int]:
+        """The turns that one container asks of each pool whose cards take turns, by the pool's name."""
+        names = {self._by_resource[resource].name for resource in limits if self._takes_turns(resource)}
+        return {name: units for name, units in self.pools_of(limits).items() if name in names}
 
     def container_gpus(
         self, container: Mapping[str, Any], pod_spec: Mapping[str, Any], claims: Claims = NO_CLAIMS
@@ -111,6 +122,10 @@ class PoolResources:
         whole = {name for name, request in shared if not request}
         kept = [{"name": n, "request": r} for n, r in sorted(shared) if not r or n not in whole]
         return by_limits + self._claimed({"claims": kept}, pod_spec, claims)
+
+    def _takes_turns(self, resource: str) -> bool:
+        pool = self._by_resource.get(resource)
+        return pool is not None and pool.takes_turns
 
     def _claimed(self, resources: Mapping[str, Any], pod_spec: Mapping[str, Any], claims: Claims) -> int:
         templates = {

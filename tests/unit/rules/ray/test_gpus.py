@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_control_plane.ray.gpus import LivePools, PoolFacts, PoolResources, claim_templates
+from gpu_control_plane.rules.ray.gpus import LivePools, PoolFacts, PoolResources, claim_templates
 from unit.ray.ray_clusters import Json, gpu_pool, pools
 
 MIXED = {"mode": "MIG", "mig": {"layout": [{"profile": "3g.71gb", "count": 1}, {"profile": "1g.18gb+me", "count": 1}]}}
@@ -25,7 +25,9 @@ UNITS: dict[str, tuple[Json, int]] = {
         3,
     ),
     "what the resources of a mixed layout begin with is none of them": ({"gpu.deckhouse.io/mixed": "1"}, 0),
-    "turns": ({"gpu.deckhouse.io/slices": "1"}, 1),
+    "a turn": ({"gpu.deckhouse.io/slices": "1"}, 1),
+    "several turns, which may be of one card": ({"gpu.deckhouse.io/slices": "3"}, 1),
+    "turns beside whole cards": ({"gpu.deckhouse.io/whole": "2", "gpu.deckhouse.io/slices": "3"}, 3),
     "several pools add up": ({"gpu.deckhouse.io/whole": "2", "gpu.deckhouse.io/slices": "1"}, 3),
     "pools come before other names": ({"amd.com/gpu": "4", "gpu.deckhouse.io/whole": "2"}, 2),
     "a pool of which nothing is asked does not": ({"amd.com/gpu": "4", "gpu.deckhouse.io/whole": "0"}, 4),
@@ -176,4 +178,4 @@ def test_gpus_of_pools_are_the_sum_and_never_less_than_none(limits: dict[str, in
     pooled = POOLS.pools_of(limits)
     assert POOLS.units(limits) >= 0
     if pooled:
-        assert POOLS.units(limits) == sum(pooled.values())
+        assert POOLS.units(limits) == pooled.get("whole", 0) + min(1, pooled.get("slices", 0))

@@ -1,29 +1,31 @@
-"""What Ray's autoscaler reads of a RayCluster, which it fetches by itself, and where that is not what pods have.
+"""What Ray's autoscaler reads of a RayCluster, which it fetches by itself, and where that is not what pods have. Pure.
 
 It knows GPUs by resources whose names end in `gpu`, and nothing of pools, MIG instances, shares and claims: of such a
 group it would never add a worker for a task that wants a GPU.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-from gpu_control_plane.api.ray.cluster import GroupSpec, WorkerGroupSpec
-from gpu_control_plane.ray.amounts import whole_units
-from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
+from gpu_control_plane.api.ray.cluster import GroupSpec
+from gpu_control_plane.rules.ray.amounts import whole_units
+from gpu_control_plane.rules.ray.gpus import NO_CLAIMS, Claims, PoolResources
 
-GPUS_PARAM = "num-gpus"
+GPUS_PARAM: Final = "num-gpus"
+GPUS_FIELD: Final = "GPU"
+"""The same in the field `resources` of a group."""
 
 
-def gpus_unseen(context: ClusterContext, group: WorkerGroupSpec) -> int | None:
+def gpus_unseen(group: GroupSpec, gpus: PoolResources, claims: Claims = NO_CLAIMS) -> int | None:
     """What `num-gpus` of the group has to say, so that the autoscaler knows the GPUs of its pods; None where it does,
     or where the user says how many there are."""
-    if "GPU" in group.resources or GPUS_PARAM in group.ray_start_params:
+    if GPUS_FIELD in group.resources or GPUS_PARAM in group.ray_start_params:
         return None
     spec: Mapping[str, Any] = group.template.get("spec") or {}
     containers = spec.get("containers")
     if not containers:
         return None
-    there = context.gpus.container_gpus(containers[0], spec, context.claims)
+    there = gpus.container_gpus(containers[0], spec, claims)
     seen = next((units for name, units in _asked(group) if name.endswith("gpu") and units), 0)
     return None if there == seen else there
 
