@@ -100,8 +100,8 @@ def install_crds(
 ) -> list[str]:
     """Install the CRDs into the cluster of this kubeconfig; a sentence about each. For programs without a loop.
 
-    `LevelRefuses`, and nothing is installed, where Pod Security would refuse the agent in the namespace; with namespaces
-    in which KubeRay's operator is believed, `UnbelievedKubeRay` where it is active in another one.
+    Nothing is installed where Pod Security would refuse the agent in the namespace (`LevelRefuses`) or, with `kuberay`,
+    the namespaces in which KubeRay's operator is believed, where it is active in another one (`UnbelievedKubeRay`).
     """
 
     async def connect() -> list[str]:

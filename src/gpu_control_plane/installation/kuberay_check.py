@@ -1,7 +1,7 @@
 """Refuses to install an operator of Ray beside a KubeRay that it would not believe to be there: both would write.
 
-Ours looks on where it sees KubeRay's Lease in a namespace that users cannot write in, or that the values name. The chart of
-KubeRay lands in `default` if no namespace is named.
+Ours looks on where it sees KubeRay's Lease in a namespace that users cannot write in, or that the values name. The
+chart of KubeRay lands in `default` if no namespace is named.
 """
 
 from collections.abc import Iterable
