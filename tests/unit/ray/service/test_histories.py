@@ -142,7 +142,7 @@ def test_whatever_happens_it_ends_as_the_spec_says(mode: str, seed: int, cards: 
     )
     Watch(world)
     world.settle(rng.choice((0, 3, 12)))
-    play(world, rng, 80, incremental=False)
+    play(world, rng, 60, incremental=False)
     settled(world, incremental=False)
 
 
@@ -153,5 +153,5 @@ def test_an_incremental_upgrade_ends_whatever_happens(seed: int) -> None:
     world = World(service, seed=seed)
     Watch(world)
     world.settle(rng.choice((0, 3, 12)))
-    play(world, rng, 80, incremental=True)
+    play(world, rng, 60, incremental=True)
     settled(world, incremental=True)
