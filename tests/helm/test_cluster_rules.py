@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -57,6 +58,19 @@ def test_a_level_that_refuses_the_agent_is_named_before_anything_is_installed(ap
     with _level(api_server, "baseline"), pytest.raises(AssertionError, match=sentence):
         api_server.run_hook("install-crds", {})
     assert not api_server.exists("/apis/gpu.deckhouse.io/v1alpha1")
+
+
+def test_a_kuberay_that_ray_would_not_believe_is_named_before_anything_is_installed(api_server: Installed) -> None:
+    """KubeRay's chart lands in `default` unless somebody names a namespace, and users write there."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    renewed = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    spec = {"holderIdentity": "kuberay-operator-1_2", "leaseDurationSeconds": 15, "renewTime": renewed}
+    api_server.request("POST", path, {"metadata": {"name": "ray-operator-leader"}, "spec": spec})
+    try:
+        with pytest.raises(AssertionError, match=r"Set ray\.kuberayNamespaces=\{default\}"):
+            api_server.run_hook("install-crds", {"ray": {"kuberayNamespaces": ["infra"]}})
+    finally:
+        api_server.kubectl("-n", "default", "delete", "lease", "ray-operator-leader")
 
 
 def test_what_a_job_says_when_it_fails_is_printed_by_helm(helm: Helm) -> None:

@@ -11,6 +11,7 @@ Run as `python -m gpu_control_plane.installation.crds`.
 import asyncio
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -19,6 +20,7 @@ import click
 from gpu_control_plane import DEFAULT_NAMESPACE, __version__
 from gpu_control_plane.api import DEFINITIONS, crd_manifest, nodefeature_definition, nvidia, ray
 from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.installation.kuberay_check import check_kuberay
 from gpu_control_plane.installation.pod_security import check_level
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.config import load_config
@@ -26,6 +28,7 @@ from gpu_control_plane.kube.crd import NAMES_ACCEPTED, CustomResourceDefinition,
 from gpu_control_plane.kube.discovery import serves
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from gpu_control_plane.kube.objects import Condition, FieldManager, Object, Resource
+from gpu_control_plane.kube.times import utc_now
 
 MANAGER: Final = FieldManager("gpu-control-plane-crds")
 
@@ -56,15 +59,31 @@ class _Namespace(Object, frozen=True):
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where agents publish their reports.")
 @click.option("--take-over", is_flag=True, help="Replace CRDs of the same name that another product installed.")
+@click.option("--ray", is_flag=True, help="Refuse where KubeRay is active, and our operator of Ray would not know.")
+@click.option(
+    "--kuberay-namespace",
+    "kuberay_namespaces",
+    multiple=True,
+    help="A namespace in which KubeRay's operator is believed, beside the usual ones.",
+)
 @click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
-def command(*, kubeconfig: Path | None, namespace: str, take_over: bool, timeout: float) -> None:
+def command(
+    *,
+    kubeconfig: Path | None,
+    namespace: str,
+    take_over: bool,
+    ray: bool,
+    kuberay_namespaces: tuple[str, ...],
+    timeout: float,
+) -> None:
     """Install the CRDs of this release, and return once the API server serves them.
 
     Running it again is safe. CRDs of a newer release are left alone. Nothing is installed where Pod Security would
     refuse the agent in the namespace.
     """
     try:
-        sentences = install_crds(kubeconfig, namespace, take_over=take_over, timeout=timeout)
+        believed = kuberay_namespaces if ray else None
+        sentences = install_crds(kubeconfig, namespace, take_over=take_over, timeout=timeout, kuberay=believed)
     except KubeError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
@@ -72,16 +91,24 @@ def command(*, kubeconfig: Path | None, namespace: str, take_over: bool, timeout
 
 
 def install_crds(
-    kubeconfig: Path | None, namespace: str = DEFAULT_NAMESPACE, *, take_over: bool = False, timeout: float = 30.0
+    kubeconfig: Path | None,
+    namespace: str = DEFAULT_NAMESPACE,
+    *,
+    take_over: bool = False,
+    timeout: float = 30.0,
+    kuberay: Collection[str] | None = None,
 ) -> list[str]:
     """Install the CRDs into the cluster of this kubeconfig; a sentence about each. For programs without a loop.
 
-    `LevelRefuses`, and nothing is installed, where Pod Security would refuse the agent in the namespace.
+    Nothing is installed where Pod Security would refuse the agent in the namespace (`LevelRefuses`) or, with `kuberay`,
+    the namespaces in which KubeRay's operator is believed, where it is active in another one (`UnbelievedKubeRay`).
     """
 
     async def connect() -> list[str]:
         async with Client(load_config(kubeconfig)) as client:
             await check_level(client, namespace)
+            if kuberay is not None:
+                await check_kuberay(client, namespace, kuberay, utc_now())
             return await install(client, namespace, take_over=take_over, timeout=timeout)
 
     return asyncio.run(connect())

@@ -20,6 +20,13 @@
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [create]
+{{- if and .Values.ray.enabled (not .Values.ray.watchNamespace) }}
+# It refuses to bring an operator of Ray beside a KubeRay of which that would not know.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [ray-operator-leader]
+  verbs: [list]
+{{- end }}
 # The installer refuses a level of Pod Security that would refuse the agent.
 - apiGroups: [""]
   resources: [namespaces]
