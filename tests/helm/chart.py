@@ -84,9 +84,10 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
         "clusterPolicy": {"create": True, "spec": {"driver": {"enabled": False, "useNvidiaDriverCRD": True}}},
         "nvidiaDriver": {"create": True, "name": "all", "spec": {"default": True, "image": "driver"}},
     },
-    "without-ray": {"ray": {"enabled": False}},
+    "ray-everywhere": {"ray": {"enabled": True}},
     "ray": {
         "ray": {
+            "enabled": True,
             "watchNamespace": ["research", "serving"],
             "kuberayNamespaces": ["default"],
             "batchScheduler": {"name": "volcano"},
@@ -101,6 +102,7 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
     },
     "ray-alone": {
         "ray": {
+            "enabled": True,
             "watchNamespace": ["research"],
             "singleNamespaceInstall": True,
             "batchScheduler": {"name": "scheduler-plugins"},

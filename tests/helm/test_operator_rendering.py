@@ -84,7 +84,7 @@ def test_the_controller_holds_what_any_nvidiadriver_is_granted(helm: Helm) -> No
 
 
 def test_without_the_operator_nothing_of_it_is_there(helm: Helm) -> None:
-    objects = helm.objects({**VALUE_SETS["without-operator"], "ray": {"enabled": False}})
+    objects = helm.objects(VALUE_SETS["without-operator"])
     components = {each["metadata"]["labels"]["app.kubernetes.io/component"] for each in objects.all}
     assert "operator" not in components
     arguments = command_of(objects.pod("controller"))

@@ -24,7 +24,7 @@ from helm.rules import rules_of, uncovered
 pytestmark = pytest.mark.timeout(300)
 
 WATCHED = "research"
-VALUES: dict[str, Any] = {"ray": {"watchNamespace": [WATCHED]}}
+VALUES: dict[str, Any] = {"ray": {"enabled": True, "watchNamespace": [WATCHED]}}
 CONTROLLER = "gpu-control-plane-controller"
 POD = {
     "spec": {"containers": [{"name": "ray", "image": "ray", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}

@@ -74,7 +74,7 @@ def test_all_but_programs_for_cards_pass_the_restricted_standard(module: Module,
 
 def test_without_settings_the_same_objects_come_as_from_the_chart(module: Module, helm: Helm) -> None:
     """But for what Deckhouse has in other ways: its own templates, and monitors that it scrapes by default."""
-    chart = helm.objects({"discovery": {"enabled": True}, "operator": {"enabled": False}, "ray": {"enabled": False}})
+    chart = helm.objects({"discovery": {"enabled": True}, "operator": {"enabled": False}})
     ours = {(each["kind"], each["metadata"]["name"]) for each in module.objects({"highAvailability": True}).all}
     theirs = {
         (each["kind"], each["metadata"]["name"])

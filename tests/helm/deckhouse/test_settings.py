@@ -18,7 +18,6 @@ OTHER_DEFAULTS = {
     ("bootstrap", "runtimeClassName"): "its nodes have NVIDIA's runtime as the default one",
     ("discovery", "enabled"): "Node Feature Discovery is not a part of every edition",
     ("operator", "enabled"): "NodeGroups bring drivers",
-    ("ray", "enabled"): "it needs wide rights, which a platform grants when it is asked to",
     ("logLevel",): "Deckhouse writes choices in camel case",
 }
 BASES: dict[tuple[str, ...], dict[str, Any]] = {
