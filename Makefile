@@ -160,6 +160,10 @@ release-before: setup
 ray-image: setup
 	@PYTHONPATH=tests $(RUN) python -m e2e.ray.image
 
+# After another version in tests/e2e/ray/image/recipe.py: its wheels and Debian's packages, as they are served today.
+ray-image-lock: setup
+	@PYTHONPATH=tests $(RUN) python -m e2e.ray.image lock
+
 system-packages:
 	@tools/system-packages
 
@@ -181,4 +185,4 @@ $(UV):
 .PHONY: help demo down test test-fast test-long test-integration test-e2e bench bench-scale lint generate docs clean
 .PHONY: setup binaries node-binaries service-binaries system-packages test-gpu airgapped image image-lock
 .PHONY: test-browser screenshots release deckhouse-module bump
-.PHONY: audit ray-image release-before checksums test-helm chart-binaries test-monitoring monitoring-binaries
+.PHONY: audit ray-image ray-image-lock release-before checksums test-helm chart-binaries test-monitoring monitoring-binaries

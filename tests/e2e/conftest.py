@@ -114,10 +114,12 @@ async def client(cluster_env: ClusterEnv) -> AsyncIterator[Client]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure is told with the ends of the nodes' logs."""
+    """A failure is told with the ends of the nodes' logs, and of a controller's that runs there."""
     report = yield
     if report.failed:
         for cluster_env in _running:
-            for log in (log for node in cluster_env.cluster.nodes.values() for log in sorted(node.logs.glob("*.log"))):
-                report.sections.append((f"the end of {log.parent.parent.name}/{log.name}", tail(log)))
+            for node in cluster_env.cluster.nodes.values():
+                for log in (*sorted(node.logs.glob("*.log")), *node.logs.glob("pods/*_controller_*/*/*.log")):
+                    title = f"the end of {node.name}/{log.relative_to(node.logs)}"
+                    report.sections.append((title, tail(log)))
     return report

@@ -98,7 +98,9 @@ def test_a_switch_to_a_new_cluster_fails_no_request(service: RayEnv) -> None:
 
 
 def test_the_operator_may_die_during_a_switch(service: RayEnv) -> None:
-    """It is killed when the new cluster is made, and again when that is about to be the active one."""
+    """It is killed when the new cluster is made, when that is about to be the active one, and while the old one still
+    has its time.
+    """
     before = active(service)
     clients = Clients(service, "killed")
     watch = Stopwatch()
@@ -113,6 +115,8 @@ def test_the_operator_may_die_during_a_switch(service: RayEnv) -> None:
     until(lambda: running(service) and active(service) != before, within=300)
     watch.say("the new cluster is the active one")
     assert active(service) == pending
+    service.kill_controller()
+    watch.say("the operator was killed")
     until(lambda: [each["metadata"]["name"] for each in service.clusters()] == [pending], within=150)
     watch.say("the old cluster is gone")
     seen = clients.end()
