@@ -17,6 +17,8 @@ ELSEWHERE: Final = "accelerators"
 CHART: Final = Path(__file__).parents[2] / "charts" / "gpu-control-plane"
 OPERANDS: Final = "operands"
 """A namespace for operands, where they have one of their own."""
+WATCHED_FOR_RAY: Final = ("research", "serving")
+"""Namespaces with objects of Ray, where a chart names some."""
 RELEASE: Final = "gpu"
 
 type Manifest = dict[str, Any]
@@ -88,7 +90,7 @@ VALUE_SETS: Final[dict[str, dict[str, Any]]] = {
     "ray": {
         "ray": {
             "enabled": True,
-            "watchNamespace": ["research", "serving"],
+            "watchNamespace": list(WATCHED_FOR_RAY),
             "kuberayNamespaces": ["default"],
             "batchScheduler": {"name": "volcano"},
             "useKubernetesProxy": True,

@@ -10,7 +10,7 @@ import pytest
 from gpu_control_plane.local import Binaries, Cluster, Component, Settings, ensure_binaries
 from gpu_control_plane.local.progress import Quiet
 from gpu_control_plane.local.versions import HELM, KUBECONFORM
-from helm.chart import NAMESPACE, OPERANDS, Helm
+from helm.chart import NAMESPACE, OPERANDS, WATCHED_FOR_RAY, Helm
 from helm.installed import Installed
 
 
@@ -64,7 +64,7 @@ def empty_cluster(helm: Helm, tmp_path: Path) -> Iterator[Installed]:
 def api_server(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """An API server with the namespaces and nothing else in it: dry runs leave no trace."""
     with cluster_for(helm, tmp_path_factory.mktemp("bare"), Component.ETCD, Component.APISERVER) as made:
-        for namespace in (NAMESPACE, OPERANDS):
+        for namespace in (NAMESPACE, OPERANDS, *WATCHED_FOR_RAY):
             made.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         yield made
 

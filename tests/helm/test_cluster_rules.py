@@ -68,7 +68,7 @@ def test_a_kuberay_that_ray_would_not_believe_is_named_before_anything_is_instal
     api_server.request("POST", path, {"metadata": {"name": "ray-operator-leader"}, "spec": spec})
     try:
         with pytest.raises(AssertionError, match=r"Set ray\.kuberayNamespaces=\{default\}"):
-            api_server.run_hook("install-crds", {"ray": {"kuberayNamespaces": ["infra"]}})
+            api_server.run_hook("install-crds", {"ray": {"enabled": True, "kuberayNamespaces": ["infra"]}})
     finally:
         api_server.kubectl("-n", "default", "delete", "lease", "ray-operator-leader")
 

@@ -125,7 +125,7 @@ def test_no_secret_is_made_that_belongs_to_no_ray_cluster(cluster: Installed) ->
 @pytest.mark.parametrize("watched", [[], [WATCHED]], ids=["everywhere", "one namespace"])
 def test_the_controller_holds_what_autoscalers_are_granted(helm: Helm, watched: list[str]) -> None:
     """Kubernetes lets nobody grant what he does not have."""
-    objects = helm.objects({**VALUES, "ray": {"watchNamespace": watched}})
+    objects = helm.objects({"ray": {"enabled": True, "watchNamespace": watched}})
     kind, name = ("Role", "gpu-control-plane-ray") if watched else ("ClusterRole", "gpu-control-plane:ray")
     spec = {"enableInTreeAutoscaling": True, "headGroupSpec": {"template": POD}}
     cluster = msgspec.convert({"metadata": {"name": "c", "namespace": WATCHED, "uid": "u"}, "spec": spec}, RayCluster)

@@ -80,8 +80,14 @@ def test_every_value_is_explained() -> None:
             {"ray": {"configuration": {"headSidecarContainers": [{"image": "x"}]}}},
             r"at '/ray/configuration/headSidecarContainers/0': missing property 'name'",
         ),
-        ({"ray": {"singleNamespaceInstall": True}}, r"ray\.singleNamespaceInstall is for one namespace"),
-        ({"ray": {"watchNamespace": ["d8-gpu-operator"]}}, r"ray\.watchNamespace has d8-gpu-operator, where our own"),
+        (
+            {"ray": {"enabled": True, "singleNamespaceInstall": True}},
+            r"ray\.singleNamespaceInstall is for one namespace",
+        ),
+        (
+            {"ray": {"enabled": True, "watchNamespace": ["d8-gpu-operator"]}},
+            r"ray\.watchNamespace has d8-gpu-operator, where our own",
+        ),
         ({"agent": {"hardware": "fake"}}, r"at '/agent/hardware': value must be one of 'real', 'simulated'"),
         (
             {"agent": {"conflictingResources": ["gpu"]}},

@@ -52,8 +52,6 @@ def test_every_render_is_valid_for(version: str, module: Module, kubeconform: Pa
 def test_the_api_server_takes_every_render(module: Module, api_server: Installed, settings: Settings) -> None:
     ask = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--field-manager=test", "-f", "-")
     objects = native(module, settings)
-    for namespace in settings.get("ray", {}).get("watchNamespace", ()):
-        api_server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     assert len(api_server.kubectl(*ask, given=yaml.safe_dump_all(objects)).splitlines()) == len(objects)
 
 
