@@ -1,4 +1,4 @@
-"""Whether pools could ever serve a RayCluster, if all their cards were free. Pure.
+"""Whether pools could ever serve a RayCluster, if all cards that they select were theirs, and free. Pure.
 
 Cards may be added later: nothing is refused for this, it is said at once.
 """
@@ -100,7 +100,7 @@ def _reasons(who: str, asked: Mapping[str, int], pods: int, pools: PoolResources
 
 def _more_than_all(pool: PoolFacts, resource: str, asked: list[tuple[str, int]]) -> str | None:
     total, wanted = pool.totals.get(resource), sum(units for _, units in asked)
-    if total is None or wanted <= total:
+    if total is None or wanted <= total + pool.to_come:
         return None
     whose = " and ".join(who for who, _ in asked)
     verb = "ask" if len(asked) > 1 else "asks"

@@ -86,3 +86,25 @@ def test_init_containers_count_where_they_ask_for_more() -> None:
     held = template({A: 1})
     held["spec"]["initContainers"] = [{"resources": {"limits": {A: 2, B: 1, "cpu": 4}}}]
     assert pod_units(held) == {A: 2, B: 1}
+
+
+@pytest.mark.parametrize(
+    ("allocation", "selected", "waiting", "wanted", "served"),
+    [
+        pytest.param({}, 2, 2, 2, True, id="cards wait for an approval"),
+        pytest.param({}, 2, 0, 2, True, id="cards were approved, and no agent has told of their units"),
+        pytest.param({}, 2, 2, 3, False, id="not even with those"),
+        pytest.param({"mode": "TimeSlice", "timeSlice": {"replicas": 4}}, 1, 1, 4, True, id="cards to take turns on"),
+        pytest.param({"mode": "MIG", "mig": {"profile": "1g.18gb"}}, 1, 1, 7, True, id="cards to be cut"),
+    ],
+)
+def test_cards_on_their_way_into_a_pool_may_serve(
+    allocation: Json, selected: int, waiting: int, wanted: int, served: bool
+) -> None:
+    reasons = [{"reason": "NotApproved", "cards": waiting}] if waiting else []
+    none = {"name": A, "total": 0, "used": 0, "reserved": 0, "available": 0, "faulted": 0}
+    status = {"capacity": [none], "cards": {"selected": selected, "waiting": reasons}}
+    spec = {"allocation": allocation} if allocation else {}
+    pool = gpu_pool("a", status=status, **spec)
+    cluster = ray_cluster(workers("gpu", {A: 1}, replicas=wanted))
+    assert (cluster_unserved(cluster.spec, pools(pool), lambda _resource: 0) is None) is served

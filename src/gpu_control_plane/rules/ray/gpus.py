@@ -22,6 +22,9 @@ from gpu_control_plane.rules.ray.amounts import whole_units
 GPU_CLASSES: Final = frozenset({"gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"})
 """Classes of devices that are GPUs, of NVIDIA's driver for dynamic resource allocation."""
 
+MOST_MIG_INSTANCES: Final = 7
+"""Into how many instances a card can be cut."""
+
 Limits = Mapping[str, int | str]
 Claims = Mapping[str, Mapping[str, Any]]
 """Specs of ResourceClaimTemplates, by the template's name: what `spec.spec` of each says."""
@@ -47,6 +50,9 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Its units are turns on cards: several of one container may be turns on one card."""
     totals: Mapping[str, int] = {}
     """Units that the pool has of each resource, whatever has become of them. Empty until its status says so."""
+    to_come: int = 0
+    """Units, at most, of cards that the pool selects and has not counted yet: they wait for an approval, or for the agent
+    of their node."""
 
     @classmethod
     def of(cls, pool: GPUPool) -> "PoolFacts":
@@ -61,7 +67,24 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
             deleting=pool.deleting,
             takes_turns=pool.spec.allocation.mode is Mode.TIME_SLICE,
             totals={counted.name: counted.total for counted in pool.status.capacity},
+            to_come=_cards_to_come(pool) * _most_units_of_a_card(pool),
         )
+
+
+def _cards_to_come(pool: GPUPool) -> int:
+    cards = pool.status.cards
+    if cards is None:
+        return 0
+    if not any(counted.total for counted in pool.status.capacity):
+        return cards.selected
+    return sum(reason.cards for reason in cards.waiting)
+
+
+def _most_units_of_a_card(pool: GPUPool) -> int:
+    allocation = pool.spec.allocation
+    if allocation.mode is Mode.MIG:
+        return MOST_MIG_INSTANCES
+    return allocation.time_slice.replicas if allocation.time_slice is not None else 1
 
 
 class PoolResources:
