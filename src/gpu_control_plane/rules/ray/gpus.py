@@ -51,8 +51,8 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     totals: Mapping[str, int] = {}
     """Units that the pool has of each resource, whatever has become of them. Empty until its status says so."""
     to_come: int = 0
-    """Units, at most, of cards that the pool selects and has not counted yet: they wait for an approval, or for the agent
-    of their node."""
+    """Units, at most, of cards that the pool selects and has not counted yet: they wait for an approval, or for their
+    node's agent."""
 
     @classmethod
     def of(cls, pool: GPUPool) -> "PoolFacts":
