@@ -152,6 +152,16 @@ def test_flags_that_are_given_as_two_words_or_off_are_read() -> None:
     assert read == RaySettings(watch_namespaces=frozenset({"a", "b"}))
 
 
+def test_a_kuberay_without_a_lease_is_told_of() -> None:
+    """Its chart can switch leader election off; nothing then keeps the two apart."""
+    theirs = deployment("--enable-leader-election=false")
+    assert ["holds no Lease" in each for each in planned(theirs).todo] == [True]
+    by_file = deployment("--config=/etc/kuberay/config.yaml")
+    made = planned(by_file, configurations={by_file.key: {"enableLeaderElection": False}})
+    assert ["holds no Lease" in each for each in made.todo] == [True]
+    assert planned(deployment("--enable-leader-election=true")).todo == ()
+
+
 def test_a_configuration_file_takes_the_place_of_flags() -> None:
     theirs = deployment("--config", "/etc/kuberay/config.yaml", "--feature-gates=RayCronJob=true")
     file = {

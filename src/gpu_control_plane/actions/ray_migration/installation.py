@@ -54,6 +54,8 @@ class RaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of its environment that are switches, as far as they were set."""
     pod_defaults: bool = False
     """Whether every pod of Ray gets something that its template does not say."""
+    holds_lease: bool = True
+    """Whether it holds a Lease, by which alone the other one knows of it."""
 
     def watches(self, item: Object) -> bool:
         return not self.watch_namespaces or item.metadata.namespace in self.watch_namespaces
@@ -131,14 +133,15 @@ def kuberay_settings(deployment: Deployment, configuration: Configuration | None
     given = _flags(deployment) if configuration is None else configuration
     legacy = given.get("enableBatchScheduler") is True
     switches = _switches(deployment)
-    if given.get("deleteRayJobAfterJobFinishes") is True:
-        switches["DELETE_RAYJOB_CR_AFTER_JOB_FINISHES"] = "true"
+    if configuration is not None:
+        switches["DELETE_RAYJOB_CR_AFTER_JOB_FINISHES"] = str(given.get("deleteRayJobAfterJobFinishes") is True).lower()
     return RaySettings(
         watch_namespaces=frozenset(filter(None, str(given.get("watchNamespace") or "").split(","))),
         batch_scheduler=str(given.get("batchScheduler") or ("volcano" if legacy else "")),
         use_kubernetes_proxy=given.get("useKubernetesProxy") is True,
         switches=switches,
         pod_defaults=any(given.get(key) for key in _POD_DEFAULTS),
+        holds_lease=given.get("enableLeaderElection") is not False,
     )
 
 
@@ -149,6 +152,7 @@ def _flags(deployment: Deployment) -> Configuration:
         "batchScheduler": next(iter(deployment.argument("batch-scheduler")), ""),
         "enableBatchScheduler": deployment.flag("enable-batch-scheduler"),
         "useKubernetesProxy": deployment.flag("use-kubernetes-proxy"),
+        "enableLeaderElection": "false" not in deployment.argument("enable-leader-election"),
     }
 
 

@@ -128,8 +128,14 @@ def _todo(found: RayInstallation) -> Iterator[str]:
         yield "Install this operator with ray.enabled=true (helm install)."
         return
     for one in found.deployments:
-        if (theirs := _settings_of(found, one)) is not None:
-            yield from _differences(theirs, found.release.settings)
+        if (theirs := _settings_of(found, one)) is None:
+            continue
+        if one.replicas and not theirs.holds_lease:
+            yield (
+                f"KubeRay's operator in {one.metadata.namespace} holds no Lease (leaderElectionEnabled=false): this "
+                "one does not know of it, and both write. Take over at once, or let it hold one."
+            )
+        yield from _differences(theirs, found.release.settings)
 
 
 def _settings_of(found: RayInstallation, deployment: Deployment) -> RaySettings | None:
