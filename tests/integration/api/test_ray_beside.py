@@ -1,7 +1,8 @@
 """Beside KubeRay's own CRDs, and after an uninstall: what others installed stays, and nobody's cluster is lost."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -14,11 +15,15 @@ from gpu_control_plane.installation.crds import INSTALLED, MANAGER, install
 from gpu_control_plane.installation.kuberay_check import UnbelievedKubeRay, check_kuberay
 from gpu_control_plane.installation.uninstall import clean_up
 from gpu_control_plane.kube import Client, FieldManager
+from gpu_control_plane.kube.access_review import Right, SubjectAccessReview, service_account, spec_of
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.times import micro_time, utc_now
+from gpu_control_plane.ray.owned import RayPod
 from integration.api.crds import foreign, remove_crd
+from integration.rbac import GROUP as RBAC
+from integration.rbac import ClusterRole, ClusterRoleBinding, RoleBinding, ServiceAccount
 from ray_samples import changed, sample
 from waiting import until_async
 
@@ -78,19 +83,57 @@ async def test_an_uninstall_lets_objects_of_ray_go_and_takes_none(client: Client
 
 
 async def test_ray_is_not_installed_beside_a_kuberay_that_would_not_be_believed(client: Client, namespace: str) -> None:
-    """Whether it is one, a person has to know: anybody may write a Lease where he may write anything."""
     now = utc_now()
-    spec = {"holderIdentity": "them", "leaseDurationSeconds": 15, "renewTime": micro_time(now)}
-    await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
+    await _hold_lease(client, namespace, "operator-1_them", now)
+    await client.create(ServiceAccount, {"metadata": {"name": "operator"}}, namespace)
+    spec = {"serviceAccountName": "operator", "containers": [{"name": "main", "image": "kuberay"}]}
+    await client.create(RayPod, {"metadata": {"name": "operator-1"}, "spec": spec}, namespace)
+    rules = [{"apiGroups": ["ray.io"], "resources": ["rayclusters/status"], "verbs": ["update"]}]
+    await client.create(ClusterRole, {"metadata": {"name": namespace}, "rules": rules})
+    binding = {
+        "metadata": {"name": namespace},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": namespace},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
+    }
     try:
-        with pytest.raises(UnbelievedKubeRay) as refused:
+        # As much as a tenant can do: a holder that lives, and may write RayClusters of his own namespace.
+        await client.create(RoleBinding, binding, namespace)
+        own = Right.of("update", "rayclusters.ray.io/status", namespace=namespace)
+        await until_async(lambda: _may(client, namespace, own), saying="it may write in its namespace")
+        (noticed,) = await check_kuberay(client, "gpu", (), now)
+        assert f"kubectl -n {namespace} delete lease {LEASE}" in noticed
+        await client.create(ClusterRoleBinding, binding)
+        everywhere = Right.of("update", "rayclusters.ray.io/status")
+        await until_async(lambda: _may(client, namespace, everywhere), saying="it may write everywhere")
+        with pytest.raises(UnbelievedKubeRay, match=rf"ray\.kuberayNamespaces=\{{{namespace}\}}"):
             await check_kuberay(client, "gpu", (), now)
-        assert f"ray.kuberayNamespaces={{{namespace}}}" in str(refused.value)
-        assert f"kubectl -n {namespace} delete lease {LEASE}" in str(refused.value)
-        await check_kuberay(client, "gpu", (namespace,), now)
-        await check_kuberay(client, "gpu", (), now + timedelta(hours=1))
+        assert await check_kuberay(client, "gpu", (namespace,), now) == []
+        assert await check_kuberay(client, "gpu", (), now + timedelta(hours=1)) == []
     finally:
         await client.delete(TimedLease, LEASE, namespace)
+        await client.delete(ClusterRole, namespace)
+        with suppress(NotFound):
+            await client.delete(ClusterRoleBinding, namespace)
+
+
+async def _may(client: Client, namespace: str, right: Right) -> bool:
+    spec = spec_of(right, service_account(namespace, "operator"))
+    return (await client.create(SubjectAccessReview, {"spec": spec})).status.allowed
+
+
+async def test_a_lease_that_nobody_holds_keeps_ray_from_no_cluster(client: Client, namespace: str) -> None:
+    now = utc_now()
+    await _hold_lease(client, namespace, "them", now)
+    try:
+        (noticed,) = await check_kuberay(client, "gpu", (), now)
+        assert "Its holder them is no pod" in noticed
+    finally:
+        await client.delete(TimedLease, LEASE, namespace)
+
+
+async def _hold_lease(client: Client, namespace: str, holder: str, now: datetime) -> None:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": micro_time(now)}
+    await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
 
 
 async def _clean_up(client: Client) -> list[str]:
