@@ -41,7 +41,9 @@ VALUES: dict[str, Any] = {
     "agent": {"hardware": "simulated"},
     "console": {"enabled": True},
     "discovery": {"enabled": True},
+    "ray": {"enabled": True},
 }
+"""With every program and every right that docs/rbac.md is about."""
 ELSEWHERE = "gpu-operator"
 """The namespace of NVIDIA's operator, for those who come from there."""
 NOTHING = {name: {"enabled": False} for name in ("driver", "toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd")}
