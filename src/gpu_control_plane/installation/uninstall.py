@@ -74,6 +74,13 @@ type MergePatch = dict[str, dict[str, Any]]
     help="A namespace in which NVIDIA's operator is trusted, beside the usual ones.",
 )
 @click.option("--ray/--no-ray", default=True, show_default=True, help="Whether our programs looked after Ray.")
+@click.option(
+    "--ray-watch-namespace",
+    "ray_namespaces",
+    multiple=True,
+    help="A namespace in which they did; may be repeated.  [default: all]",
+)
+@click.option("--ray-single-namespace", is_flag=True, help="KubeRay may run elsewhere, for other namespaces.")
 @click.option("--crds", is_flag=True, help="Delete the CRDs, and with them every pool and approval.")
 @click.option(
     "--timeout",
@@ -90,6 +97,8 @@ def command(
     operand_namespace: str | None,
     nvidia_namespaces: tuple[str, ...],
     ray: bool,
+    ray_namespaces: tuple[str, ...],
+    ray_single_namespace: bool,
     crds: bool,
     timeout: float,
 ) -> None:
@@ -106,6 +115,8 @@ def command(
                 operand_namespace=operand_namespace,
                 nvidia_namespaces=nvidia_namespaces,
                 ray=ray,
+                ray_namespaces=ray_namespaces,
+                ray_single_namespace=ray_single_namespace,
                 report=click.echo,
             )
 
@@ -126,16 +137,18 @@ async def clean_up(
     operand_namespace: str | None = None,
     nvidia_namespaces: Iterable[str] = (),
     ray: bool = True,
+    ray_namespaces: Collection[str] = (),
+    ray_single_namespace: bool = False,
     report: Callable[[str], None],
 ) -> None:
     """Remove everything; `report` gets a sentence about each step. Operands are in our namespace unless another is
-    named; an empty name stands for none."""
+    named; an empty name stands for none. Objects of Ray were looked after everywhere unless namespaces are named."""
     operands = namespace if operand_namespace is None else operand_namespace
     left = await _await_end(client, namespace, timeout)
     report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
     if ray:
-        report(await _release_rays(client))
+        report(await _release_rays(client, ray_namespaces or (None,), single=ray_single_namespace))
     if operands:
         released = await finish_orphan_deletes(client, operands)
         report(f"DaemonSets let go that were held for their pods: {released}.")
@@ -164,21 +177,28 @@ async def _release_pools(client: Client) -> int:
     return await _change_all(client, GPUPool, partial(_without_finalizers, {FINALIZER}))
 
 
-async def _release_rays(client: Client) -> str:
+async def _release_rays(client: Client, namespaces: Collection[str | None], *, single: bool) -> str:
     """What nobody does any more must not keep objects of Ray from being deleted, unless KubeRay's operator does it.
 
-    Its Lease is believed wherever it is: if a user has written it, finalizers stay, and the user sees them.
+    Its Lease is believed wherever it is, or with `single` where we looked after Ray: if a user has written it,
+    finalizers stay, and the user sees them.
     """
     now = utc_now()
     try:
-        leases = await client.list(TimedLease, lease_selection(KUBERAY_LEASE))
+        leases = [
+            lease
+            for place in (namespaces if single else (None,))
+            for lease in await client.list(TimedLease, lease_selection(KUBERAY_LEASE, place))
+        ]
     except Forbidden:
         return "Finalizers left on objects of Ray: the Lease of KubeRay's operator may not be read."
     if (holder := active_holder((observe(lease, now) for lease in leases), now)) is not None:
         return f"Finalizers left on objects of Ray: KubeRay's operator runs in {holder.namespace}."
     count = 0
     for kind in ANY_RAY:
-        count += await _change_all(client, kind, partial(_without_finalizers, _RAY_FINALIZERS))
+        for namespace in namespaces:
+            selection = Selection(namespace)
+            count += await _change_all(client, kind, partial(_without_finalizers, _RAY_FINALIZERS), selection)
     return f"Finalizers taken off objects of Ray: {count}."
 
 
@@ -247,9 +267,11 @@ async def _kept(client: Client, resource: Resource) -> list[str]:
     return [str(thing.key) for thing in await _all(client, stored)] if stored else []
 
 
-async def _change_all[T: Object](client: Client, kind: type[T], patch_of: Callable[[T], MergePatch | None]) -> int:
+async def _change_all[T: Object](
+    client: Client, kind: type[T], patch_of: Callable[[T], MergePatch | None], selection: Selection | None = None
+) -> int:
     """Patch every object of a kind for which there is a patch; how many that were."""
-    return sum([await _change(client, found, patch_of) for found in await _all(client, kind)])
+    return sum([await _change(client, found, patch_of) for found in await _all(client, kind, selection)])
 
 
 async def _change[T: Object](client: Client, found: T, patch_of: Callable[[T], MergePatch | None]) -> bool:
