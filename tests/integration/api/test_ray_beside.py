@@ -8,6 +8,7 @@ import pytest
 
 from gpu_control_plane import __version__
 from gpu_control_plane.api import crd_manifest, ray
+from gpu_control_plane.api.namespace import Namespace
 from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.api.ray.names import LEASE, Finalizer
 from gpu_control_plane.api.ray.view import AnyRayCluster, AnyRayJob
@@ -136,7 +137,33 @@ async def _hold_lease(client: Client, namespace: str, holder: str, now: datetime
     await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
 
 
-async def _clean_up(client: Client) -> list[str]:
+async def test_an_uninstall_touches_ray_only_where_ours_looked_after_it(client: Client, namespace: str) -> None:
+    """A KubeRay beside ours has the other namespaces, whether it runs at the moment or not."""
+    other = f"{namespace}-theirs"
+    await client.create(Namespace, {"metadata": {"name": other}})
+    held = {"metadata.finalizers": [Finalizer.JOB.value]}
+    for place in (namespace, other):
+        await client.create(AnyRayJob, changed("job-simple", held), place)
+    assert "Finalizers taken off objects of Ray: 1." in await _clean_up(client, namespace)
+    spec = {"holderIdentity": "them", "leaseDurationSeconds": 15, "renewTime": micro_time(utc_now())}
+    await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, other)
+    try:
+        await client.patch(
+            AnyRayJob, "simple", {"metadata": {"finalizers": [Finalizer.JOB.value]}}, namespace=namespace
+        )
+        kept = f"Finalizers left on objects of Ray: KubeRay's operator runs in {other}."
+        assert kept in await _clean_up(client, namespace)
+        assert "Finalizers taken off objects of Ray: 1." in await _clean_up(client, namespace, single=True)
+    finally:
+        await client.delete(TimedLease, LEASE, other)
+    assert (await client.get(AnyRayJob, "simple", other)).metadata.finalizers == (Finalizer.JOB.value,)
+    assert (await client.get(AnyRayJob, "simple", namespace)).metadata.finalizers == ()
+    await client.patch(AnyRayJob, "simple", {"metadata": {"finalizers": None}}, namespace=other)
+    for place in (namespace, other):
+        await client.delete(AnyRayJob, "simple", place)
+
+
+async def _clean_up(client: Client, *namespaces: str, single: bool = False) -> list[str]:
     sentences: list[str] = []
     await clean_up(
         client,
@@ -145,6 +172,8 @@ async def _clean_up(client: Client) -> list[str]:
         crds=False,
         timeout=0,
         operand_namespace="",
+        ray_namespaces=namespaces,
+        ray_single_namespace=single,
         report=sentences.append,
     )
     return sentences
