@@ -100,6 +100,8 @@ def render(
     from gpu_control_plane.gitops.render import render as rendered  # noqa: PLC0415
     from gpu_control_plane.operator.migration.values import BadValues  # noqa: PLC0415
 
+    if path is None and (folder.is_absolute() or ".." in folder.parts):
+        raise click.UsageError(f"{folder} may be anywhere in the repository: say its path from the root, with --path.")
     source = Source(
         registry=registry.removeprefix("oci://").rstrip("/"),
         repository=repository,

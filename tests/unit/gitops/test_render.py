@@ -248,6 +248,13 @@ def test_what_needs_others_comes_after_them() -> None:
         assert "RespectIgnoreDifferences=true" not in each["spec"]["syncPolicy"]["syncOptions"]
 
 
+@pytest.mark.parametrize("folder", ["/work/infra/clusters/prod", "../infra/clusters/prod"])
+def test_a_folder_whose_place_in_the_repository_is_not_known_needs_its_path(folder: str) -> None:
+    arguments = ["gitops", "render", folder, "--registry=r.example.com", "--repository=https://git.example.com/i.git"]
+    ran = CliRunner().invoke(commands, arguments)
+    assert (ran.exit_code, "say its path from the root, with --path" in ran.output) == (2, True)
+
+
 def test_another_namespace_is_where_the_stack_goes(tmp_path: Path) -> None:
     folder = str(tmp_path / "prod")
     assert CliRunner().invoke(commands, [*ARGUMENTS, "--namespace", "gpu-operator", folder]).exit_code == 0
@@ -277,7 +284,7 @@ def test_a_rendering_is_written_checked_and_freed_of_what_is_no_longer_in_it(tmp
 def test_refusals_are_told_on_the_command_line(tmp_path: Path) -> None:
     values = tmp_path / "ap-values.yaml"
     values.write_text("mig: {strategie: single}\n")
-    arguments = ["gitops", "render", "--registry", "r", "--repository", "g", str(tmp_path / "out")]
+    arguments = ["gitops", "render", "--registry", "r", "--repository", "g", "--path", "p", str(tmp_path / "out")]
     told = CliRunner().invoke(commands, [*arguments, "--gpu-operator", str(values)])
     assert told.exit_code == 1
     assert "mig.strategie: ClusterPolicy has no such field." in told.output
