@@ -21,7 +21,7 @@ def files() -> dict[Path, str]:
     text = SOURCE.read_text()
     cluster = read_description(text)
     made = render(cluster, {each: _certificate(each) for _place, each in cluster.certificates})
-    commands = "\n\n".join(f"# {each.title}:\n{each.text}" for each in bootstrap_commands(cluster))
+    commands = "\n\n".join(f"# {each.title}:\n{each.text}" for each in bootstrap_commands(cluster, FOLDER))
     return {
         FOLDER / "cluster.yaml": text,
         FOLDER / "rendered/config.yml": made.config_yml(),

@@ -83,7 +83,7 @@ def render(*, file: Path, folder: Path | None, with_secrets: bool) -> None:
     elif made.secrets:
         names = ", ".join(document.title for document in made.secrets)
         screen.note(f"Left out, since they hold secrets: {names}. --with-secrets writes them to {_SECRETS}.")
-    _show_commands(screen, cluster)
+    _show_commands(screen, cluster, file.absolute().parent)
 
 
 @command.command("check")
@@ -105,7 +105,7 @@ def check(*, files: tuple[Path, ...]) -> int:
     from gpu_control_plane.deckhouse.check import check_files  # noqa: PLC0415
     from gpu_control_plane.kube.sentences import counted_are  # noqa: PLC0415
 
-    checked = check_files((str(file), file.read_text()) for file in files)
+    checked = check_files((str(file), file.read_bytes()) for file in files)
     screen = Screen(sys.stdout)
     for problem in checked.problems:
         screen.mark(BAD, problem)
@@ -142,7 +142,7 @@ def _rendered(file: Path, reader: "SecretText | None") -> "tuple[ClusterDescript
     from gpu_control_plane.deckhouse.render import render_secrets  # noqa: PLC0415
 
     try:
-        cluster = read_description(file.read_text())
+        cluster = read_description(file.read_bytes())
         files = _files(file, cluster)
         made = rendered(cluster, files)
         return cluster, made, render_secrets(cluster, files, reader) if reader else None
@@ -190,14 +190,15 @@ def _write(screen: "Screen", path: Path, text: str, *, private: bool = False) ->
 def _keep_from_git(folder: Path) -> None:
     ignored = folder / ".gitignore"
     lines = ignored.read_text().splitlines() if ignored.exists() else []
-    if _SECRETS not in lines:
-        ignored.write_text("\n".join((*lines, _SECRETS, "")))
+    # The installer's key and state lie there, too, once the commands below are typed.
+    if missing := [name for name in (_SECRETS, "dhctl-ssh-key", "dhctl-tmp/") if name not in lines]:
+        ignored.write_text("\n".join((*lines, *missing, "")))
 
 
-def _show_commands(screen: "Screen", cluster: "ClusterDescription") -> None:
+def _show_commands(screen: "Screen", cluster: "ClusterDescription", described_in: Path) -> None:
     from gpu_control_plane.deckhouse.bootstrap_commands import bootstrap_commands  # noqa: PLC0415
 
-    for number, each in enumerate(bootstrap_commands(cluster), 1):
+    for number, each in enumerate(bootstrap_commands(cluster, described_in), 1):
         screen.line()
         screen.line(f"{number}. {each.title}:")
         for line in each.text.splitlines():

@@ -7,6 +7,7 @@ import click
 
 from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.cli.exit_codes import ExitCode
+from gpu_control_plane.cli.values_file import read_values
 
 if TYPE_CHECKING:
     from gpu_control_plane.gitops.render import ValuesFile
@@ -21,11 +22,11 @@ _KEEP_THE_CRDS: Final = """\
 {file} is not needed any more, and removing it now would have Argo CD delete KubeRay's CRDs, and with them every
 RayCluster, RayJob and RayService. Let Argo CD forget KubeRay without deleting anything, hand Ray over, and remove the
 file yourself; then run this command again:
-  kubectl -n argocd patch application kuberay-operator --type=merge -p '{{"metadata":{{"finalizers":null}}}}'
+  kubectl -n {namespace} patch application kuberay-operator --type=merge -p '{{"metadata":{{"finalizers":null}}}}'
   git rm {file} && git commit && git push        # Argo CD removes the Application alone
   kubectl gpu migrate ray take-over
 To keep KubeRay's operator instead: --keep-kuberay."""
-_file = click.File("r", encoding="utf-8")
+_file = click.File("rb")
 
 
 @click.group("gitops", short_help="Argo CD Applications from values of the upstream charts.", epilog=_EXAMPLES)
@@ -65,9 +66,9 @@ def render(
     repository: str,
     path: str | None,
     revision: str,
-    gpu_operator: IO[str] | None,
-    ours: IO[str] | None,
-    kuberay: IO[str] | None,
+    gpu_operator: IO[bytes] | None,
+    ours: IO[bytes] | None,
+    kuberay: IO[bytes] | None,
     keep_kuberay: bool,
     ignore: tuple[str, ...],
     namespace: str,
@@ -99,6 +100,8 @@ def render(
     from gpu_control_plane.gitops.render import render as rendered  # noqa: PLC0415
     from gpu_control_plane.operator.migration.values import BadValues  # noqa: PLC0415
 
+    if path is None and (folder.is_absolute() or ".." in folder.parts):
+        raise click.UsageError(f"{folder} may be anywhere in the repository: say its path from the root, with --path.")
     source = Source(
         registry=registry.removeprefix("oci://").rstrip("/"),
         repository=repository,
@@ -123,31 +126,20 @@ def render(
         ) from refused
     except BadValues as error:
         raise click.ClickException(str(error)) from error
-    return _checked(folder, files) if check else _write(folder, files)
+    return _checked(folder, files) if check else _write(folder, files, argocd_namespace)
 
 
-def _read(file: IO[str] | None) -> "ValuesFile | None":
-    """The values of a file; a file without any has the chart's own."""
-    import yaml  # noqa: PLC0415
-
+def _read(file: IO[bytes] | None) -> "ValuesFile | None":
     from gpu_control_plane.gitops.render import ValuesFile  # noqa: PLC0415
 
-    if file is None:
-        return None
-    try:
-        values = yaml.safe_load(file)
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{file.name} is no YAML: {error}") from error
-    if not isinstance(values, dict | None) or not all(isinstance(key, str) for key in values or {}):
-        raise click.ClickException(f"{file.name} holds no values: a map of names is needed, as in values.yaml.")
-    return ValuesFile(file.name, values or {})
+    return ValuesFile(file.name, read_values(file)) if file else None
 
 
-def _write(folder: Path, files: dict[str, str]) -> int:
+def _write(folder: Path, files: dict[str, str], argocd_namespace: str) -> int:
     """Write what differs, and remove Applications that are no longer rendered: Argo CD would keep them running."""
     stale = _stale(folder, files)
     if _KUBERAY in stale:
-        raise click.ClickException(_KEEP_THE_CRDS.format(file=folder / _KUBERAY))
+        raise click.ClickException(_KEEP_THE_CRDS.format(file=folder / _KUBERAY, namespace=argocd_namespace))
     for name in stale:
         (folder / name).unlink()
     for name, text in files.items():

@@ -8,6 +8,7 @@ import click
 
 from gpu_control_plane.cli import migrate_ray
 from gpu_control_plane.cli.connection import Connection, connected
+from gpu_control_plane.cli.values_file import values_in
 
 if TYPE_CHECKING:
     from gpu_control_plane.cli.screen import Screen
@@ -43,8 +44,8 @@ command.add_command(migrate_ray.command)
 
 
 @command.command("values")
-@click.argument("file", type=click.File("r", encoding="utf-8"))
-def values(file: IO[str]) -> None:
+@click.argument("file", type=click.File("rb"))
+def values(file: IO[bytes]) -> None:
     """Turn values of NVIDIA's Helm chart into values of ours.
 
     FILE is a values.yaml, or - for the output of `helm get values -a`. What it does not say is taken to be what
@@ -58,8 +59,6 @@ def values(file: IO[str]) -> None:
     \b
     Exit codes: 0 translated, also if some keys go nowhere; 1 no such values; 2 wrong usage.
     """
-    import yaml  # noqa: PLC0415
-
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
     from gpu_control_plane.operator.migration.values import BadValues, translate  # noqa: PLC0415
 
@@ -69,14 +68,9 @@ def values(file: IO[str]) -> None:
             f"{file.name} is empty. Where it comes from a command, look at what that said: `helm get values -a` of a "
             "release that does not exist prints nothing. For the defaults of NVIDIA's chart write {}."
         )
+    given = values_in(text, file.name)
     try:
-        given = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{file.name} is no YAML: {error}") from error
-    if not isinstance(given, dict | None) or not all(isinstance(key, str) for key in given or {}):
-        raise click.ClickException(f"{file.name} holds no values: a map of names is needed, as in values.yaml.")
-    try:
-        made = translate(given or {})
+        made = translate(given)
     except BadValues as error:
         raise click.ClickException(f"{file.name}: {error}") from error
     click.echo(_written(made), nl=False)

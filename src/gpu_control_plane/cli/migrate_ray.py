@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from gpu_control_plane.cli.connection import Connection, connected
+from gpu_control_plane.cli.values_file import read_values
 
 if TYPE_CHECKING:
     from gpu_control_plane.actions.ray_migration.plan import RayMigrationPlan
@@ -40,8 +41,8 @@ def command() -> None:
 
 
 @command.command("values")
-@click.argument("file", type=click.File("r", encoding="utf-8"))
-def values(file: IO[str]) -> None:
+@click.argument("file", type=click.File("rb"))
+def values(file: IO[bytes]) -> None:
     """Turn values of KubeRay's Helm chart into values of ours.
 
     FILE is a values.yaml, or - for the output of `helm get values`. Keys that go nowhere are named on standard error,
@@ -60,13 +61,7 @@ def values(file: IO[str]) -> None:
     from gpu_control_plane.cli.screen import ATTENTION, Screen  # noqa: PLC0415
     from gpu_control_plane.gitops.kuberay import translate  # noqa: PLC0415
 
-    try:
-        given = yaml.safe_load(file)
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{file.name} is no YAML: {error}") from error
-    if not isinstance(given, dict | None) or not all(isinstance(key, str) for key in given or {}):
-        raise click.ClickException(f"{file.name} holds no values: a map of names is needed, as in values.yaml.")
-    made = translate(given or {})
+    made = translate(read_values(file))
     click.echo("# Values for the chart gpu-control-plane, from those of kuberay-operator.")
     click.echo(yaml.safe_dump(made.values, sort_keys=False, allow_unicode=True, width=120), nl=False)
     screen = Screen(sys.stderr)

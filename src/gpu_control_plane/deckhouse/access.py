@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Iterator, Mapping
 
+from gpu_control_plane.deckhouse.certificates import certificates_in, pem
 from gpu_control_plane.deckhouse.description import CertificateAuthority, ClusterDescription, FileReference, Person
 from gpu_control_plane.deckhouse.kinds import Document, Metadata
 from gpu_control_plane.deckhouse.kinds.services import (
@@ -16,7 +17,7 @@ from gpu_control_plane.deckhouse.kinds.services import (
     User,
     UserSpec,
 )
-from gpu_control_plane.deckhouse.secrets import SecretText, bcrypt_hash, private_key
+from gpu_control_plane.deckhouse.secrets import SecretText, authority_key, bcrypt_hash
 
 _ISSUER_NAMESPACE = "d8-cert-manager"
 """Where cert-manager looks for the Secret of a ClusterIssuer."""
@@ -63,7 +64,7 @@ def _authority_secret(authority: CertificateAuthority, certificate: str, secret:
         metadata=Metadata(name=authority.issuer, namespace=_ISSUER_NAMESPACE),
         type="kubernetes.io/tls",
         data={
-            "tls.crt": base64.b64encode(certificate.encode()).decode(),
-            "tls.key": secret(authority.key, private_key("private key of the authority")),
+            "tls.crt": base64.b64encode(pem(certificate).encode()).decode(),
+            "tls.key": secret(authority.key, authority_key(certificates_in(certificate)[0])),
         },
     )

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from gpu_control_plane.deckhouse.document_rules import rules_of
 from gpu_control_plane.deckhouse.kinds import Document, configuration, nodes, pools, services
+from gpu_control_plane.deckhouse.shape_faults import shape_fault
+from gpu_control_plane.kube.written_yaml import BadYAML, read_yaml
 
 KINDS: Final[dict[tuple[str, str], type[Document]]] = {
     (kind.api_version, kind.kind): kind
@@ -40,7 +41,7 @@ def check(documents: Sequence[Document]) -> list[str]:
     return found or list(rules_of(documents))
 
 
-def check_files(texts: Iterable[tuple[str, str]]) -> Checked:
+def check_files(texts: Iterable[tuple[str, str | bytes]]) -> Checked:
     """Everything that is wrong with files, given as name and content."""
     documents: list[Document] = []
     found: list[str] = []
@@ -69,19 +70,18 @@ def parse(content: dict[str, Any]) -> tuple[Document | None, str | None]:
     try:
         return msgspec.convert(rest, kind), None
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
+        fault = shape_fault(error, kind)
         metadata = content.get("metadata")
         name = metadata.get("name", "") if isinstance(metadata, dict) else ""
-        path = where.rstrip("`").lstrip(".")
-        return None, f"{kind.kind} {name}".rstrip() + f"{': ' + path if path else ''}: {what}."
+        return None, f"{kind.kind} {name}".rstrip() + f"{': ' + fault.path if fault.path else ''}: {fault.why}"
 
 
-def _contents(name: str, text: str, found: list[str]) -> Iterator[dict[str, Any]]:
+def _contents(name: str, text: str | bytes, found: list[str]) -> Iterator[dict[str, Any]]:
     try:
-        for content in yaml.safe_load_all(text):
+        for content in read_yaml(text):
             if isinstance(content, dict):
                 yield content
             elif content is not None:
                 found.append(f"{name}: a document is no object with apiVersion and kind.")
-    except yaml.YAMLError as error:
-        found.append(f"{name} is no YAML: {' '.join(str(error).split())}.")
+    except BadYAML as error:
+        found.append(f"{name}: {error}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpu_control_plane.deckhouse.description import ClusterDescription, ModuleSettings
+from gpu_control_plane.deckhouse.description import ClusterDescription, ModuleSettings, SecretReference
 from gpu_control_plane.deckhouse.kinds import Document, Metadata
 from gpu_control_plane.deckhouse.kinds.configuration import (
     ClusterConfiguration,
@@ -13,7 +13,8 @@ from gpu_control_plane.deckhouse.kinds.configuration import (
     ModuleConfigSpec,
     StaticClusterConfiguration,
 )
-from gpu_control_plane.deckhouse.secrets import SecretText, licence_login
+from gpu_control_plane.deckhouse.kinds.secret_settings import secret_settings
+from gpu_control_plane.deckhouse.secrets import SecretText, licence_login, setting
 
 TOLERATED_KEYS = frozenset(
     {
@@ -33,6 +34,11 @@ def images_repo(cluster: ClusterDescription) -> str:
     return f"{cluster.deckhouse.registry}/deckhouse/{cluster.deckhouse.edition.lower()}"
 
 
+def registry_host(cluster: ClusterDescription) -> str:
+    """What one logs in to: a registry's host, without the path of a mirror in it."""
+    return cluster.deckhouse.registry.partition("/")[0]
+
+
 def configuration(cluster: ClusterDescription, secret: SecretText) -> Iterator[Document]:
     """The documents of config.yml, in the order in which dhctl's own examples have them."""
     kubernetes = cluster.kubernetes
@@ -46,11 +52,11 @@ def configuration(cluster: ClusterDescription, secret: SecretText) -> Iterator[D
         default_cri="ContainerdV2" if kubernetes.containerd == "V2" else "Containerd",
     )
     yield InitConfiguration(deckhouse=_registry(cluster, secret))
-    yield from module_configs(cluster)
+    yield from module_configs(cluster, secret)
     yield StaticClusterConfiguration(internal_network_cidrs=tuple(map(str, cluster.network.node_subnets)))
 
 
-def module_configs(cluster: ClusterDescription) -> Iterator[ModuleConfig]:
+def module_configs(cluster: ClusterDescription, secret: SecretText) -> Iterator[ModuleConfig]:
     """A module comes after those it depends on: a refused ModuleConfig would keep dhctl from the rest of them."""
     required: dict[str, ModuleSettings] = {
         "deckhouse": ModuleSettings(
@@ -79,7 +85,9 @@ def module_configs(cluster: ClusterDescription) -> Iterator[ModuleConfig]:
         enabled = None if name == "global" else module.enabled
         yield ModuleConfig(
             metadata=Metadata(name=name),
-            spec=ModuleConfigSpec(enabled=enabled, version=module.version, settings=module.settings),
+            spec=ModuleConfigSpec(
+                enabled=enabled, version=module.version, settings=_with_secrets(module.settings, name, secret)
+            ),
         )
 
 
@@ -93,7 +101,7 @@ def _registry(cluster: ClusterDescription, secret: SecretText) -> InitDeckhouse:
     platform = cluster.deckhouse
     if platform.license is None:
         return InitDeckhouse(images_repo=images_repo(cluster))
-    form = licence_login(platform.registry, platform.license_encoding)
+    form = licence_login(registry_host(cluster), platform.license_encoding)
     return InitDeckhouse(images_repo=images_repo(cluster), registry_docker_cfg=secret(platform.license, form))
 
 
@@ -122,6 +130,23 @@ def _user_authn(cluster: ClusterDescription) -> dict[str, Any]:
     if published.whitelist:
         api["whitelistSourceRanges"] = [str(network) for network in published.whitelist]
     return {"publishAPI": api}
+
+
+def _with_secrets(settings: dict[str, Any], module: str, secret: SecretText) -> dict[str, Any]:
+    """The settings with secrets in the place of what says where they come from."""
+    places = {path: SecretReference(value) for path, value in secret_settings(settings)}
+
+    def put(value: Any, path: str) -> Any:
+        if path in places:
+            return secret(places[path], setting(f"{path} of {module}"))
+        if isinstance(value, dict):
+            return {name: put(each, f"{path}.{name}" if path else name) for name, each in value.items()}
+        return (
+            [put(each, f"{path}[{number}]") for number, each in enumerate(value)] if isinstance(value, list) else value
+        )
+
+    made: dict[str, Any] = put(settings, "")
+    return made
 
 
 def _joined(ours: ModuleSettings | None, own: ModuleSettings) -> ModuleSettings:

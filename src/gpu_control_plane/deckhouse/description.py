@@ -4,26 +4,32 @@ Secrets are never in it, only where they come from. Everything is parsed once, h
 are networks, and whoever gets a `ClusterDescription` need not look again.
 """
 
-import difflib
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from typing import Annotated, Any, Literal
 
 import msgspec
-import yaml
 
 from gpu_control_plane.deckhouse.errors import BadDescription
 from gpu_control_plane.deckhouse.kinds.configuration import Bundle, KubernetesVersion, LogLevel, ReleaseChannel
-from gpu_control_plane.deckhouse.kinds.document import Labels, Name, Port, Taint
+from gpu_control_plane.deckhouse.kinds.document import ADDRESS, Labels, Name, Port, Taint
 from gpu_control_plane.deckhouse.kinds.nodes import MIGCustomConfig
 from gpu_control_plane.deckhouse.kinds.services import AccessLevel, ReclaimPolicy
+from gpu_control_plane.deckhouse.shape_faults import shape_fault
+from gpu_control_plane.kube.written_yaml import BadYAML, read_one
 
 Edition = Literal["CE", "BE", "SE", "SE-Plus", "EE"]
-GroupName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=42)]
+_PACKAGE = msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9+.-]*$", description="the name of a package, such as nvidia-open")
+_STREAM = msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$", description="the name of a stream, such as 580-open")
+GroupName = Annotated[
+    str,
+    msgspec.Meta(
+        pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        max_length=42,
+        description="lower-case letters, digits and dashes, such as w-gpu",
+    ),
+]
 _MAX_RANGE = 1024
-_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`")
-_MISSING = re.compile(r"Object missing required field `(?P<field>.*)`")
 
 
 class SecretReference(str):
@@ -84,7 +90,13 @@ class Platform(Part, frozen=True, kw_only=True):
     """Which Deckhouse, and from where."""
 
     edition: Edition = "EE"
-    registry: str = "registry.deckhouse.ru"
+    registry: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
+            description="a host, with port and path where needed, such as registry.deckhouse.ru",
+        ),
+    ] = "registry.deckhouse.ru"
     license: SecretReference | None = None
     license_encoding: Literal["Base64", "Plain"] = "Base64"
     """How the licence key is handed out: in Base64, as the vendor's own commands expect it, or as it is."""
@@ -103,14 +115,20 @@ class Kubernetes(Part, frozen=True, kw_only=True):
 
 
 class Network(Part, frozen=True, kw_only=True):
-    node_subnets: tuple[IPv4Network, ...]
+    node_subnets: Annotated[tuple[IPv4Network, ...], msgspec.Meta(min_length=1)]
     public_domain_template: str
 
 
 class SSH(Part, frozen=True, kw_only=True):
     """How dhctl, and later Deckhouse, reach the machines."""
 
-    user: Annotated[str, msgspec.Meta(min_length=1)] = "root"
+    user: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^[A-Za-z_][A-Za-z0-9_.@-]*$",
+            description="the name of an account on the machines, such as root",
+        ),
+    ] = "root"
     port: Port = 22
     private_key: SecretReference | None = None
     sudo_password: SecretReference | None = None
@@ -119,7 +137,7 @@ class SSH(Part, frozen=True, kw_only=True):
 class Masters(Part, frozen=True, kw_only=True):
     """dhctl installs the first; Deckhouse adds the others."""
 
-    hosts: tuple[AddressRange, ...]
+    hosts: Annotated[tuple[AddressRange, ...], msgspec.Meta(min_length=1)]
 
 
 class NativeSharing(Part, frozen=True, kw_only=True):
@@ -136,11 +154,18 @@ class GPUNodes(Part, frozen=True, kw_only=True):
 
     setup: Literal["Scripts", "Native", "None"] = "Scripts"
     """Who brings driver, toolkit and runtime: scripts of ours; scripts and Deckhouse's own support; nobody."""
-    driver: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9+.-]*$")] = "nvidia-driver-575-server"
-    packages: tuple[Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9+.-]*$")], ...] = ()
-    toolkit_repository: Annotated[str, msgspec.Meta(pattern=r"^https?://[A-Za-z0-9._:/-]+[A-Za-z0-9]$")] = (
-        "https://nvidia.github.io/libnvidia-container"
-    )
+    driver: Annotated[str, _PACKAGE] | None = None
+    """The package with the driver; on Ubuntu there is a usual one."""
+    driver_stream: Annotated[str, _STREAM] | None = None
+    """The stream of the module nvidia-driver that has the package, on CentOS 8 and 9 and their kin."""
+    packages: tuple[Annotated[str, _PACKAGE], ...] = ()
+    toolkit_repository: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^https?://[A-Za-z0-9._:/-]+[A-Za-z0-9]$",
+            description="an address such as https://mirror.example.com/libnvidia-container",
+        ),
+    ] = "https://nvidia.github.io/libnvidia-container"
     default_runtime: bool = False
     """Whether pods run with NVIDIA's runtime without asking. Pools need it not: cards come by CDI."""
     native: NativeSharing | None = None
@@ -173,10 +198,25 @@ class StorageClass(Part, frozen=True, kw_only=True):
 
 
 class Ceph(Part, frozen=True, kw_only=True):
-    cluster_id: Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")] = (
-        msgspec.field(name="clusterID")
-    )
-    monitors: tuple[Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,3}\.){3}[0-9]{1,3}:[0-9]+$")], ...]
+    cluster_id: Annotated[
+        str,
+        msgspec.Meta(
+            pattern="^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$", description="what `ceph fsid` prints"
+        ),
+    ] = msgspec.field(name="clusterID")
+    monitors: Annotated[
+        tuple[
+            Annotated[
+                str,
+                msgspec.Meta(
+                    pattern=rf"^{ADDRESS}:[1-9][0-9]{{0,4}}$",
+                    description="address and port, such as 192.168.3.31:6789",
+                ),
+            ],
+            ...,
+        ],
+        msgspec.Meta(min_length=1),
+    ]
     user_key: SecretReference
     user_id: str = msgspec.field(name="userID", default="admin")
     name: Name = "ceph"
@@ -188,7 +228,7 @@ class Ceph(Part, frozen=True, kw_only=True):
 
 class LocalStorage(Part, frozen=True, kw_only=True):
     name: Name
-    path: Annotated[str, msgspec.Meta(pattern="^/.+")]
+    path: Annotated[str, msgspec.Meta(pattern="^/.+", description="a path from the root, such as /data/local")]
     node_groups: tuple[GroupName, ...]
     reclaim_policy: ReclaimPolicy = "Retain"
 
@@ -204,7 +244,7 @@ class Ingress(Part, frozen=True, kw_only=True):
 
     name: Name
     ingress_class: Name
-    addresses: tuple[AddressRange, ...]
+    addresses: Annotated[tuple[AddressRange, ...], msgspec.Meta(min_length=1)]
     node_group: GroupName | None = None
     """Where it runs and where its addresses are announced; everywhere if absent."""
     interfaces: tuple[str, ...] = ()
@@ -257,7 +297,7 @@ class Pool(Part, frozen=True, kw_only=True):
     """A GPUPool of the cards of some node groups."""
 
     name: GroupName
-    node_groups: tuple[GroupName, ...]
+    node_groups: Annotated[tuple[GroupName, ...], msgspec.Meta(min_length=1)]
     products: tuple[str, ...] = ()
     mode: Literal["Exclusive", "MIG", "TimeSlice"] = "Exclusive"
     mig_profile: str | None = None
@@ -314,18 +354,23 @@ class ClusterDescription(Part, frozen=True, kw_only=True):
         return group.containerd or self.kubernetes.containerd
 
 
-def read_description(text: str) -> ClusterDescription:
+def read_description(content: str | bytes) -> ClusterDescription:
     """Parse a description; `BadDescription` says what is wrong and where."""
     try:
-        given = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-    except yaml.YAMLError as error:
-        raise BadDescription([f"This is no YAML: {' '.join(str(error).split())}."]) from error
-    if not isinstance(given, dict):
+        given = read_one(content)
+    except BadYAML as error:
+        raise BadDescription([str(error)]) from error
+    if given is None:
         raise BadDescription(["The description is empty: `kubectl gpu deckhouse example` prints one to begin with."])
+    if not isinstance(given, dict):
+        raise BadDescription(
+            ["This is no description of a cluster: `kubectl gpu deckhouse example` prints one to begin with."]
+        )
     try:
         return msgspec.convert(given, ClusterDescription, dec_hook=_parsed)
     except msgspec.ValidationError as error:
-        raise BadDescription([_sentence(str(error))]) from None
+        fault = shape_fault(error, ClusterDescription)
+        raise BadDescription([f"{fault.path or 'the description'}: {fault.why}"]) from None
 
 
 def _parsed(kind: type, value: object) -> object:
@@ -335,8 +380,13 @@ def _parsed(kind: type, value: object) -> object:
     return _PARSERS[kind](value)
 
 
+def is_secret_reference(text: object) -> bool:
+    """Whether a text says where a secret comes from, and is none itself."""
+    return isinstance(text, str) and bool(re.fullmatch(r"ask|env:[A-Za-z_][A-Za-z0-9_]*|file:.+", text))
+
+
 def _secret(text: str) -> SecretReference:
-    if re.fullmatch(r"ask|env:[A-Za-z_][A-Za-z0-9_]*|file:.+", text):
+    if is_secret_reference(text):
         return SecretReference(text)
     # The text is not repeated: it may well be the secret itself.
     raise ValueError("a secret has no place in this file: write env:NAME, file:PATH, or ask to be asked for it")
@@ -344,7 +394,8 @@ def _secret(text: str) -> SecretReference:
 
 def _file(text: str) -> FileReference:
     if not text.startswith("file:") or not text.removeprefix("file:"):
-        raise ValueError(f"write file:PATH, relative to this description, instead of {text!r}")
+        # The text is not repeated: a private key may have got here.
+        raise ValueError("write file:PATH, relative to this description")
     return FileReference(text)
 
 
@@ -380,37 +431,3 @@ _LIKE = {
     IPv4Network: "10.111.0.0/16",
     AddressRange: "192.168.3.61",
 }
-
-
-def _sentence(message: str) -> str:
-    """msgspec's message with the path first, and the nearest known name for one that is not known."""
-    match = _AT.match(message)
-    what, path = (match["what"], match["path"] or "") if match else (message, "")
-    where = path or "the description"
-    if unknown := _UNKNOWN.search(what):
-        known = _known_fields(path)
-        near = difflib.get_close_matches(unknown["field"], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}." if known else "remove it."
-        return f"{where}: {unknown['field']} is not known here: {hint}"
-    if missing := _MISSING.search(what):
-        return f"{where}: {missing['field']} is missing."
-    return f"{where}: {what.rstrip('.')}."
-
-
-def _known_fields(path: str) -> list[str]:
-    """The fields at a path of the description, for hints."""
-    kind: Any = ClusterDescription
-    for step in re.findall(r"[A-Za-z]+|\[[^\]]*\]", path):
-        fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)} if _is_part(kind) else {}
-        kind = _inner(fields.get(step, kind)) if not step.startswith("[") else kind
-    return [field.encode_name for field in msgspec.structs.fields(kind)] if _is_part(kind) else []
-
-
-def _is_part(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def _inner(kind: Any) -> Any:
-    """The struct inside a tuple, a dictionary or an optional type."""
-    found = [kind] if _is_part(kind) else [_inner(argument) for argument in getattr(kind, "__args__", ())]
-    return next((each for each in found if _is_part(each)), None)

@@ -109,7 +109,11 @@ def _custom(configs: dict[str, ModuleConfig], *path: str) -> Any:
 
 def _node_groups(documents: Sequence[Document]) -> Iterator[str]:
     configs = {config.metadata.name: config for config in of_kind(documents, ModuleConfig)}
-    tolerated = {*TOLERATED_KEYS, *(_custom(configs, "placement", "customTolerationKeys") or ())}
+    custom = _custom(configs, "placement", "customTolerationKeys") or []
+    if not isinstance(custom, list) or not all(isinstance(key, str) for key in custom):
+        yield "ModuleConfig global: modules.placement.customTolerationKeys is a list of the keys of taints: correct it."
+        custom = []
+    tolerated = {*TOLERATED_KEYS, *custom}
     for group in of_kind(documents, NodeGroup):
         taints = group.spec.node_template.taints if group.spec.node_template else ()
         for key in sorted({taint.key for taint in taints} - tolerated):

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from typing import Literal
 
+from gpu_control_plane.deckhouse.certificates import pem
 from gpu_control_plane.deckhouse.description import ClusterDescription, FileReference, NodeGroup
 from gpu_control_plane.deckhouse.kinds import Metadata
 from gpu_control_plane.deckhouse.kinds.nodes import Bundles, NodeGroupConfiguration, NodeGroupConfigurationSpec
 
 PACKAGE_MANAGERS: Mapping[str, Literal["apt", "dnf"]] = {"ubuntu-lts": "apt", "debian": "apt", "centos": "dnf"}
 """Distributions for which NVIDIA has packages."""
+USUAL_DRIVERS: Mapping[str, str] = {"ubuntu-lts": "nvidia-driver-575-server"}
+"""Where a package of the distribution itself has the driver. Elsewhere its name depends on release and repositories."""
 _BEFORE_THE_GPU_CHECK = 5
 """Of Deckhouse's own steps, 006 fails the node if driver or toolkit are missing."""
 _DRIVER = 30
@@ -27,7 +30,7 @@ def node_scripts(cluster: ClusterDescription, files: Mapping[FileReference, str]
     yield from _drivers(with_cards)
     yield from _runtimes(cluster, [group for group in with_cards if group.gpu and group.gpu.setup == "Scripts"])
     for each in cluster.registry_certificates:
-        content = _filled("registry-certificate.sh", NAME=each.name, CERTIFICATE=files[each.certificate].strip())
+        content = _filled("registry-certificate.sh", NAME=each.name, CERTIFICATE=pem(files[each.certificate]).strip())
         yield _configuration(f"add-{each.name}-registry-cert.sh", ("*",), ("*",), _CONTAINERD, content)
 
 
@@ -43,9 +46,10 @@ def _driver(group: NodeGroup) -> tuple[str, Bundles, int]:
     assert gpu is not None  # noqa: S101 - the caller chose groups with cards
     content = _filled(
         f"install-driver-{PACKAGE_MANAGERS[group.bundle]}.sh",
-        DRIVER=gpu.driver,
+        DRIVER=gpu.driver or USUAL_DRIVERS[group.bundle],
         PACKAGES=" ".join((_TOOLKIT, *gpu.packages)),
         REPOSITORY=gpu.toolkit_repository,
+        STREAM=gpu.driver_stream or ("open-dkms" if gpu.driver == "nvidia-open" else ""),
         FINISH=_filled("install-driver-finish.sh").strip(),
     )
     return content, group.bundle, _BEFORE_THE_GPU_CHECK if gpu.setup == "Native" else _DRIVER

@@ -23,7 +23,7 @@ from gpu_control_plane.deckhouse.kinds.nodes import (
     TimeSlicing,
 )
 from gpu_control_plane.deckhouse.kinds.nodes import NodeGroup as NodeGroupDocument
-from gpu_control_plane.deckhouse.secrets import SecretText, base64_text, private_key
+from gpu_control_plane.deckhouse.secrets import SecretText, base64_text, ssh_key
 
 GROUP_LABEL = "node.deckhouse.io/group"
 """Deckhouse puts the name of its group on every Node."""
@@ -52,7 +52,7 @@ def machines(cluster: ClusterDescription, secret: SecretText) -> Iterator[Docume
         spec=SSHCredentialsSpec(
             user=ssh.user,
             ssh_port=ssh.port,
-            private_ssh_key=secret(key, private_key("private SSH key")) if key else None,
+            private_ssh_key=secret(key, ssh_key("private SSH key")) if key else None,
             sudo_password_encoded=secret(sudo, base64_text("sudo password")) if sudo else None,
         ),
     )

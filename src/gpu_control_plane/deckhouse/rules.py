@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
 
-from cryptography import x509
-
+from gpu_control_plane.deckhouse.certificates import NoCertificate, certificates_in, may_sign
 from gpu_control_plane.deckhouse.description import (
     ClusterDescription,
     FileReference,
@@ -14,11 +13,17 @@ from gpu_control_plane.deckhouse.description import (
     NodeGroup,
     Pool,
     StorageClass,
+    is_secret_reference,
 )
 from gpu_control_plane.deckhouse.gpu import MODULE
-from gpu_control_plane.deckhouse.node_scripts import PACKAGE_MANAGERS
+from gpu_control_plane.deckhouse.kinds.secret_settings import secret_settings
+from gpu_control_plane.deckhouse.node_scripts import PACKAGE_MANAGERS, USUAL_DRIVERS
 from gpu_control_plane.deckhouse.nodes import MASTER
 
+_DRIVERS_ELSEWHERE = {"debian": "nvidia-driver", "centos": "nvidia-open"}
+_NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}")
+_LABEL_VALUE = re.compile(rf"({_NAME})?")
 _MIG_PROFILE = re.compile(r"^[1-9][0-9]?g\.[1-9][0-9]{0,3}gb([+.]me([.]all)?|[+.]gfx|-me)?$")
 
 
@@ -30,6 +35,7 @@ def problems(cluster: ClusterDescription, files: Mapping[FileReference, str]) ->
         *_groups(cluster),
         *_storage(cluster),
         *_ingress(cluster),
+        *_access(cluster),
         *_pools(cluster),
         *_certificates(cluster, files),
     ]
@@ -43,6 +49,12 @@ def _platform(cluster: ClusterDescription) -> Iterator[str]:
         )
     if cluster.ssh.private_key is None and cluster.ssh.sudo_password is None:
         yield "ssh: Deckhouse needs privateKey or sudoPassword to reach the machines: add one of them."
+    for where, key in (
+        ("ssh.privateKey", cluster.ssh.private_key),
+        ("certificateAuthority.key", cluster.certificate_authority and cluster.certificate_authority.key),
+    ):
+        if key and key.source == "ask":
+            yield f"{where}: a key has several lines, and ask takes one: write file:PATH or env:NAME."
     masters = len(cluster.master_addresses)
     if masters % 2 == 0:
         yield f"masters.hosts: {masters} masters cannot outvote each other: use 1, 3 or 5."
@@ -50,8 +62,39 @@ def _platform(cluster: ClusterDescription) -> Iterator[str]:
         if name == MODULE:
             yield f"modules.{name}: its settings belong under gpuControlPlane.settings."
         module = cluster.modules[name]
+        if not module.enabled and (why := _needed(cluster).get(name)):
+            yield f"modules.{name}: {why} needs it: remove enabled: false, or that."
+        for path, value in secret_settings(module.settings):
+            if not is_secret_reference(value):
+                yield (
+                    f"modules.{name}.settings.{path}: this looks like a secret, which has no place in this file: write "
+                    "env:NAME, file:PATH, or ask to be asked for it."
+                )
         if module.settings and module.version is None and name not in ("global", "deckhouse", "user-authn"):
             yield f"modules.{name}.version is missing: Deckhouse takes settings only with the version of their schema."
+
+
+def _needed(cluster: ClusterDescription) -> dict[str, str]:
+    """Modules, each with the part of the description that has no effect without it."""
+    needed: dict[str, str] = {}
+    if cluster.storage.ceph:
+        needed |= dict.fromkeys(("snapshot-controller", "csi-ceph"), "storage.ceph")
+    if cluster.storage.local:
+        needed["local-path-provisioner"] = "storage.local"
+    if cluster.ingress:
+        needed |= dict.fromkeys(("metallb", "ingress-nginx"), "ingress")
+    if cluster.access.users or cluster.access.publish_api:
+        needed["user-authn"] = "access"
+    if cluster.certificate_authority:
+        needed["cert-manager"] = "certificateAuthority"
+    return needed
+
+
+def _access(cluster: ClusterDescription) -> Iterator[str]:
+    for field in ("name", "email"):
+        for value, number in Counter(getattr(each, field) for each in cluster.access.users).items():
+            if number > 1:
+                yield f"access.users: {number} users have the {field} {value}: keep one, or change it."
 
 
 def _addresses(cluster: ClusterDescription) -> Iterator[str]:
@@ -87,8 +130,27 @@ def _groups(cluster: ClusterDescription) -> Iterator[str]:
         if name == MASTER:
             yield f"nodeGroups: {MASTER} is the group of the masters: list its machines under masters.hosts."
     for group in cluster.node_groups:
+        yield from _labels(group)
         if group.gpu:
             yield from _gpu(cluster, group, group.gpu, f"nodeGroups {group.name}: gpu")
+
+
+def _labels(group: NodeGroup) -> Iterator[str]:
+    """What the API server would refuse, and with it the group."""
+    for key, value in group.labels.items():
+        if not _LABEL_KEY.fullmatch(key):
+            yield f"nodeGroups {group.name}: labels: {key!r} is no name of a label: write one such as workload."
+        if not _LABEL_VALUE.fullmatch(value):
+            yield (
+                f"nodeGroups {group.name}: labels {key}: {value!r} is no value of a label: letters, digits, dashes, "
+                "underscores and dots, at most 63."
+            )
+    for taint in group.taints:
+        if taint.value and not _LABEL_VALUE.fullmatch(taint.value):
+            yield (
+                f"nodeGroups {group.name}: taint {taint.key}: {taint.value!r} is no value of a taint: letters, digits, "
+                "dashes, underscores and dots, at most 63."
+            )
 
 
 def _gpu(cluster: ClusterDescription, group: NodeGroup, gpu: GPUNodes, where: str) -> Iterator[str]:
@@ -96,6 +158,11 @@ def _gpu(cluster: ClusterDescription, group: NodeGroup, gpu: GPUNodes, where: st
         yield (
             f"{where}.setup: NVIDIA has no packages for {group.bundle}: install the driver yourself and write "
             f"setup: None, or use {', '.join(PACKAGE_MANAGERS)}."
+        )
+    elif gpu.setup in ("Scripts", "Native") and gpu.driver is None and group.bundle not in USUAL_DRIVERS:
+        yield (
+            f"{where}.driver is missing: name the package that has the driver on {group.bundle}, such as "
+            f"{_DRIVERS_ELSEWHERE[group.bundle]}."
         )
     if gpu.setup == "Native" and cluster.deckhouse.edition != "EE":
         yield f"{where}.setup: Native needs edition EE, and this is {cluster.deckhouse.edition}: use Scripts."
@@ -153,7 +220,11 @@ def _announced(cluster: ClusterDescription) -> Iterator[str]:
     """Addresses that MetalLB announces belong to nobody else."""
     machines = {*cluster.master_addresses, *(each for group in cluster.node_groups for each in group.addresses)}
     spans = [(each.name, span) for each in cluster.ingress for span in each.addresses]
+    taken = {"podSubnet": cluster.kubernetes.pod_subnet, "serviceSubnet": cluster.kubernetes.service_subnet}
     for number, (name, span) in enumerate(spans):
+        for field, network in taken.items():
+            if span.first <= network.broadcast_address and network.network_address <= span.last:
+                yield f"ingress {name}: {span} lies in kubernetes.{field} {network}: choose free addresses."
         for used in sorted(machines & set(span.addresses)):
             yield f"ingress {name}: {used} is the address of a machine: choose free addresses."
         for other, earlier in spans[:number]:
@@ -203,6 +274,12 @@ def _certificates(cluster: ClusterDescription, files: Mapping[FileReference, str
             yield f"{where}: {reference.path} holds a private key, which is a secret: give the certificate alone."
             continue
         try:
-            x509.load_pem_x509_certificates(text.encode())
-        except ValueError:
+            found = certificates_in(text)
+        except NoCertificate:
             yield f"{where}: {reference.path} is no certificate in PEM (-----BEGIN CERTIFICATE-----)."
+            continue
+        if where == "certificateAuthority.certificate" and not may_sign(found[0]):
+            yield (
+                f"{where}: {reference.path} is no authority (CA:TRUE is missing), and nobody would believe what it "
+                "signs: give the certificate of one."
+            )

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from cryptography import x509
 
+from gpu_control_plane.deckhouse.certificates import check_key
 from gpu_control_plane.deckhouse.description import SecretReference
 from gpu_control_plane.deckhouse.errors import BadSecret
 
 _BCRYPT_HASH = re.compile(r"^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$")
 _BCRYPT_BYTES = 72
+_OPENSSH = b"openssh-key-v1\x00"
 _PRIVATE_KEY = re.compile(
     r"^-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s.*-----END ([A-Z0-9]+ )*PRIVATE KEY-----\s*$", re.DOTALL
 )
@@ -93,13 +96,28 @@ def plain(name: str) -> SecretForm:
     return SecretForm(name, "", _one_line)
 
 
+def setting(name: str) -> SecretForm:
+    """A setting of a module, as it is, on as many lines as it has."""
+    return SecretForm(name, "", lambda text: text.strip("\r\n"))
+
+
 def base64_text(name: str) -> SecretForm:
     return SecretForm(name, "in Base64", lambda text: _base64(_one_line(text)))
 
 
-def private_key(name: str) -> SecretForm:
-    """A private key in PEM, in Base64 as a Secret and SSHCredentials hold it."""
-    return SecretForm(name, "in Base64", _private_key)
+def ssh_key(name: str) -> SecretForm:
+    """A private SSH key in PEM, in Base64 as SSHCredentials hold it."""
+    return SecretForm(name, "in Base64", _ssh_key)
+
+
+def authority_key(certificate: x509.Certificate) -> SecretForm:
+    """The private key that belongs to the certificate of an authority, in Base64 as a Secret holds it."""
+
+    def encode(text: str) -> str:
+        check_key(certificate, text)
+        return _base64(text.strip() + "\n")
+
+    return SecretForm("private key of the authority", "in Base64", encode)
 
 
 def bcrypt_hash(name: str) -> SecretForm:
@@ -138,10 +156,26 @@ def _decoded_licence(text: str) -> str:
         raise ValueError("the licence key is not in Base64: set deckhouse.licenseEncoding: Plain") from None
 
 
-def _private_key(text: str) -> str:
+def _ssh_key(text: str) -> str:
     if not _PRIVATE_KEY.match(text):
         raise ValueError("a private key in PEM is needed, from BEGIN … PRIVATE KEY to END … PRIVATE KEY")
+    if _has_passphrase(text):
+        raise ValueError("this key has a passphrase, which nobody types for Deckhouse: give a key without one")
     return _base64(text.strip() + "\n")
+
+
+def _has_passphrase(key: str) -> bool:
+    """By the key's own head: OpenSSH names a cipher there, other forms say that they are encrypted."""
+    if "ENCRYPTED" in key:
+        return True
+    if "BEGIN OPENSSH PRIVATE KEY" not in key:
+        return False
+    body = "".join(line for line in key.split("\n") if line and not line.startswith("-"))
+    try:
+        head = base64.b64decode(body)[:64]
+    except binascii.Error:
+        return False
+    return head.startswith(_OPENSSH) and not head.startswith(_OPENSSH + b"\x00\x00\x00\x04none")
 
 
 def _docker_config(text: str) -> str:

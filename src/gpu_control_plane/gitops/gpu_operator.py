@@ -34,9 +34,16 @@ def stack_values(given: Mapping[str, Any], file: str) -> Stack:
     translation = translate(given)
     spec = translation.values["clusterPolicy"].get("spec", {})
     # Else the job that makes the ClusterPolicy would fail, and with it the sync.
-    if wrong := [f"{file}: {path}: {why}" for path, why in faults(spec, structural(ClusterPolicySpec))]:
+    if wrong := [
+        f"{file}: {f'{path}: ' if path else ''}{why}" for path, why in faults(spec, structural(ClusterPolicySpec))
+    ]:
         raise BadValues("\n".join(wrong))
-    with_nfd = bool(given.get("nfd", {}).get("enabled", True))
+    said = (given.get("nfd") or {}).get("enabled")
+    with_nfd = True if said is None else said
+    if not isinstance(with_nfd, bool):
+        raise BadValues(f"{file}: nfd.enabled: a boolean is needed here, and this is {with_nfd!r}.")
+    if not isinstance(given.get(_NFD), Mapping | None):
+        raise BadValues(f"{file}: {_NFD}: this should be a map, as in the chart of Node Feature Discovery.")
     return Stack(
         values=translation.values,
         nfd=dict(given.get(_NFD) or {}) if with_nfd else None,

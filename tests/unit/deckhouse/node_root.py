@@ -16,6 +16,10 @@ PROGRAMS = ("bash", "cat", "cmp", "cp", "dirname", "grep", "mkdir", "mv", "rm", 
 PACKAGE_MANAGER = """#!/bin/bash
 # Installs by putting there what the real packages would.
 echo "${0##*/} $*" >>/log
+if [ "$1 $2" = "module enable" ]; then
+  mkdir -p /etc/dnf/modules.d
+  printf '%s\\n' '[nvidia-driver]' "stream=${4#*:}" state=enabled >/etc/dnf/modules.d/nvidia-driver.module
+fi
 [ "$1" = install ] || exit 0
 for package in "${@:3}"; do
   mkdir -p /var/lib/packages
@@ -34,7 +38,7 @@ STAND_INS = {
     "dpkg": "#!/bin/bash\necho amd64\n",
     "dpkg-query": '#!/bin/bash\n[ -f "/var/lib/packages/${@: -1}" ] && echo "hold ok installed"\n',
     "rpm": '#!/bin/bash\n[ -f "/var/lib/packages/$2" ]\n',
-    "uname": "#!/bin/bash\necho 6.8.0-31-generic\n",
+    "uname": '#!/bin/bash\nif [ "$1" = -m ]; then cat /processor; else echo 6.8.0-31-generic; fi\n',
     "curl": '#!/bin/bash\necho "curl $*" >>/log\nwhile [ "$1" != --output ]; do shift; done\necho "a key" >"$2"\n',
     "modprobe": '#!/bin/bash\necho "modprobe $*" >>/log\n[ -f /loadable ] && mkdir -p /proc/driver/nvidia && '
     "touch /proc/driver/nvidia/version\n",
@@ -97,6 +101,7 @@ def make_root(root: Path) -> NodeRoot:
     (root / "dev/null").write_text("")
     shutil.copy(HERE / "bashible.sh", root / "bashible.sh")
     node = NodeRoot(root)
+    node.write("/processor", "x86_64\n")
     node.write("/etc/os-release", 'ID=rocky\nVERSION_ID="9.4"\n')
     return node
 

@@ -55,7 +55,7 @@ RULES: list[tuple[list[dict[str, Any]], str]] = [
     ([group(cri={"type": "Docker"})], "cri.type Docker is not supported any more"),
     ([group(cri={"type": "ContainerdV2", "containerd": {}})], "cri.containerd needs cri.type Containerd"),
     ([group(cri={"type": "Containerd", "containerdV2": {}})], "cri.containerdV2 needs cri.type ContainerdV2"),
-    ([group(cri="Containerd")], "NodeGroup w: spec.cri: Expected `object | null`, got `str`"),
+    ([group(cri="Containerd")], "NodeGroup w: spec.cri: a map of names and values is needed, and this is text"),
     ([group(nodeType="CloudEphemeral")], "cloudInstances belong to nodeType CloudEphemeral"),
     ([group(nodeType="CloudPermanent", staticInstances={})], "staticInstances belong to nodeType Static"),
     ([group(disruptions={"approvalMode": "RollingUpdate"})], "approvalMode RollingUpdate works with nodeType Cloud"),
@@ -68,14 +68,17 @@ RULES: list[tuple[list[dict[str, Any]], str]] = [
         "kubelet.topologyManager.policy needs reserved CPUs",
     ),
     ([group(gpu={"sharing": "Exclusive", "timeSlicing": {"partitionCount": 4}})], "gpu.timeSlicing belongs to"),
-    ([group(gpu={"sharing": "TimeSlicing", "timeSlicing": {"partitionCount": 101}})], "Expected `int` <= 100"),
+    (
+        [group(gpu={"sharing": "TimeSlicing", "timeSlicing": {"partitionCount": 101}})],
+        "spec.gpu.timeSlicing.partitionCount: this has to be at most 100.",
+    ),
     (
         [group(gpu={"sharing": "Exclusive", "mig": {"partedConfig": "all-balanced"}})],
         "gpu.mig belongs to gpu.sharing MIG",
     ),
     ([group(gpu={"sharing": "MIG", "mig": MIG})], "gpu.mig.customConfigs belong to partedConfig custom"),
     ([group(gpu={"sharing": "MIG", "mig": {"partedConfig": "all-1g.141gb"}})], "spec.gpu.mig.partedConfig: "),
-    ([group(nodetemplate={})], "NodeGroup w: spec: Object contains unknown field `nodetemplate`"),
+    ([group(nodetemplate={})], "NodeGroup w: spec: nodetemplate is not known here: did you mean nodeTemplate?"),
     ([group(), group()], "NodeGroup w is there 2 times"),
     ([SSH, machine("a"), machine("b")], "StaticInstance b: StaticInstance a has the address 10.0.0.1, too"),
     ([SSH, machine("a", credentials="other")], "StaticInstance a: there are no SSHCredentials other"),
@@ -123,6 +126,32 @@ RULES: list[tuple[list[dict[str, Any]], str]] = [
             )
         ],
         "port 6443 belongs to the API server",
+    ),
+    (
+        [
+            {
+                "apiVersion": "deckhouse.io/v1",
+                "kind": "ClusterConfiguration",
+                "clusterType": "Static",
+                "podSubnetCIDR": "999.1.1.0/24",
+                "serviceSubnetCIDR": "10.0.0.0/16",
+                "kubernetesVersion": "1.34",
+                "clusterDomain": "cluster.local",
+            }
+        ],
+        "ClusterConfiguration: podSubnetCIDR: this should be an IPv4 network, such as 10.111.0.0/16.",
+    ),
+    ([machine("a", address="300.1.1.1")], "StaticInstance a: spec.address: this should be an IPv4 address"),
+    (
+        [
+            document(
+                "ModuleConfig",
+                {"version": 2, "settings": {"modules": {"placement": {"customTolerationKeys": 5}}}},
+                "deckhouse.io/v1alpha1",
+                "global",
+            )
+        ],
+        "ModuleConfig global: modules.placement.customTolerationKeys is a list",
     ),
     ([document("User", {"email": "a@b.c", "password": "secret"})], "User w: password is no bcrypt hash"),
 ]

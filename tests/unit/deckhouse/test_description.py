@@ -15,16 +15,33 @@ WRONG_SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"nodeGroups.0.conatinerd": "V2"}, "nodeGroups[0]: conatinerd is not known here: did you mean containerd?"),
     ({"kubernetes.podSubnet": None}, "kubernetes: podSubnet is missing."),
     ({"kubernetes.podSubnet": "10.111.0.1/16"}, "kubernetes.podSubnet: '10.111.0.1/16' is no IPv4 network"),
-    ({"kubernetes.version": "1.31"}, "kubernetes.version: Invalid enum value '1.31'."),
+    ({"kubernetes.version": "1.31"}, "kubernetes.version: '1.31' is not known here: use Automatic, 1.32"),
     ({"masters.hosts": ["192.168.3.300"]}, "masters.hosts[0]: '192.168.3.300' is no address and no range"),
     ({"masters.hosts": ["192.168.3.53-192.168.3.51"]}, "masters.hosts[0]: '192.168.3.53-192.168.3.51' must go up"),
     ({"masters.hosts": [7]}, "masters.hosts[0]: text is needed here, such as 192.168.3.61."),
     ({"nodeGroups.0.name": "W_STD"}, "nodeGroups[0].name: "),
-    ({"nodeGroups.2.taints.0.effect": "Never"}, "nodeGroups[2].taints[0].effect: Invalid enum value 'Never'."),
+    ({"nodeGroups.2.taints.0.effect": "Never"}, "nodeGroups[2].taints[0].effect: 'Never' is not known here"),
     ({"nodeGroups.2.gpu.driver": "nvidia; rm -rf /"}, "nodeGroups[2].gpu.driver: "),
     ({"storage.ceph.clusterID": "ceph"}, "storage.ceph.clusterID: "),
     ({"registryCertificates.0.certificate": "gitlab.pem"}, "registryCertificates[0].certificate: write file:PATH"),
-    ({"version": 2}, "version: Invalid enum value 2."),
+    ({"version": 2}, "version: 2 is not known here: use 1."),
+    (
+        {"kubernetes.version": 1.34},
+        "kubernetes.version: text is needed, and this is a number: put it in quotes, such as '1",
+    ),
+    ({"kubernetes.podSubnetNodePrefix": 40}, "kubernetes.podSubnetNodePrefix: this has to be at most 28."),
+    (
+        {"nodeGroups.0.labels": {"rack": 7}},
+        "nodeGroups[0].labels[...]: text is needed, and this is a whole number: put",
+    ),
+    ({"nodeGroups.0.hosts": "192.168.3.61"}, "nodeGroups[0].hosts: a list is needed, and this is text: write [ ]"),
+    ({"nodeGroups.0.name": "w" * 43}, "nodeGroups[0].name: at most 42 characters are allowed."),
+    ({"modules.console": []}, "modules[...]: a map of names and values is needed, and this is a list"),
+    ({"masters.hosts": []}, "masters.hosts: this must not be empty."),
+    ({"storage.ceph.monitors": ["192.168.3.300:6789"]}, "storage.ceph.monitors[0]: this should be address and port"),
+    ({"deckhouse.registry": "https://registry.example.com"}, "deckhouse.registry: this should be a host"),
+    ({"deckhouse.registry": "a; rm -rf /"}, "deckhouse.registry: this should be a host"),
+    ({"ssh.user": "root; id"}, "ssh.user: this should be the name of an account"),
 ]
 
 BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
@@ -46,6 +63,22 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"nodeGroups.1.name": "w-std"}, "nodeGroups: w-std is described 2 times"),
     ({"nodeGroups.1.name": "master"}, "nodeGroups: master is the group of the masters"),
     ({"nodeGroups.2.bundle": "astra"}, "nodeGroups w-gpu: gpu.setup: NVIDIA has no packages for astra"),
+    ({"nodeGroups.2.bundle": "centos", "nodeGroups.2.gpu": {}}, "gpu.driver is missing: name the package that has the"),
+    ({"nodeGroups.2.bundle": "debian", "nodeGroups.2.gpu": {"setup": "Native"}}, "w-gpu: gpu.driver is missing"),
+    ({"nodeGroups.0.labels": {"a rack": "1"}}, "nodeGroups w-std: labels: 'a rack' is no name of a label"),
+    ({"nodeGroups.0.labels": {"rack": "no. 1"}}, "nodeGroups w-std: labels rack: 'no. 1' is no value of a label"),
+    ({"nodeGroups.2.taints.0.value": "m l"}, "nodeGroups w-gpu: taint workload: 'm l' is no value of a taint"),
+    ({"ssh.privateKey": "ask"}, "ssh.privateKey: a key has several lines, and ask takes one"),
+    ({"certificateAuthority.key": "ask"}, "certificateAuthority.key: a key has several lines, and ask takes one"),
+    ({"modules.csi-ceph": {"enabled": False}}, "modules.csi-ceph: storage.ceph needs it"),
+    (
+        {"ingress.0.addresses": ["10.111.0.9"]},
+        "ingress external: 10.111.0.9 lies in kubernetes.podSubnet 10.111.0.0/16",
+    ),
+    (
+        {"access.users.1": {"name": "eve", "email": "admin@example.com", "password": "ask"}},
+        "access.users: 2 users have the email admin@example.com",
+    ),
     ({"nodeGroups.2.gpu.setup": "Native", "deckhouse.edition": "SE"}, "Native needs edition EE, and this is SE"),
     ({"nodeGroups.2.gpu.native": {}}, "gpu.native has an effect with setup: Native only"),
     (
@@ -155,10 +188,22 @@ def test_a_file_that_is_no_text_is_no_certificate(tmp_path: Path) -> None:
     assert (ran.exit_code, ran.output.count("is no certificate in PEM")) == (1, 2)
 
 
-@pytest.mark.parametrize("text", ["", "- a", "a: [", "just words"])
-def test_what_is_no_description_is_refused(text: str) -> None:
-    with pytest.raises(BadDescription):
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "The description is empty: "),
+        ("- a", "This is no description of a cluster: "),
+        ("just words", "This is no description of a cluster: "),
+        ("a: [", "This is no YAML: "),
+        (b"version: \xff", "This is no text in UTF-8, line 1"),
+        (changed({}) + "\n---\nversion: 1", "There are 2 documents, and one is expected"),
+        ("version: 1\nssh: {}\nssh: {}", "Line 3: ssh was there in line 2, and only the last would count"),
+    ],
+)
+def test_what_is_no_description_is_refused(text: str | bytes, sentence: str) -> None:
+    with pytest.raises(BadDescription) as refused:
         read_description(text)
+    assert str(refused.value).startswith(sentence)
 
 
 SECRETS = (

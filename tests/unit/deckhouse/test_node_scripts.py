@@ -111,6 +111,35 @@ def test_a_node_gets_driver_toolkit_and_certificate(node: NodeRoot) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "folder", "key", "enabled"),
+    [
+        (("9.4", "x86_64"), "rhel9/x86_64", "D42D0685", True),
+        (("8.10", "aarch64"), "rhel8/sbsa", "D42D0685", True),
+        (("10.0", "aarch64"), "rhel10/sbsa", "CDF6BA43", False),
+    ],
+)
+def test_drivers_come_from_the_repository_of_release_and_processor(
+    kind: tuple[str, str], folder: str, key: str, enabled: bool, node: NodeRoot
+) -> None:
+    node.write("/etc/os-release", f'ID=rocky\nVERSION_ID="{kind[0]}"\n')
+    node.write("/processor", f"{kind[1]}\n")
+    said = run_all(node, "dnf")
+    cuda = f"https://developer.download.nvidia.com/compute/cuda/repos/{folder}"
+    repository = node.read("/etc/yum.repos.d/nvidia-cuda.repo").splitlines()
+    assert repository[2:4] == [f"baseurl={cuda}", f"gpgkey={cuda}/{key}.pub"]
+    assert ("dnf module enable -y nvidia-driver:open-dkms" in said) == enabled
+
+
+def test_drivers_of_another_stream_are_found(node: NodeRoot) -> None:
+    gpu = {"driver": "cuda-drivers", "driverStream": "580-dkms"}
+    made = rendered({"nodeGroups.2.bundle": "centos", "nodeGroups.2.gpu": gpu}).documents
+    script = next(each for each in made if each.title == "NodeGroupConfiguration install-cuda.sh")
+    assert isinstance(script, NodeGroupConfiguration)
+    assert node.run(script.spec.content).returncode == 0
+    assert "dnf module enable -y nvidia-driver:580-dkms" in node.said
+
+
+@pytest.mark.parametrize(
     ("cluster", "folder", "plugin"),
     [
         ("containerd 1", "conf.d", "io.containerd.grpc.v1.cri"),

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from gpu_control_plane.deckhouse.documents import to_yaml
 from gpu_control_plane.deckhouse.kinds import Document
 from gpu_control_plane.deckhouse.render import Rendering
 from unit.deckhouse.descriptions import ROOT, described, example, rendered
+
+HERE = Path("/home/me/a cluster")
+"""Where the description lies."""
 
 
 def named(made: Rendering, kind: str) -> dict[str, Any]:
@@ -76,7 +80,7 @@ def test_one_master_needs_no_group_of_ours() -> None:
 
 def test_dhctl_is_sent_to_the_first_master_only() -> None:
     addresses = {each["spec"]["address"] for each in named(rendered(), "StaticInstance").values()}
-    bootstrap = next(each.text for each in bootstrap_commands(described()) if "dhctl bootstrap" in each.text)
+    bootstrap = next(each.text for each in bootstrap_commands(described(), HERE) if "dhctl bootstrap" in each.text)
     assert "--ssh-host=192.168.3.51 " in bootstrap
     assert "192.168.3.51" not in addresses
 
@@ -180,17 +184,55 @@ def test_the_files_are_yaml_and_say_the_same() -> None:
     [
         ({}, 'base64 -d <<< "$DECKHOUSE_LICENSE_KEY" | docker login'),
         ({"deckhouse.licenseEncoding": "Plain"}, 'printf %s "$DECKHOUSE_LICENSE_KEY" | docker login'),
-        ({"deckhouse.license": "file:my key"}, "base64 -d 'my key' | docker login"),
+        ({"deckhouse.license": "file:my key"}, "base64 -d '/home/me/a cluster/my key' | docker login"),
+        ({"deckhouse.license": "file:~/my key"}, "base64 -d \"$HOME\"/'my key' | docker login"),
+        ({"deckhouse.license": "file:/root/key"}, "base64 -d /root/key | docker login"),
         ({"deckhouse.license": "ask"}, "read -rsp 'Licence key: ' key; base64 -d <<< \"$key\" | docker login"),
     ],
 )
 def test_the_licence_reaches_the_registry_without_being_shown(changes: dict[str, Any], login: str) -> None:
-    assert next(bootstrap_commands(described(changes))).text.startswith(login)
+    assert next(bootstrap_commands(described(changes), HERE)).text.startswith(login)
+
+
+@pytest.mark.parametrize(
+    ("key", "mounted", "used"),
+    [
+        ("file:~/.ssh/id_ed25519", '-v "$HOME/.ssh/:/tmp/.ssh/"', "/tmp/.ssh/id_ed25519"),  # noqa: S108
+        ("file:~/.ssh/clusters/it's", '-v "$HOME/.ssh/:/tmp/.ssh/"', "'/tmp/.ssh/clusters/it'\"'\"'s'"),
+        ("file:keys/id", "-v '/home/me/a cluster/keys/id':/tmp/ssh-key:ro", "/tmp/ssh-key"),  # noqa: S108
+        ("env:KEY", '-v "$PWD/dhctl-ssh-key:/tmp/ssh-key:ro"', "/tmp/ssh-key"),  # noqa: S108
+    ],
+)
+def test_dhctl_finds_the_key_wherever_it_is(key: str, mounted: str, used: str) -> None:
+    text = {each.title.split()[0]: each.text for each in bootstrap_commands(described({"ssh.privateKey": key}), HERE)}
+    assert f"  {mounted} \\\n" in text["Start"]
+    assert f"--ssh-agent-private-keys={used} " in text["In"]
+    assert ("Write" in text, "dhctl-ssh-key" in text["Then"]) == (key.startswith("env:"), key.startswith("env:"))
+
+
+def test_a_mirror_in_a_folder_of_a_registry_is_logged_in_to_by_its_host() -> None:
+    changes = {"deckhouse.registry": "mirror.example.com:5000/platform"}
+    text = " ".join(each.text for each in bootstrap_commands(described(changes), HERE))
+    assert "--password-stdin mirror.example.com:5000\n" in text.replace(" docker run", "\ndocker run")
+    assert "mirror.example.com:5000/platform/deckhouse/ee/install:stable bash" in text
+
+
+def test_commands_are_what_a_shell_takes(tmp_path: Path) -> None:
+    awkward = {"ssh.privateKey": 'file:it\'s "a" $key', "deckhouse.license": "file:~/o'clock $(id)"}
+    for each in bootstrap_commands(described(awkward), HERE):
+        (tmp_path / "command.sh").write_text(each.text)
+        shellcheck = Path(sys.executable).with_name("shellcheck")
+        ran = subprocess.run(
+            [shellcheck, "--shell=bash", "--severity=warning", tmp_path / "command.sh"],
+            capture_output=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout.decode()
 
 
 def test_the_free_edition_needs_no_login() -> None:
     changes = {"deckhouse.edition": "CE", "deckhouse.license": None}
-    assert "docker login" not in " ".join(each.text for each in bootstrap_commands(described(changes)))
+    assert "docker login" not in " ".join(each.text for each in bootstrap_commands(described(changes), HERE))
     assert "InitConfiguration" not in {document.kind for document in rendered(changes).secrets}
 
 

@@ -2,13 +2,21 @@
 
 import base64
 import json
+import shutil
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import bcrypt
 import pytest
 import yaml
 from click.testing import CliRunner
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from gpu_control_plane.cli.main import commands
 from gpu_control_plane.deckhouse.check import check_files
@@ -17,22 +25,46 @@ from gpu_control_plane.deckhouse.errors import BadSecret
 from gpu_control_plane.deckhouse.secrets import (
     SecretForm,
     SecretReader,
+    authority_key,
     base64_text,
     bcrypt_hash,
     docker_config,
     is_bcrypt_hash,
     licence_login,
     plain,
-    private_key,
+    ssh_key,
 )
 from unit.deckhouse.descriptions import FOLDER, changed
 
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nc3NoLXNlY3JldA==\n-----END OPENSSH PRIVATE KEY-----\n"
-CA_PEM = "-----BEGIN EC PRIVATE KEY-----\nY2Etc2VjcmV0\n-----END EC PRIVATE KEY-----\n"
 CEPH_KEY = "AQCephSecret=="
 SUDO = "sudo-secret"
 PASSWORD = "correct horse"
 LICENCE = "licence-secret"
+CA_KEY = generate_private_key(SECP256R1())
+
+
+def pem_of(key: EllipticCurvePrivateKey, form: PrivateFormat = PrivateFormat.PKCS8, passphrase: bytes = b"") -> str:
+    encryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
+    return key.private_bytes(Encoding.PEM, form, encryption).decode()
+
+
+def locked(form: PrivateFormat) -> str:
+    return pem_of(CA_KEY, form, b"a passphrase")
+
+
+def certificate(ca: bool = True) -> x509.Certificate:
+    """The certificate of an authority; or of none."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Internal CA")])
+    builder = x509.CertificateBuilder(name, name, CA_KEY.public_key(), 1)
+    builder = builder.not_valid_before(datetime(2026, 1, 1, tzinfo=UTC)).not_valid_after(
+        datetime(2126, 1, 1, tzinfo=UTC)
+    )
+    return builder.add_extension(x509.BasicConstraints(ca, None), critical=True).sign(CA_KEY, SHA256())
+
+
+CA = certificate()
+CA_PEM = pem_of(CA_KEY)
 
 
 @pytest.fixture
@@ -40,8 +72,8 @@ def described_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The example, with secrets where it says they are."""
     folder = tmp_path / "cluster"
     (folder / "certificates").mkdir(parents=True)
-    for certificate in (FOLDER / "certificates").iterdir():
-        (folder / "certificates" / certificate.name).write_text(certificate.read_text())
+    shutil.copy(FOLDER / "certificates/gitlab-registry.pem", folder / "certificates")
+    (folder / "certificates/internal-ca.pem").write_bytes(CA.public_bytes(Encoding.PEM))
     (folder / "id_ed25519").write_text(PEM)
     (folder / "certificates/internal-ca.key").write_text(CA_PEM)
     (folder / "cluster.yaml").write_text(changed({"ssh.privateKey": "file:id_ed25519"}))
@@ -70,7 +102,7 @@ def test_nothing_but_secrets_yml_holds_a_secret(described_folder: Path) -> None:
     texts = [shown, *(file.read_text() for file in out.iterdir() if file.name != "secrets.yml")]
     assert [secret for secret in forms() for text in texts if secret in text] == []
     assert stat.S_IMODE((out / "secrets.yml").stat().st_mode) == 0o600
-    assert "secrets.yml" in (out / ".gitignore").read_text().splitlines()
+    assert (out / ".gitignore").read_text().splitlines() == ["secrets.yml", "dhctl-ssh-key", "dhctl-tmp/"]
 
 
 def test_secrets_yml_holds_them_as_deckhouse_wants_them(described_folder: Path) -> None:
@@ -142,7 +174,16 @@ def _never(form: SecretForm) -> str:
 
 
 WRONG_SECRETS = [
-    (private_key("key"), "no key", "a private key in PEM is needed"),
+    (ssh_key("key"), "no key", "a private key in PEM is needed"),
+    (ssh_key("key"), locked(PrivateFormat.OpenSSH), "this key has a passphrase"),
+    (ssh_key("key"), locked(PrivateFormat.PKCS8), "this key has a passphrase"),
+    (authority_key(CA), "no key", "a private key in PEM is needed"),
+    (
+        authority_key(CA),
+        pem_of(generate_private_key(SECP256R1())),
+        "this is not the key of the authority's certificate",
+    ),
+    (authority_key(CA), locked(PrivateFormat.PKCS8), "this key has a passphrase"),
     (licence_login("r", "Base64"), "not base64!", "the licence key is not in Base64: set "),
     (docker_config("login"), "{}", "a Docker configuration with auths is needed"),
     (docker_config("login"), '{"auths": {}}', "holds no login under auths"),
@@ -161,6 +202,67 @@ def test_a_secret_of_the_wrong_kind_is_refused_and_not_repeated(
         SecretReader(Path(), _never)(SecretReference("env:IT"), form)
     assert sentence in str(refused.value)
     assert not text.strip() or text not in str(refused.value)
+
+
+def test_a_certificate_that_may_not_sign_is_no_authority(described_folder: Path) -> None:
+    (described_folder / "certificates/internal-ca.pem").write_bytes(certificate(ca=False).public_bytes(Encoding.PEM))
+    ran = CliRunner().invoke(commands, ["deckhouse", "render", str(described_folder / "cluster.yaml")])
+    assert "certificateAuthority.certificate: certificates/internal-ca.pem is no authority" in ran.output
+
+
+def test_nothing_but_certificates_gets_out_of_their_files(described_folder: Path) -> None:
+    file = described_folder / "certificates/gitlab-registry.pem"
+    pem = file.read_text()
+    file.write_text(f"Subject: {{{{ .cri }}}}\nEOF\nrm -rf /\n{pem}EOF\nreboot\n")
+    shown = render(described_folder)
+    assert pem.splitlines()[1] in shown
+    assert not {"rm -rf /", "reboot", "Subject"} & {line.strip() for line in shown.splitlines()}
+    assert "{{" not in shown
+
+
+MODULE_SECRETS: list[tuple[str, dict[str, Any], str]] = [
+    ("console", {"auth": {"password": "hidden"}}, "modules.console.settings.auth.password"),
+    ("console", {"auth": {"password": 12345}}, "modules.console.settings.auth.password"),
+    (
+        "deckhouse",
+        {"registry": {"direct": {"license": "hidden"}}},
+        "modules.deckhouse.settings.registry.direct.license",
+    ),
+    ("console", {"providers": [{"clientSecret": "hidden"}]}, "modules.console.settings.providers[0].clientSecret"),
+    ("console", {"certificate": pem_of(CA_KEY)}, "modules.console.settings.certificate"),
+    ("console", {"proxy": "http://me:hidden@proxy:3128"}, "modules.console.settings.proxy"),
+]
+
+
+@pytest.mark.parametrize(("module", "settings", "place"), MODULE_SECRETS, ids=[each[2] for each in MODULE_SECRETS])
+def test_a_secret_among_settings_is_refused_and_not_repeated(
+    module: str, settings: dict[str, Any], place: str, described_folder: Path
+) -> None:
+    text = changed({f"modules.{module}": {"version": 1, "settings": settings}})
+    (described_folder / "cluster.yaml").write_text(text)
+    ran = CliRunner().invoke(commands, ["deckhouse", "render", str(described_folder / "cluster.yaml")])
+    assert ran.exit_code == 1
+    assert f"{place}: this looks like a secret, which has no place in this file" in ran.output
+    assert "hidden" not in ran.output
+    assert "PRIVATE KEY" not in ran.output
+
+
+def test_a_secret_among_settings_comes_from_where_they_say(
+    described_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONSOLE_PASSWORD", "hidden")
+    settings = {"auth": {"password": "env:CONSOLE_PASSWORD", "secretName": "tls", "idTokenTTL": "10m"}}
+    text = changed({"modules.console": {"version": 1, "settings": settings}, "ssh.privateKey": "file:id_ed25519"})
+    (described_folder / "cluster.yaml").write_text(text)
+    out = described_folder / "out"
+    render(described_folder, "-o", str(out), "--with-secrets", answers=f"{SUDO}\n{PASSWORD}\n{PASSWORD}\n")
+    config = (out / "config.yml").read_text()
+    assert "#       password: <auth.password of console, from env:CONSOLE_PASSWORD>" in config
+    assert "hidden" not in config
+    written = [each for each in yaml.safe_load_all((out / "secrets.yml").read_text()) if each["kind"] == "ModuleConfig"]
+    assert [each["spec"]["settings"]["auth"] for each in written] == [
+        {"password": "hidden", "secretName": "tls", "idTokenTTL": "10m"}
+    ]
 
 
 def test_a_hash_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,30 @@ def test_values_that_no_cluster_policy_takes_are_refused_all_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"nfd: {enabled: 'false'}", "nfd.enabled: a boolean is needed here, and this is 'false'."),
+        (b"node-feature-discovery: []", "node-feature-discovery: this should be a map"),
+        (b"driver:", "ap-values.yaml: driver is missing."),
+        (b"driver: {enabled: true}\ndriver: {enabled: false}", "Line 2: driver was there in line 1"),
+        (b"driver: \xff", "This is no text in UTF-8, line 1"),
+        (b"[a]", "ap-values.yaml holds no values"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused_with_a_sentence(text: bytes, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "ap-values.yaml").write_bytes(text)
+    arguments = [*ARGUMENTS, "--gpu-operator", str(tmp_path / "ap-values.yaml"), str(tmp_path / "clusters")]
+    ran = CliRunner().invoke(commands, arguments)
+    assert (ran.exit_code, sentence in ran.output) == (1, True), ran.output
+    assert not (tmp_path / "clusters").exists()
+
+
+@pytest.mark.parametrize("nfd", [None, {}, {"enabled": None}, {"enabled": True}])
+def test_nothing_said_of_node_feature_discovery_means_that_it_comes(nfd: object) -> None:
+    assert "node-feature-discovery" in rendered(gpu_operator={"nfd": nfd})
+
+
 def test_a_person_may_leave_a_key_out() -> None:
     assert rendered(gpu_operator={"extraObjects": [{"kind": "ConfigMap"}]}, ignored=["extraObjects"])
 
@@ -204,9 +228,10 @@ def test_the_crds_of_kuberay_are_not_deleted_by_a_rendering(tmp_path: Path) -> N
     """Argo CD deletes what an Application has brought when its file goes, and KubeRay's chart brings CRDs."""
     folder = str(tmp_path / "prod")
     assert CliRunner().invoke(commands, [*ARGUMENTS, "--ignore=image", "--keep-kuberay", folder]).exit_code == 0
-    again = CliRunner().invoke(commands, [*ARGUMENTS, folder])
+    again = CliRunner().invoke(commands, [*ARGUMENTS, "--argocd-namespace=cd", folder])
     assert again.exit_code == 1
     assert "every\nRayCluster" in again.output
+    assert "kubectl -n cd patch application kuberay-operator" in again.output
     assert (tmp_path / "prod/applications/kuberay-operator.yaml").exists()
 
 
@@ -240,6 +265,13 @@ def test_what_needs_others_comes_after_them() -> None:
         assert "RespectIgnoreDifferences=true" not in each["spec"]["syncPolicy"]["syncOptions"]
 
 
+@pytest.mark.parametrize("folder", ["/work/infra/clusters/prod", "../infra/clusters/prod"])
+def test_a_folder_whose_place_in_the_repository_is_not_known_needs_its_path(folder: str) -> None:
+    arguments = ["gitops", "render", folder, "--registry=r.example.com", "--repository=https://git.example.com/i.git"]
+    ran = CliRunner().invoke(commands, arguments)
+    assert (ran.exit_code, "say its path from the root, with --path" in ran.output) == (2, True)
+
+
 def test_another_namespace_is_where_the_stack_goes(tmp_path: Path) -> None:
     folder = str(tmp_path / "prod")
     assert CliRunner().invoke(commands, [*ARGUMENTS, "--namespace", "gpu-operator", folder]).exit_code == 0
@@ -269,7 +301,7 @@ def test_a_rendering_is_written_checked_and_freed_of_what_is_no_longer_in_it(tmp
 def test_refusals_are_told_on_the_command_line(tmp_path: Path) -> None:
     values = tmp_path / "ap-values.yaml"
     values.write_text("mig: {strategie: single}\n")
-    arguments = ["gitops", "render", "--registry", "r", "--repository", "g", str(tmp_path / "out")]
+    arguments = ["gitops", "render", "--registry", "r", "--repository", "g", "--path", "p", str(tmp_path / "out")]
     told = CliRunner().invoke(commands, [*arguments, "--gpu-operator", str(values)])
     assert told.exit_code == 1
     assert "mig.strategie: ClusterPolicy has no such field." in told.output

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from gpu_control_plane.deckhouse.kinds.document import CIDR, Document, Metadata, Name, Shape
+from gpu_control_plane.deckhouse.kinds.secret_settings import secret_settings
 
 KubernetesVersion = Literal["Automatic", "1.32", "1.33", "1.34", "1.35", "1.36"]
 ReleaseChannel = Literal["Alpha", "Beta", "EarlyAccess", "Stable", "RockSolid", "LTS"]
@@ -84,6 +85,10 @@ class ModuleConfig(Document, frozen=True, kw_only=True):
 
     metadata: Metadata
     spec: ModuleConfigSpec
+
+    @property
+    def is_secret(self) -> bool:
+        return any(True for _ in secret_settings(self.spec.settings))
 
 
 class ModuleRegistry(Shape, frozen=True, kw_only=True):

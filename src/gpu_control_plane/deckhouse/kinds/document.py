@@ -5,12 +5,32 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+ADDRESS = rf"({_OCTET}\.){{3}}{_OCTET}"
 
-Name = Annotated[str, msgspec.Meta(pattern=DNS_NAME, min_length=1, max_length=253)]
-IPv4 = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,3}\.){3}[0-9]{1,3}$")]
-CIDR = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,3}\.){3}[0-9]{1,3}/([0-9]|[12][0-9]|3[0-2])$")]
+Name = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=DNS_NAME,
+        min_length=1,
+        max_length=253,
+        description="lower-case letters, digits, dashes and dots, such as a-name",
+    ),
+]
+IPv4 = Annotated[str, msgspec.Meta(pattern=f"^{ADDRESS}$", description="an IPv4 address, such as 192.168.3.61")]
+CIDR = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=rf"^{ADDRESS}/([0-9]|[12][0-9]|3[0-2])$",
+        description="an IPv4 network, such as 10.111.0.0/16",
+    ),
+]
 AddressRange = Annotated[
-    str, msgspec.Meta(pattern=r"^([0-9]{1,3}\.){3}[0-9]{1,3}(/([0-9]|[12][0-9]|3[0-2])|-([0-9]{1,3}\.){3}[0-9]{1,3})$")
+    str,
+    msgspec.Meta(
+        pattern=rf"^{ADDRESS}(/([0-9]|[12][0-9]|3[0-2])|-{ADDRESS})$",
+        description="a network or a range, such as 192.168.3.200-192.168.3.209",
+    ),
 ]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 type Labels = dict[str, str]

@@ -185,9 +185,16 @@ class ClusterAuthorizationRule(Document, frozen=True, kw_only=True):
 
 
 class UserSpec(Shape, frozen=True, kw_only=True):
-    email: Annotated[str, msgspec.Meta(pattern=r"^[^@\sA-Z]+@[^@\sA-Z]+$")]
+    email: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^[^@\sA-Z]+@[^@\sA-Z]+$", description="an address in lower case, such as admin@example.com"
+        ),
+    ]
     password: _Text
-    ttl: Annotated[str, msgspec.Meta(pattern=r"^([0-9]+[smh])+$")] | None = None
+    ttl: Annotated[str, msgspec.Meta(pattern=r"^([0-9]+[smh])+$", description="a time such as 24h or 90m")] | None = (
+        None
+    )
     groups: tuple[str, ...] = ()
     user_id: str | None = msgspec.field(name="userID", default=None)
 

@@ -1,5 +1,5 @@
-# NVIDIA's runtime for containerd 2, and CDI, by which the GPU control plane hands out cards. Deckhouse's next step merges
-# this file into containerd's own.
+# NVIDIA's runtime for containerd 2, and CDI, by which the GPU control plane hands out cards. containerd's own file imports
+# this one and does not change with it, so it is here that containerd is restarted.
 _nvidia_containerd_changed() { bb-flag-set containerd-need-restart; }
 bb-event-on 'nvidia-containerd-changed' '_nvidia_containerd_changed'
 

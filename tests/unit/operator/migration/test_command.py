@@ -41,7 +41,7 @@ def test_values_are_printed_and_the_rest_is_reported(tmp_path: Path, capfd: pyte
     assert len(err.splitlines()) == 3
 
 
-@pytest.mark.parametrize("text", ["- a\n", "{", "1: 2\n", "driver: yes\n"])
+@pytest.mark.parametrize("text", ["- a\n", "{", "1: 2\n", "driver: yes\n", "nfd: {}\nnfd: {}\n"])
 def test_a_file_that_holds_no_values_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
     given = tmp_path / "values.yaml"
     given.write_text(text)
