@@ -145,7 +145,7 @@ ROWS: list[tuple[str, Mapping[str, object], str, str]] = [
         "an environment is a map",
         {"spec.runtimeEnvYAML": "- pip"},
         "spec.runtimeEnvYAML",
-        "this is no map: give keys such as working_dir, pip and env_vars",
+        "this is no map: it begins with a key and a colon",
     ),
     (
         "rules and the flag exclude each other",
