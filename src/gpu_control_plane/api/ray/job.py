@@ -10,7 +10,6 @@ from gpu_control_plane.kube.crd import AGE, Column, Definition, OlderVersion
 from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Object, Resource
 
-
 _Bounded = Annotated[int, about(maximum=UNLIMITED)]
 """A number of 32 bits, as KubeRay has it: a time of so many seconds is still one that there is."""
 

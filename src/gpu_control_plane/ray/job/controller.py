@@ -118,11 +118,13 @@ class _Jobs:
             return None
         seen = self._look(job)
         decision = decide(seen)
-        job = await self._carry_out(job, decision)
+        job, trouble = await self._carry_out(job, decision)
         self._ask(job, seen, decision.calls)
         for notice in decision.notices:
             record = self._parts.runtime.events.warning if notice.warning else self._parts.runtime.events.normal
             record(job, notice.reason, notice.note)
+        if trouble is not None:
+            raise trouble
         return Requeue(after=decision.again.total_seconds()) if decision.again is not None else None
 
     def _look(self, job: RayJob) -> Snapshot:
@@ -159,16 +161,23 @@ class _Jobs:
         if refusal is not None:
             yield refusal.message
 
-    async def _carry_out(self, job: RayJob, decision: Decision) -> RayJob:
+    async def _carry_out(self, job: RayJob, decision: Decision) -> tuple[RayJob, KubeError | None]:
+        """The job as it is then, and why something beside it could not be made: that keeps nobody from following it."""
+        trouble: KubeError | None = None
         for step in decision.steps:
             match step:
                 case Step.ADD_FINALIZER:
                     job = await add_finalizer(self._client, job, Finalizer.JOB.value)
                 case Step.WRITE_STATUS:
                     job = await write_status(self._client, job, decision.status)
+                case Step.MAKE_SERVICE | Step.MAKE_GROUP:
+                    try:
+                        await self._acts[step](replace(job, status=decision.status))
+                    except KubeError as error:
+                        trouble = error
                 case _:
                     await self._acts[step](replace(job, status=decision.status))
-        return job
+        return job, trouble
 
     async def _let_go(self, job: RayJob) -> None:
         await remove_finalizer(self._client, job, Finalizer.JOB.value)
@@ -230,7 +239,8 @@ class _Jobs:
         held = self._submitter(job)
         if held is not None and not held.deleting:
             # On a cluster that stays, its pod must be gone before the job is told to stop: it would submit it again.
-            await self._delete(held, propagation="Foreground" if job.spec.cluster_selector else "Background")
+            stays = job.spec.cluster_selector or job.status.job_deployment_status is JobDeploymentStatus.FAILED
+            await self._delete(held, propagation="Foreground" if stays else "Background")
 
     async def _delete(self, item: Object, propagation: str = "Background") -> None:
         metadata = item.metadata

@@ -137,7 +137,7 @@ def zone_of(name: str) -> ZoneInfo | None:
 
 
 def _has_star(text: str) -> bool:
-    """Whether a field allows everything by a star. With a step it does not: CronJobs read it so, unlike Vixie's cron."""
+    """Whether a field allows everything by a star. With a step it does not: CronJobs read it so, Vixie's cron not."""
     return any(part in {"*", "?", "*/1", "?/1"} for part in text.split(","))
 
 
