@@ -15,7 +15,7 @@ from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.ray.cluster.caches import BY_OWNER, by_owner
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
-from gpu_control_plane.ray.dashboard.access import dashboard_url, head_service
+from gpu_control_plane.ray.dashboard.access import dashboard_url, own_head_service
 from gpu_control_plane.ray.dashboard.errors import CannotAsk
 from gpu_control_plane.ray.dashboard.exchange import Target
 from gpu_control_plane.ray.job.decide import decide
@@ -92,6 +92,7 @@ class _Jobs:
         self.clusters.index(BY_OWNER, by_owner)
         self.submitters = parts.caches(OwnedJob, MADE_HERE)
         self.services = parts.caches(OwnedService, MADE_HERE)
+        self.heads = parts.caches(OwnedService, OF_CLUSTERS)
         self.pods = parts.caches(RayPod, OF_CLUSTERS)
         self.pods.index(BY_OWNER, by_owner)
         self._groups = {
@@ -299,8 +300,7 @@ class _Jobs:
             return ""
 
     def _service(self, cluster: RayCluster) -> OwnedService | None:
-        held = self.services.get(head_service(cluster), cluster.metadata.namespace)
-        return held if held is not None and is_owned(held, cluster) else None
+        return own_head_service(cluster, self.heads.get)
 
     def _cluster(self, job: RayJob) -> RayCluster | None:
         """The cluster that the status names: made by this RayJob, or the one that its spec selects."""

@@ -17,7 +17,7 @@ from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.rules.ray.cluster import made_cluster_faults, spec_faults
 from gpu_control_plane.rules.ray.problem import Facts, Faults, Problem, problems_of
 from gpu_control_plane.rules.ray.templates import pod_spec
-from gpu_control_plane.rules.ray.texts import name_faults
+from gpu_control_plane.rules.ray.texts import is_job_id, name_faults
 from gpu_control_plane.rules.ray.yaml_map import BadYAMLMap, read_map
 
 NAME_LIMIT: Final = 47
@@ -71,6 +71,8 @@ def _cluster_faults(spec: RayJobSpec, path: str) -> Faults:
 
 
 def _mode_faults(spec: RayJobSpec, path: str) -> Faults:
+    if spec.job_id and not is_job_id(spec.job_id):
+        yield f"{path}.jobId", "Ray could not be asked for it: take letters, digits, - and _"
     if spec.submission_mode not in SubmissionMode.__members__.values():
         known = ", ".join(mode.value for mode in SubmissionMode)
         yield f"{path}.submissionMode", f"{spec.submission_mode} is none: take one of {known}"

@@ -136,6 +136,12 @@ ROWS: list[tuple[str, Mapping[str, object], str, str]] = [
         for field in ("activeDeadlineSeconds", "preRunningDeadlineSeconds")
     ),
     (
+        "an ID is one that Ray can be asked for",
+        {"spec.jobId": "nightly/1"},
+        "spec.jobId",
+        "Ray could not be asked for it: take letters, digits, - and _",
+    ),
+    (
         "an environment is YAML",
         {"spec.runtimeEnvYAML": "pip: [a"},
         "spec.runtimeEnvYAML",
