@@ -107,7 +107,8 @@ def initialize(seen: Snapshot) -> Decision:
         # The spec was edited. Nothing is submitted by it; what runs stays, and a corrected one goes on.
         message = "; ".join(seen.problems)
         held = replace(status, reason=JobFailedReason.VALIDATION_FAILED, message=message)
-        return _write(seen, held, Notice(JobEvent.INVALID, message, warning=True))
+        news = (Notice(JobEvent.INVALID, message, warning=True),) if message != seen.job.status.message else ()
+        return _stay(seen, held, notices=news)
     status = replace(status, reason="", message="")
     if cluster is None:
         return _stay(seen, status, *(() if spec.cluster_selector else (Step.MAKE_CLUSTER,)))
@@ -280,7 +281,7 @@ def let_go(seen: Snapshot) -> Decision:
         return Decision(status=status)
     gone = Decision(status=status, steps=(Step.REMOVE_FINALIZER,))
     ended = status.job_status.terminal or not status.job_id or seen.cluster is None
-    if ended or (status.job_deployment_status not in _WITH_JOB and not seen.job_object):
+    if ended or not _may_have_job(seen):
         return gone
     if seen.job_object and job.spec.cluster_selector:
         return Decision(status=status, steps=(Step.DELETE_SUBMITTER,))
@@ -296,11 +297,17 @@ def let_go(seen: Snapshot) -> Decision:
     return replace(gone, notices=(Notice(JobEvent.STOP_FAILED, message, warning=True),))
 
 
+def _may_have_job(seen: Snapshot) -> bool:
+    """Whether Ray may have a job that has not ended: also where its submitter has gone before the state was written."""
+    state = seen.job.status.job_deployment_status
+    unwritten = state is JobDeploymentStatus.INITIALIZING and bool(seen.job.spec.cluster_selector)
+    return state in _WITH_JOB or seen.job_object or unwritten
+
+
 _FOLLOW: Final = frozenset({Call.FOLLOW})
 _SUBMIT: Final = frozenset({Call.FOLLOW, Call.SUBMIT})
 _STOP: Final = frozenset({Call.STOP})
 _WITH_JOB: Final = frozenset({JobDeploymentStatus.RUNNING, JobDeploymentStatus.FAILED})
-"""States in which Ray may have a job that has not ended."""
 
 
 def _write(seen: Snapshot, status: RayJobStatus, *notices: Notice) -> Decision:

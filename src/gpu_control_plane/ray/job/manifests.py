@@ -160,17 +160,15 @@ def _submitter_template(job: RayJob, spec: RayClusterSpec) -> dict[str, Any]:
 
 
 def _submitter_container(spec: RayClusterSpec) -> dict[str, Any]:
-    image = _ray_container(spec).get("image", "")
-    return {"name": SUBMITTER, "image": image, "resources": copy.deepcopy(_RESOURCES)}
+    ray = _ray_container(spec)
+    pull = {"imagePullPolicy": ray["imagePullPolicy"]} if ray.get("imagePullPolicy") else {}
+    return {"name": SUBMITTER, "image": ray.get("image", ""), **pull, "resources": copy.deepcopy(_RESOURCES)}
 
 
 def _add_sidecar(body: dict[str, Any], job: RayJob, spec: RayClusterSpec) -> None:
     """Let the head's pod submit the job. It is not started a second time: that would run the job again."""
     pod = body["headGroupSpec"]["template"].setdefault("spec", {})
     container = {**_submitter_container(spec), "command": _SHELL, "args": [submit_script(job)]}
-    pull = _ray_container(spec).get("imagePullPolicy")
-    if pull:
-        container["imagePullPolicy"] = pull
     address = f"127.0.0.1:{dashboard_port(spec)}"
     _add_environment(container, address, job.status.job_id, job.status.ray_cluster_name, spec)
     members(pod, "containers").append(container)

@@ -185,6 +185,10 @@ def test_a_spec_edit_that_is_not_valid_submits_nothing_and_is_forgotten_when_cor
     assert (corrected.job_deployment_status, corrected.reason, corrected.message) == ("Running", "", "")
 
 
+def test_a_deadline_is_kept_while_the_spec_is_not_valid() -> None:
+    assert decide(seen(job("Initializing", spec=IN_TIME), problems=("no",))).again == timedelta(seconds=1)
+
+
 def test_a_running_job_is_not_failed_by_a_spec_edit() -> None:
     assert outcome(seen(job("Running"), ray=told("RUNNING"), problems=("no",))) == ("Running", "")
 
@@ -469,6 +473,8 @@ def test_on_a_cluster_that_stays_the_submitter_goes_before_the_job_is_told_to_st
     assert (decision.steps, decision.calls) == ((Step.DELETE_SUBMITTER,), frozenset())
     crashed = decide(seen(_deleting(selecting("Initializing")), cluster=cluster(), job_object=True))
     assert crashed.steps == (Step.DELETE_SUBMITTER,)
+    without = decide(seen(_deleting(selecting("Initializing")), cluster=cluster()))
+    assert (without.steps, without.calls) == ((), frozenset({Call.STOP}))
 
 
 def _deleting(given: Any) -> Any:

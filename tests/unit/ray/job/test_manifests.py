@@ -75,6 +75,15 @@ def test_the_submitter_is_a_job_of_the_rayjobs_name_with_the_heads_image() -> No
     }
 
 
+def test_the_submitter_pulls_its_image_as_the_head_does() -> None:
+    """Where there is no registry, an image that the head has on its node would be looked for in vain."""
+    head = {"name": "ray-head", "image": "ray:latest", "imagePullPolicy": "Never"}
+    given = cluster()
+    spec = replace(given.spec.head_group_spec, template={"spec": {"containers": [head]}})
+    given = replace(given, spec=replace(given.spec, head_group_spec=spec))
+    assert submitter_job(running(), given)["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] == "Never"
+
+
 def test_a_submitter_with_a_command_keeps_it_and_one_without_gets_ours() -> None:
     own = {"spec": {"containers": [{"name": "mine", "image": "i", "command": ["run"], "args": ["x"]}]}}
     container = submitter_job(running(submitterPodTemplate=own), cluster())["spec"]["template"]["spec"]["containers"][0]
