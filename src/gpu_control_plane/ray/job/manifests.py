@@ -135,17 +135,23 @@ def _options(job: RayJob) -> str:
     spec = job.spec
     words: list[str] = []
     if environment := runtime_env(spec.runtime_env_yaml):
-        words += ["--runtime-env-json", shlex.quote(json.dumps(environment, sort_keys=True))]
+        words += ["--runtime-env-json", _literal(json.dumps(environment, sort_keys=True))]
     if spec.metadata:
-        words += ["--metadata-json", shlex.quote(json.dumps(spec.metadata, sort_keys=True))]
+        words += ["--metadata-json", _literal(json.dumps(spec.metadata, sort_keys=True))]
     words += ["--submission-id", '"$RAY_JOB_SUBMISSION_ID"']
     if spec.entrypoint_num_cpus > 0:
         words += ["--entrypoint-num-cpus", f"{spec.entrypoint_num_cpus:g}"]
     if spec.entrypoint_num_gpus > 0:
         words += ["--entrypoint-num-gpus", f"{spec.entrypoint_num_gpus:g}"]
     if spec.entrypoint_resources.strip():
-        words += ["--entrypoint-resources", shlex.quote(spec.entrypoint_resources.strip())]
+        words += ["--entrypoint-resources", _literal(spec.entrypoint_resources.strip())]
     return " ".join(words)
+
+
+def _literal(text: str) -> str:
+    """A word of the script that stays as it is: neither the kubelet, which reads `$$` as `$`, nor the shell replaces
+    anything in it."""
+    return shlex.quote(text).replace("$", "$$")
 
 
 def _submitter_template(job: RayJob, spec: RayClusterSpec) -> dict[str, Any]:

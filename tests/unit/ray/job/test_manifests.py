@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 from typing import Any
 
 import msgspec
@@ -139,6 +140,19 @@ def test_the_script_waits_submits_once_and_follows_the_log() -> None:
     assert options["--submission-id"] == "$RAY_JOB_SUBMISSION_ID"
     assert words[-3:] == ["--", "python", "job.py"]
     assert lines[4] == 'ray job logs --address http://$RAY_DASHBOARD_ADDRESS --follow "$RAY_JOB_SUBMISSION_ID"'
+
+
+def test_what_is_json_reaches_ray_as_it_is_written() -> None:
+    """Neither the kubelet nor the shell makes something else of it."""
+    text = "a$$b $(HOME) $HOME `id` \\ ' \" ; $"
+    script = follow_script(running(runtimeEnvYAML=json.dumps({"env_vars": {"A": text}}), metadata={"a": text}))
+    submit = script.replace("$$", "$").splitlines()[2]  # what the kubelet does
+    done = subprocess.run(
+        ["/bin/bash", "-c", f'ray() {{ printf "%s\\0" "$@"; }}; {submit}'], capture_output=True, text=True, check=True
+    )
+    words = done.stdout.split("\0")
+    assert json.loads(words[words.index("--runtime-env-json") + 1]) == {"env_vars": {"A": text}}
+    assert json.loads(words[words.index("--metadata-json") + 1]) == {"a": text}
 
 
 def test_a_sidecar_submits_from_beside_the_head_which_is_not_made_anew() -> None:
