@@ -28,5 +28,7 @@ async def check_kuberay(client: Client, own_namespace: str, named: Iterable[str]
         raise UnbelievedKubeRay(
             f"KubeRay's operator is active in the namespace {place}, where users may write: this operator would not "
             f"believe its Lease there, and both would look after Ray. Set ray.kuberayNamespaces={{{place}}}, and ours "
-            "looks on until it is told to take over (docs/migration.md), or ray.enabled=false"
+            "looks on until it is told to take over (docs/migration.md), or ray.enabled=false. If nobody has "
+            "installed KubeRay there, a user has written that Lease, and would keep ours from all Ray: delete it, and "
+            f"name no such namespace (kubectl -n {place} delete lease {LEASE})"
         )

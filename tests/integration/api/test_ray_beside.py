@@ -1,6 +1,7 @@
 """Beside KubeRay's own CRDs, and after an uninstall: what others installed stays, and nobody's cluster is lost."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
@@ -10,6 +11,7 @@ from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.api.ray.names import LEASE, Finalizer
 from gpu_control_plane.api.ray.view import AnyRayCluster, AnyRayJob
 from gpu_control_plane.installation.crds import INSTALLED, MANAGER, install
+from gpu_control_plane.installation.kuberay_check import UnbelievedKubeRay, check_kuberay
 from gpu_control_plane.installation.uninstall import clean_up
 from gpu_control_plane.kube import Client, FieldManager
 from gpu_control_plane.kube.crd import CustomResourceDefinition
@@ -73,6 +75,22 @@ async def test_an_uninstall_lets_objects_of_ray_go_and_takes_none(client: Client
     await client.delete(AnyRayJob, "simple", namespace)
     await until_async(lambda: _is_gone(client, namespace), saying="the RayJob is gone")
     await client.patch(AnyRayCluster, "minimal", {"metadata": {"finalizers": None}}, namespace=namespace)
+
+
+async def test_ray_is_not_installed_beside_a_kuberay_that_would_not_be_believed(client: Client, namespace: str) -> None:
+    """Whether it is one, a person has to know: anybody may write a Lease where he may write anything."""
+    now = utc_now()
+    spec = {"holderIdentity": "them", "leaseDurationSeconds": 15, "renewTime": micro_time(now)}
+    await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
+    try:
+        with pytest.raises(UnbelievedKubeRay) as refused:
+            await check_kuberay(client, "gpu", (), now)
+        assert f"ray.kuberayNamespaces={{{namespace}}}" in str(refused.value)
+        assert f"kubectl -n {namespace} delete lease {LEASE}" in str(refused.value)
+        await check_kuberay(client, "gpu", (namespace,), now)
+        await check_kuberay(client, "gpu", (), now + timedelta(hours=1))
+    finally:
+        await client.delete(TimedLease, LEASE, namespace)
 
 
 async def _clean_up(client: Client) -> list[str]:
