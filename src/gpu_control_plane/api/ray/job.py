@@ -3,12 +3,15 @@
 from datetime import datetime
 from typing import Annotated, ClassVar, Final
 
-from gpu_control_plane.api.ray.cluster import RayClusterSpec, RayClusterStatus
+from gpu_control_plane.api.ray.cluster import UNLIMITED, RayClusterSpec, RayClusterStatus
 from gpu_control_plane.api.ray.fields import ManagedBy, PodTemplate, RayPart, Words
 from gpu_control_plane.api.ray.names import GROUP, OLDER_VERSION, VERSION
 from gpu_control_plane.kube.crd import AGE, Column, Definition, OlderVersion
 from gpu_control_plane.kube.fields import OpenEnum, Rule, about
 from gpu_control_plane.kube.objects import Object, Resource
+
+_Bounded = Annotated[int, about(maximum=UNLIMITED)]
+"""A number of 32 bits, as KubeRay has it: a time of so many seconds is still one that there is."""
 
 
 class SubmissionMode(OpenEnum):
@@ -43,7 +46,7 @@ class DeletionCondition(RayPart, frozen=True, kw_only=True):
     job_deployment_status: Annotated[str | None, about("How the RayJob ended, whatever Ray says.", enum=["Failed"])] = (
         None
     )
-    ttl_seconds: Annotated[int, about("Seconds after the end.", default=True, minimum=0)] = 0
+    ttl_seconds: Annotated[_Bounded, about("Seconds after the end.", default=True, minimum=0)] = 0
 
 
 class DeletionRule(RayPart, frozen=True, kw_only=True):
@@ -81,7 +84,7 @@ class DeletionStrategy(RayPart, frozen=True, kw_only=True):
 class SubmitterConfig(RayPart, frozen=True, kw_only=True):
     """The Job of Kubernetes that submits the job."""
 
-    backoff_limit: Annotated[int | None, about("How often its pod is tried again; 2 if absent.")] = None
+    backoff_limit: Annotated[_Bounded | None, about("How often its pod is tried again; 2 if absent.")] = None
 
 
 class RayJobSpec(RayPart, frozen=True, kw_only=True):
@@ -101,13 +104,15 @@ class RayJobSpec(RayPart, frozen=True, kw_only=True):
     entrypoint_num_cpus: Annotated[float, about("CPUs set aside for the command.")] = 0.0
     entrypoint_num_gpus: Annotated[float, about("GPUs set aside for the command.")] = 0.0
     entrypoint_resources: Annotated[str, about("Other resources set aside for it, as JSON.")] = ""
-    active_deadline_seconds: Annotated[int | None, about("How long a try may take.")] = None
+    active_deadline_seconds: Annotated[_Bounded | None, about("How long a try may take.")] = None
     pre_running_deadline_seconds: Annotated[
-        int | None, about("How long it may take until the job runs.", minimum=1)
+        _Bounded | None, about("How long it may take until the job runs.", minimum=1)
     ] = None
-    backoff_limit: Annotated[int | None, about("How often it is tried again, with a new cluster.", default=True)] = 0
+    backoff_limit: Annotated[
+        _Bounded | None, about("How often it is tried again, with a new cluster.", default=True)
+    ] = 0
     shutdown_after_job_finishes: Annotated[bool, about("Whether the cluster goes when the job has ended.")] = False
-    ttl_seconds_after_finished: Annotated[int, about("Seconds until then.", default=True)] = 0
+    ttl_seconds_after_finished: Annotated[_Bounded, about("Seconds until then.", default=True)] = 0
     suspend: Annotated[bool, about("Whether it waits, without a cluster.")] = False
     managed_by: ManagedBy = ""
     deletion_strategy: Annotated[DeletionStrategy | None, about("What goes when the job has ended.")] = None

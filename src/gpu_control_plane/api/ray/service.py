@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, ClassVar, Final
 
-from gpu_control_plane.api.ray.cluster import RayClusterSpec, RayClusterStatus
+from gpu_control_plane.api.ray.cluster import UNLIMITED, RayClusterSpec, RayClusterStatus
 from gpu_control_plane.api.ray.fields import ManagedBy, PodPart, RayPart
 from gpu_control_plane.api.ray.names import GROUP, OLDER_VERSION, VERSION
 from gpu_control_plane.kube.crd import AGE, Column, Definition, OlderVersion
@@ -24,7 +24,9 @@ class ClusterUpgradeOptions(RayPart, frozen=True, kw_only=True):
 
     max_surge_percent: Annotated[int | None, about("Capacity beyond 100 % at once; 100 if absent.", default=True)] = 100
     step_size_percent: Annotated[int | None, about("Traffic that moves in one step.", required=True)] = None
-    interval_seconds: Annotated[int | None, about("Seconds between two steps.", required=True)] = None
+    interval_seconds: Annotated[int | None, about("Seconds between two steps.", required=True, maximum=UNLIMITED)] = (
+        None
+    )
     gateway_class_name: Annotated[str, about("GatewayClass of the Gateway.", required=True)] = ""
 
 
@@ -44,7 +46,10 @@ class RayServiceSpec(RayPart, frozen=True, kw_only=True):
     exclude_head_pod_from_serve_svc: Annotated[bool, about("Whether requests stay away from the head.")] = False
     suspend: Annotated[bool, about("Whether it has no cluster for now.")] = False
     ray_cluster_deletion_delay_seconds: Annotated[
-        int | None, about("Seconds until a cluster goes that another has taken over from; 60 if absent.", minimum=0)
+        int | None,
+        about(
+            "Seconds until a cluster goes that another has taken over from; 60 if absent.", minimum=0, maximum=UNLIMITED
+        ),
     ] = None
     upgrade_strategy: Annotated[ServiceUpgradeStrategy | None, about("How a change is carried out.")] = None
     managed_by: ManagedBy = ""

@@ -4,6 +4,7 @@ It works as CronJobs of Kubernetes do: of the times that were missed the latest 
 `startingDeadlineSeconds` allows it.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -71,21 +72,34 @@ def decide(seen: CronSnapshot) -> CronDecision:
     )
     if due is None:
         return idle
-    deadline = cron.spec.starting_deadline_seconds
-    if deadline is not None and now > due + timedelta(seconds=deadline):
-        note = f"the RayJob of {_text(due)} was not made within startingDeadlineSeconds, {deadline} s"
-        return replace(idle, notices=(*idle.notices, CronNotice(CronJobEvent.MISSED, note, warning=True)))
     active = [job for job in seen.jobs if is_active(job)]
-    if active and cron.spec.concurrency_policy is ConcurrencyPolicy.FORBID:
-        note = f"the RayJob of {_text(due)} waits: {', '.join(sorted(job.name for job in active))} has not ended"
-        return replace(idle, notices=(*idle.notices, CronNotice(CronJobEvent.STILL_ACTIVE, note)))
+    name = job_name(cron, due)
+    # It may have been made, and the status not written, because of a crash or of somebody else's write. It is not made
+    # again then, although it may have ended and be about to go.
+    there = any(job.name == name for job in seen.jobs)
+    if not there and (left_out := _left_out(cron, due, active, now)) is not None:
+        held = cron.status.next_schedule_time
+        told = (left_out,) if held is None or held <= due else ()
+        return replace(idle, notices=(*idle.notices, *told))
     replaced: tuple[RayJob, ...] = ()
     if cron.spec.concurrency_policy is ConcurrencyPolicy.REPLACE:
-        name = job_name(cron, due)
         replaced = tuple(job for job in active if not job.deleting and job.name != name)
-    status = _status(seen, next_time, due, made=job_name(cron, due), gone=frozenset(job.name for job in replaced))
     gone = (*old, *replaced)
-    return replace(idle, status=status, delete=gone, due=due, notices=_deleted(gone))
+    names = frozenset(job.name for job in replaced)
+    status = _status(seen, next_time, due, made=None if there else name, gone=names)
+    return replace(idle, status=status, delete=gone, due=None if there else due, notices=_deleted(gone))
+
+
+def _left_out(cron: RayCronJob, due: datetime, active: Sequence[RayJob], now: datetime) -> CronNotice | None:
+    """Why no RayJob is made for a time that has come."""
+    deadline = cron.spec.starting_deadline_seconds
+    if deadline is not None and (now - due).total_seconds() > deadline:
+        note = f"the RayJob of {_text(due)} was not made within startingDeadlineSeconds, {deadline} s"
+        return CronNotice(CronJobEvent.MISSED, note, warning=True)
+    if active and cron.spec.concurrency_policy is ConcurrencyPolicy.FORBID:
+        note = f"the RayJob of {_text(due)} waits: {', '.join(sorted(job.name for job in active))} has not ended"
+        return CronNotice(CronJobEvent.STILL_ACTIVE, note)
+    return None
 
 
 def job_name(cron: RayCronJob, due: datetime) -> str:

@@ -21,7 +21,7 @@ from gpu_control_plane.ray.dashboard.errors import CannotAsk
 from gpu_control_plane.ray.dashboard.exchange import Target
 from gpu_control_plane.ray.names import head_service_name, host_of, object_name
 from gpu_control_plane.ray.options import RayOptions
-from gpu_control_plane.ray.owned import OwnedService
+from gpu_control_plane.ray.owned import OwnedService, is_owned
 
 DASHBOARD_PORT: Final = 8265
 PORT_NAME: Final = "dashboard"
@@ -42,8 +42,25 @@ class TokenSecret(Object, frozen=True):
 
 
 def addresses(options: RayOptions) -> Addresses:
-    """By DNS, or through the API server where that is asked for."""
-    return lambda cluster, service: dashboard_url(cluster, service, options)
+    """By DNS, or through the API server where that is asked for; at the head's own Service alone. Its name may be a
+    user's text, and another Service of that name may lead anywhere."""
+
+    def where(cluster: RayCluster, service: OwnedService | None) -> str:
+        if service is None:
+            raise CannotAsk(
+                f"the Service {head_service(cluster)} of the head is not there, or belongs to something else"
+            )
+        return dashboard_url(cluster, service, options)
+
+    return where
+
+
+def own_head_service(
+    cluster: RayCluster, find: Callable[[str, str | None], OwnedService | None]
+) -> OwnedService | None:
+    """The Service of its head that belongs to a RayCluster. `find` looks one up by name and namespace."""
+    held = find(head_service(cluster), cluster.metadata.namespace)
+    return held if held is not None and is_owned(held, cluster) else None
 
 
 def dashboard_url(cluster: RayCluster, service: OwnedService | None, options: RayOptions) -> str:

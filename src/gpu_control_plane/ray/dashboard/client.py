@@ -21,11 +21,11 @@ from gpu_control_plane.ray.dashboard.models import (
     SubmittedOnWire,
     moment,
 )
+from gpu_control_plane.rules.ray.texts import is_job_id
 
 __all__ = ["Dashboard", "Deadlines", "Exchange", "Target"]
 
 _SAID_LIMIT: Final = 300
-_SERVE_LIMIT: Final = 16 << 20
 _NO_LIKE: Final = 404
 _NOT_LET_IN: Final = (401, 403)
 _REDIRECTS: Final = range(300, 400)
@@ -92,7 +92,7 @@ class Dashboard:
 
     async def serve(self, target: Target) -> ServeDetails:
         """The applications of Ray Serve."""
-        ask = Ask(path="/api/serve/applications/?api_type=declarative", limit=_SERVE_LIMIT)
+        ask = Ask(path="/api/serve/applications/?api_type=declarative")
         try:
             return await self._ask(target, ask, ServeDetails)
         except _Absent:
@@ -186,6 +186,6 @@ def _said(answer: bytes) -> str:
 
 
 def _job_path(job_id: str) -> str:
-    if not job_id or job_id in (".", "..") or "/" in job_id or not job_id.isprintable():
+    if not is_job_id(job_id):
         raise CannotAsk(f"{job_id!r} cannot be the ID of a job")
     return f"/api/jobs/{quote(job_id, safe='')}"

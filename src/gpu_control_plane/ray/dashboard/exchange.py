@@ -31,6 +31,9 @@ _USER_AGENT: Final = "gpu-control-plane"
 _ERROR_LIMIT: Final = 64 << 10
 _SUCCESS: Final = range(200, 300)
 _RESOLVERS: Final = 16
+_METADATA: Final = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
+"""Where clouds tell a machine who it is, beside the addresses of its link: Amazon's, Alibaba's, Microsoft's."""
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 type Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 type Allowed = Callable[[Address], bool]
@@ -80,10 +83,20 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def is_reachable(address: Address) -> bool:
-    """Whether a dashboard may have this address: not the node's own, and none that only its link or nobody has."""
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    held = mapped or address
-    return not (held.is_loopback or held.is_link_local or held.is_multicast or held.is_unspecified)
+    """Whether a dashboard may have this address: not the node's own, none that only its link or nobody has, none of a
+    cloud's metadata."""
+    held = _within(address)
+    nobodys = held.is_loopback or held.is_link_local or held.is_multicast or held.is_unspecified
+    return not nobodys and str(held) not in _METADATA
+
+
+def _within(address: Address) -> Address:
+    """The address of version 4 that one of version 6 stands for, if it does."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour or address
 
 
 class Exchange:
@@ -106,12 +119,19 @@ class Exchange:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, use_dns_cache=False, resolver=_GuardedResolver(self._allowed)),
+            connector=aiohttp.TCPConnector(limit=0, use_dns_cache=False, resolver=self._resolver()),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": _USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"},
             auto_decompress=False,
         )
         return self
+
+    def _resolver(self) -> "_GuardedResolver":
+        """Where a proxy and the API server are, this process has been told; they may well be on its node."""
+        known = [self._environ.get(name) for name in ("HTTP_PROXY", "http_proxy")]
+        if self._api_server is not None:
+            known += [self._api_server.server, self._api_server.proxy]
+        return _GuardedResolver(self._allowed, frozenset(_host(url) for url in known if url))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -191,8 +211,9 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 class _GuardedResolver(AbstractResolver):
     """Resolves names in threads of its own, and leaves out addresses that no dashboard may have."""
 
-    def __init__(self, allowed: Allowed) -> None:
+    def __init__(self, allowed: Allowed, known: frozenset[str]) -> None:
         self._allowed = allowed
+        self._known = known
         self._threads = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="dashboard-dns")
 
     async def resolve(
@@ -206,7 +227,7 @@ class _GuardedResolver(AbstractResolver):
         usable = [
             ResolveResult(hostname=host, host=address, port=port, family=kind, proto=0, flags=socket.AI_NUMERICHOST)
             for kind, address in found
-            if self._allowed(ipaddress.ip_address(address.partition("%")[0]))
+            if host in self._known or self._allowed(ipaddress.ip_address(address.partition("%")[0]))
         ]
         if found and not usable:
             raise OSError(f"{host} is at an address that a pod cannot have")
@@ -214,6 +235,10 @@ class _GuardedResolver(AbstractResolver):
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _host(url: str) -> str:
+    return urlsplit(url if "://" in url else f"http://{url}").hostname or ""
 
 
 def _headers(request: _Request, target: Target, ask: Ask) -> dict[str, str]:

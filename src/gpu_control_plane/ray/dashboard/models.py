@@ -12,6 +12,9 @@ MESSAGE_LIMIT: Final = 2048
 """Characters that are kept of a message, which ends in the status of an object."""
 
 
+_STATUS_LIMIT: Final = 64
+
+
 class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as it is submitted."""
 
@@ -31,9 +34,6 @@ class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     start_time: datetime | None = None
     end_time: datetime | None = None
-    submission_id: str = ""
-    entrypoint: str = ""
-    error_type: str = ""
     driver_exit_code: int | None = None
 
 
@@ -44,20 +44,14 @@ class JobOnWire(msgspec.Struct, frozen=True):
     message: str | None = None
     start_time: float | None = None
     end_time: float | None = None
-    submission_id: str | None = None
-    entrypoint: str | None = None
-    error_type: str | None = None
     driver_exit_code: int | None = None
 
     def details(self) -> JobDetails:
         return JobDetails(
-            status=JobStatus(self.status),
+            status=JobStatus(self.status[:_STATUS_LIMIT]),
             message=shortened(self.message or ""),
             start_time=moment((self.start_time or 0) / 1000),
             end_time=moment((self.end_time or 0) / 1000),
-            submission_id=self.submission_id or "",
-            entrypoint=self.entrypoint or "",
-            error_type=self.error_type or "",
             driver_exit_code=self.driver_exit_code,
         )
 

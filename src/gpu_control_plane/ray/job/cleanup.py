@@ -18,7 +18,7 @@ from gpu_control_plane.api.ray.job import (
     LegacyDeletion,
 )
 from gpu_control_plane.ray.job.events import JobEvent
-from gpu_control_plane.ray.job.snapshot import Call, Decision, Notice, Snapshot, Step
+from gpu_control_plane.ray.job.snapshot import Call, Decision, Notice, Snapshot, Step, Submitter
 
 _STRENGTH: Final = (DeletionPolicy.NONE, DeletionPolicy.WORKERS, DeletionPolicy.CLUSTER, DeletionPolicy.SELF)
 """Policies, the most destructive last."""
@@ -36,13 +36,15 @@ class Due(msgspec.Struct, frozen=True):
 def clean_up(seen: Snapshot) -> Decision:
     """Do the most destructive of what is overdue and undone, and say when the next is due."""
     status = seen.job.status
-    calls, again = _stop(seen)
+    submits = _may_still_submit(seen)
+    first = (Step.DELETE_SUBMITTER,) if submits else ()
+    calls, again = _stop(seen) if not submits else (frozenset(), None)
     undone = [one for one in deletions(seen) if _is_undone(seen, one.policy)]
     overdue = [one.policy for one in undone if one.at <= seen.now]
     later = [one.at - seen.now for one in undone if one.at > seen.now]
     soonest = min((*later, *((again,) if again is not None else ())), default=None)
     if not overdue:
-        return Decision(status=status, steps=(Step.MAKE_GROUP,), calls=calls, again=soonest)
+        return Decision(status=status, steps=(*first, Step.MAKE_GROUP), calls=calls, again=soonest)
     policy = max(overdue, key=_STRENGTH.index)
     step = {
         DeletionPolicy.SELF: Step.DELETE_SELF,
@@ -50,7 +52,7 @@ def clean_up(seen: Snapshot) -> Decision:
         DeletionPolicy.WORKERS: Step.SUSPEND_WORKERS,
     }[policy]
     notice = Notice(*_NOTES[policy])
-    return Decision(status=status, steps=(step,), calls=calls, notices=(notice,), again=soonest)
+    return Decision(status=status, steps=(*first, step), calls=calls, notices=(notice,), again=soonest)
 
 
 def deletions(seen: Snapshot) -> Iterator[Due]:
@@ -98,6 +100,13 @@ def _is_undone(seen: Snapshot, policy: DeletionPolicy) -> bool:
             )
         case _:
             return False
+
+
+def _may_still_submit(seen: Snapshot) -> bool:
+    """Whether what submits would do so after the end: Ray has never had the job, or there is no cluster, and its pods
+    would wait for one of that name for ever. One that only prints the log goes on."""
+    never_had = seen.job.status.job_status is JobStatus.NEW
+    return seen.job_object and seen.submitter is Submitter.ACTIVE and (never_had or seen.cluster is None)
 
 
 def _stop(seen: Snapshot) -> tuple[frozenset[Call], timedelta | None]:

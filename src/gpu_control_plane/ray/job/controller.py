@@ -15,7 +15,7 @@ from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.ray.cluster.caches import BY_OWNER, by_owner
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
-from gpu_control_plane.ray.dashboard.access import dashboard_url, head_service
+from gpu_control_plane.ray.dashboard.access import dashboard_url, own_head_service
 from gpu_control_plane.ray.dashboard.errors import CannotAsk
 from gpu_control_plane.ray.dashboard.exchange import Target
 from gpu_control_plane.ray.job.decide import decide
@@ -92,6 +92,7 @@ class _Jobs:
         self.clusters.index(BY_OWNER, by_owner)
         self.submitters = parts.caches(OwnedJob, MADE_HERE)
         self.services = parts.caches(OwnedService, MADE_HERE)
+        self.heads = parts.caches(OwnedService, OF_CLUSTERS)
         self.pods = parts.caches(RayPod, OF_CLUSTERS)
         self.pods.index(BY_OWNER, by_owner)
         self._groups = {
@@ -118,11 +119,13 @@ class _Jobs:
             return None
         seen = self._look(job)
         decision = decide(seen)
-        job = await self._carry_out(job, decision)
+        job, trouble = await self._carry_out(job, decision)
         self._ask(job, seen, decision.calls)
         for notice in decision.notices:
             record = self._parts.runtime.events.warning if notice.warning else self._parts.runtime.events.normal
             record(job, notice.reason, notice.note)
+        if trouble is not None:
+            raise trouble
         return Requeue(after=decision.again.total_seconds()) if decision.again is not None else None
 
     def _look(self, job: RayJob) -> Snapshot:
@@ -159,16 +162,23 @@ class _Jobs:
         if refusal is not None:
             yield refusal.message
 
-    async def _carry_out(self, job: RayJob, decision: Decision) -> RayJob:
+    async def _carry_out(self, job: RayJob, decision: Decision) -> tuple[RayJob, KubeError | None]:
+        """The job as it is then, and why something beside it could not be made: that keeps nobody from following it."""
+        trouble: KubeError | None = None
         for step in decision.steps:
             match step:
                 case Step.ADD_FINALIZER:
                     job = await add_finalizer(self._client, job, Finalizer.JOB.value)
                 case Step.WRITE_STATUS:
                     job = await write_status(self._client, job, decision.status)
+                case Step.MAKE_SERVICE | Step.MAKE_GROUP:
+                    try:
+                        await self._acts[step](replace(job, status=decision.status))
+                    except KubeError as error:
+                        trouble = error
                 case _:
                     await self._acts[step](replace(job, status=decision.status))
-        return job
+        return job, trouble
 
     async def _let_go(self, job: RayJob) -> None:
         await remove_finalizer(self._client, job, Finalizer.JOB.value)
@@ -231,7 +241,8 @@ class _Jobs:
         held = self._submitter(job)
         if held is not None and not held.deleting:
             # On a cluster that stays, its pod must be gone before the job is told to stop: it would submit it again.
-            await self._delete(held, propagation="Foreground" if job.spec.cluster_selector else "Background")
+            stays = job.spec.cluster_selector or job.status.job_deployment_status is JobDeploymentStatus.FAILED
+            await self._delete(held, propagation="Foreground" if stays else "Background")
 
     async def _delete(self, item: Object, propagation: str = "Background") -> None:
         metadata = item.metadata
@@ -290,8 +301,7 @@ class _Jobs:
             return ""
 
     def _service(self, cluster: RayCluster) -> OwnedService | None:
-        held = self.services.get(head_service(cluster), cluster.metadata.namespace)
-        return held if held is not None and is_owned(held, cluster) else None
+        return own_head_service(cluster, self.heads.get)
 
     def _cluster(self, job: RayJob) -> RayCluster | None:
         """The cluster that the status names: made by this RayJob, or the one that its spec selects."""

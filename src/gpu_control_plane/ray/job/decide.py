@@ -1,8 +1,8 @@
 """«What now?» for a RayJob: ordered questions about a snapshot, each with its answer. Pure.
 
 Two rules stand above KubeRay's table. What Ray says of a job counts before every clock, so that no time in which the
-operator was away turns a success into a failure. And a job that Ray has had is never submitted a second time in the
-same try.
+operator was away turns a success into a failure. And the operator never submits a second time, in the same try, a job
+that Ray has had. The pods of a submitter do, as KubeRay's, if the head has lost its state and Kubernetes retries them.
 """
 # ruff: noqa: C901, PLR0911, PLR0912 - ordered questions, each with its answer
 
@@ -62,6 +62,8 @@ def begin(seen: Snapshot) -> Decision:
         )
         return _write(seen, refused, Notice(JobEvent.INVALID, message, warning=True))
     if spec.suspend:
+        if seen.own_clusters or seen.job_object:
+            return _suspend(seen, status)
         return _write(seen, replace(status, job_deployment_status=JobDeploymentStatus.SUSPENDED, reason="", message=""))
     # A corrected spec goes on where it was: what was made for it before is used again.
     names = status if status.ray_cluster_name else names_for(seen)
@@ -93,7 +95,11 @@ def initialize(seen: Snapshot) -> Decision:
     """The cluster comes up."""
     spec, cluster = seen.job.spec, seen.cluster
     status = _looked_at(seen)
-    if spec.suspend:
+    if _has_begun(seen):
+        # It was submitted, and the status not written; or it has ended before the last worker was up.
+        running = replace(status, job_deployment_status=JobDeploymentStatus.RUNNING, reason="", message="")
+        return Decision(status=running, steps=(*_service(seen), Step.WRITE_STATUS), calls=_asks(seen))
+    if _is_to_suspend(seen):
         return _suspend(seen, status)
     if late := _missed_deadline(seen) or _missed_pre_running(seen):
         return fail(seen, status, *late)
@@ -101,7 +107,8 @@ def initialize(seen: Snapshot) -> Decision:
         # The spec was edited. Nothing is submitted by it; what runs stays, and a corrected one goes on.
         message = "; ".join(seen.problems)
         held = replace(status, reason=JobFailedReason.VALIDATION_FAILED, message=message)
-        return _write(seen, held, Notice(JobEvent.INVALID, message, warning=True))
+        news = (Notice(JobEvent.INVALID, message, warning=True),) if message != seen.job.status.message else ()
+        return _stay(seen, held, notices=news)
     status = replace(status, reason="", message="")
     if cluster is None:
         return _stay(seen, status, *(() if spec.cluster_selector else (Step.MAKE_CLUSTER,)))
@@ -117,7 +124,7 @@ def initialize(seen: Snapshot) -> Decision:
 def wait_for_person(seen: Snapshot) -> Decision:
     """A person submits the job, and writes its ID into the spec."""
     status = _looked_at(seen)
-    if seen.job.spec.suspend:
+    if _is_to_suspend(seen):
         return _suspend(seen, status)
     if seen.job.spec.job_id:
         running = replace(status, job_id=seen.job.spec.job_id, job_deployment_status=JobDeploymentStatus.RUNNING)
@@ -130,6 +137,7 @@ def wait_for_person(seen: Snapshot) -> Decision:
 def follow(seen: Snapshot) -> Decision:
     """The job has been, or is being, submitted."""
     spec, ray, waiting = seen.job.spec, seen.ray, seen.waiting
+    suspend = _is_to_suspend(seen)
     status = _looked_at(seen)
     details = ray.value if ray is not None else None
     failing_for = seen.now - ray.since if ray is not None and ray.error is not None else timedelta()
@@ -139,7 +147,7 @@ def follow(seen: Snapshot) -> Decision:
     ended = _ended(status, details)
     if ended is not None:
         left = _end_of(ended, seen) + waiting.end_grace - seen.now
-        if seen.submitter is not Submitter.ACTIVE or spec.suspend or deadline:
+        if seen.submitter is not Submitter.ACTIVE or suspend or deadline:
             return end(seen, ended)
         if left <= timedelta():
             return end(seen, ended, JobFailedReason.GRACE_PERIOD_EXCEEDED)
@@ -157,7 +165,7 @@ def follow(seen: Snapshot) -> Decision:
         return _stay(seen, status, *_service(seen), calls=_asks(seen), again=again)
 
     # It has not ended, as far as can be known.
-    if spec.suspend:
+    if suspend:
         return _suspend(seen, status)
     if deadline:
         return fail(seen, status, *deadline)
@@ -273,7 +281,7 @@ def let_go(seen: Snapshot) -> Decision:
         return Decision(status=status)
     gone = Decision(status=status, steps=(Step.REMOVE_FINALIZER,))
     ended = status.job_status.terminal or not status.job_id or seen.cluster is None
-    if ended or (status.job_deployment_status not in _WITH_JOB and not seen.job_object):
+    if ended or not _may_have_job(seen):
         return gone
     if seen.job_object and job.spec.cluster_selector:
         return Decision(status=status, steps=(Step.DELETE_SUBMITTER,))
@@ -289,11 +297,17 @@ def let_go(seen: Snapshot) -> Decision:
     return replace(gone, notices=(Notice(JobEvent.STOP_FAILED, message, warning=True),))
 
 
+def _may_have_job(seen: Snapshot) -> bool:
+    """Whether Ray may have a job that has not ended: also where its submitter has gone before the state was written."""
+    state = seen.job.status.job_deployment_status
+    unwritten = state is JobDeploymentStatus.INITIALIZING and bool(seen.job.spec.cluster_selector)
+    return state in _WITH_JOB or seen.job_object or unwritten
+
+
 _FOLLOW: Final = frozenset({Call.FOLLOW})
 _SUBMIT: Final = frozenset({Call.FOLLOW, Call.SUBMIT})
 _STOP: Final = frozenset({Call.STOP})
 _WITH_JOB: Final = frozenset({JobDeploymentStatus.RUNNING, JobDeploymentStatus.FAILED})
-"""States in which Ray may have a job that has not ended."""
 
 
 def _write(seen: Snapshot, status: RayJobStatus, *notices: Notice) -> Decision:
@@ -313,6 +327,22 @@ def _stay(
     due = (again, *(limit - seen.now for limit in _limits(seen)))
     soonest = min((left for left in due if left is not None and left > timedelta()), default=None)
     return Decision(status=status, steps=(*steps, Step.WRITE_STATUS), calls=calls, again=soonest, notices=notices)
+
+
+def _has_begun(seen: Snapshot) -> bool:
+    """Whether the job of this try may have been submitted already while its cluster comes up."""
+    match seen.job.spec.submission_mode:
+        case SubmissionMode.K8S_JOB:
+            return seen.job_object
+        case SubmissionMode.SIDECAR:
+            return seen.submitter.ended
+        case _:
+            return False
+
+
+def _is_to_suspend(seen: Snapshot) -> bool:
+    """Whether it is to be suspended, and can be: that takes its cluster away, and a selected one is not its own."""
+    return seen.job.spec.suspend and not seen.job.spec.cluster_selector
 
 
 def _suspend(seen: Snapshot, status: RayJobStatus) -> Decision:
@@ -350,10 +380,10 @@ def _ended(status: RayJobStatus, details: JobDetails | None) -> RayJobStatus | N
 
 
 def _end_of(ended: RayJobStatus, seen: Snapshot) -> datetime:
-    """When the job ended: Ray knows; else since when this process has known."""
-    if ended.ray_job_info is not None and ended.ray_job_info.end_time is not None:
-        return ended.ray_job_info.end_time
-    return seen.ray.since if seen.ray is not None else seen.now
+    """When the job ended: Ray knows, by its own clock; at the latest since when this process has known."""
+    known = seen.ray.since if seen.ray is not None else seen.now
+    said = ended.ray_job_info.end_time if ended.ray_job_info is not None else None
+    return min(said, known) if said is not None else known
 
 
 def _asks(seen: Snapshot) -> frozenset[Call]:

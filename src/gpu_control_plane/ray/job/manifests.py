@@ -138,17 +138,23 @@ def _options(job: RayJob) -> str:
     spec = job.spec
     words: list[str] = []
     if environment := runtime_env(spec.runtime_env_yaml):
-        words += ["--runtime-env-json", shlex.quote(json.dumps(environment, sort_keys=True))]
+        words += ["--runtime-env-json", _literal(json.dumps(environment, sort_keys=True))]
     if spec.metadata:
-        words += ["--metadata-json", shlex.quote(json.dumps(spec.metadata, sort_keys=True))]
+        words += ["--metadata-json", _literal(json.dumps(spec.metadata, sort_keys=True))]
     words += ["--submission-id", '"$RAY_JOB_SUBMISSION_ID"']
     if spec.entrypoint_num_cpus > 0:
         words += ["--entrypoint-num-cpus", f"{spec.entrypoint_num_cpus:g}"]
     if spec.entrypoint_num_gpus > 0:
         words += ["--entrypoint-num-gpus", f"{spec.entrypoint_num_gpus:g}"]
     if spec.entrypoint_resources.strip():
-        words += ["--entrypoint-resources", shlex.quote(spec.entrypoint_resources.strip())]
+        words += ["--entrypoint-resources", _literal(spec.entrypoint_resources.strip())]
     return " ".join(words)
+
+
+def _literal(text: str) -> str:
+    """A word of the script that stays as it is: neither the kubelet, which reads `$$` as `$`, nor the shell replaces
+    anything in it."""
+    return shlex.quote(text).replace("$", "$$")
 
 
 def _submitter_template(job: RayJob, spec: RayClusterSpec) -> dict[str, Any]:
@@ -163,17 +169,15 @@ def _submitter_template(job: RayJob, spec: RayClusterSpec) -> dict[str, Any]:
 
 
 def _submitter_container(spec: RayClusterSpec) -> dict[str, Any]:
-    image = _ray_container(spec).get("image", "")
-    return {"name": SUBMITTER, "image": image, "resources": copy.deepcopy(_RESOURCES)}
+    ray = _ray_container(spec)
+    pull = {"imagePullPolicy": ray["imagePullPolicy"]} if ray.get("imagePullPolicy") else {}
+    return {"name": SUBMITTER, "image": ray.get("image", ""), **pull, "resources": copy.deepcopy(_RESOURCES)}
 
 
 def _add_sidecar(body: dict[str, Any], job: RayJob, spec: RayClusterSpec) -> None:
     """Let the head's pod submit the job. It is not started a second time: that would run the job again."""
     pod = body["headGroupSpec"]["template"].setdefault("spec", {})
     container = {**_submitter_container(spec), "command": _SHELL, "args": [submit_script(job)]}
-    pull = _ray_container(spec).get("imagePullPolicy")
-    if pull:
-        container["imagePullPolicy"] = pull
     address = f"127.0.0.1:{dashboard_port(spec)}"
     _add_environment(container, address, job.status.job_id, job.status.ray_cluster_name, spec)
     members(pod, "containers").append(container)

@@ -3,12 +3,12 @@
 from typing import Any
 
 import msgspec
-import yaml
 
 from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.ray.dashboard.errors import CannotAsk
 from gpu_control_plane.ray.dashboard.models import JobSubmission
 from gpu_control_plane.ray.job.snapshot import Call, Submitter
+from gpu_control_plane.rules.ray.yaml_map import BadYAMLMap, read_map
 
 
 def submission(job: RayJob) -> JobSubmission:
@@ -28,14 +28,9 @@ def submission(job: RayJob) -> JobSubmission:
 def runtime_env(text: str) -> dict[str, Any]:
     """Ray's runtime environment."""
     try:
-        read = yaml.safe_load(text) if text.strip() else {}
-    except yaml.YAMLError as error:
-        raise CannotAsk(f"spec.runtimeEnvYAML is no YAML: {error}") from None
-    if read is None:
-        return {}
-    if not isinstance(read, dict):
-        raise CannotAsk("spec.runtimeEnvYAML is no mapping")
-    return read
+        return read_map(text)
+    except BadYAMLMap as error:
+        raise CannotAsk(f"spec.runtimeEnvYAML: {error}") from None
 
 
 def resources(text: str) -> dict[str, float]:

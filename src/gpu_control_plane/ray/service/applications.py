@@ -8,15 +8,13 @@ therefore puts nothing.
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-import yaml
 
 from gpu_control_plane.api.ray.service import ApplicationStatus, DeploymentStatus, ServedCluster
 from gpu_control_plane.ray.dashboard.models import ServeDetails
-
-_TEXT_LIMIT: Final = 1 << 20
+from gpu_control_plane.rules.ray.yaml_map import BadYAMLMap, read_map
 
 
 class BadConfig(ValueError):
@@ -25,17 +23,10 @@ class BadConfig(ValueError):
 
 def parse(text: str) -> dict[str, Any]:
     """The configuration; `BadConfig` says what is wrong with it."""
-    if len(text) > _TEXT_LIMIT:
-        raise BadConfig("it is longer than 1 MiB")
     try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise BadConfig(f"it is no YAML: {' '.join(str(error).split())}") from error
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise BadConfig("it is no mapping: it begins with applications:")
-    return found
+        return read_map(text)
+    except BadYAMLMap as error:
+        raise BadConfig(str(error)) from None
 
 
 def with_capacity(config: Mapping[str, Any], capacity: int | None) -> dict[str, Any]:

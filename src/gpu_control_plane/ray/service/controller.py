@@ -15,6 +15,8 @@ from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.objects import Key, Object, Resource
 from gpu_control_plane.kube.signal import Signal
+from gpu_control_plane.ray.dashboard.access import own_head_service
+from gpu_control_plane.ray.dashboard.exchange import Target
 from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, controller_of, is_owned
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.service.applications import BadConfig, parse
@@ -65,15 +67,19 @@ def build(
     runtime, options = parts.runtime, parts.settings.options
     services, clusters = parts.caches(RayService), parts.caches(RayCluster)
     pods, children = parts.caches(RayPod, OF_CLUSTERS), parts.caches(OwnedService, _OF_SERVICES)
-    slices = parts.caches(EndpointSlice, _OF_SERVE)
+    heads, slices = parts.caches(OwnedService, OF_CLUSTERS), parts.caches(EndpointSlice, _OF_SERVE)
     for cache in (clusters, pods, children, slices):
         cache.index(_BY_OWNER, _owner)
     calls = parts.calls.for_controller("ray-service-calls")
     runtime.on_lead(calls.forget_all)
+
+    async def target(cluster: RayCluster) -> Target:
+        return await parts.access.target(cluster, own_head_service(cluster, heads.get))
+
     talk = ServeCalls(
         parts.dashboard,
         calls,
-        parts.access.target,
+        target,
         proxy or _proxies(parts),
         poll_seconds=poll_seconds,
     )

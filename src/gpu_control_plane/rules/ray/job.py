@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-import yaml
-
 from gpu_control_plane.api.ray.job import (
     DeletionPolicy,
     DeletionRule,
@@ -19,7 +17,8 @@ from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.rules.ray.cluster import made_cluster_faults, spec_faults
 from gpu_control_plane.rules.ray.problem import Facts, Faults, Problem, problems_of
 from gpu_control_plane.rules.ray.templates import pod_spec
-from gpu_control_plane.rules.ray.texts import name_faults
+from gpu_control_plane.rules.ray.texts import is_job_id, name_faults
+from gpu_control_plane.rules.ray.yaml_map import BadYAMLMap, read_map
 
 NAME_LIMIT: Final = 47
 _KIND: Final = RayJob.resource.kind
@@ -72,6 +71,8 @@ def _cluster_faults(spec: RayJobSpec, path: str) -> Faults:
 
 
 def _mode_faults(spec: RayJobSpec, path: str) -> Faults:
+    if spec.job_id and not is_job_id(spec.job_id):
+        yield f"{path}.jobId", "Ray could not be asked for it: take letters, digits, - and _"
     if spec.submission_mode not in SubmissionMode.__members__.values():
         known = ", ".join(mode.value for mode in SubmissionMode)
         yield f"{path}.submissionMode", f"{spec.submission_mode} is none: take one of {known}"
@@ -122,16 +123,9 @@ def _environment_faults(spec: RayJobSpec, path: str) -> Faults:
     if not spec.runtime_env_yaml:
         return
     try:
-        read = yaml.safe_load(spec.runtime_env_yaml)
-    except yaml.MarkedYAMLError as error:
-        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
-        yield f"{path}.runtimeEnvYAML", f"this is no YAML: {error.problem}{line}"
-        return
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        yield f"{path}.runtimeEnvYAML", f"this is no YAML: {error}"
-        return
-    if read is not None and not isinstance(read, dict):
-        yield f"{path}.runtimeEnvYAML", "this is no map: give keys such as working_dir, pip and env_vars"
+        read_map(spec.runtime_env_yaml)
+    except BadYAMLMap as error:
+        yield f"{path}.runtimeEnvYAML", str(error)
 
 
 def _deletion_faults(spec: RayJobSpec, strategy: DeletionStrategy, path: str) -> Faults:

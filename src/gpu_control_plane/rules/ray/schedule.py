@@ -59,7 +59,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     weekdays: frozenset[int] = frozenset()
     """0 is Sunday."""
     any_day: bool = True
-    """Whether the field of days is a star; if neither that nor the weekdays' is, one of the two has to fit."""
+    """Whether the field of days has a star; if neither that nor the weekdays' has, one of the two has to fit."""
     any_weekday: bool = True
     every: timedelta | None = None
     """With @every, the time from one to the next."""
@@ -95,8 +95,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
             days=days,
             months=months,
             weekdays=frozenset(day % _SUNDAY for day in weekdays),
-            any_day=parts[2].startswith(("*", "?")),
-            any_weekday=parts[4].startswith(("*", "?")),
+            any_day=_has_star(parts[2]),
+            any_weekday=_has_star(parts[4]),
             zone=zone,
         )
 
@@ -134,6 +134,11 @@ def zone_of(name: str) -> ZoneInfo | None:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         return None
+
+
+def _has_star(text: str) -> bool:
+    """Whether a field allows everything by a star. With a step it does not: CronJobs read it so, Vixie's cron not."""
+    return any(part in {"*", "?", "*/1", "?/1"} for part in text.split(","))
 
 
 def _numbers(text: str, field: str, least: int, most: int, names: Mapping[str, int]) -> frozenset[int]:

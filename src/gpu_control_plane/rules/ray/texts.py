@@ -47,6 +47,11 @@ def is_label_value(text: str) -> bool:
     return _LABEL_VALUE.fullmatch(text) is not None
 
 
+def is_job_id(text: str) -> bool:
+    """Whether it may be the ID of a job of Ray: a part of a path."""
+    return text not in ("", ".", "..") and "/" not in text and text.isprintable()
+
+
 def duration(text: str) -> timedelta | None:
     """A duration as Go writes it, such as 1h30m, or seconds; None for another text."""
     if re.fullmatch(r"[-+]?\d+", text):

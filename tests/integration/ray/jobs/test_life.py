@@ -303,6 +303,20 @@ async def test_what_belongs_to_another_is_left_alone(play: Play) -> None:
     assert (await play.submitters())[0].spec["template"]["spec"]["containers"][0]["image"] == "x"
 
 
+async def test_a_service_of_another_keeps_no_job_from_its_end(play: Play) -> None:
+    """The head's Service of a RayCluster that has the name of the RayJob."""
+    ports = [{"name": "dashboard", "port": 8265}]
+    await play.client.create(
+        OwnedService, {"metadata": {"name": "demo-head-svc"}, "spec": {"ports": ports}}, play.namespace
+    )
+    await play.submit()
+    async with play.operator(), play.life():
+        await play.reaches("Complete")
+        await until_async(lambda: told(play, "FailedToCreateService"), saying="it is told")
+    there = await play.client.get(OwnedService, "demo-head-svc", play.namespace)
+    assert not there.metadata.owner_references
+
+
 @pytest.mark.parametrize("spec", [{"managedBy": "kueue.x-k8s.io/multikueue"}])
 async def test_a_job_of_multikueue_is_left_alone(play: Play, spec: dict[str, Any]) -> None:
     await play.submit(**spec)

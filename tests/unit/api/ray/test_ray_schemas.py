@@ -134,6 +134,22 @@ def test_defaults_are_those_of_the_reference() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("RayJob", "activeDeadlineSeconds"),
+        ("RayJob", "preRunningDeadlineSeconds"),
+        ("RayJob", "ttlSecondsAfterFinished"),
+        ("RayJob", "backoffLimit"),
+        ("RayService", "rayClusterDeletionDelaySeconds"),
+    ],
+)
+def test_a_time_is_one_that_there_is(kind: str, field: str) -> None:
+    """Beyond 32 bits of seconds a deadline would be after the last year."""
+    definition = next(one for one in ray.DEFINITIONS if one.resource.kind == kind)
+    assert properties(definition, "spec")[field]["format"] == "int32"
+
+
 @pytest.mark.parametrize("name", ["suspend", "enable_in_tree_autoscaling", "upgrade_strategy", "auth_options"])
 def test_absent_is_told_from_a_value_where_that_matters(name: str) -> None:
     (field,) = [one for one in msgspec.structs.fields(RayClusterSpec) if one.name == name]

@@ -151,6 +151,14 @@ def test_a_missed_time_is_told() -> None:
     assert [notice.reason for notice in decision.notices] == [CronJobEvent.MISSED]
 
 
+def test_a_time_that_is_left_out_is_told_once() -> None:
+    given = cron(startingDeadlineSeconds=60)
+    before = replace(given, status=now(given, "2026-01-01T00:30:00").status)
+    first = now(before, "2026-01-01T01:30:00")
+    assert [notice.reason for notice in first.notices] == [CronJobEvent.MISSED]
+    assert now(replace(given, status=first.status), "2026-01-01T01:40:00").notices == ()
+
+
 def test_a_suspended_one_has_no_next_time() -> None:
     assert now(cron(suspend=True), "2026-01-01T09:30").status.next_schedule_time is None
 
@@ -213,6 +221,17 @@ def test_a_replacement_that_was_made_before_a_crash_is_not_replaced_itself() -> 
     decision = now(given, "2026-01-01T01:00:05", ours, made("nightly-1"))
     assert [job.name for job in decision.delete] == ["nightly-1"]
     assert decision.status.active == (ours.name,)
+
+
+@pytest.mark.parametrize("policy", ["Allow", "Forbid", "Replace"])
+@pytest.mark.parametrize("state", ["Running", "Complete"])
+def test_a_rayjob_that_was_made_before_a_crash_is_not_made_again(policy: str, state: str) -> None:
+    """Not even where it has ended, and goes by itself or by the limit of the history."""
+    given = cron(concurrencyPolicy=policy, successfulJobsHistoryLimit=0, startingDeadlineSeconds=60)
+    ours = made(job_name(given, at("2026-01-01T01:00")), state, ended=CREATED if state == "Complete" else None)
+    decision = now(given, "2026-01-01T01:30:00", ours)
+    assert (decision.due, decision.status.last_schedule_time) == (None, at("2026-01-01T01:00"))
+    assert decision.status.active == ((ours.name,) if state == "Running" else ())
 
 
 # History.

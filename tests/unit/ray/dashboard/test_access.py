@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.kube.errors import NotFound
-from gpu_control_plane.kube.objects import ObjectMeta
-from gpu_control_plane.ray.dashboard.access import Access, addresses, dashboard_url, token_secret
+from gpu_control_plane.kube.objects import ObjectMeta, OwnerReference
+from gpu_control_plane.ray.dashboard.access import Access, addresses, dashboard_url, own_head_service, token_secret
 from gpu_control_plane.ray.dashboard.errors import CannotAsk
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService
@@ -73,6 +74,26 @@ def test_a_service_that_names_a_host_elsewhere_is_not_called() -> None:
         dashboard_url(cluster(), elsewhere, OPTIONS)
 
 
+@pytest.mark.parametrize("name", ["", "elsewhere.example/x?", "../../secrets/x?"])
+@pytest.mark.parametrize("options", [OPTIONS, RayOptions(use_kubernetes_proxy=True)])
+async def test_nothing_is_called_by_a_name_alone(name: str, options: RayOptions) -> None:
+    """The name is a user's text, and what is there by that name may be anything."""
+    given = cluster(headGroupSpec={"headService": {"metadata": {"name": name}}})
+    access = Access(Secrets(), addresses(options))  # type: ignore[arg-type]
+    with pytest.raises(CannotAsk, match="not there, or belongs to something else"):
+        await access.target(given, None)
+
+
+def test_the_heads_service_is_one_that_the_cluster_owns() -> None:
+    given = cluster()
+    owned = replace(given, metadata=replace(given.metadata, uid="c1"))
+    mine = service("rc-head-svc")
+    owner = OwnerReference(api_version="ray.io/v1", kind="RayCluster", name="rc", uid="c1", controller=True)
+    held = replace(mine, metadata=replace(mine.metadata, owner_references=(owner,)))
+    assert own_head_service(owned, lambda name, _namespace: held if name == "rc-head-svc" else None) is held
+    assert own_head_service(owned, lambda _name, _namespace: mine) is None
+
+
 @pytest.mark.parametrize(
     ("auth", "secret"),
     [
@@ -103,6 +124,9 @@ class Secrets:
         return kind(data={"auth_token": base64.b64encode(self.tokens[name]).decode()})
 
 
+HEAD = service("rc-head-svc", ports=[{"name": "dashboard", "port": 8265}])
+
+
 def _access(secrets: Secrets, now: list[datetime]) -> Access:
     return Access(secrets, addresses(OPTIONS), now=lambda: now[0])  # type: ignore[arg-type]
 
@@ -111,16 +135,16 @@ async def test_a_token_is_read_by_name_and_kept_for_a_minute() -> None:
     secrets, now = Secrets(rc=b"abc\n"), [BEGIN]
     access = _access(secrets, now)
     for _ in range(3):
-        assert (await access.target(cluster(authOptions={"mode": "token"}))).token == "abc"
+        assert (await access.target(cluster(authOptions={"mode": "token"}), HEAD)).token == "abc"
     assert secrets.reads == ["ns/rc"]
     secrets.tokens["rc"] = b"def"
     now[0] += timedelta(minutes=2)
-    assert (await access.target(cluster(authOptions={"mode": "token"}))).token == "def"
+    assert (await access.target(cluster(authOptions={"mode": "token"}), HEAD)).token == "def"
 
 
 async def test_without_authentication_no_secret_is_read() -> None:
     secrets = Secrets()
-    assert (await _access(secrets, [BEGIN]).target(cluster())).token == ""
+    assert (await _access(secrets, [BEGIN]).target(cluster(), HEAD)).token == ""
     assert secrets.reads == []
 
 
@@ -128,4 +152,4 @@ async def test_without_authentication_no_secret_is_read() -> None:
 async def test_a_token_that_is_none_is_not_sent(token: bytes | None) -> None:
     secrets = Secrets() if token is None else Secrets(rc=token)
     with pytest.raises(CannotAsk, match="Secret rc"):
-        await _access(secrets, [BEGIN]).target(cluster(authOptions={"mode": "token"}))
+        await _access(secrets, [BEGIN]).target(cluster(authOptions={"mode": "token"}), HEAD)

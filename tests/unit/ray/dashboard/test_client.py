@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -219,6 +220,12 @@ async def test_an_id_may_hold_what_has_a_meaning_in_urls(dashboard: Dashboard, f
         ("224.0.0.1", False),
         ("::ffff:127.0.0.1", False),
         ("::ffff:169.254.169.254", False),
+        ("64:ff9b::a9fe:a9fe", False),
+        ("2002:a9fe:a9fe::", False),
+        ("fd00:ec2::254", False),
+        ("100.100.100.200", False),
+        ("168.63.129.16", False),
+        ("64:ff9b::a00:7", True),
     ],
 )
 def test_only_addresses_of_pods_are_called(address: str, reachable: bool) -> None:
@@ -250,6 +257,28 @@ async def test_the_environments_proxy_is_used_except_where_it_says_otherwise() -
             with pytest.raises(NoAnswer):
                 await dashboard.job(target, "demo-x1")
     assert seen == ["http://demo-head-svc.team.svc.cluster.local:8265/api/jobs/demo-x1"]
+
+
+async def test_a_proxy_may_be_on_this_node() -> None:
+    async def proxy(_request: web.Request) -> web.Response:
+        return web.Response(status=404, text="Job demo-x1 does not exist")
+
+    async with _served(proxy) as url:
+        environ = {"HTTP_PROXY": url.removeprefix("http://").replace("127.0.0.1", "localhost")}
+        async with Dashboard(Exchange(environ=environ, deadlines=Deadlines(read=20))) as dashboard:
+            assert await dashboard.job(Target(url="http://demo-head-svc.team.svc:8265"), "demo-x1") is None
+
+
+async def test_what_is_kept_of_an_answer_has_a_bound(dashboard: Dashboard) -> None:
+    """Answers of all dashboards are kept for as long as their jobs are followed."""
+
+    async def talkative(_request: web.Request) -> web.Response:
+        text = "x" * 1_000_000
+        return web.json_response({"status": text, "message": text, "entrypoint": text, "error_type": text})
+
+    async with _served(talkative) as url:
+        held = await dashboard.job(Target(url=url), "demo-x1")
+    assert len(msgspec.json.encode(held)) < 3000
 
 
 async def test_cookies_of_one_dashboard_are_not_shown_to_it_again(dashboard: Dashboard) -> None:

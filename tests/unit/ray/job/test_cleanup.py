@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpu_control_plane.ray.job.decide import decide
-from gpu_control_plane.ray.job.snapshot import Call, Step
+from gpu_control_plane.ray.job.snapshot import Call, Step, Submitter
 from unit.ray.job.builders import NOW, cluster, failing, job, seen, selecting, told
 from unit.ray.job.test_decide import AWAY
 
@@ -121,3 +121,23 @@ def test_a_job_that_was_given_up_is_told_to_stop(reason: str, job_status: str, a
     given = ended("Failed", {}, ago=ago, job_status=job_status, reason=reason)
     for stopped in (None, told("x"), failing(AWAY, seconds=5)):
         assert (Call.STOP in decide(seen(given, stopped=stopped)).calls) is told_to_stop
+
+
+@pytest.mark.parametrize(
+    ("job_status", "submitter", "there", "goes"),
+    [
+        ("", Submitter.ACTIVE, cluster(), True),
+        ("RUNNING", Submitter.ACTIVE, cluster(), False),
+        ("RUNNING", Submitter.ACTIVE, None, True),
+        ("", Submitter.FAILED, None, False),
+    ],
+)
+def test_a_submitter_does_not_submit_after_the_end(
+    job_status: str, submitter: Submitter, there: Any, goes: bool
+) -> None:
+    """Nor does it wait for a cluster that is gone. One that prints the log of a job goes on."""
+    given = ended("Failed", {}, ago=10, job_status=job_status, reason="DeadlineExceeded")
+    decision = decide(seen(given, submitter=submitter, job_object=True, cluster=there))
+    assert (Step.DELETE_SUBMITTER in decision.steps) is goes
+    if goes:
+        assert Call.STOP not in decision.calls, "its pod would submit the job after it was told to stop"

@@ -137,6 +137,45 @@ def test_what_is_made_while_the_cluster_comes_up(given: Any, there: Any, step: S
     assert (step in decide(seen(given, cluster=there)).steps) is made
 
 
+@pytest.mark.parametrize(
+    ("spec", "around"),
+    [
+        ({}, {"job_object": True, "submitter": Submitter.ACTIVE}),
+        ({}, {"job_object": True, "submitter": Submitter.SUCCEEDED}),
+        ({}, {"job_object": True, "submitter": Submitter.ACTIVE, "cluster": cluster(None)}),
+        ({"suspend": True}, {"job_object": True, "submitter": Submitter.ACTIVE}),
+        (SIDECAR, {"submitter": Submitter.SUCCEEDED, "cluster": cluster(None)}),
+        (SIDECAR, {"submitter": Submitter.FAILED, "cluster": cluster(None)}),
+    ],
+)
+def test_a_job_that_has_been_submitted_is_followed_before_any_clock_counts(spec: Any, around: dict[str, Any]) -> None:
+    """The operator died before it wrote so, or the job was done before the last worker was up."""
+    late = {**LATE, "preRunningDeadlineSeconds": 1, **spec}
+    decision = decide(seen(job("Initializing", spec=late), **around))
+    assert (str(decision.status.job_deployment_status), Call.FOLLOW in decision.calls) == ("Running", True)
+    assert Step.MAKE_SUBMITTER not in decision.steps
+
+
+def test_a_job_on_a_selected_cluster_is_not_suspended() -> None:
+    """It could not be stopped there, and would run a second time when resumed."""
+    suspended = {"suspend": True}
+    assert outcome(seen(selecting("Initializing", spec=suspended), cluster=cluster(None)))[0] == "Initializing"
+    assert outcome(seen(selecting("Waiting", spec={**suspended, **INTERACTIVE}), cluster=cluster()))[0] == "Waiting"
+    assert outcome(seen(selecting("Running", spec=suspended), cluster=cluster(), ray=told("RUNNING")))[0] == "Running"
+
+
+def test_what_was_made_before_goes_when_a_corrected_job_is_suspended() -> None:
+    held = job("ValidationFailed", spec={"suspend": True}, jobId="demo-x1", rayClusterName="demo-x1")
+    assert outcome(seen(held))[0] == "Suspending"
+
+
+@pytest.mark.parametrize("end", [NOW + timedelta(days=1), NOW.replace(year=9999, month=12, day=31, hour=23, minute=59)])
+def test_an_end_in_the_future_of_another_clock_is_waited_for_no_longer(end: Any) -> None:
+    around = {"submitter": Submitter.ACTIVE, "job_object": True}
+    decision = decide(seen(job("Running"), ray=told("SUCCEEDED", ended=end, seconds_ago=100), **around))
+    assert decision.again == timedelta(seconds=200)
+
+
 def test_a_spec_edit_that_is_not_valid_submits_nothing_and_is_forgotten_when_corrected() -> None:
     held = decide(seen(job("Initializing"), problems=("no",)))
     assert (held.status.job_deployment_status, held.status.message) == ("Initializing", "no")
@@ -144,6 +183,10 @@ def test_a_spec_edit_that_is_not_valid_submits_nothing_and_is_forgotten_when_cor
     edited = job("Initializing", reason="ValidationFailed", message="no")
     corrected = decide(seen(edited)).status
     assert (corrected.job_deployment_status, corrected.reason, corrected.message) == ("Running", "", "")
+
+
+def test_a_deadline_is_kept_while_the_spec_is_not_valid() -> None:
+    assert decide(seen(job("Initializing", spec=IN_TIME), problems=("no",))).again == timedelta(seconds=1)
 
 
 def test_a_running_job_is_not_failed_by_a_spec_edit() -> None:
@@ -430,6 +473,8 @@ def test_on_a_cluster_that_stays_the_submitter_goes_before_the_job_is_told_to_st
     assert (decision.steps, decision.calls) == ((Step.DELETE_SUBMITTER,), frozenset())
     crashed = decide(seen(_deleting(selecting("Initializing")), cluster=cluster(), job_object=True))
     assert crashed.steps == (Step.DELETE_SUBMITTER,)
+    without = decide(seen(_deleting(selecting("Initializing")), cluster=cluster()))
+    assert (without.steps, without.calls) == ((), frozenset({Call.STOP}))
 
 
 def _deleting(given: Any) -> Any:

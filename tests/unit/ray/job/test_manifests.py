@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 from typing import Any
 
 import msgspec
@@ -75,6 +76,15 @@ def test_the_submitter_is_a_job_of_the_rayjobs_name_with_the_heads_image() -> No
     }
 
 
+def test_the_submitter_pulls_its_image_as_the_head_does() -> None:
+    """Where there is no registry, an image that the head has on its node would be looked for in vain."""
+    head = {"name": "ray-head", "image": "ray:latest", "imagePullPolicy": "Never"}
+    given = cluster()
+    spec = replace(given.spec.head_group_spec, template={"spec": {"containers": [head]}})
+    given = replace(given, spec=replace(given.spec, head_group_spec=spec))
+    assert submitter_job(running(), given)["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] == "Never"
+
+
 def test_a_submitter_with_a_command_keeps_it_and_one_without_gets_ours() -> None:
     own = {"spec": {"containers": [{"name": "mine", "image": "i", "command": ["run"], "args": ["x"]}]}}
     container = submitter_job(running(submitterPodTemplate=own), cluster())["spec"]["template"]["spec"]["containers"][0]
@@ -130,6 +140,19 @@ def test_the_script_waits_submits_once_and_follows_the_log() -> None:
     assert options["--submission-id"] == "$RAY_JOB_SUBMISSION_ID"
     assert words[-3:] == ["--", "python", "job.py"]
     assert lines[4] == 'ray job logs --address http://$RAY_DASHBOARD_ADDRESS --follow "$RAY_JOB_SUBMISSION_ID"'
+
+
+def test_what_is_json_reaches_ray_as_it_is_written() -> None:
+    """Neither the kubelet nor the shell makes something else of it."""
+    text = "a$$b $(HOME) $HOME `id` \\ ' \" ; $"
+    script = follow_script(running(runtimeEnvYAML=json.dumps({"env_vars": {"A": text}}), metadata={"a": text}))
+    submit = script.replace("$$", "$").splitlines()[2]  # what the kubelet does
+    done = subprocess.run(
+        ["/bin/bash", "-c", f'ray() {{ printf "%s\\0" "$@"; }}; {submit}'], capture_output=True, text=True, check=True
+    )
+    words = done.stdout.split("\0")
+    assert json.loads(words[words.index("--runtime-env-json") + 1]) == {"env_vars": {"A": text}}
+    assert json.loads(words[words.index("--metadata-json") + 1]) == {"a": text}
 
 
 def test_a_sidecar_submits_from_beside_the_head_which_is_not_made_anew() -> None:

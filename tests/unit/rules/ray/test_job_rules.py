@@ -136,6 +136,12 @@ ROWS: list[tuple[str, Mapping[str, object], str, str]] = [
         for field in ("activeDeadlineSeconds", "preRunningDeadlineSeconds")
     ),
     (
+        "an ID is one that Ray can be asked for",
+        {"spec.jobId": "nightly/1"},
+        "spec.jobId",
+        "Ray could not be asked for it: take letters, digits, - and _",
+    ),
+    (
         "an environment is YAML",
         {"spec.runtimeEnvYAML": "pip: [a"},
         "spec.runtimeEnvYAML",
@@ -145,7 +151,7 @@ ROWS: list[tuple[str, Mapping[str, object], str, str]] = [
         "an environment is a map",
         {"spec.runtimeEnvYAML": "- pip"},
         "spec.runtimeEnvYAML",
-        "this is no map: give keys such as working_dir, pip and env_vars",
+        "this is no map: it begins with a key and a colon",
     ),
     (
         "rules and the flag exclude each other",
