@@ -28,8 +28,10 @@ def read_yaml(content: str | bytes) -> Iterator[Any]:
         line = error.object[: error.start].count(b"\n") + 1
         raise BadYAML(f"This is no text in UTF-8, line {line}: save it as UTF-8.") from None
     # Both are safe: they make nothing but text, numbers, lists and maps.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = kind(text)
     try:
+        _check_levels(text, kind)
         while loader.check_node():
             node: Any = loader.get_node()
             _Limits().check(node)
@@ -48,6 +50,18 @@ def read_one(content: str | bytes) -> Any:
     if len(documents) > 1:
         raise BadYAML(f"There are {len(documents)} documents, and one is expected: remove the lines with ---.")
     return documents[0] if documents else None
+
+
+def _check_levels(text: str, kind: Any) -> None:
+    """Before nodes are made: that goes level by level on the stack, which in C ends the process."""
+    level = 0
+    for event in yaml.parse(text, kind):
+        if isinstance(event, yaml.CollectionStartEvent):
+            level += 1
+            if level > _MOST_LEVELS:
+                raise BadYAML(f"Line {_line(event)}: this is nested more than {_MOST_LEVELS} levels deep.")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            level -= 1
 
 
 class _Limits:
@@ -107,5 +121,5 @@ def _number(text: str) -> float:
         return 0.0
 
 
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
+def _line(place: yaml.Node | yaml.Event) -> int:
+    return place.start_mark.line + 1 if place.start_mark is not None else 1
