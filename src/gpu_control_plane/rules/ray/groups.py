@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpu_control_plane.api.ray.cluster import GroupSpec, RayClusterSpec, WorkerGroupSpec
+from gpu_control_plane.api.ray.names import HEAD_GROUP
 from gpu_control_plane.rules.ray.problem import Faults
 from gpu_control_plane.rules.ray.templates import Template, read_template
 from gpu_control_plane.rules.ray.texts import is_label_key, is_label_value
@@ -21,6 +22,8 @@ def group_faults(spec: RayClusterSpec, path: str) -> Faults:
         if before != index:
             taken = f"{group.group_name} is the name of workerGroupSpecs[{before}], too"
             yield f"{place}.groupName", f"{taken}, and pods are told apart by it: give each group a name of its own"
+        if group.group_name == HEAD_GROUP:
+            yield f"{place}.groupName", f"{HEAD_GROUP} is the name of the head's own group: take another"
         yield from _common_faults(group, place)
         yield from _count_faults(group, place, autoscaling=bool(spec.enable_in_tree_autoscaling))
 

@@ -354,6 +354,12 @@ ROWS: list[tuple[str, Mapping[str, object], str, str]] = [
         "STORAGE_BACKEND is needed: it says where logs are kept",
     ),
     (
+        "a group of workers has not the name of the head's",
+        {f"{WORKER}.groupName": "headgroup"},
+        "spec.workerGroupSpecs[0].groupName",
+        "headgroup is the name of the head's own group: take another",
+    ),
+    (
         "a cluster that a RayService made has no strategy of its own",
         {
             "metadata.labels": {Label.ORIGINATED_FROM_KIND.value: "RayService"},
