@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import AlreadyExists, ApiError, Invalid, NotFound, ServerError, TooManyRequests
@@ -65,9 +67,14 @@ class ChildKeeper:
         return None
 
     async def remove_surplus(
-        self, context: ClusterContext, children: Sequence[Child], held: Mapping[type[Object], Sequence[Object]]
+        self,
+        context: ClusterContext,
+        children: Sequence[Child],
+        held: Mapping[type[Object], Sequence[Object]],
+        *,
+        autoscaler_runs: bool,
     ) -> None:
-        for item in surplus_children(context, children, held):
+        for item in surplus_children(context, children, held, autoscaler_runs=autoscaler_runs):
             metadata = item.metadata
             try:
                 await self._client.delete(type(item), metadata.name, metadata.namespace, uid=metadata.uid)
@@ -76,7 +83,9 @@ class ChildKeeper:
 
     async def _ensure(self, cluster: RayCluster, child: Child, held: Object | None, *, watched: bool) -> bool:
         """Whether it was written."""
-        if child.care is Care.ONCE and (held is not None or self._applied.get(_key(cluster, child)) == _THERE):
+        if child.care is Care.ONCE and held is not None:
+            return await self._let_stay(cluster, child, held)
+        if child.care is Care.ONCE and self._applied.get(_key(cluster, child)) == _THERE:
             return False
         if not watched:
             return await self._ensure_unwatched(cluster, child)
@@ -98,6 +107,19 @@ class ChildKeeper:
             self._applied[_key(cluster, child)] = _THERE
             return False
         return written
+
+    async def _let_stay(self, cluster: RayCluster, child: Child, held: Object) -> bool:
+        """Take the cluster off the owners of a volume that is to be kept beyond it, if that has been asked for since it
+        was made; whether it was written."""
+        if child.manifest["metadata"].get("ownerReferences"):
+            return False
+        metadata = held.metadata
+        owners = [owner for owner in metadata.owner_references if owner.uid != cluster.metadata.uid]
+        body = {"metadata": {"ownerReferences": msgspec.to_builtins(owners) or None}}
+        version, namespace = metadata.resource_version, metadata.namespace
+        await self._client.patch(child.kind, held.name, body, resource_version=version, namespace=namespace)
+        self._applied[_key(cluster, child)] = _THERE
+        return True
 
     async def _ensure_unwatched(self, cluster: RayCluster, child: Child) -> bool:
         key = _key(cluster, child)

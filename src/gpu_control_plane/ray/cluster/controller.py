@@ -34,6 +34,7 @@ from gpu_control_plane.ray.cluster.idle_watch import IdleWatch, next_look
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
 from gpu_control_plane.ray.cluster.pod_keeper import PodKeeper
 from gpu_control_plane.ray.cluster.pod_plan import is_suspended
+from gpu_control_plane.ray.cluster.pod_state import runs_autoscaler
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
 from gpu_control_plane.ray.cluster.redis_cleanup import RedisCleanup
 from gpu_control_plane.ray.cluster.status import StatusSnapshot, cluster_status
@@ -157,7 +158,10 @@ class _Clusters:
         wanted, outcome = self._desired(cluster, memory), _Outcome()
         if wanted.problems:
             self._say_once(memory, cluster, wanted.problems[0].reason, wanted.problem)
-        elif await self._keep_children(cluster, wanted, outcome):
+            complete = False
+        else:
+            complete = await self._keep_children(cluster, wanted, outcome)
+        if complete or is_suspended(cluster):  # What is suspended lets its cards go, whatever else is wrong.
             outcome.again_at(await self._pods.keep(cluster, wanted))
         idle = self._idle.look(cluster, self._head_service(cluster))
         if idle.suspend:
@@ -193,7 +197,8 @@ class _Clusters:
             if refused is None:
                 self._attempts.succeeded(uid, CHILDREN)
                 held = self._caches.children_of(cluster)
-                await self._children.remove_surplus(wanted.context, children, held)
+                autoscaler_runs = any(runs_autoscaler(pod) for pod in self._caches.pods_of(cluster))
+                await self._children.remove_surplus(wanted.context, children, held, autoscaler_runs=autoscaler_runs)
                 return True
             reason, message = refused
             self._events.warning(cluster, reason, message, action="Create")

@@ -10,6 +10,7 @@ from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
 from gpu_control_plane.api.ray.reasons import ClusterReason
 from gpu_control_plane.ray.cluster.attempts import Attempts
 from gpu_control_plane.ray.cluster.caches import ClusterCaches
+from gpu_control_plane.ray.cluster.child_keeper import CHILDREN
 from gpu_control_plane.ray.cluster.desired import Desired
 from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.manifests import head_pod, worker_pod
@@ -71,7 +72,7 @@ class PodKeeper:
         now, found = self._now(), {}
         for what, attempt in self._attempts.of(cluster.metadata.uid, cluster.metadata.generation).items():
             group = what.removeprefix(_LOST)
-            if attempt.not_before > now and group != HEAD_GROUP and not what.startswith(_DELETE):
+            if attempt.not_before > now and group not in (HEAD_GROUP, CHILDREN) and not what.startswith(_DELETE):
                 found[group] = attempt.message
         return found
 

@@ -417,6 +417,14 @@ def test_the_cleanup_of_redis_is_the_head_without_ray() -> None:
     )
 
 
+def test_the_cleanup_of_redis_is_found_whatever_the_template_says_and_blocks_no_deletion() -> None:
+    head = {"template": template(), "labels": {"app.kubernetes.io/created-by": "me"}}
+    made = redis_cleanup_job(context(head=head, gcsFaultToleranceOptions={"redisAddress": "redis:6379"}))
+    assert made["metadata"]["labels"]["app.kubernetes.io/created-by"] == "kuberay-operator"
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (UID, True, False)
+
+
 # All of them
 
 
