@@ -1,11 +1,15 @@
 """RayClusters on a real API server, with pod life simulated."""
 
 import math
+from collections import Counter
+from typing import Any, ClassVar
 
 from fault_proxy import Fault, Request
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
 from gpu_control_plane.kube import Object
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.objects import Resource
+from gpu_control_plane.ray.cluster.claims import ResourceClaimTemplate
 from gpu_control_plane.ray.owned import (
     OwnedClaim,
     OwnedIngress,
@@ -19,6 +23,11 @@ from gpu_control_plane.ray.owned import (
 from integration.ray.ray_env import RayEnv, ResourceQuota
 from unit.ray.ray_clusters import group, template
 from waiting import until, until_async
+
+
+class WholePod(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
+    spec: dict[str, Any] = {}
 
 
 async def test_a_cluster_comes_up_with_one_creation_for_each_object(ray: RayEnv) -> None:
@@ -295,6 +304,32 @@ async def test_a_heads_service_with_other_labels_is_written_once(ray: RayEnv) ->
     assert cluster.status.head.service_name == "rc-head-svc"
     await ray.quiet()
     assert [write for write in ray.writes if "services" in write] == ["POST services"]
+
+
+async def test_cards_by_claim_are_counted_as_soon_as_the_template_is_there(ray: RayEnv) -> None:
+    claims = template()
+    claims["spec"]["resourceClaims"] = [{"name": "cards", "resourceClaimTemplateName": "four"}]
+    claims["spec"]["containers"][0]["resources"] = {"claims": [{"name": "cards"}]}
+    await ray.create(group("claimed", claims), group("plain"))
+    await until_async(lambda: _said(ray, "the ResourceClaimTemplate four does not exist"), within=10)
+    await until_async(lambda: _pods_by_group(ray, {"plain": 1, HEAD_GROUP: 1}), within=10)
+    asked = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 4}}
+    body = {"metadata": {"name": "four"}, "spec": {"spec": {"devices": {"requests": [asked]}}}}
+    await ray.client.create(ResourceClaimTemplate, body, ray.namespace)
+    cluster = await ray.ready()
+    assert cluster.status.desired_gpu == "4"
+    name = (await ray.pods(group="claimed"))[0].name
+    command = (await ray.client.get(WholePod, name, ray.namespace)).spec["containers"][0]["args"][0]
+    assert " --num-gpus=4 " in command
+
+
+async def _said(ray: RayEnv, part: str) -> bool:
+    held = await ray.condition("WorkersReady")
+    return held is not None and part in held.message
+
+
+async def _pods_by_group(ray: RayEnv, expected: dict[str, int]) -> bool:
+    return Counter(pod.group for pod in await ray.pods()) == expected
 
 
 async def test_a_suspended_group_has_no_pods(ray: RayEnv) -> None:

@@ -97,6 +97,10 @@ holds what Ray's autoscaler is granted; where that is the only reason, it is sai
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, create, patch]
+# How many cards pods have that are given theirs by claims, in clusters that know this kind.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaimtemplates]
+  verbs: [list, watch]
 # What these accounts may do.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]

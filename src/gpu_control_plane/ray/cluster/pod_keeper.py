@@ -25,6 +25,8 @@ from gpu_control_plane.ray.parts import RayParts
 
 _SHORT_LIFE: Final = timedelta(minutes=5)
 """A pod that has ended sooner is made anew after a pause that grows."""
+_MISSING: Final = timedelta(minutes=1)
+"""Pods that would lack something wait for it. It is watched; this is for what the watch has missed."""
 _LOST: Final = "lost/"
 """Before the name of a group, in `Attempts`: its pods do not last. The name alone: they are refused."""
 _DELETE: Final = "delete/"
@@ -78,7 +80,7 @@ class PodKeeper:
 
     def _plan(self, cluster: RayCluster, wanted: Desired) -> PodPlan:
         pods = self._caches.pods_of(cluster)
-        held_back: dict[str, datetime] = {}
+        held_back: dict[str, datetime] = dict.fromkeys(wanted.waiting, self._now() + _MISSING)
         undeletable: dict[str, datetime] = {}
         for what, attempt in self._attempts.of(cluster.metadata.uid, cluster.metadata.generation).items():
             if what.startswith(_DELETE):
