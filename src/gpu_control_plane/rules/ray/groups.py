@@ -6,7 +6,7 @@ from typing import Final
 from gpu_control_plane.api.ray.cluster import GroupSpec, RayClusterSpec, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import HEAD_GROUP
 from gpu_control_plane.rules.ray.problem import Faults
-from gpu_control_plane.rules.ray.templates import Template, read_template
+from gpu_control_plane.rules.ray.templates import Service, Template, read_service, read_template
 from gpu_control_plane.rules.ray.texts import is_label_key, is_label_value
 
 _TOLD_BY_RESOURCES: Final = ("num-cpus", "num-gpus", "memory", "resources")
@@ -15,6 +15,9 @@ _TOLD_BY_RESOURCES: Final = ("num-cpus", "num-gpus", "memory", "resources")
 def group_faults(spec: RayClusterSpec, path: str) -> Faults:
     """Of all groups, the head first."""
     yield from _common_faults(spec.head_group_spec, f"{path}.headGroupSpec")
+    service = read_service(spec.head_group_spec.head_service or {})
+    if not isinstance(service, Service):
+        yield f"{path}.headGroupSpec.headService", f"this is no Service: {service}"
     first: dict[str, int] = {}
     for index, group in enumerate(spec.worker_group_specs):
         place = f"{path}.workerGroupSpecs[{index}]"
