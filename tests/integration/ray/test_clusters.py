@@ -281,6 +281,8 @@ async def test_a_volume_that_is_to_be_kept_from_now_on_is(ray: RayEnv) -> None:
     await ray.create(gcsFaultToleranceOptions=storage)
     await ray.ready()
     assert (await ray.objects(OwnedClaim))["rc-gcs-pvc"].metadata.owner_references
+    await ray.change(gcsFaultToleranceOptions={"storage": {"size": "2Gi"}})
+    await until_async(lambda: _event(ray, "PVCDiffers", "it asks for 1Gi, and the spec for 2Gi"), within=10)
     await ray.change(gcsFaultToleranceOptions={"storage": {"deletionPolicy": "Retain"}})
 
     async def kept() -> bool:

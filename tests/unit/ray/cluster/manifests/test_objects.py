@@ -12,6 +12,7 @@ from gpu_control_plane.ray.cluster.manifests import (
     ClusterContext,
     auth_secret,
     certificates,
+    claim_differences,
     gcs_claim,
     head_service,
     headless_service,
@@ -26,6 +27,7 @@ from gpu_control_plane.ray.cluster.manifests import (
     service_ports,
 )
 from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.ray.owned import OwnedClaim
 from gpu_control_plane.ray.scheduling import PodMarks
 from unit.ray.ray_clusters import UID, Json, env_of, group, head_of, ray_cluster, template
 
@@ -297,6 +299,31 @@ def test_a_volume_is_claimed_for_rocksdb() -> None:
     assert (claim["metadata"]["name"], claim["metadata"]["labels"]) == ("rc-gcs-pvc", {"ray.io/cluster": "rc"})
     assert claim["metadata"]["ownerReferences"][0]["uid"] == UID
     assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        ({}, []),
+        ({"size": "1024Mi"}, []),
+        ({"size": "500Mi"}, []),
+        ({"size": "2Gi"}, ["it asks for 1Gi, and the spec for 2Gi"]),
+        ({"storageClassName": "fast"}, ["its storageClassName is slow, and that of the spec fast"]),
+        (
+            {"accessModes": ["ReadWriteMany"]},
+            ["its accessModes is ReadWriteOnce, and that of the spec ReadWriteMany"],
+        ),
+    ],
+)
+def test_what_of_a_volume_is_not_as_the_spec_says_is_known(storage: Json, said: list[str]) -> None:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "slow",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    held = msgspec.convert({"metadata": {"name": "rc-gcs-pvc"}, "spec": spec}, OwnedClaim)
+    claim = one(gcs_claim(context(gcsFaultToleranceOptions={"backend": "rocksdb", "storage": storage})))
+    assert claim_differences(held, claim) == said
 
 
 def test_a_volume_that_is_kept_has_no_owner() -> None:
