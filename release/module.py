@@ -15,6 +15,7 @@ import yaml
 from images.recipe import PRODUCT
 from monitoring.deckhouse import monitoring_files
 
+from gpu_control_plane.api.names import GROUP
 from release.archives import File, pack
 from release.errors import ReleaseError
 from release.source import PROJECT, Source
@@ -32,6 +33,9 @@ _RECIPE: Final = ("src", "images", "tools/uv.txt", "pyproject.toml", "uv.lock", 
 _WITHOUT: Final = ("_platform.tpl", "NOTES.txt", "hooks/test.yaml")
 """Templates of the chart that the module has its own of, or that only the command `helm` shows and runs."""
 
+_PEOPLES: Final = frozenset({".git", "base_images.yml"})
+"""What people have in a packed module that werf builds from: its history, and Deckhouse's base images."""
+_YAML: Final[dict[str, Any]] = {"sort_keys": False, "allow_unicode": True, "width": 10_000}
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -43,13 +47,27 @@ def pack_module(source: Source, files: Mapping[str, File], into: Path) -> Path:
 
 
 def unpack_module(files: Mapping[str, File], folder: Path) -> None:
-    """Write the module's files into a folder, in place of what was there."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Write the module's files into a folder, in place of the module that was there. What people keep in it for werf
+    stays; a folder with anything else is refused."""
+    _remove_module(folder)
     for name, file in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.content)
         path.chmod(0o755 if file.program else 0o644)
+
+
+def _remove_module(folder: Path) -> None:
+    there = list(folder.iterdir()) if folder.is_dir() else []
+    if there and not (folder / "module.yaml").is_file():
+        raise ReleaseError(f"{folder} holds something else than a module, and would be emptied: name another folder.")
+    for each in there:
+        if each.name in _PEOPLES:
+            continue
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
 
 
 def module_files(
@@ -62,7 +80,7 @@ def module_files(
     files |= {f"templates/chart/{name}": _text(text) for name, text in _templates().items()}
     files["files/chart-values.yaml"] = _text(_chart_values())
     files |= {f"files/{name}": file for name, file in _below(CHART / "files")}
-    files |= {f"crds/{path.name}": _text(_crd(path)) for path in sorted(_CRDS.glob("*.yaml"))}
+    files |= {f"crds/{path.name}": _text(yaml.safe_dump(crd, **_YAML)) for path, crd in _our_crds()}
     files |= {f"monitoring/{name}": _text(text) for name, text in monitoring_files(PROJECT).items()}
     for part in _RECIPE:
         files |= {f"images/python/source/{name}": file for name, file in _below(PROJECT / part, PROJECT)}
@@ -119,11 +137,17 @@ def _chart_yaml(version: str) -> str:
     return yaml.safe_dump(chart | {"version": version, "appVersion": version}, sort_keys=False)
 
 
-def _crd(path: Path) -> str:
-    """A CRD with the label by which Deckhouse knows whose it is."""
-    crd: dict[str, Any] = yaml.safe_load(path.read_text())
-    crd["metadata"]["labels"] = {"module": PRODUCT}
-    return yaml.safe_dump(crd, sort_keys=False, allow_unicode=True, width=10_000)
+def _our_crds() -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The CRDs of our own kinds, with the label by which Deckhouse knows whose they are.
+
+    Deckhouse puts what is in `crds/` over whatever has the same name. NVIDIA's and KubeRay's kinds may be those of
+    their own operators, so the module's job brings them: it leaves alone what another product has installed.
+    """
+    for path in sorted(_CRDS.glob("*.yaml")):
+        crd: dict[str, Any] = yaml.safe_load(path.read_text())
+        if crd["spec"]["group"] == GROUP:
+            crd["metadata"]["labels"] = {"module": PRODUCT}
+            yield path, crd
 
 
 def _below(path: Path, relative_to: Path | None = None) -> Iterator[tuple[str, File]]:

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+import yaml
 from images.recipe import PRODUCT
+
+from release.module import MODULE
 
 
 class ImageArchive(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,14 +58,16 @@ def _others(made: Artifacts) -> Iterator[str]:
 
 def _module(made: Artifacts) -> Iterator[str]:
     """Deckhouse takes the module's images by digest from the module's own repository, so they go there first, and the
-    archive is made anew with their digest. LIBRARY is deckhouse_lib_helm-….tgz of Deckhouse's publisher."""
+    archive is made anew with their digest and Deckhouse's library: beside the artifacts, whose checksums are listed."""
     if made.module is None or not made.images:
         return
     module, version = f"$REGISTRY/modules/{PRODUCT}", f"v{made.version}"
     yield f"crane copy $REGISTRY/{PRODUCT}:{made.version} {module}:image-{made.version}"
-    flags = f"--library $LIBRARY --digest ours=$(crane digest {module}:image-{made.version})"
-    yield f'make deckhouse-module FLAGS="{flags}"'
-    yield f"crane append --new_layer {made.module} --new_tag {module}:{version}"
+    library: dict[str, str] = yaml.safe_load((MODULE / "Chart.yaml").read_text())["dependencies"][0]
+    yield f"helm pull {library['name']} --repo {library['repository']} --version {library['version']}"
+    digest = f"--digest ours=$(crane digest {module}:image-{made.version})"
+    yield f'make deckhouse-module FLAGS="--into build --library {library["name"]}-{library["version"]}.tgz {digest}"'
+    yield f"crane append --new_layer build/{made.module.name} --new_tag {module}:{version}"
     yield "tar -C build/deckhouse-module -cf build/module-release.tar module.yaml version.json"
     yield f"crane append --new_layer build/module-release.tar --new_tag {module}/release:{version}"
 

@@ -31,10 +31,10 @@ from gpu_control_plane.console.live import Changes, LivePages
 from gpu_control_plane.console.metrics import ConsoleMetrics
 from gpu_control_plane.console.pages import PAGES
 from gpu_control_plane.console.rendering import make_environment
-from gpu_control_plane.console.rights import Right
 from gpu_control_plane.console.settings import ConsoleSettings
 from gpu_control_plane.console.static_files import StaticFiles
 from gpu_control_plane.console.usage_answers import UsageAnswers
+from gpu_control_plane.kube.access_review import Right
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.views.fleet import Fleet

@@ -25,8 +25,9 @@ from integration.console.env import (
     new_namespace,
     person,
 )
-from integration.flow.env import FlowEnv, ServiceAccount
+from integration.flow.env import FlowEnv
 from integration.kinds import Pod
+from integration.rbac import ServiceAccount
 from waiting import until_async
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]

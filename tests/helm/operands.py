@@ -62,7 +62,7 @@ CHOSEN: Final[dict[str, Any]] = {
             "enabled": True,
             "image": "registry.example/exporter:v1",
             "port": 9411,
-            "intervalMilliseconds": 5000,
+            "intervalMilliseconds": 3600000,
             "resourceNames": ["gpu.deckhouse.io/training", "gpu.deckhouse.io/inference"],
             "labels": {"team": "gpu", "app.kubernetes.io/component": "stolen"},
             "annotations": {"prometheus.io/scrape": "true"},

@@ -124,7 +124,7 @@ FIELDS: Final[dict[str, tuple[Look, object]]] = {
     "bootstrap.dcgm.resources": (limit(DCGM), "466Mi"),
     "bootstrap.dcgmExporter.image": (the_container(EXPORTER, "image"), "registry.example/exporter:v1"),
     "bootstrap.dcgmExporter.port": (lambda found: _port(found, EXPORTER, "metrics"), 9411),
-    "bootstrap.dcgmExporter.intervalMilliseconds": (variable(EXPORTER, "DCGM_EXPORTER_INTERVAL"), "5000"),
+    "bootstrap.dcgmExporter.intervalMilliseconds": (variable(EXPORTER, "DCGM_EXPORTER_INTERVAL"), "3600000"),
     "bootstrap.dcgmExporter.resourceNames": (
         variable(EXPORTER, "NVIDIA_RESOURCE_NAMES"),
         "gpu.deckhouse.io/training,gpu.deckhouse.io/inference",

@@ -15,6 +15,33 @@ from helm.vertical_pod_autoscaler import CRD, SERVED
 
 MONITORING = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
 MERGE = "application/merge-patch+json"
+_KUBERAY = """
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {{name: ray-operator-leader, namespace: default}}
+spec: {{holderIdentity: kuberay-operator-1_2, leaseDurationSeconds: 15, renewTime: "{now}"}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: kuberay-operator, namespace: default}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: kuberay-operator-1, namespace: default}}
+spec: {{serviceAccountName: kuberay-operator, containers: [{{name: main, image: kuberay}}]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: kuberay-operator}}
+rules: [{{apiGroups: [ray.io], resources: [rayclusters/status], verbs: [update]}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: kuberay-operator}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kuberay-operator}}
+subjects: [{{kind: ServiceAccount, name: kuberay-operator, namespace: default}}]
+"""
+"""What shows the operator of KubeRay to be there: a Lease, and a holder with the rights of one."""
 
 
 # Network.
@@ -62,15 +89,13 @@ def test_a_level_that_refuses_the_agent_is_named_before_anything_is_installed(ap
 
 def test_a_kuberay_that_ray_would_not_believe_is_named_before_anything_is_installed(api_server: Installed) -> None:
     """KubeRay's chart lands in `default` unless somebody names a namespace, and users write there."""
-    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-    renewed = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-    spec = {"holderIdentity": "kuberay-operator-1_2", "leaseDurationSeconds": 15, "renewTime": renewed}
-    api_server.request("POST", path, {"metadata": {"name": "ray-operator-leader"}, "spec": spec})
+    kuberay = _KUBERAY.format(now=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}")
+    api_server.kubectl("create", "-f", "-", given=kuberay)
     try:
         with pytest.raises(AssertionError, match=r"Set ray\.kuberayNamespaces=\{default\}"):
             api_server.run_hook("install-crds", {"ray": {"enabled": True, "kuberayNamespaces": ["infra"]}})
     finally:
-        api_server.kubectl("-n", "default", "delete", "lease", "ray-operator-leader")
+        api_server.kubectl("delete", "--now", "-f", "-", given=kuberay)
 
 
 def test_what_a_job_says_when_it_fails_is_printed_by_helm(helm: Helm) -> None:

@@ -37,6 +37,11 @@ def test_images_of_operands_are_listed_or_missed_by_name(helm: Helm) -> None:
     assert any("container-toolkit" in problem and "names no image" in problem for problem in found.problems)
 
 
+def test_containers_that_are_added_to_pods_of_ray_are_listed(helm: Helm) -> None:
+    found = {each.image: each.used_by for each in images(helm, VALUE_SETS["ray-alone"]).images}
+    assert found["registry.example/logs:1"] == ("pods of Ray, sidecar logs",)
+
+
 def test_the_values_in_the_docs_pull_from_the_mirror_alone(helm: Helm) -> None:
     section = (CHART.parents[1] / "docs/install.md").read_text().split("## Without a network")[1]
     example = section.split("```yaml\n")[1].split("```")[0].replace("sha256:…", f"sha256:{'0' * 64}")

@@ -136,6 +136,13 @@ def test_the_controller_holds_what_autoscalers_are_granted(helm: Helm, watched: 
     assert uncovered(granted, rules_of(objects.one(kind, name))) == set()
 
 
+def test_no_secret_of_users_may_be_changed(helm: Helm) -> None:
+    """They are read for tokens of Ray; RBAC cannot say which those are."""
+    rules = rules_of(helm.objects({"ray": {"enabled": True}}).one("ClusterRole", "gpu-control-plane:ray"))
+    verbs = {verb for rule in rules if "secrets" in rule.resources for verb in rule.verbs}
+    assert verbs == {"get", "list", "watch", "create"}
+
+
 def test_rights_end_where_ray_is_watched(helm: Helm) -> None:
     """Beyond is the Lease by which KubeRay's operator is known; alone in a namespace not even that."""
     objects = helm.objects(VALUES)

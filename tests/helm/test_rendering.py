@@ -263,6 +263,19 @@ def test_the_controller_and_the_clean_up_get_the_namespaces_of_nvidias_operator(
     assert given(VALUE_SETS["one-replica"]) == [["--nvidia-namespace=infra", "--nvidia-namespace=monitoring"]] * 2
 
 
+def test_the_clean_up_is_told_where_ray_was_looked_after(helm: Helm) -> None:
+    told = {
+        name: [word for word in command_of(helm.objects(VALUE_SETS[name]).pod("cleanup")) if "ray" in word]
+        for name in ("default", "ray-everywhere", "ray", "ray-alone")
+    }
+    assert told == {
+        "default": ["--no-ray"],
+        "ray-everywhere": [],
+        "ray": ["--ray-watch-namespace=research", "--ray-watch-namespace=serving"],
+        "ray-alone": ["--ray-watch-namespace=research", "--ray-single-namespace"],
+    }
+
+
 def test_waiting_times_reach_the_controller_as_it_reads_them(helm: Helm) -> None:
     values = {"controller": {"timings": {"inventory": {"nodeGracePeriod": "30m"}}}}
     arguments = container(helm.objects(values).pod("controller"))["args"]

@@ -27,7 +27,8 @@ from helm.installed import Installed, Program
 from integration.agent.kubelet_and_books import kubelet_and_books
 from integration.console.env import PersonWithToken, person
 from integration.flow.env import flow_env, pool_of
-from integration.flow.test_actions import ClusterRoleBinding, gpu
+from integration.flow.test_actions import gpu
+from integration.rbac import ClusterRoleBinding
 from unit.agent.backends.fake_machine import FakeMachine
 from waiting import until_async
 

@@ -4,17 +4,13 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 import yaml
 
-from gpu_control_plane.kube import Client, Object, Resource, load_config
+from gpu_control_plane.kube import Client, load_config
 from integration.conftest import Namespace
-
-
-class RoleBinding(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+from integration.rbac import RoleBinding
 
 
 class Tenant(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from gpu_control_plane.kube import Client, FieldManager, Object, Resource, Selec
 from gpu_control_plane.kube.conditions import condition
 from gpu_control_plane.kube.times import utc_now
 from integration.kinds import Pod
+from integration.rbac import ServiceAccount
 from waiting import until_async
 
 NODES: Final = {"h200-1": ("H200-141", 4), "h200-2": ("H200-141", 2), "l40s-1": ("L40S", 2)}
@@ -69,10 +70,6 @@ _US: Final = FieldManager("test")
 
 class Namespace(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
-
-
-class ServiceAccount(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
 async def play_scenario(client: Client) -> None:

@@ -110,6 +110,27 @@ def test_the_krew_manifest_names_an_archive_for_each_platform(tmp_path: Path) ->
         assert len(made["sha256"]) == 64
 
 
+def test_publishing_the_module_leaves_the_artifacts_as_their_checksums_say() -> None:
+    image = ImageArchive(arch="amd64", archive=Path("i.tar"), sbom=Path("i.json"), digest="sha256:1")
+    files = tuple(map(Path, ("dist/RELEASE-NOTES.md", "dist/module.tar.gz")))
+    made = Artifacts(
+        version="1.2.3",
+        images=(image,),
+        chart=files[0],
+        wheel=files[0],
+        krew=files[0],
+        module=files[1],
+        downloads=files,
+    )
+    commands = push_commands(made, "registry.example/gpu").splitlines()
+    [packing] = [line for line in commands if line.startswith("make deckhouse-module")]
+    [pulling] = [line for line in commands if line.startswith("helm pull")]
+    assert "--into build " in packing
+    assert pulling.split()[2] + "-" + pulling.split()[-1] + ".tgz" in packing
+    assert next(line.split()[3] for line in commands if line.startswith("crane append")) == "build/module.tar.gz"
+    assert "$LIBRARY" not in packing
+
+
 def test_the_commands_push_every_artifact() -> None:
     image = ImageArchive(arch="amd64", archive=Path("i.tar"), sbom=Path("i.json"), digest="sha256:1")
     files = tuple(map(Path, ("RELEASE-NOTES.md", "c.tgz", "w.whl", "gpu.yaml", "SHA256SUMS")))

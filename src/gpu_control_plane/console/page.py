@@ -7,7 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gpu_control_plane.console.rights import Right
+from gpu_control_plane.kube.access_review import Right
 from gpu_control_plane.kube.objects import Object
 
 Show = Callable[[Request], Awaitable[Response]]

@@ -7,7 +7,8 @@ from multidict import CIMultiDict
 
 from gpu_control_plane.console.errors import NotAllowed
 from gpu_control_plane.console.identity import Person
-from gpu_control_plane.console.rights import Right, Rights
+from gpu_control_plane.console.rights import Rights
+from gpu_control_plane.kube.access_review import Right
 from gpu_control_plane.kube.authentication import impersonation
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.kubeconfig import User

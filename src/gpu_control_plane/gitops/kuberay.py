@@ -75,8 +75,9 @@ ROWS: Final = (
     *(_to(key, f"ray.{key}") for key in _CONFIGURED),
     _to("metrics.serviceMonitor.enabled", "monitoring.serviceMonitors.enabled"),
     _to("metrics.serviceMonitor.interval", "monitoring.serviceMonitors.interval"),
-    _to("metrics.serviceMonitor.selector", "monitoring.serviceMonitors.labels"),
-    _none("metrics.serviceMonitor.honorLabels", "Our metrics have no labels that Prometheus sets."),
+    _to("metrics.serviceMonitor.additionalLabels", "monitoring.serviceMonitors.labels"),
+    _to("metrics.serviceMonitor.selector", "monitoring.serviceMonitors.labels", "Its older name."),
+    _none("metrics.serviceMonitor.honorLabels", "Labels of our metrics always win: some say `namespace`."),
     _none("metrics.serviceMonitor.namespace", "Monitors are in the namespace of the release."),
     _none("metrics.enabled", "Metrics are always served."),
     _none("leaderElectionEnabled", "Replicas always agree on a leader."),
@@ -116,6 +117,7 @@ _ALREADY: Final[Mapping[str, object]] = {
     "rbacEnable": True,
     "crNamespacedRbacEnable": True,
     "metrics.enabled": True,
+    "metrics.serviceMonitor.honorLabels": True,
     "singleNamespaceInstall": False,
 }
 """Values that ask for what is so anyway."""
@@ -212,6 +214,12 @@ def _environment(made: Tree, given: object) -> Iterator[KeyNote]:
             yield KeyNote(key, KeyMapping.WITHOUT_EFFECT, USELESS[name], value)
         elif value is None:
             yield KeyNote(key, KeyMapping.WITHOUT_EFFECT, "It needs a plain value.", value)
+        elif str(value) == "":
+            continue  # As unset, there and here.
+        elif name in TIMINGS and not str(value).isdecimal():
+            yield KeyNote(key, KeyMapping.UNKNOWN, "This is a number of seconds.", value)
+        elif name in SWITCHES and str(value).lower() not in ("true", "false"):
+            yield KeyNote(key, KeyMapping.UNKNOWN, "This is true or false.", value)
         elif name in TIMINGS:
             _put(made, f"controller.timings.ray.{TIMINGS[name]}", f"{value}s")
         elif name in SWITCHES:

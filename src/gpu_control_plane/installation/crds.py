@@ -107,9 +107,8 @@ def install_crds(
     async def connect() -> list[str]:
         async with Client(load_config(kubeconfig)) as client:
             await check_level(client, namespace)
-            if kuberay is not None:
-                await check_kuberay(client, namespace, kuberay, utc_now())
-            return await install(client, namespace, take_over=take_over, timeout=timeout)
+            noticed = await check_kuberay(client, namespace, kuberay, utc_now()) if kuberay is not None else []
+            return noticed + await install(client, namespace, take_over=take_over, timeout=timeout)
 
     return asyncio.run(connect())
 

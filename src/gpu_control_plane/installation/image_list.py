@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import yaml
 
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia import ClusterPolicySpec
@@ -25,6 +26,7 @@ from gpu_control_plane.operator.stack.render_input import Platform, RenderError,
 type Manifest = dict[str, Any]
 
 DECLARE: Final = "gpu_control_plane.installation.declare"
+_RAY_DEFAULTS: Final = "gpu-control-plane-ray-defaults"
 _IMAGE_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*_IMAGE")
 _SYSTEM: Final = re.compile(r"([a-z]+)([0-9][0-9.]*)")
 _BY_SYSTEM: Final = frozenset({"state-driver", "state-vgpu-manager"})
@@ -69,6 +71,8 @@ def list_images(
     used: dict[str, list[str]] = {}
     for manifest in manifests:
         _count(used, manifest, f"{manifest.get('kind')} {manifest.get('metadata', {}).get('name')}")
+        for sidecar in _ray_sidecars(manifest):
+            _count(used, {"spec": {"containers": [sidecar]}}, f"pods of Ray, sidecar {sidecar.get('name')}")
     problems = []
     for about, rendered in _stack(manifests, systems, kernels):
         if isinstance(rendered, str):
@@ -101,6 +105,15 @@ def _containers(manifest: Manifest) -> Iterator[Manifest]:
     pod = spec.get("jobTemplate", {}).get("spec", spec).get("template", {}).get("spec", spec)
     for part in ("initContainers", "containers"):
         yield from pod.get(part) or ()
+
+
+def _ray_sidecars(manifest: Manifest) -> Iterator[Manifest]:
+    """Containers that the operator of Ray adds to its pods, as its ConfigMap has them."""
+    if manifest.get("kind") == "ConfigMap" and manifest["metadata"].get("name") == _RAY_DEFAULTS:
+        for text in manifest["data"].values():
+            defaults = yaml.safe_load(text)
+            for part in ("headSidecarContainers", "workerSidecarContainers"):
+                yield from defaults.get(part) or ()
 
 
 def _stack(

@@ -2,31 +2,79 @@
 
 Ours looks on where it sees KubeRay's Lease in a namespace that users cannot write in, or that the values name. The
 chart of KubeRay lands in `default` if no namespace is named.
+
+Whoever may write a Lease could keep this release from being installed or upgraded. So the holder has to be a pod whose
+ServiceAccount may write RayClusters of all namespaces: nobody gives himself that right in a namespace of his own.
 """
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import ClassVar, Final
 
-from gpu_control_plane.api.ray.names import LEASE
+import msgspec
+
+from gpu_control_plane.api.ray.names import GROUP, LEASE
+from gpu_control_plane.kube.access_review import Right, SubjectAccessReview, service_account, spec_of
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.errors import KubeError
-from gpu_control_plane.kube.lease_watch import TimedLease, active_holder, lease_selection, observe
+from gpu_control_plane.kube.errors import KubeError, NotFound
+from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, lease_selection, observe
+from gpu_control_plane.kube.objects import Object, Resource
 from gpu_control_plane.rules.trusted_namespaces import kuberay_namespaces
+
+_WRITES_EVERYWHERE: Final = Right.of("update", f"rayclusters.{GROUP}/status")
 
 
 class UnbelievedKubeRay(KubeError):
     """KubeRay's operator is active where ours would not look for it; the message says what to set."""
 
 
-async def check_kuberay(client: Client, own_namespace: str, named: Iterable[str], now: datetime) -> None:
-    """Raise `UnbelievedKubeRay` if there is one."""
+class _HolderSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    service_account_name: str = "default"
+
+
+class _Holder(Object, frozen=True):
+    """The pod that holds a Lease."""
+
+    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
+
+    spec: _HolderSpec = _HolderSpec()
+
+
+async def check_kuberay(client: Client, own_namespace: str, named: Iterable[str], now: datetime) -> list[str]:
+    """Raise `UnbelievedKubeRay` if there is one; a sentence about each Lease that nothing shows to be KubeRay's."""
     trusted = kuberay_namespaces(named, own=own_namespace)
-    leases = await client.list(TimedLease, lease_selection(LEASE))
-    unbelieved = [observe(lease, now) for lease in leases if not trusted.include(lease.metadata.namespace)]
-    if (holder := active_holder(unbelieved, now)) is not None:
-        place = holder.namespace
-        raise UnbelievedKubeRay(
-            f"KubeRay's operator is active in the namespace {place}, where users may write: this operator would not "
-            f"believe its Lease there, and both would look after Ray. Set ray.kuberayNamespaces={{{place}}}, and ours "
-            "looks on until it is told to take over (docs/migration.md), or ray.enabled=false"
+    sentences = []
+    for lease in await client.list(TimedLease, lease_selection(LEASE)):
+        if trusted.include(lease.metadata.namespace):
+            continue
+        holder = active_holder((observe(lease, now),), now)
+        if holder is None:
+            continue
+        if await _writes_everywhere(client, holder):
+            raise UnbelievedKubeRay(_refusal(holder.namespace))
+        sentences.append(
+            f"lease {holder.namespace}/{LEASE}: not believed. Its holder {holder.holder} is no pod that may write "
+            f"RayClusters of all namespaces. If a KubeRay for one namespace runs there, keep it away from ours "
+            f"(ray.watchNamespace); else delete the Lease: kubectl -n {holder.namespace} delete lease {LEASE}"
         )
+    return sentences
+
+
+async def _writes_everywhere(client: Client, holder: LeaseHolder) -> bool:
+    """Whether it is an operator of all namespaces. The identity of a holder begins with the name of its pod."""
+    name, _, _ = holder.holder.partition("_")
+    try:
+        pod = await client.get(_Holder, name, holder.namespace)
+    except NotFound:
+        return False
+    account = service_account(holder.namespace, pod.spec.service_account_name)
+    review = await client.create(SubjectAccessReview, {"spec": spec_of(_WRITES_EVERYWHERE, account)})
+    return review.status.allowed
+
+
+def _refusal(place: str) -> str:
+    return (
+        f"KubeRay's operator is active in the namespace {place}, where users may write: this operator would not "
+        f"believe its Lease there, and both would look after Ray. Set ray.kuberayNamespaces={{{place}}}, and ours "
+        "looks on until it is told to take over (docs/migration.md), or ray.enabled=false"
+    )

@@ -22,7 +22,7 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import AGENT, COMPONENT_LABEL, NAME_LABEL, PRODUCT
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
-from gpu_control_plane.kube.errors import AlreadyExists, KubeError, NotFound
+from gpu_control_plane.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, KubeError, NotFound
 
 _COMPONENT: Final = "runtime-undo"
 _AGENTS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL}={AGENT}"
@@ -167,12 +167,16 @@ async def undo_runtimes(
     if gone:
         report(f"No longer in the cluster, and left as they are: {', '.join(gone)}.")
     names = [name for name in sorted(wanted) if ready.get(name)]
+    made = []
     try:
         for name in names:
-            await _create(client, namespace, undo_pod(name, settings, timeout))
-        left |= await _await_pods(client, namespace, names, timeout)
+            if refusal := await _create(client, namespace, undo_pod(name, settings, timeout)):
+                left[name] = refusal
+            else:
+                made.append(name)
+        left |= await _await_pods(client, namespace, made, timeout)
     finally:
-        for name in names:
+        for name in made:
             await _delete(client, namespace, pod_name(name))
     for name in sorted({*names, *left}):
         report(f"{name}: {left[name]}" if name in left else f"{name}: taken back.")
@@ -223,12 +227,16 @@ def undo_pod(node: str, settings: PodSettings, timeout: float) -> dict[str, Any]
     }
 
 
-async def _create(client: Client, namespace: str, pod: dict[str, Any]) -> None:
-    """Make the pod; one that an earlier attempt left behind has done its part, or will."""
+async def _create(client: Client, namespace: str, pod: dict[str, Any]) -> str | None:
+    """Make the pod, or say why the cluster refuses it: a quota or a policy there may, and the clean-up that comes after
+    this has to come all the same. A pod that an earlier attempt left behind has done its part, or will."""
     try:
         await client.create(_Pod, pod, namespace)
     except AlreadyExists:
-        return
+        return None
+    except (BadRequest, Forbidden, Invalid) as error:
+        return f"its pod is refused: {error}"
+    return None
 
 
 async def _await_pods(client: Client, namespace: str, nodes: Collection[str], timeout: float) -> dict[str, str]:

@@ -10,9 +10,10 @@ Run as `python -m gpu_control_plane.installation.uninstall`.
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -31,8 +32,7 @@ from gpu_control_plane.installation.crds import INSTALLED, ours
 from gpu_control_plane.installation.policies import remove_policies
 from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
 from gpu_control_plane.kube.crd import CustomResourceDefinition
-from gpu_control_plane.kube.errors import Forbidden, KubeError, NotFound
-from gpu_control_plane.kube.finalizers import remove_finalizer
+from gpu_control_plane.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from gpu_control_plane.kube.lease_watch import TimedLease, active_holder, lease_selection, observe
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.node_cleanup import clean_nodes
@@ -49,12 +49,15 @@ _NAMED: Final = 5
 """How many objects a sentence names."""
 _RAY_FINALIZERS: Final = frozenset({one.value for one in Finalizer})
 _POLL_SECONDS: Final = 0.5
+_ATTEMPTS: Final = 5
 _EXAMPLES: Final = """\b
 Examples:
   python -m gpu_control_plane.installation.uninstall                   what our programs have made
   python -m gpu_control_plane.installation.uninstall --feature-labels  nvidia.com/ labels, too
   python -m gpu_control_plane.installation.uninstall --crds            pools and approvals, too
 """
+
+type MergePatch = dict[str, dict[str, Any]]
 
 
 @click.command("uninstall", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -71,6 +74,13 @@ Examples:
     help="A namespace in which NVIDIA's operator is trusted, beside the usual ones.",
 )
 @click.option("--ray/--no-ray", default=True, show_default=True, help="Whether our programs looked after Ray.")
+@click.option(
+    "--ray-watch-namespace",
+    "ray_namespaces",
+    multiple=True,
+    help="A namespace in which they did; may be repeated.  [default: all]",
+)
+@click.option("--ray-single-namespace", is_flag=True, help="KubeRay may run elsewhere, for other namespaces.")
 @click.option("--crds", is_flag=True, help="Delete the CRDs, and with them every pool and approval.")
 @click.option(
     "--timeout",
@@ -87,6 +97,8 @@ def command(
     operand_namespace: str | None,
     nvidia_namespaces: tuple[str, ...],
     ray: bool,
+    ray_namespaces: tuple[str, ...],
+    ray_single_namespace: bool,
     crds: bool,
     timeout: float,
 ) -> None:
@@ -103,6 +115,8 @@ def command(
                 operand_namespace=operand_namespace,
                 nvidia_namespaces=nvidia_namespaces,
                 ray=ray,
+                ray_namespaces=ray_namespaces,
+                ray_single_namespace=ray_single_namespace,
                 report=click.echo,
             )
 
@@ -123,16 +137,18 @@ async def clean_up(
     operand_namespace: str | None = None,
     nvidia_namespaces: Iterable[str] = (),
     ray: bool = True,
+    ray_namespaces: Collection[str] = (),
+    ray_single_namespace: bool = False,
     report: Callable[[str], None],
 ) -> None:
     """Remove everything; `report` gets a sentence about each step. Operands are in our namespace unless another is
-    named; an empty name stands for none."""
+    named; an empty name stands for none. Objects of Ray were looked after everywhere unless namespaces are named."""
     operands = namespace if operand_namespace is None else operand_namespace
     left = await _await_end(client, namespace, timeout)
     report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
     if ray:
-        report(await _release_rays(client))
+        report(await _release_rays(client, ray_namespaces or (None,), single=ray_single_namespace))
     if operands:
         released = await finish_orphan_deletes(client, operands)
         report(f"DaemonSets let go that were held for their pods: {released}.")
@@ -158,39 +174,37 @@ async def _await_end(client: Client, namespace: str, timeout: float) -> int:
 
 
 async def _release_pools(client: Client) -> int:
-    pools = [pool for pool in await _all(client, GPUPool) if FINALIZER in pool.metadata.finalizers]
-    for pool in pools:
-        await remove_finalizer(client, pool, FINALIZER)
-    return len(pools)
+    return await _change_all(client, GPUPool, partial(_without_finalizers, {FINALIZER}))
 
 
-async def _release_rays(client: Client) -> str:
+async def _release_rays(client: Client, namespaces: Collection[str | None], *, single: bool) -> str:
     """What nobody does any more must not keep objects of Ray from being deleted, unless KubeRay's operator does it.
 
-    Its Lease is believed wherever it is: if a user has written it, finalizers stay, and the user sees them.
+    Its Lease is believed wherever it is, or with `single` where we looked after Ray: if a user has written it,
+    finalizers stay, and the user sees them.
     """
     now = utc_now()
     try:
-        leases = await client.list(TimedLease, lease_selection(KUBERAY_LEASE))
+        leases = [
+            lease
+            for place in (namespaces if single else (None,))
+            for lease in await client.list(TimedLease, lease_selection(KUBERAY_LEASE, place))
+        ]
     except Forbidden:
         return "Finalizers left on objects of Ray: the Lease of KubeRay's operator may not be read."
     if (holder := active_holder((observe(lease, now) for lease in leases), now)) is not None:
         return f"Finalizers left on objects of Ray: KubeRay's operator runs in {holder.namespace}."
     count = 0
     for kind in ANY_RAY:
-        for item in await _all(client, kind):
-            held = tuple(one for one in item.metadata.finalizers if one not in _RAY_FINALIZERS)
-            if held != item.metadata.finalizers:
-                body = {"metadata": {"finalizers": list(held)}}
-                await client.patch(
-                    kind,
-                    item.name,
-                    body,
-                    namespace=item.metadata.namespace,
-                    resource_version=item.metadata.resource_version,
-                )
-                count += 1
+        for namespace in namespaces:
+            selection = Selection(namespace)
+            count += await _change_all(client, kind, partial(_without_finalizers, _RAY_FINALIZERS), selection)
     return f"Finalizers taken off objects of Ray: {count}."
+
+
+def _without_finalizers(doomed: Collection[str], item: Object) -> MergePatch | None:
+    held = [one for one in item.metadata.finalizers if one not in doomed]
+    return {"metadata": {"finalizers": held}} if len(held) != len(item.metadata.finalizers) else None
 
 
 async def _delete_reports(client: Client, namespace: str) -> int:
@@ -205,24 +219,20 @@ async def _delete_reports(client: Client, namespace: str) -> int:
 async def _untaint(client: Client) -> int:
     """Taints that nobody takes off any more would keep pods away for good."""
     ours = {state.name: state.status.taints for state in await _all(client, GPUNodeState) if state.status.taints}
-    count = 0
-    for node in await _all(client, Node):
+
+    def without_taints(node: Node) -> MergePatch | None:
         left = plan_taints(node.spec.taints, ours.get(node.name, ()), ()).on_node
-        if left != node.spec.taints:
-            body = {"spec": {"taints": msgspec.to_builtins(left)}}
-            await client.patch(Node, node.name, body, resource_version=node.metadata.resource_version)
-            count += 1
-    return count
+        return {"spec": {"taints": msgspec.to_builtins(left)}} if left != node.spec.taints else None
+
+    return await _change_all(client, Node, without_taints)
 
 
 async def _unlabel(client: Client, *, feature_labels: bool) -> int:
-    count = 0
-    for node in await _all(client, Node):
+    def without_labels(node: Node) -> MergePatch | None:
         labels = _written_by_us(node.metadata.labels, feature_labels=feature_labels)
-        if labels:
-            await client.patch(Node, node.name, {"metadata": {"labels": dict.fromkeys(labels)}})
-            count += 1
-    return count
+        return {"metadata": {"labels": dict.fromkeys(labels)}} if labels else None
+
+    return await _change_all(client, Node, without_labels)
 
 
 def _written_by_us(labels: Mapping[str, str], *, feature_labels: bool) -> set[str]:
@@ -255,6 +265,37 @@ async def _kept(client: Client, resource: Resource) -> list[str]:
     """The existing objects of a kind that is never deleted; none for every other kind."""
     stored = _KEPT.get(resource)
     return [str(thing.key) for thing in await _all(client, stored)] if stored else []
+
+
+async def _change_all[T: Object](
+    client: Client, kind: type[T], patch_of: Callable[[T], MergePatch | None], selection: Selection | None = None
+) -> int:
+    """Patch every object of a kind for which there is a patch; how many that were."""
+    return sum([await _change(client, found, patch_of) for found in await _all(client, kind, selection)])
+
+
+async def _change[T: Object](client: Client, found: T, patch_of: Callable[[T], MergePatch | None]) -> bool:
+    """Others write the object as well, the kubelet its Node: a conflict is tried again with what it is then. One that
+    has gone needs no change."""
+    meta = found.metadata
+    for attempt in range(1, _ATTEMPTS + 1):
+        if (patch := patch_of(found)) is None:
+            return False
+        version = found.metadata.resource_version
+        try:
+            await client.patch(type(found), meta.name, patch, namespace=meta.namespace, resource_version=version)
+        except NotFound:
+            return False
+        except Conflict:
+            if attempt == _ATTEMPTS:
+                raise
+            latest = await client.list(type(found), Selection(meta.namespace, fields=f"metadata.name={meta.name}"))
+            if not latest:
+                return False
+            found = latest[0]
+        else:
+            return True
+    return False
 
 
 async def _all[T: Object](client: Client, kind: type[T], selection: Selection | None = None) -> list[T]:

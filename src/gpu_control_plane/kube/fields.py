@@ -39,6 +39,7 @@ def about(
     description: str = "",
     *rules: Rule,
     default: bool = False,
+    filled_in: object = None,
     required: bool = False,
     effect: bool = True,
     keys: tuple[str, ...] = (),
@@ -49,13 +50,16 @@ def about(
 ) -> msgspec.Meta:
     """What the API says of a field beyond its Python type; goes into `Annotated`.
 
-    `default` publishes the Python default as the API's default, `required` lists a field with a default among the
+    `default` publishes the Python default as the API's default. `filled_in` is one that the API server fills in and
+    readers do not assume: an object without it came by another CRD. `required` lists a field with a default among the
     required ones, `effect=False` says that it changes nothing, `keys` makes a list a map by those fields, `unique`
     makes it a set. `atomic` says that one writer owns an object as a whole: the API server then keeps no account of
     its single fields, which is most of what a write costs it. `closed=False` leaves the values of an enum out of the
     schema: the API server then accepts others, too. Everything else is schema as it is written in a CRD
     (`maxLength=63`, `**PRESERVE_UNKNOWN`).
     """
+    if filled_in is not None:
+        schema |= {"default": filled_in}
     if not effect:
         description = f"{description} Accepted, without effect.".strip()
     if keys:

@@ -24,6 +24,11 @@ def pod_prefix(cluster: str, group: str, node_type: NodeType) -> str:
     return f"{whole[:_OBJECT_LIMIT].rstrip('.')}-{node_type}-".lower()
 
 
+def pod_beginning(cluster: str) -> str:
+    """What the names of all pods of a cluster begin with. Clusters with long names may share it."""
+    return f"{cluster[:_OBJECT_LIMIT]}-".lower()
+
+
 def label_value(value: str) -> str:
     """The last 63 characters, the first of them replaced where it may not begin a label's value."""
     short = value[-_LABEL_LIMIT:]

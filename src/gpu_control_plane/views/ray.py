@@ -18,6 +18,7 @@ from gpu_control_plane.kube.conditions import FALSE, TRUE, find, is_true
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.kube.sentences import counted
+from gpu_control_plane.ray.names import pod_beginning
 from gpu_control_plane.views.fleet import Fleet
 from gpu_control_plane.views.loads import Load, load_of
 
@@ -76,7 +77,7 @@ def ray_rows(fleet: Fleet, clusters: Iterable[RayClusterView]) -> list[RayRow]:
 
     def owner(namespace: str, pod: str) -> tuple[str, str] | None:
         """The cluster of a pod: of two whose names begin alike, the longer one."""
-        found = [name for name in names.get(namespace, ()) if pod.startswith(f"{name}-")]
+        found = [name for name in names.get(namespace, ()) if pod.startswith(pod_beginning(name))]
         return (namespace, max(found, key=len)) if found else None
 
     held: dict[tuple[str, str], dict[str, GPUDevice]] = defaultdict(dict)

@@ -41,7 +41,9 @@ VALUES: dict[str, Any] = {
     "agent": {"hardware": "simulated"},
     "console": {"enabled": True},
     "discovery": {"enabled": True},
+    "ray": {"enabled": True},
 }
+"""With every program and every right that docs/rbac.md is about."""
 ELSEWHERE = "gpu-operator"
 """The namespace of NVIDIA's operator, for those who come from there."""
 NOTHING = {name: {"enabled": False} for name in ("driver", "toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd")}
@@ -220,9 +222,9 @@ def test_an_uninstall_leaves_nothing_but_what_people_made(cluster_env: ClusterEn
     until(lambda: not any(release.pods(each) for each in programs), within=150)
     kinds = (
         "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,"
-        "validatingadmissionpolicies"
+        "validatingadmissionpolicies,validatingadmissionpolicybindings"
     )
-    assert "gpu-control-plane" not in cluster_env.kubectl("get", kinds, "-o", "name")
+    assert "/gpu-" not in cluster_env.kubectl("get", kinds, "-o", "name")
     left = ("get", "all,secrets,leases,roles,rolebindings,nodefeatures", "-n", NAMESPACE, "-o", "name")
     until(lambda: cluster_env.kubectl(*left).split() == [])
     labels = cluster_env.node_object()["metadata"]["labels"]

@@ -16,10 +16,10 @@ from monitoring.alerts.groups import ALERTS, GROUPS
 from monitoring.deckhouse import LEVELS
 from release.archives import unpacked
 from release.errors import ReleaseError
-from release.module import IMAGES, MODULE, module_files, pack_module, read_digests
+from release.module import IMAGES, MODULE, module_files, pack_module, read_digests, unpack_module
 from release.source import PROJECT, Source
 
-from helm.chart import Helm
+from helm.chart import Helm, command_of
 from helm.conftest import cannot
 from helm.deckhouse.module import SETTING_SETS, Module
 from helm.schemas import CRDS
@@ -52,6 +52,23 @@ def test_the_archive_has_what_deckhouse_looks_for() -> None:
     assert not [name for name in files if "__pycache__" in name]
 
 
+def test_packing_again_keeps_what_werf_needs_and_empties_no_other_folder(tmp_path: Path) -> None:
+    folder, other = tmp_path / "module", tmp_path / "other"
+    files = module_files("1.2.3")
+    unpack_module({**files, "templates/old.yaml": files["module.yaml"]}, folder)
+    for name in (".git/HEAD", "base_images.yml"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("mine")
+    unpack_module(files, folder)
+    assert [(folder / name).read_text() for name in (".git/HEAD", "base_images.yml")] == ["mine", "mine"]
+    assert not (folder / "templates/old.yaml").exists()
+    other.mkdir()
+    (other / "letters.txt").write_text("mine")
+    with pytest.raises(ReleaseError, match="name another folder"):
+        unpack_module(files, other)
+    assert (other / "letters.txt").read_text() == "mine"
+
+
 @pytest.mark.parametrize("pair", ["ours", "ours=latest", f"plugin={DIGEST}", f"gfd={DIGEST[:-1]}"])
 def test_wrong_digests_are_refused(pair: str) -> None:
     with pytest.raises(ReleaseError, match="does not say which image has which digest"):
@@ -76,8 +93,8 @@ def test_the_release_fits_into_its_secret(module: Module, helm: Helm, tmp_path: 
 
 def test_crds_say_whose_they_are_and_are_translated() -> None:
     files = module_files("1.2.3")
-    crds = {name for name in files if name.startswith("crds/") and not name.startswith("crds/doc-ru-")}
-    assert crds == {f"crds/{path.name}" for path in CRDS.glob("*.yaml")}
+    crds = {name for name in files if _is_crd(name)}
+    assert crds == {f"crds/{path.name}" for path in CRDS.glob("gpu*.yaml")}
     for name in crds:
         crd = yaml.safe_load(files[name].content)
         assert crd["metadata"]["labels"] == {"module": "gpu-control-plane"}
@@ -85,6 +102,19 @@ def test_crds_say_whose_they_are_and_are_translated() -> None:
         for ours, theirs in zip(crd["spec"]["versions"], russian["spec"]["versions"], strict=True):
             assert ours["name"] == theirs["name"]
             _translates(theirs["schema"]["openAPIV3Schema"], ours["schema"]["openAPIV3Schema"])
+
+
+def test_kinds_of_others_are_left_to_the_job(module: Module) -> None:
+    """Deckhouse would put them over those of NVIDIA's operator and of KubeRay, and fields of theirs would be lost."""
+    applied = [file for name, file in module_files("1.2.3").items() if _is_crd(name)]
+    assert {yaml.safe_load(file.content)["spec"]["group"] for file in applied} == {"gpu.deckhouse.io"}
+    job = module.objects({}).pod("install-crds")
+    assert "gpu_control_plane.installation.crds" in command_of(job)
+    assert "--take-over" not in command_of(job)
+
+
+def _is_crd(name: str) -> bool:
+    return name.startswith("crds/") and not name.startswith("crds/doc-ru-")
 
 
 def _translates(russian: dict[str, Any], english: dict[str, Any]) -> None:

@@ -1,22 +1,30 @@
 """Beside KubeRay's own CRDs, and after an uninstall: what others installed stays, and nobody's cluster is lost."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 import pytest
 
 from gpu_control_plane import __version__
 from gpu_control_plane.api import crd_manifest, ray
+from gpu_control_plane.api.namespace import Namespace
 from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.api.ray.names import LEASE, Finalizer
 from gpu_control_plane.api.ray.view import AnyRayCluster, AnyRayJob
 from gpu_control_plane.installation.crds import INSTALLED, MANAGER, install
+from gpu_control_plane.installation.kuberay_check import UnbelievedKubeRay, check_kuberay
 from gpu_control_plane.installation.uninstall import clean_up
 from gpu_control_plane.kube import Client, FieldManager
+from gpu_control_plane.kube.access_review import Right, SubjectAccessReview, service_account, spec_of
 from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.times import micro_time, utc_now
+from gpu_control_plane.ray.owned import RayPod
 from integration.api.crds import foreign, remove_crd
+from integration.rbac import GROUP as RBAC
+from integration.rbac import ClusterRole, ClusterRoleBinding, RoleBinding, ServiceAccount
 from ray_samples import changed, sample
 from waiting import until_async
 
@@ -75,7 +83,87 @@ async def test_an_uninstall_lets_objects_of_ray_go_and_takes_none(client: Client
     await client.patch(AnyRayCluster, "minimal", {"metadata": {"finalizers": None}}, namespace=namespace)
 
 
-async def _clean_up(client: Client) -> list[str]:
+async def test_ray_is_not_installed_beside_a_kuberay_that_would_not_be_believed(client: Client, namespace: str) -> None:
+    now = utc_now()
+    await _hold_lease(client, namespace, "operator-1_them", now)
+    await client.create(ServiceAccount, {"metadata": {"name": "operator"}}, namespace)
+    spec = {"serviceAccountName": "operator", "containers": [{"name": "main", "image": "kuberay"}]}
+    await client.create(RayPod, {"metadata": {"name": "operator-1"}, "spec": spec}, namespace)
+    rules = [{"apiGroups": ["ray.io"], "resources": ["rayclusters/status"], "verbs": ["update"]}]
+    await client.create(ClusterRole, {"metadata": {"name": namespace}, "rules": rules})
+    binding = {
+        "metadata": {"name": namespace},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": namespace},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
+    }
+    try:
+        # As much as a tenant can do: a holder that lives, and may write RayClusters of his own namespace.
+        await client.create(RoleBinding, binding, namespace)
+        own = Right.of("update", "rayclusters.ray.io/status", namespace=namespace)
+        await until_async(lambda: _may(client, namespace, own), saying="it may write in its namespace")
+        (noticed,) = await check_kuberay(client, "gpu", (), now)
+        assert f"kubectl -n {namespace} delete lease {LEASE}" in noticed
+        await client.create(ClusterRoleBinding, binding)
+        everywhere = Right.of("update", "rayclusters.ray.io/status")
+        await until_async(lambda: _may(client, namespace, everywhere), saying="it may write everywhere")
+        with pytest.raises(UnbelievedKubeRay, match=rf"ray\.kuberayNamespaces=\{{{namespace}\}}"):
+            await check_kuberay(client, "gpu", (), now)
+        assert await check_kuberay(client, "gpu", (namespace,), now) == []
+        assert await check_kuberay(client, "gpu", (), now + timedelta(hours=1)) == []
+    finally:
+        await client.delete(TimedLease, LEASE, namespace)
+        await client.delete(ClusterRole, namespace)
+        with suppress(NotFound):
+            await client.delete(ClusterRoleBinding, namespace)
+
+
+async def _may(client: Client, namespace: str, right: Right) -> bool:
+    spec = spec_of(right, service_account(namespace, "operator"))
+    return (await client.create(SubjectAccessReview, {"spec": spec})).status.allowed
+
+
+async def test_a_lease_that_nobody_holds_keeps_ray_from_no_cluster(client: Client, namespace: str) -> None:
+    now = utc_now()
+    await _hold_lease(client, namespace, "them", now)
+    try:
+        (noticed,) = await check_kuberay(client, "gpu", (), now)
+        assert "Its holder them is no pod" in noticed
+    finally:
+        await client.delete(TimedLease, LEASE, namespace)
+
+
+async def _hold_lease(client: Client, namespace: str, holder: str, now: datetime) -> None:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": micro_time(now)}
+    await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
+
+
+async def test_an_uninstall_touches_ray_only_where_ours_looked_after_it(client: Client, namespace: str) -> None:
+    """A KubeRay beside ours has the other namespaces, whether it runs at the moment or not."""
+    other = f"{namespace}-theirs"
+    await client.create(Namespace, {"metadata": {"name": other}})
+    held = {"metadata.finalizers": [Finalizer.JOB.value]}
+    for place in (namespace, other):
+        await client.create(AnyRayJob, changed("job-simple", held), place)
+    assert "Finalizers taken off objects of Ray: 1." in await _clean_up(client, namespace)
+    spec = {"holderIdentity": "them", "leaseDurationSeconds": 15, "renewTime": micro_time(utc_now())}
+    await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, other)
+    try:
+        await client.patch(
+            AnyRayJob, "simple", {"metadata": {"finalizers": [Finalizer.JOB.value]}}, namespace=namespace
+        )
+        kept = f"Finalizers left on objects of Ray: KubeRay's operator runs in {other}."
+        assert kept in await _clean_up(client, namespace)
+        assert "Finalizers taken off objects of Ray: 1." in await _clean_up(client, namespace, single=True)
+    finally:
+        await client.delete(TimedLease, LEASE, other)
+    assert (await client.get(AnyRayJob, "simple", other)).metadata.finalizers == (Finalizer.JOB.value,)
+    assert (await client.get(AnyRayJob, "simple", namespace)).metadata.finalizers == ()
+    await client.patch(AnyRayJob, "simple", {"metadata": {"finalizers": None}}, namespace=other)
+    for place in (namespace, other):
+        await client.delete(AnyRayJob, "simple", place)
+
+
+async def _clean_up(client: Client, *namespaces: str, single: bool = False) -> list[str]:
     sentences: list[str] = []
     await clean_up(
         client,
@@ -84,6 +172,8 @@ async def _clean_up(client: Client) -> list[str]:
         crds=False,
         timeout=0,
         operand_namespace="",
+        ray_namespaces=namespaces,
+        ray_single_namespace=single,
         report=sentences.append,
     )
     return sentences

@@ -1,19 +1,15 @@
 """Pods of a GPU node's operands on an API server without a kubelet: the test says whether they are ready."""
 
 from datetime import datetime
-from typing import ClassVar
 
 from gpu_control_plane import DEFAULT_NAMESPACE as NAMESPACE
-from gpu_control_plane.kube import Client, Object, Resource
+from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import AlreadyExists
 from gpu_control_plane.kube.times import utc_now
 from integration.kinds import Pod
+from integration.rbac import ServiceAccount
 
 OURS = "gpu-control-plane"
-
-
-class ServiceAccount(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
 async def allow_pods(client: Client, namespace: str = NAMESPACE) -> None:

@@ -17,14 +17,11 @@ from gpu_control_plane.console.server import Console
 from gpu_control_plane.console.settings import ConsoleSettings
 from gpu_control_plane.kube import Client, Object, Resource, Runtime
 from integration.conftest import Namespace
+from integration.rbac import ClusterRole, ClusterRoleBinding, RoleBinding, ServiceAccount
 from integration.running import running
 from waiting import until
 
 GPU = "gpu.deckhouse.io"
-
-
-class ServiceAccount(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
 class _TokenStatus(msgspec.Struct, frozen=True):
@@ -34,22 +31,6 @@ class _TokenStatus(msgspec.Struct, frozen=True):
 class TokenRequest(Object, frozen=True):
     resource: ClassVar[Resource] = Resource("", "v1", "TokenRequest", "serviceaccounts")
     status: _TokenStatus = _TokenStatus()
-
-
-class ClusterRole(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource(
-        "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
-    )
-
-
-class ClusterRoleBinding(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource(
-        "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
-    )
-
-
-class RoleBinding(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 
 
 class PersonWithToken(msgspec.Struct, frozen=True):

@@ -30,15 +30,9 @@ from gpu_control_plane.local import Cluster, Component, Settings, ensure_binarie
 from gpu_control_plane.local.ports import free_port
 from integration.conftest import CONTROL_PLANE, Namespace
 from integration.console.dex import ALICE, CLIENT, PASSWORD, SECRET, Dex, running_dex
-from integration.console.env import (
-    READ_FLEET,
-    ClusterRole,
-    ClusterRoleBinding,
-    RunningConsole,
-    person,
-    running_console,
-)
+from integration.console.env import READ_FLEET, RunningConsole, person, running_console
 from integration.console.objects import a_card
+from integration.rbac import ClusterRole, ClusterRoleBinding
 
 NAVIGATION = {
     "Sec-Fetch-Site": "cross-site",

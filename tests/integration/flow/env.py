@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 
@@ -21,13 +20,14 @@ from gpu_control_plane.api import GPUDevice, GPUNodeState, GPUPool
 from gpu_control_plane.api.gpupool import Units
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.installation.webhooks import install as install_webhooks
-from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
+from gpu_control_plane.kube import Client, Selection, load_config
 from gpu_control_plane.kube.ca_bundle import MutatingWebhookConfiguration
 from gpu_control_plane.kube.errors import Forbidden
 from gpu_control_plane.local import Cluster
 from gpu_control_plane.local.ports import LOOPBACK, free_port
 from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
 from integration.kinds import Pod
+from integration.rbac import ServiceAccount
 from waiting import until_async
 
 _CONTROLLER = ("-m", "gpu_control_plane.controller", "--identity", "test", "--status-host", "127.0.0.1")
@@ -37,10 +37,6 @@ _FLEET = ("-m", "gpu_control_plane.agent", "--simulated", "--timing", "health.re
 def webhook_options(port: int) -> tuple[str, ...]:
     """Of a controller that serves the webhooks on this port."""
     return ("--webhooks", WEBHOOKS, "--webhook-host", LOOPBACK, "--webhook-port", str(port))
-
-
-class ServiceAccount(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
 class FlowEnv:

@@ -5,7 +5,7 @@ import asyncio
 import io
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import yaml
@@ -16,24 +16,14 @@ from gpu_control_plane.api import GPUDevice, GPUPool
 from gpu_control_plane.api.gpudevice import DeviceState
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.cli.main import run
-from gpu_control_plane.kube import Object, Resource
 from gpu_control_plane.views.reading import read_fleet
 from integration.flow.env import FlowEnv, pool_of, units_of
+from integration.rbac import GROUP as RBAC
+from integration.rbac import ClusterRole, ClusterRoleBinding
 from integration.tenant import tenant
 
 FIRST, SECOND = "node-a-0000-18-00-0", "node-a-0000-2a-00-0"
 DONE, FAILED, USAGE, ABSENT, FINDINGS, PARTLY = 0, 1, 2, 3, 4, 5
-
-
-RBAC = "rbac.authorization.k8s.io"
-
-
-class ClusterRole(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource(RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
-
-
-class ClusterRoleBinding(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
 
 
 class Ended(msgspec.Struct):

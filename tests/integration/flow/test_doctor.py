@@ -42,8 +42,9 @@ from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
 from gpu_control_plane.usage.hours import By
 from gpu_control_plane.usage.prometheus import find_prometheus
 from gpu_control_plane.usage.reading import usage_now
-from integration.flow.env import FlowEnv, ServiceAccount, pool_of, units_of
+from integration.flow.env import FlowEnv, pool_of, units_of
 from integration.kinds import ConfigMap, Pod, configmap
+from integration.rbac import ServiceAccount
 from integration.tenant import tenant
 from waiting import until_async
 

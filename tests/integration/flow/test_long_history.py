@@ -24,10 +24,11 @@ from gpu_control_plane.kube import Cache, Selection
 from gpu_control_plane.kube.errors import Forbidden, NotFound
 from gpu_control_plane.kube.watch import ApiSource
 from gpu_control_plane.local.ports import LOOPBACK
-from integration.flow.env import FlowEnv, ServiceAccount, pool_of
+from integration.flow.env import FlowEnv, pool_of
 from integration.flow.replicas import Replicas, replicas_of
 from integration.flow.test_real_histories import InvariantWatch, watching
 from integration.kinds import Pod
+from integration.rbac import ServiceAccount
 from integration.tenant import Tenant, tenant
 from waiting import until_async
 

@@ -18,6 +18,7 @@ from gpu_control_plane.kube.certificates import KeyPair
 from gpu_control_plane.kube.errors import Forbidden, Unauthorized
 from gpu_control_plane.kube.transport import Call
 from gpu_control_plane.local import Cluster
+from integration.rbac import ServiceAccount
 from kubeconfigs import written
 from proxies import ConnectProxy
 
@@ -38,10 +39,6 @@ class SelfSubjectReview(Object, frozen=True):
     )
 
     status: ReviewStatus = ReviewStatus()
-
-
-class ServiceAccount(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
 class Secret(Object, frozen=True):

@@ -12,6 +12,7 @@ from fault_proxy import FaultProxy, Request
 from gpu_control_plane.kube import Client, Key, Object, Resource, Runtime, Selection
 from gpu_control_plane.kube.errors import NotFound
 from integration.kinds import ConfigMap, Pod, configmap
+from integration.rbac import ServiceAccount
 from waiting import until
 
 POD = {
@@ -98,7 +99,7 @@ async def test_what_finalizers_keep_is_shown_as_being_deleted(client: Client, na
 async def test_a_pod_that_was_never_scheduled_is_gone_or_going(client: Client, namespace: str) -> None:
     account = {"metadata": {"name": "default"}}
     async with holding_back(client, namespace) as stage:
-        await client.create(_ServiceAccount, account, namespace)
+        await client.create(ServiceAccount, account, namespace)
         pods = stage.runtime.cache(Pod, Selection(namespace))
         await stage.runtime.client.create(Pod, POD, namespace)
         assert pods.get("unscheduled", namespace) is not None
@@ -115,10 +116,6 @@ async def test_what_others_have_deleted_is_gone_when_that_is_the_answer(client: 
         with pytest.raises(NotFound):
             await stage.runtime.client.delete(ConfigMap, "made", namespace, uid=made.metadata.uid)
         assert maps.at(made.key) is None
-
-
-class _ServiceAccount(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
 def name(old: ConfigMap | None, new: ConfigMap | None) -> str:

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 from fault_proxy import Fault, Request
-from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
+from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation, Label
 from gpu_control_plane.kube import Object
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.objects import Resource
@@ -65,6 +65,25 @@ async def test_all_that_autoscaling_and_tokens_need_is_made_once(ray: RayEnv) ->
     )
     await ray.quiet()
     assert len(ray.writes) == count
+
+
+async def test_a_token_that_is_there_is_never_written_over(ray: RayEnv) -> None:
+    """Pods have it in their environment. Without its label no cache shows it."""
+    await ray.create(group(), authOptions={"mode": "token"}, rayVersion="2.55.0")
+    await ray.ready()
+    await ray.stop_operator()
+    unlabelled = {"metadata": {"labels": {Label.CLUSTER.value: None}}}
+    before = await ray.client.patch(OwnedSecret, "rc", unlabelled, namespace=ray.namespace)
+    await ray.start_operator()
+    await ray.change_groups(group(replicas=2))
+
+    async def carried_out() -> bool:
+        return len(await ray.pods()) == 3
+
+    await until_async(carried_out, within=20)
+    await ray.quiet()
+    after = await ray.client.get(OwnedSecret, "rc", ray.namespace)
+    assert after.metadata.resource_version == before.metadata.resource_version
 
 
 async def test_what_is_not_asked_for_any_more_goes(ray: RayEnv) -> None:

@@ -7,14 +7,14 @@ from contextlib import suppress
 import pytest
 
 from gpu_control_plane import DEFAULT_NAMESPACE as OURS
-from gpu_control_plane.actions.ray_migration.installation import KUBERAY, read_ray
+from gpu_control_plane.actions.ray_migration.installation import KUBERAY, RaySettings, kuberay_settings, read_ray
 from gpu_control_plane.actions.ray_migration.plan import plan_ray_migration
 from gpu_control_plane.actions.ray_migration.verify import verify_take_over
 from gpu_control_plane.api.ray.names import LEASE, Annotation
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import AlreadyExists, NotFound
 from gpu_control_plane.kube.lease_watch import TimedLease
-from gpu_control_plane.operator.migration.installation import Deployment
+from gpu_control_plane.operator.migration.installation import ConfigMap, Deployment, ReplicaSet
 from gpu_control_plane.operator.migration.operator_switch import find_operator, give_back, take_over
 from gpu_control_plane.ray.options import OPERATOR_VERSION
 from gpu_control_plane.ray.owned import RayPod
@@ -40,7 +40,7 @@ async def kuberay(client: Client) -> AsyncIterator[KubeRaysOperator]:
     with suppress(AlreadyExists):
         await client.create(Namespace, {"metadata": {"name": PLACE}})
     yield KubeRaysOperator(client, PLACE)
-    for kind, name in ((TimedLease, LEASE), (Deployment, "gpu-operator")):
+    for kind, name in ((TimedLease, LEASE), (Deployment, "gpu-operator"), (ReplicaSet, "gpu-operator-1")):
         with suppress(NotFound):
             await client.delete(kind, name, PLACE)
 
@@ -85,6 +85,27 @@ async def test_no_pod_of_ray_goes_when_our_operator_takes_over(
     assert {pod.metadata.uid for pod in await ray.pods()} == {pod.metadata.uid for pod in before}
     back = await give_back(client, await find_operator(client, OURS, None, what=KUBERAY))
     assert back.replicas == 1
+
+
+async def test_the_configuration_file_of_kuberay_is_read(client: Client, kuberay: KubeRaysOperator) -> None:
+    """Its chart makes one with `configuration.enabled`: its flags then say nothing."""
+    await kuberay.begin()
+    args = {"name": "gpu-operator", "image": "x", "args": ["--config", "/etc/kuberay/config.yaml"]}
+    volume = {"name": "operator-config", "configMap": {"name": "kuberay-operator-config"}}
+    pods = {"containers": [args], "volumes": [volume]}
+    await client.patch(Deployment, "gpu-operator", {"spec": {"template": {"spec": pods}}}, namespace=PLACE)
+    found = await read_ray(client, OURS)
+    assert list(found.configurations.values()) == [None]
+    file = "apiVersion: config.ray.io/v1alpha1\nkind: Configuration\nwatchNamespace: a,b\n"
+    await client.create(
+        ConfigMap, {"metadata": {"name": "kuberay-operator-config"}, "data": {"config.yaml": file}}, PLACE
+    )
+    try:
+        found = await read_ray(client, OURS)
+    finally:
+        await client.delete(ConfigMap, "kuberay-operator-config", PLACE)
+    (theirs,) = [kuberay_settings(one, found.configurations[one.key]) for one in found.deployments]
+    assert theirs == RaySettings(watch_namespaces=frozenset({"a", "b"}))
 
 
 async def test_a_pod_that_goes_meanwhile_is_named(client: Client, ray: RayEnv) -> None:

@@ -1,5 +1,6 @@
 """What a take-over from KubeRay would lead to, by our own decisions on what there is."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ from gpu_control_plane.actions.ray_migration.installation import (
 )
 from gpu_control_plane.actions.ray_migration.plan import RayMigrationPlan, plan_ray_migration
 from gpu_control_plane.actions.ray_migration.verify import compare
+from gpu_control_plane.api.ray.cronjob import RayCronJob
+from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.operator.migration.installation import Deployment
 from gpu_control_plane.ray.owned import RayPod
 from unit.ray.waiting.builders import NAMESPACE, NOON, cluster, job, service, worker
@@ -97,12 +100,17 @@ def test_what_is_multikueues_is_left_alone() -> None:
             f"does not look after {NAMESPACE}, and this one would begin to",
         ),
         (
+            deployment("--watch-namespace", "other,another", "--log-stdout-encoder", "json"),
+            RELEASE,
+            f"does not look after {NAMESPACE}, and this one would begin to",
+        ),
+        (
             deployment(),
             OurRelease(settings=RaySettings(watch_namespaces=frozenset({"other"}))),
             f"Nobody would look after Ray in {NAMESPACE}",
         ),
     ],
-    ids=["off", "not believed", "would begin", "left alone"],
+    ids=["off", "not believed", "would begin", "would begin, as its chart writes it", "left alone"],
 )
 def test_what_would_do_harm_is_said(theirs: Deployment, release: OurRelease, problem: str) -> None:
     made = planned(theirs, release=release, clusters=(cluster(),), pods=(head(),))
@@ -132,8 +140,91 @@ def test_settings_that_differ_are_to_be_made_alike_first() -> None:
     assert planned(theirs, release=OurRelease(settings=alike)).todo == ()
 
 
-def test_the_old_switch_of_kuberay_means_volcano() -> None:
-    assert kuberay_settings(deployment("--enable-batch-scheduler=true")).batch_scheduler == "volcano"
+@pytest.mark.parametrize("given", ["--enable-batch-scheduler", "--enable-batch-scheduler=true"])
+def test_the_old_switch_of_kuberay_means_volcano(given: str) -> None:
+    assert kuberay_settings(deployment(given, "--watch-namespace", "a")).batch_scheduler == "volcano"
+
+
+def test_flags_that_are_given_as_two_words_or_off_are_read() -> None:
+    read = kuberay_settings(
+        deployment("--watch-namespace", "a,b", "--use-kubernetes-proxy=false", "--enable-batch-scheduler=false")
+    )
+    assert read == RaySettings(watch_namespaces=frozenset({"a", "b"}))
+
+
+def test_a_kuberay_without_a_lease_is_told_of() -> None:
+    """Its chart can switch leader election off; nothing then keeps the two apart."""
+    theirs = deployment("--enable-leader-election=false")
+    assert ["holds no Lease" in each for each in planned(theirs).todo] == [True]
+    by_file = deployment("--config=/etc/kuberay/config.yaml")
+    made = planned(by_file, configurations={by_file.key: {"enableLeaderElection": False}})
+    assert ["holds no Lease" in each for each in made.todo] == [True]
+    assert planned(deployment("--enable-leader-election=true")).todo == ()
+
+
+def test_a_configuration_file_takes_the_place_of_flags() -> None:
+    theirs = deployment("--config", "/etc/kuberay/config.yaml", "--feature-gates=RayCronJob=true")
+    file = {
+        "watchNamespace": "other",
+        "batchScheduler": "yunikorn",
+        "useKubernetesProxy": True,
+        "deleteRayJobAfterJobFinishes": True,
+        "defaultContainerEnvs": [{"name": "A", "value": "b"}],
+    }
+    made = planned(theirs, configurations={theirs.key: file}, clusters=(cluster(),), pods=(head(),))
+    assert [NAMESPACE in each for each in made.problems] == [True]
+    assert made.todo == (
+        "Set ray.batchScheduler.name=yunikorn: KubeRay's operator has it so.",
+        "Set ray.useKubernetesProxy=true: KubeRay's operator has it so.",
+        "Set ray.configuration: KubeRay's operator gives every pod of Ray more than its template says.",
+        'Set ray.env.DELETE_RAYJOB_CR_AFTER_JOB_FINISHES="true": KubeRay\'s operator has it so.',
+    )
+
+
+def test_a_configuration_file_that_cannot_be_read_is_in_the_way() -> None:
+    theirs = deployment("--config=/etc/kuberay/config.yaml")
+    made = planned(theirs, configurations={theirs.key: None})
+    assert "has a configuration file that is in no ConfigMap" in made.problems[0]
+    assert made.todo == ()
+
+
+def cron_job(**spec: Any) -> RayCronJob:
+    template = {"entrypoint": "true", "rayClusterSpec": msgspec.to_builtins(cluster().spec)}
+    metadata = {
+        "name": "nightly",
+        "namespace": NAMESPACE,
+        "uid": "uid-nightly",
+    }
+    metadata["creationTimestamp"] = (NOON - timedelta(days=30)).isoformat()
+    return msgspec.convert(
+        {"metadata": metadata, "spec": {"schedule": "0 2 * * *", "jobTemplate": template, **spec}}, RayCronJob
+    )
+
+
+def test_what_the_clock_has_missed_is_said() -> None:
+    """KubeRay looks after RayCronJobs behind a gate that is off: those that are there have never run."""
+    made = planned(deployment(), cron_jobs=(cron_job(),))
+    assert [each.what for each in made.fates] == [
+        "a RayJob would be made at once, for 2026-03-02 02:00 UTC, which was missed"
+    ]
+    held = planned(deployment(), cron_jobs=(cron_job(suspend=True),))
+    assert [each.what for each in held.fates] == ["it stays suspended"]
+    wrong = planned(deployment(), cron_jobs=(cron_job(schedule="at noon"),))
+    assert wrong.fates[0].what.startswith("it makes no more RayJobs: ")
+
+
+def test_rayjobs_that_history_limits_would_delete_are_counted() -> None:
+    ended = [job(f"nightly-{number}", jobDeploymentStatus="Complete") for number in range(5)]
+    owner = controlled_by(RayCronJob.resource, "nightly", "uid-nightly")
+    ended = [
+        msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, owner_references=(owner,)))
+        for each in ended
+    ]
+    kept = planned(deployment(), cron_jobs=(cron_job(suspend=True),), jobs=tuple(ended))
+    assert kept.fates[-1].what == "it stays suspended"
+    limited = cron_job(suspend=True, successfulJobsHistoryLimit=3)
+    made = planned(deployment(), cron_jobs=(limited,), jobs=tuple(ended))
+    assert made.fates[-1].what == "2 RayJobs that are over would be deleted, by its history limits"
 
 
 def test_a_pod_that_was_restarted_is_named() -> None:

@@ -133,10 +133,24 @@ def test_a_person_may_leave_a_key_out() -> None:
         ({"featureGates": [{"name": "RayCron", "enabled": True}]}, "featureGates.RayCron"),
         ({"image": {"tag": "v1.7.0"}}, "image"),
         ({"replicas": 2}, "replicas"),
+        ({"metrics": {"serviceMonitor": {"honorLabels": False}}}, "metrics.serviceMonitor.honorLabels"),
+        ({"env": [{"name": "ENABLE_LOGIN_SHELL", "value": "1"}]}, "env.ENABLE_LOGIN_SHELL"),
+        (
+            {"env": [{"name": "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS", "value": "5m"}]},
+            "env.RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS",
+        ),
     ],
 )
 def test_values_with_which_kuberay_would_not_do_what_is_meant_are_refused(given: dict[str, Any], key: str) -> None:
     assert [each.key for each in refused_keys(given, "values.yaml")] == [key]
+
+
+SERVICE_MONITOR = {
+    "enabled": True,
+    "interval": "15s",
+    "honorLabels": True,
+    "additionalLabels": {"release": "prometheus"},
+}
 
 
 def test_the_keys_of_kuberay_become_values_of_ours() -> None:
@@ -147,11 +161,12 @@ def test_the_keys_of_kuberay_become_values_of_ours() -> None:
         "batchScheduler": {"enabled": True},
         "useKubernetesProxy": True,
         "configuration": {"enabled": True, "defaultPodLabels": {"team": "ray"}},
-        "metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "interval": "15s"}},
+        "metrics": {"enabled": True, "serviceMonitor": SERVICE_MONITOR},
         "featureGates": [{"name": "RayCronJob", "enabled": True}, {"name": "KubernetesWAS", "enabled": False}],
         "env": [
             {"name": "ENABLE_PROBES_INJECTION", "value": "False"},
             {"name": "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS", "value": "90"},
+            {"name": "CLUSTER_DOMAIN", "value": ""},
         ],
     }
     values = values_of(rendered(kuberay=given)["gpu-control-plane"])
@@ -165,7 +180,9 @@ def test_the_keys_of_kuberay_become_values_of_ours() -> None:
         "env": {"ENABLE_PROBES_INJECTION": "false"},
     }
     assert values["controller"] == {"timings": {"ray": {"jobStatusCheckTimeout": "90s"}}}
-    assert values["monitoring"] == {"serviceMonitors": {"enabled": True, "interval": "15s"}}
+    assert values["monitoring"] == {
+        "serviceMonitors": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}}
+    }
 
 
 def test_a_configuration_that_is_off_is_off() -> None:

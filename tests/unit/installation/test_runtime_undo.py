@@ -8,6 +8,7 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.installation.runtime_undo import PodSettings, pod_name, undo_pod, undo_runtimes
 from gpu_control_plane.kube import Client, Object, Selection
+from gpu_control_plane.kube.errors import Forbidden
 
 SETTINGS = PodSettings(image="registry.example/gpu:1", pull_secrets=("registry",))
 
@@ -15,7 +16,14 @@ SETTINGS = PodSettings(image="registry.example/gpu:1", pull_secrets=("registry",
 class Cluster:
     """Nodes and their states as an API server has them; every pod ends at once, as `ends` says."""
 
-    def __init__(self, ready: dict[str, bool], configured: tuple[str, ...], ends: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        ready: dict[str, bool],
+        configured: tuple[str, ...],
+        ends: dict[str, dict[str, Any]],
+        refuses: tuple[str, ...] = (),
+    ) -> None:
+        self._refuses = refuses
         self._ready = ready
         self._configured = configured
         self._ends = ends
@@ -44,6 +52,8 @@ class Cluster:
 
     async def create(self, _kind: type[Object], body: dict[str, Any], _namespace: str) -> None:
         node = body["spec"]["nodeName"]
+        if node in self._refuses:
+            raise Forbidden(403, "Forbidden", "exceeded quota: small")
         self.created.append(node)
         self.pods[body["metadata"]["name"]] = {**body, "status": self._ends.get(node, {"phase": "Succeeded"})}
 
@@ -82,6 +92,14 @@ async def test_what_a_pod_failed_with_is_told() -> None:
     left, said = await run(cluster)
     assert left == {"a": "Error: /etc/containerd/config.toml was left alone.", "b": "its pod is Pending"}
     assert said == [f"{node}: {why}" for node, why in left.items()]
+    assert cluster.pods == {}
+
+
+async def test_a_pod_that_the_cluster_refuses_keeps_no_other_node_waiting() -> None:
+    cluster = Cluster({"a": True, "b": True}, ("a", "b"), {}, refuses=("a",))
+    left, said = await run(cluster)
+    assert left == {"a": "its pod is refused: exceeded quota: small"}
+    assert said == ["a: its pod is refused: exceeded quota: small", "b: taken back."]
     assert cluster.pods == {}
 
 

@@ -3,7 +3,9 @@
 import msgspec
 
 from gpu_control_plane.api.pod import WaitingPod
+from gpu_control_plane.api.ray.names import NodeType
 from gpu_control_plane.api.ray.view import RayClusterView, RayJobView, RayServiceView
+from gpu_control_plane.ray.names import pod_prefix
 from gpu_control_plane.views.fleet import Fleet
 from gpu_control_plane.views.ray import job_rows, ray_rows, service_rows
 from unit.views.builders import card
@@ -25,6 +27,15 @@ def test_cards_belong_to_the_cluster_whose_pods_hold_them() -> None:
     assert rows["eval"].cards == (held[0].name, held[1].name)
     assert rows["eval"].idle == 1
     assert rows["eval-big"].cards == (held[2].name,)
+
+
+def test_pods_of_a_cluster_with_a_long_name_are_its_own() -> None:
+    """RayServices make clusters of up to 53 characters, and pods have at most 50 of them."""
+    name = f"{'recommendations-of-the-evening-' * 2}"[:47] + "-x1y2z"
+    pod = pod_prefix(name, "gpu", NodeType.WORKER) + "abcde"
+    held = card(slot=1, pods=(f"team-a/{pod}",), utilisation=90)
+    (row,) = ray_rows(Fleet(cards={held.name: held}), [_cluster(name)])
+    assert row.cards == (held.name,)
 
 
 def test_a_cluster_without_a_state_is_starting() -> None:

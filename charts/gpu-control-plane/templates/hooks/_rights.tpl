@@ -26,6 +26,13 @@
   resources: [leases]
   resourceNames: [ray-operator-leader]
   verbs: [list]
+# Anybody may write such a Lease where he may write anything: what counts is what the pod that holds it may do.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
 {{- end }}
 # The installer refuses a level of Pod Security that would refuse the agent.
 - apiGroups: [""]

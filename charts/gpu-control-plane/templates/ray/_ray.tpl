@@ -93,7 +93,8 @@ holds what Ray's autoscaler is granted; where that is the only reason, it is sai
 - apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
-# Volumes of the GCS: Kubernetes deletes them with their owner.
+# Volumes of the GCS: made once, and Kubernetes deletes them with their owner. One that is to be kept from now on is
+# patched: it has no owner any more.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, create, patch]
@@ -109,7 +110,7 @@ holds what Ray's autoscaler is granted; where that is the only reason, it is sai
 # the controller watches those with the label of a RayCluster, and reads one that a spec names.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create]
 # Jobs that submit a RayJob, and that clean up Redis.
 - apiGroups: [batch]
   resources: [jobs]

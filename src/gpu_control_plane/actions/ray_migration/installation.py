@@ -1,21 +1,25 @@
 """What is installed of KubeRay and of ours, and which objects of Ray there are: read once, for a plan."""
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.api.ray.cronjob import RayCronJob
 from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.names import LEASE
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube import Client, Object
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, lease_selection, observe
+from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.migration.installation import (
+    ConfigMap,
     Deployment,
     OtherOperator,
     believed,
@@ -23,7 +27,7 @@ from gpu_control_plane.operator.migration.installation import (
     operator_deployments,
     our_lease,
 )
-from gpu_control_plane.ray.options_from import SWITCHES
+from gpu_control_plane.ray.options_from import SWITCHES, PodDefaults
 from gpu_control_plane.ray.owned import OF_CLUSTERS, RayPod
 from gpu_control_plane.rules.trusted_namespaces import KUBERAY_NAMESPACES, TrustedNamespaces
 
@@ -34,6 +38,9 @@ KUBERAY: Final = OtherOperator(
     usual=KUBERAY_NAMESPACES,
 )
 _CONTROLLER: Final = "gpu-control-plane-controller"
+_POD_DEFAULTS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(PodDefaults))
+Configuration = Mapping[str, Any]
+"""A configuration file of KubeRay's operator. Its flags mean nothing where it has one."""
 
 
 class RaySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +52,10 @@ class RaySettings(msgspec.Struct, frozen=True, kw_only=True):
     use_kubernetes_proxy: bool = False
     switches: dict[str, str] = {}
     """Variables of its environment that are switches, as far as they were set."""
+    pod_defaults: bool = False
+    """Whether every pod of Ray gets something that its template does not say."""
+    holds_lease: bool = True
+    """Whether it holds a Lease, by which alone the other one knows of it."""
 
     def watches(self, item: Object) -> bool:
         return not self.watch_namespaces or item.metadata.namespace in self.watch_namespaces
@@ -65,6 +76,8 @@ class RayInstallation(msgspec.Struct, frozen=True, kw_only=True):
 
     deployments: tuple[Deployment, ...] = ()
     """KubeRay's operator; more than one only if it was installed more than once."""
+    configurations: Mapping[Key, Configuration | None] = {}
+    """The configuration file of each Deployment that has one; None if it cannot be read."""
     kuberay_holder: LeaseHolder | None = None
     our_holder: LeaseHolder | None = None
     own_namespace: str = DEFAULT_NAMESPACE
@@ -73,6 +86,7 @@ class RayInstallation(msgspec.Struct, frozen=True, kw_only=True):
     clusters: tuple[RayCluster, ...] = ()
     jobs: tuple[RayJob, ...] = ()
     services: tuple[RayService, ...] = ()
+    cron_jobs: tuple[RayCronJob, ...] = ()
     pods: tuple[RayPod, ...] = ()
     now: datetime
 
@@ -90,15 +104,17 @@ async def read_ray(
     )
     trusted = release.trusted if release is not None else KUBERAY.trusted(own_namespace)
     theirs = believed(leases, trusted, {namespace or ""})
-    clusters, jobs, services, pods, deployments = await asyncio.gather(
+    clusters, jobs, services, cron_jobs, pods, deployments = await asyncio.gather(
         _all(client, RayCluster),
         _all(client, RayJob),
         _all(client, RayService),
+        _all(client, RayCronJob),
         client.list(RayPod, OF_CLUSTERS),
         operator_deployments(client, own_namespace, namespace, theirs, what=KUBERAY),
     )
     return RayInstallation(
         deployments=tuple(deployments),
+        configurations=await _configurations(client, deployments),
         kuberay_holder=active_holder((observe(lease, moment) for lease in theirs), moment),
         our_holder=current_holder(own, moment),
         own_namespace=own_namespace,
@@ -106,21 +122,58 @@ async def read_ray(
         clusters=tuple(clusters),
         jobs=tuple(jobs),
         services=tuple(services),
+        cron_jobs=tuple(cron_jobs),
         pods=tuple(pods),
         now=moment,
     )
 
 
-def kuberay_settings(deployment: Deployment) -> RaySettings:
-    """How KubeRay's operator was started, by its flags. A configuration file in a ConfigMap is not read."""
-    names = [name for value in deployment.argument("watch-namespace") for name in value.split(",") if name]
-    legacy = "true" in deployment.argument("enable-batch-scheduler")
+def kuberay_settings(deployment: Deployment, configuration: Configuration | None = None) -> RaySettings:
+    """How KubeRay's operator was started: by its flags, or by its configuration file."""
+    given = _flags(deployment) if configuration is None else configuration
+    legacy = given.get("enableBatchScheduler") is True
+    switches = _switches(deployment)
+    if configuration is not None:
+        switches["DELETE_RAYJOB_CR_AFTER_JOB_FINISHES"] = str(given.get("deleteRayJobAfterJobFinishes") is True).lower()
     return RaySettings(
-        watch_namespaces=frozenset(names),
-        batch_scheduler=next(iter(deployment.argument("batch-scheduler")), "volcano" if legacy else ""),
-        use_kubernetes_proxy="true" in deployment.argument("use-kubernetes-proxy"),
-        switches=_switches(deployment),
+        watch_namespaces=frozenset(filter(None, str(given.get("watchNamespace") or "").split(","))),
+        batch_scheduler=str(given.get("batchScheduler") or ("volcano" if legacy else "")),
+        use_kubernetes_proxy=given.get("useKubernetesProxy") is True,
+        switches=switches,
+        pod_defaults=any(given.get(key) for key in _POD_DEFAULTS),
+        holds_lease=given.get("enableLeaderElection") is not False,
     )
+
+
+def _flags(deployment: Deployment) -> Configuration:
+    """The flags that matter, under the keys that they have in a configuration file."""
+    return {
+        "watchNamespace": ",".join(deployment.argument("watch-namespace")),
+        "batchScheduler": next(iter(deployment.argument("batch-scheduler")), ""),
+        "enableBatchScheduler": deployment.flag("enable-batch-scheduler"),
+        "useKubernetesProxy": deployment.flag("use-kubernetes-proxy"),
+        "enableLeaderElection": "false" not in deployment.argument("enable-leader-election"),
+    }
+
+
+async def _configurations(client: Client, deployments: Iterable[Deployment]) -> dict[Key, Configuration | None]:
+    return {one.key: await _configuration(client, one) for one in deployments if one.argument("config")}
+
+
+async def _configuration(client: Client, deployment: Deployment) -> Configuration | None:
+    """The file of `--config`, from a ConfigMap that the pods mount; None if none of them has it."""
+    import yaml  # noqa: PLC0415 - few have such a file
+
+    file = deployment.argument("config")[0].rpartition("/")[2]
+    for name in deployment.config_maps:
+        try:
+            held = await client.get(ConfigMap, name, deployment.metadata.namespace)
+            given = yaml.safe_load(held.data.get(file, ""))
+        except (NotFound, yaml.YAMLError):
+            continue
+        if isinstance(given, dict):
+            return given
+    return None
 
 
 async def _release(client: Client, own_namespace: str) -> OurRelease | None:
@@ -135,6 +188,7 @@ async def _release(client: Client, own_namespace: str) -> OurRelease | None:
             watch_namespaces=frozenset(held.argument("ray-watch-namespace")),
             batch_scheduler=next(iter(held.argument("ray-batch-scheduler")), ""),
             use_kubernetes_proxy=held.flag("ray-use-kubernetes-proxy"),
+            pod_defaults=bool(held.argument("ray-defaults")),
             switches=_switches(held),
         ),
         trusted=KUBERAY.trusted(own_namespace, (*held.argument("kuberay-namespace"), *alone)),

@@ -9,20 +9,24 @@ import msgspec
 
 from gpu_control_plane.actions.ray_migration.installation import RayInstallation, RaySettings, kuberay_settings
 from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.api.ray.cronjob import RayCronJob
 from gpu_control_plane.api.ray.job import JobDeploymentStatus, RayJob
-from gpu_control_plane.api.ray.names import MANAGED_BY_MULTIKUEUE
+from gpu_control_plane.api.ray.names import LEASE, MANAGED_BY_MULTIKUEUE
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.sentences import counted
+from gpu_control_plane.operator.migration.installation import Deployment
 from gpu_control_plane.ray.cluster.manifests.hashes import recreate_hash
 from gpu_control_plane.ray.cluster.pod_plan import PodPlan, PodSnapshot, plan_pods
 from gpu_control_plane.ray.cluster.worker_groups import Why
+from gpu_control_plane.ray.cronjob.decide import CronSnapshot, decide
 from gpu_control_plane.ray.options import OPERATOR_VERSION, RayOptions
 from gpu_control_plane.ray.options_from import SWITCHES
 from gpu_control_plane.ray.owned import RayPod, controller_of, is_owned
 from gpu_control_plane.ray.service.roles import decide_roles
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
 from gpu_control_plane.rules.ray.cluster import cluster_problems
+from gpu_control_plane.rules.ray.cronjob import cronjob_problems
 from gpu_control_plane.rules.ray.filled_gpus import as_written
 from gpu_control_plane.rules.ray.job import job_problems
 from gpu_control_plane.rules.ray.problem import sentences
@@ -90,7 +94,8 @@ def _problems(found: RayInstallation) -> Iterator[str]:
     for place in sorted(place for place in places if not release.trusted.include(place)):
         yield (
             f"KubeRay's operator is in {place}, where this operator does not believe its Lease: both write. Set "
-            f"ray.kuberayNamespaces={{{place}}} (helm upgrade)."
+            f"ray.kuberayNamespaces={{{place}}} (helm upgrade). If nobody has installed KubeRay there, somebody else "
+            f"has written that Lease: kubectl -n {place} delete lease {LEASE}."
         )
     left = {each.metadata.namespace or "" for each in _objects(found) if not release.settings.watches(each)}
     if left:
@@ -99,7 +104,13 @@ def _problems(found: RayInstallation) -> Iterator[str]:
             "(helm upgrade)."
         )
     for one in found.deployments:
-        theirs = kuberay_settings(one)
+        theirs = _settings_of(found, one)
+        if theirs is None:
+            yield (
+                f"KubeRay's operator in {one.metadata.namespace} has a configuration file that is in no ConfigMap of "
+                "its pods: which namespaces it watches is not known here. Compare its settings by hand, then --force."
+            )
+            continue
         news = Counter(
             each.metadata.namespace or ""
             for each in _objects(found)
@@ -117,7 +128,22 @@ def _todo(found: RayInstallation) -> Iterator[str]:
         yield "Install this operator with ray.enabled=true (helm install)."
         return
     for one in found.deployments:
-        yield from _differences(kuberay_settings(one), found.release.settings)
+        if (theirs := _settings_of(found, one)) is None:
+            continue
+        if one.replicas and not theirs.holds_lease:
+            yield (
+                f"KubeRay's operator in {one.metadata.namespace} holds no Lease (leaderElectionEnabled=false): this "
+                "one does not know of it, and both write. Take over at once, or let it hold one."
+            )
+        yield from _differences(theirs, found.release.settings)
+
+
+def _settings_of(found: RayInstallation, deployment: Deployment) -> RaySettings | None:
+    """None if they are in a file that cannot be read."""
+    if deployment.key not in found.configurations:
+        return kuberay_settings(deployment)
+    configuration = found.configurations[deployment.key]
+    return kuberay_settings(deployment, configuration) if configuration is not None else None
 
 
 def _differences(theirs: RaySettings, ours: RaySettings) -> Iterator[str]:
@@ -126,6 +152,8 @@ def _differences(theirs: RaySettings, ours: RaySettings) -> Iterator[str]:
         yield f"Set ray.batchScheduler.name={theirs.batch_scheduler or '""'}: KubeRay's operator has it so."
     if theirs.use_kubernetes_proxy != ours.use_kubernetes_proxy:
         yield f"Set ray.useKubernetesProxy={str(theirs.use_kubernetes_proxy).lower()}: KubeRay's operator has it so."
+    if theirs.pod_defaults and not ours.pod_defaults:
+        yield "Set ray.configuration: KubeRay's operator gives every pod of Ray more than its template says."
     usual = RayOptions()
     for name, option in SWITCHES.items():
         default = str(getattr(usual, option)).lower()
@@ -145,6 +173,8 @@ def _fates(found: RayInstallation) -> Iterator[RayFate]:
     for service in found.services:
         what, harm = _of_service(found, service)
         yield _fate(service, _pods_of(found, service), what, harm=harm)
+    for cron in found.cron_jobs:
+        yield _fate(cron, 0, _of_cron_job(found, cron), harm=False)
 
 
 def _of_cluster(found: RayInstallation, cluster: RayCluster, pods: tuple[RayPod, ...]) -> tuple[str, bool]:
@@ -202,6 +232,23 @@ def _of_service(found: RayInstallation, service: RayService) -> tuple[str, bool]
     return f"{_STEADY}; its clusters are noted to be of this operator", False
 
 
+def _of_cron_job(found: RayInstallation, cron: RayCronJob) -> str:
+    """KubeRay looks after them behind a feature gate that is off by default, and keeps all RayJobs of them."""
+    if problems := cronjob_problems(cron):
+        return f"it makes no more RayJobs: {sentences(problems)}"
+    made = tuple(job for job in found.jobs if is_owned(job, cron))
+    decision = decide(CronSnapshot(cron=cron, jobs=made, now=found.now))
+    parts = []
+    if decision.due is not None:
+        parts.append(f"a RayJob would be made at once, for {decision.due:%Y-%m-%d %H:%M} UTC, which was missed")
+    if decision.delete:
+        verb = "is" if len(decision.delete) == 1 else "are"
+        parts.append(
+            f"{counted(len(decision.delete), 'RayJob')} that {verb} over would be deleted, by its history limits"
+        )
+    return "; ".join(parts) or ("it stays suspended" if cron.spec.suspend else _STEADY)
+
+
 def _view(found: RayInstallation, cluster: RayCluster) -> ClusterView:
     return ClusterView(cluster=cluster, pods=tuple(pod for pod in found.pods if is_owned(pod, cluster)))
 
@@ -217,7 +264,7 @@ def _pods_of(found: RayInstallation, owner: Object) -> int:
 
 
 def _objects(found: RayInstallation) -> Iterable[Object]:
-    return (*found.clusters, *found.jobs, *found.services)
+    return (*found.clusters, *found.jobs, *found.services, *found.cron_jobs)
 
 
 def _fate(item: Object, pods: int, what: str, *, harm: bool) -> RayFate:

@@ -33,11 +33,12 @@ class RayCronJobSpec(RayPart, frozen=True, kw_only=True):
         int | None, about("How late a RayJob may be made; any time if absent. Ours.", minimum=0)
     ] = None
     successful_jobs_history_limit: Annotated[
-        int, about("How many RayJobs that succeeded are kept. Ours.", default=True, minimum=0)
-    ] = 3
+        int | None, about("How many RayJobs that succeeded are kept. Ours.", filled_in=3, minimum=0)
+    ] = None
     failed_jobs_history_limit: Annotated[
-        int, about("How many RayJobs that failed are kept. Ours.", default=True, minimum=0)
-    ] = 1
+        int | None, about("How many RayJobs that failed are kept. Ours.", filled_in=1, minimum=0)
+    ] = None
+    """Both are absent only under KubeRay's CRD, which does not know them: nothing is deleted then, as in KubeRay."""
 
 
 class CronJobCondition(OpenEnum):

@@ -4,7 +4,7 @@ right that is missing."""
 import msgspec
 from starlette.requests import Request
 
-from gpu_control_plane.console.rights import Right
+from gpu_control_plane.kube.access_review import Right
 from gpu_control_plane.kube.objects import Object
 
 

@@ -28,15 +28,15 @@ async def _context(request: Request) -> dict[str, Any]:
     """What there is of Ray in the namespaces in which the person may list it."""
     caches = request.app.state.caches
     clusters, hidden = await _visible(request, RayClusterView, caches.rays)
-    jobs, _ = await _visible(request, RayJobView, caches.ray_jobs)
-    services, _ = await _visible(request, RayServiceView, caches.ray_services)
+    jobs, more = await _visible(request, RayJobView, caches.ray_jobs)
+    services, most = await _visible(request, RayServiceView, caches.ray_services)
     fleet = await fleet_of(request)
     rows = ray_rows(fleet, clusters)
     return {
         "fleet": fleet,
         "rows": rows,
         "users": [*job_rows(jobs, rows), *service_rows(services, rows)],
-        "hidden": hidden,
+        "hidden": max(hidden, more, most),
         "installed": caches.rays.is_synced,
     }
 

@@ -54,7 +54,8 @@ def ray_two_operators(snapshot: Snapshot) -> Iterator[Found]:
     yield Found(
         about=f"KubeRay's operator in {holder.namespace}",
         sentence=f"It is active, and this operator does not believe its Lease there: both write "
-        f"{counted(len(written), 'RayCluster')}. Set ray.kuberayNamespaces={{{holder.namespace}}} (helm upgrade).",
+        f"{counted(len(written), 'RayCluster')}. Set ray.kuberayNamespaces={{{holder.namespace}}} (helm upgrade). "
+        "If nobody has installed KubeRay there, a user has written that Lease: delete it.",
         evidence=Evidence(f"Lease/{holder.namespace}/ray-operator-leader", "spec.holderIdentity", holder.holder),
         fix=_PLAN,
     )

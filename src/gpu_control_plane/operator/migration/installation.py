@@ -1,6 +1,7 @@
 """What is installed of NVIDIA's operator and of ours: read once, for a plan or a switch of operators."""
 
 import asyncio
+import itertools
 import re
 from collections.abc import Collection
 from datetime import datetime
@@ -68,12 +69,24 @@ class Deployment(Object, frozen=True):
         return {one["name"]: one["value"] for one in held if one.get("value")}
 
     def argument(self, name: str) -> tuple[str, ...]:
-        """The values of `--name=` in the arguments of its containers."""
-        return tuple(arg.partition("=")[2] for arg in self._arguments if arg.startswith(f"--{name}="))
+        """The values of `--name=value`, or of `--name value`, in the arguments of its containers."""
+        given, found = self._arguments, []
+        for arg, following in itertools.zip_longest(given, given[1:], fillvalue="-"):
+            flag, equals, value = arg.partition("=")
+            if flag == f"--{name}" and (equals or not following.startswith("-")):
+                found.append(value if equals else following)
+        return tuple(found)
 
     def flag(self, name: str) -> bool:
-        """Whether `--name` is among the arguments of its containers."""
-        return f"--{name}" in self._arguments
+        """Whether `--name`, or `--name=true`, is among the arguments of its containers."""
+        return f"--{name}" in self._arguments or f"--{name}=true" in self._arguments
+
+    @property
+    def config_maps(self) -> tuple[str, ...]:
+        """Names of ConfigMaps that its pods mount."""
+        volumes = self.spec.get("template", {}).get("spec", {}).get("volumes", [])
+        named = (volume.get("configMap", {}).get("name") for volume in volumes)
+        return tuple(name for name in named if name)
 
     @property
     def _arguments(self) -> list[str]:

@@ -91,6 +91,8 @@ class ChildKeeper:
             return await self._let_stay(cluster, child, held)
         if child.care is Care.ONCE and self._applied.get(_key(cluster, child)) == _THERE:
             return False
+        if child.care is Care.ONCE:
+            return await self._make_once(cluster, child)
         if not watched:
             return await self._ensure_unwatched(cluster, child)
         try:
@@ -104,13 +106,18 @@ class ChildKeeper:
                 await self._client.try_create(child.kind, child.manifest, held.metadata.namespace)
             await self._client.delete(child.kind, held.name, held.metadata.namespace, uid=held.metadata.uid)
             _, written = await self._writer.ensure(child.kind, cluster, child.manifest, None)
+        return written
+
+    async def _make_once(self, cluster: RayCluster, child: Child) -> bool:
+        """One that is there is never written, also where the cache does not show it: pods have the token that is in
+        it, and another one would shut them out."""
+        try:
+            _, made = await self._writer.create_once(child.kind, cluster, child.manifest)
         except BelongsToAnother:
             # A volume that is kept beyond its cluster has no owner, and serves the next one of this name.
-            if child.care is not Care.ONCE:
-                raise
             self._applied[_key(cluster, child)] = _THERE
             return False
-        return written
+        return made
 
     async def _let_stay(self, cluster: RayCluster, child: Child, held: Object) -> bool:
         """Take the cluster off the owners of a volume that is to be kept beyond it, if that has been asked for since it

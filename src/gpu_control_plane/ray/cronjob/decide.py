@@ -126,23 +126,26 @@ def next_after(cron: RayCronJob, now: datetime) -> datetime | None:
 
 
 def surplus(seen: CronSnapshot) -> tuple[RayJob, ...]:
-    """RayJobs that have ended, and are more than the limits keep: the oldest."""
+    """RayJobs that have ended, and are more than the limits keep: the oldest. None where there are no limits: people
+    whose CRD does not know them could not raise them."""
     spec = seen.cron.spec
     held = [job for job in seen.jobs if not is_active(job) and not job.deleting]
     good = [job for job in held if job.status.job_deployment_status not in _FAILED]
     bad = [job for job in held if job.status.job_deployment_status in _FAILED]
     return (
-        *_oldest(good, len(good) - spec.successful_jobs_history_limit),
-        *_oldest(bad, len(bad) - spec.failed_jobs_history_limit),
+        *_beyond(good, spec.successful_jobs_history_limit),
+        *_beyond(bad, spec.failed_jobs_history_limit),
     )
 
 
-def _oldest(jobs: list[RayJob], count: int) -> list[RayJob]:
+def _beyond(jobs: list[RayJob], limit: int | None) -> list[RayJob]:
+    """The oldest, but for as many as are kept."""
+
     def age(job: RayJob) -> tuple[str, str]:
         ended = job.status.end_time or job.metadata.creation_timestamp
         return ended.isoformat() if ended is not None else "", job.name
 
-    return sorted(jobs, key=age)[: max(count, 0)]
+    return sorted(jobs, key=age)[: max(len(jobs) - limit, 0)] if limit is not None else []
 
 
 def _schedule(cron: RayCronJob) -> tuple[Schedule, ZoneInfo | None]:

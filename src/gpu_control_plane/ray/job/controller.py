@@ -174,7 +174,8 @@ class _Jobs:
         await remove_finalizer(self._client, job, Finalizer.JOB.value)
 
     async def _make_cluster(self, job: RayJob) -> None:
-        await self._make(job, RayCluster, ray_cluster(job), JobEvent.CREATED_CLUSTER)
+        marks = self._scheduler.cluster_annotations(job) if self._scheduler is not None else {}
+        await self._make(job, RayCluster, ray_cluster(job, marks), JobEvent.CREATED_CLUSTER)
 
     async def _make[T: Object](self, job: RayJob, kind: type[T], manifest: dict[str, Any], event: JobEvent) -> None:
         name = manifest["metadata"]["name"]

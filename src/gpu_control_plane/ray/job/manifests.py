@@ -30,6 +30,7 @@ _BACKOFF_LIMIT: Final = 2
 _SHELL: Final = ["/bin/bash", "-ce", "--"]
 _RESOURCES: Final = {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 _NOT_COPIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 _DASHBOARD: Final = "http://$RAY_DASHBOARD_ADDRESS"
 _HEALTHY: Final = (
     "import os, urllib.request as r; "
@@ -38,12 +39,14 @@ _HEALTHY: Final = (
 )
 
 
-def ray_cluster(job: RayJob) -> Manifest:
-    """The RayCluster of this try, with the labels and annotations of the RayJob."""
+def ray_cluster(job: RayJob, for_scheduler: Mapping[str, str] = _NO_ANNOTATIONS) -> Manifest:
+    """The RayCluster of this try, with the labels and annotations of the RayJob, and those that a batch scheduler wants
+    on all pods of a job."""
     spec = job.spec.ray_cluster_spec
     assert spec is not None  # noqa: S101 - a RayJob without one selects a cluster, or is not valid
     body = copy.deepcopy(msgspec.to_builtins(spec))
     annotations = {key: value for key, value in job.metadata.annotations.items() if key not in _NOT_COPIED}
+    annotations |= for_scheduler
     if job.spec.submission_mode is SubmissionMode.SIDECAR:
         annotations[Annotation.DISABLE_HEAD_RESTART.value] = "true"
         _add_sidecar(body, job, spec)

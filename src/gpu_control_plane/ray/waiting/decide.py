@@ -16,7 +16,7 @@ from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.ray.owned import RayPod
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
-_COMING_UP: Final = frozenset({JobDeploymentStatus.NEW, JobDeploymentStatus.INITIALIZING, JobDeploymentStatus.RETRYING})
+_COMING_UP: Final = frozenset({JobDeploymentStatus.NEW, JobDeploymentStatus.INITIALIZING})
 _NOT_BEGUN: Final = frozenset({JobStatus.NEW, JobStatus.PENDING})
 
 
@@ -55,9 +55,11 @@ def waiting_groups(pods: Iterable[RayPod], units: Callable[[Mapping[str, int | s
 
 def job_waits(job: RayJob, why: str) -> Waiting | None:
     """Whether a RayJob is meant to run and does not. One that a person has to submit, or that is suspended, does not
-    wait in this sense."""
+    wait in this sense. Nor does one between two tries: its times are those of the try before, which may have run long.
+    """
     status = job.status
-    coming = status.job_deployment_status in _COMING_UP
+    between = status.job_deployment_status is JobDeploymentStatus.NEW and status.start_time is not None
+    coming = status.job_deployment_status in _COMING_UP and not between
     queued = status.job_deployment_status is JobDeploymentStatus.RUNNING and status.job_status in _NOT_BEGUN
     since = status.start_time or job.metadata.creation_timestamp
     if job.deleting or job.spec.suspend or since is None or job.spec.managed_by == MANAGED_BY_MULTIKUEUE:

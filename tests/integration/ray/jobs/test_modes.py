@@ -1,9 +1,16 @@
 """Each way of submitting a job, from the RayJob to its end."""
 
-import pytest
+import json
 
+import pytest
+from msgspec.structs import replace
+
+from gpu_control_plane.api.ray.job import RayJob
+from gpu_control_plane.api.ray.names import Label
+from gpu_control_plane.ray.options import BatchScheduler
 from gpu_control_plane.ray.owned import OwnedService
-from integration.ray.jobs.play import Play, names
+from gpu_control_plane.ray.scheduling import marks_of, scheduler_for
+from integration.ray.jobs.play import CLUSTER, Play, names
 
 
 @pytest.mark.parametrize("mode", ["K8sJobMode", "HTTPMode"])
@@ -24,3 +31,20 @@ async def test_a_job_runs_once_to_its_end(play: Play, mode: str, fate: str) -> N
     assert names(await play.submitters()) == (["demo"] if mode == "K8sJobMode" else [])
     service = await play.client.get(OwnedService, "demo-head-svc", play.namespace)
     assert service.spec["selector"]["ray.io/cluster"] == status.ray_cluster_name
+
+
+async def test_all_pods_of_a_job_tell_yunikorn_of_the_same_groups(play: Play) -> None:
+    """It takes the groups from the first pod of an application; the submitter comes last."""
+    options = replace(play.settings.options, batch_scheduler=BatchScheduler.YUNIKORN)
+    play.settings = replace(play.settings, options=options)
+    metadata = {"name": "demo", "labels": {Label.GANG.value: "true"}}
+    wire = {"metadata": metadata, "spec": {"entrypoint": "python job.py", "rayClusterSpec": CLUSTER}}
+    await play.client.create(RayJob, wire, play.namespace)
+    async with play.operator(), play.life():
+        await play.reaches("Complete")
+    (cluster,), (submitter,) = await play.clusters(), await play.submitters()
+    told = submitter.spec["template"]["metadata"]["annotations"]
+    worker = marks_of(scheduler_for(BatchScheduler.YUNIKORN), cluster, cluster)["gpu"].annotations
+    key = "yunikorn.apache.org/task-groups"
+    assert worker[key] == told[key]
+    assert [each["name"] for each in json.loads(told[key])] == ["headgroup", "gpu", "submittergroup"]

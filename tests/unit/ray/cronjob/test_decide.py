@@ -221,12 +221,21 @@ def test_a_replacement_that_was_made_before_a_crash_is_not_replaced_itself() -> 
 def test_the_limits_keep_the_newest_of_each_kind() -> None:
     good = [made(f"good-{number}", "Complete", ended=CREATED + timedelta(hours=number)) for number in range(5)]
     bad = [made(f"bad-{number}", "Failed", ended=CREATED + timedelta(hours=number)) for number in range(3)]
-    decision = now(cron("0 0 1 1 *"), "2026-02-01T00:00", *reversed(good), *bad, made("running"))
+    limited = cron("0 0 1 1 *", successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
+    decision = now(limited, "2026-02-01T00:00", *reversed(good), *bad, made("running"))
     assert sorted(job.name for job in decision.delete) == ["bad-0", "bad-1", "good-0", "good-1"]
     assert decision.status.active == ("running",)
     assert decision.status.last_successful_time == CREATED + timedelta(hours=4)
     none = cron("0 0 1 1 *", successfulJobsHistoryLimit=0, failedJobsHistoryLimit=0)
     assert len(now(none, "2026-02-01T00:00", *good, *bad).delete) == 8
+
+
+def test_a_crd_without_the_limits_keeps_all() -> None:
+    """KubeRay's CRD drops the fields: nobody could say there that more are to be kept."""
+    ended = [made(f"job-{number}", "Complete", ended=CREATED + timedelta(hours=number)) for number in range(9)]
+    assert (
+        now(cron("0 0 1 1 *"), "2026-02-01T00:00", *ended, made("bad", "Failed"), made("bad-2", "Failed")).delete == ()
+    )
 
 
 def test_what_is_being_deleted_is_not_deleted_again() -> None:

@@ -10,6 +10,7 @@ from gpu_control_plane.ray.waiting.decide import group_why
 from unit.ray.waiting.builders import NAMESPACE, NOON, cluster, condition, job, lookup, service, worker
 
 HALF_PAST = NOON - timedelta(minutes=30)
+HOURS_AGO = NOON - timedelta(hours=5)
 
 
 def test_workers_without_a_node_that_ask_for_cards_wait() -> None:
@@ -44,7 +45,8 @@ def test_a_pod_belongs_to_its_controller_and_not_to_its_label() -> None:
     [
         ({}, True),
         ({"jobDeploymentStatus": "Initializing"}, True),
-        ({"jobDeploymentStatus": "Retrying"}, True),
+        ({"jobDeploymentStatus": "Retrying", "startTime": HOURS_AGO, "failed": 1}, False),
+        ({"jobDeploymentStatus": "", "startTime": HOURS_AGO, "failed": 1}, False),
         ({"jobDeploymentStatus": "Running", "jobStatus": "PENDING"}, True),
         ({"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}, False),
         ({"jobDeploymentStatus": "Waiting"}, False),
