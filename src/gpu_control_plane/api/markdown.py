@@ -9,7 +9,8 @@ from gpu_control_plane.kube.fields import OpenEnum
 _INT32_MAX: Final = 2**31 - 1
 _PARTS_OF_PODS: Final = {
     frozenset({"metadata", "spec"}): "pod template",
-    frozenset({"limits", "requests"}): "resource requirements",
+    frozenset({"apiVersion", "kind", "metadata", "spec"}): "Service",
+    frozenset({"limits", "requests", "claims"}): "resource requirements",
     frozenset({"name", "value", "valueFrom"}): "environment variable",
     frozenset({"name", "mountPath"}): "volume mount",
 }

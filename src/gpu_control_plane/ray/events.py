@@ -114,6 +114,7 @@ class RayEvent(OpenEnum):
     UPDATED_OBJECT = "UpdatedObject", "Another object of a cluster was changed. Ours."
     FAILED_TO_WRITE_OBJECT = "FailedToWriteObject", "Another object of a cluster could not be written. Ours."
     PARAMETER_IGNORED = "RayStartParamIgnored", "A parameter of `ray start` has no effect; the note says why. Ours."
+    CLAIM_DIFFERS = "PVCDiffers", "The volume of a RayCluster is not as its spec says, and stays as it is. Ours."
     NAME_TAKEN = "NameTaken", "An object of the name that is needed belongs to something else. Ours."
     OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "KubeRay's operator is in charge. Ours."
     TAKEN_OVER = "TakenOver", "This operator is in charge now. Ours."

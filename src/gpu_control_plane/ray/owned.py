@@ -1,7 +1,7 @@
 """What the operator of Ray reads of the objects that it makes, and whose they are.
 
 A label can be written by whoever may edit the namespace. An object belongs to an object of Ray if that is its
-controller, by uid.
+controller, by uid, and in the same namespace: whoever may write elsewhere may name any uid there.
 """
 
 from datetime import datetime
@@ -30,7 +30,7 @@ def controller_of(item: Object) -> OwnerReference | None:
 def is_owned(item: Object, owner: Object) -> bool:
     """Whether `owner` made the object."""
     held = controller_of(item)
-    return held is not None and held.uid == owner.metadata.uid
+    return held is not None and held.uid == owner.metadata.uid and item.metadata.namespace == owner.metadata.namespace
 
 
 class _View(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False):

@@ -1,12 +1,17 @@
 """RayClusters on a real API server, with pod life simulated."""
 
 import math
+from collections import Counter
+from typing import Any, ClassVar
 
 from fault_proxy import Fault, Request
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation, Label
 from gpu_control_plane.kube import Object
 from gpu_control_plane.kube.errors import NotFound
+from gpu_control_plane.kube.objects import Resource
+from gpu_control_plane.ray.cluster.claims import ResourceClaimTemplate
 from gpu_control_plane.ray.owned import (
+    OwnedClaim,
     OwnedIngress,
     OwnedRole,
     OwnedRoleBinding,
@@ -18,6 +23,11 @@ from gpu_control_plane.ray.owned import (
 from integration.ray.ray_env import RayEnv, ResourceQuota
 from unit.ray.ray_clusters import group, template
 from waiting import until, until_async
+
+
+class WholePod(Object, frozen=True):
+    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
+    spec: dict[str, Any] = {}
 
 
 async def test_a_cluster_comes_up_with_one_creation_for_each_object(ray: RayEnv) -> None:
@@ -81,12 +91,15 @@ async def test_what_is_not_asked_for_any_more_goes(ray: RayEnv) -> None:
     await ray.create(group(), head=head, enableInTreeAutoscaling=True)
     await ray.ready()
     await ray.change(headGroupSpec={"enableIngress": False}, enableInTreeAutoscaling=False)
+    await until_async(lambda: _none(ray, OwnedIngress), within=10)
+    # The head that runs has the autoscaler beside it, which ends where it may do nothing.
+    assert "rc" in await ray.objects(OwnedRole)
+    await ray.life.fail((await ray.pods(group=HEAD_GROUP))[0].name)
+    await until_async(lambda: _none(ray, OwnedRole, OwnedRoleBinding), within=10)
 
-    async def gone() -> bool:
-        kinds: tuple[type[Object], ...] = (OwnedIngress, OwnedRole, OwnedRoleBinding)
-        return not any([await ray.objects(kind) for kind in kinds])
 
-    await until_async(gone, within=10)
+async def _none(ray: RayEnv, *kinds: type[Object]) -> bool:
+    return not any([await ray.objects(kind) for kind in kinds])
 
 
 async def test_the_heads_service_follows_its_spec(ray: RayEnv) -> None:
@@ -269,6 +282,75 @@ async def test_a_suspension_that_is_taken_back_midway_is_carried_to_its_end(ray:
     ray.life.look_again()
     await ray.ready()
     assert not {pod.name for pod in await ray.pods()} & before
+
+
+async def test_cards_are_let_go_although_something_beside_the_pods_cannot_be_made(ray: RayEnv) -> None:
+    backend = {"service": {"name": "theirs", "port": {"number": 80}}}
+    theirs = {"metadata": {"name": "rc-head-ingress"}, "spec": {"defaultBackend": backend}}
+    await ray.client.create(OwnedIngress, theirs, ray.namespace)
+    await ray.create(group())
+    await ray.ready()
+    await ray.change(headGroupSpec={"enableIngress": True}, suspend=True)
+    await until_async(lambda: ray.says("RayClusterSuspended", "True"), within=10)
+    assert not await ray.pods()
+
+
+async def test_a_volume_that_is_to_be_kept_from_now_on_is(ray: RayEnv) -> None:
+    storage = {"backend": "rocksdb", "storage": {"deletionPolicy": "DeleteWithCluster"}}
+    await ray.create(gcsFaultToleranceOptions=storage)
+    await ray.ready()
+    assert (await ray.objects(OwnedClaim))["rc-gcs-pvc"].metadata.owner_references
+    await ray.change(gcsFaultToleranceOptions={"storage": {"size": "2Gi"}})
+    await until_async(lambda: _event(ray, "PVCDiffers", "it asks for 1Gi, and the spec for 2Gi"), within=10)
+    await ray.change(gcsFaultToleranceOptions={"storage": {"deletionPolicy": "Retain"}})
+
+    async def kept() -> bool:
+        return not (await ray.objects(OwnedClaim))["rc-gcs-pvc"].metadata.owner_references
+
+    await until_async(kept, within=10)
+    await ray.quiet()
+    count = len(ray.writes)
+    await ray.client.patch(
+        RayPod, (await ray.pods())[0].name, {"metadata": {"labels": {"x": "y"}}}, namespace=ray.namespace
+    )
+    await ray.quiet()
+    assert len(ray.writes) == count
+
+
+async def test_a_heads_service_with_other_labels_is_written_once(ray: RayEnv) -> None:
+    labels = {"app.kubernetes.io/created-by": "me"}
+    await ray.create(head={"template": {**template(), "metadata": {"labels": labels}}})
+    cluster = await ray.ready()
+    assert cluster.status.head is not None
+    assert cluster.status.head.service_name == "rc-head-svc"
+    await ray.quiet()
+    assert [write for write in ray.writes if "services" in write] == ["POST services"]
+
+
+async def test_cards_by_claim_are_counted_as_soon_as_the_template_is_there(ray: RayEnv) -> None:
+    claims = template()
+    claims["spec"]["resourceClaims"] = [{"name": "cards", "resourceClaimTemplateName": "four"}]
+    claims["spec"]["containers"][0]["resources"] = {"claims": [{"name": "cards"}]}
+    await ray.create(group("claimed", claims), group("plain"))
+    await until_async(lambda: _said(ray, "the ResourceClaimTemplate four does not exist"), within=10)
+    await until_async(lambda: _pods_by_group(ray, {"plain": 1, HEAD_GROUP: 1}), within=10)
+    asked = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 4}}
+    body = {"metadata": {"name": "four"}, "spec": {"spec": {"devices": {"requests": [asked]}}}}
+    await ray.client.create(ResourceClaimTemplate, body, ray.namespace)
+    cluster = await ray.ready()
+    assert cluster.status.desired_gpu == "4"
+    name = (await ray.pods(group="claimed"))[0].name
+    command = (await ray.client.get(WholePod, name, ray.namespace)).spec["containers"][0]["args"][0]
+    assert " --num-gpus=4 " in command
+
+
+async def _said(ray: RayEnv, part: str) -> bool:
+    held = await ray.condition("WorkersReady")
+    return held is not None and part in held.message
+
+
+async def _pods_by_group(ray: RayEnv, expected: dict[str, int]) -> bool:
+    return Counter(pod.group for pod in await ray.pods()) == expected
 
 
 async def test_a_suspended_group_has_no_pods(ray: RayEnv) -> None:

@@ -93,10 +93,15 @@ holds what Ray's autoscaler is granted; where that is the only reason, it is sai
 - apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
-# Volumes of the GCS: made once, and Kubernetes deletes them with their owner.
+# Volumes of the GCS: made once, and Kubernetes deletes them with their owner. One that is to be kept from now on is
+# patched: it has no owner any more.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, create]
+  verbs: [get, list, watch, create, patch]
+# How many cards pods have that are given theirs by claims, in clusters that know this kind.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaimtemplates]
+  verbs: [list, watch]
 # What these accounts may do.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]

@@ -14,6 +14,7 @@ from gpu_control_plane.api.ray.fields import (
     RayPart,
     ResourceNeeds,
     VolumeMount,
+    WholeService,
     Words,
 )
 from gpu_control_plane.api.ray.names import GROUP, OLDER_VERSION, VERSION
@@ -213,7 +214,7 @@ class HeadGroupSpec(GroupSpec, frozen=True, kw_only=True):
     """The head: it runs the GCS, the dashboard, and the autoscaler if there is one."""
 
     service_type: Annotated[str, about("Type of its Service; ClusterIP if absent.")] = ""
-    head_service: Annotated[PodPart | None, about("A whole Service that its Service is made from.")] = None
+    head_service: Annotated[WholeService | None, about("A whole Service that its Service is made from.")] = None
     enable_ingress: Annotated[bool, about("Whether an Ingress is made for the dashboard.")] = False
     ingress_options: Annotated[IngressOptions | None, about("What that Ingress is like.")] = None
 

@@ -34,6 +34,7 @@ PodTemplate = Annotated[
 ]
 EnvVar = Annotated[PodPart, msgspec.Meta(extra_json_schema=pod_schemas.ENV_VAR)]
 VolumeMount = Annotated[PodPart, msgspec.Meta(extra_json_schema=pod_schemas.VOLUME_MOUNT)]
+WholeService = Annotated[PodPart, msgspec.Meta(extra_json_schema=pod_schemas.SERVICE)]
 ResourceNeeds = Annotated[PodPart, msgspec.Meta(extra_json_schema=pod_schemas.RESOURCES)]
 Quantity = Annotated[int | str, msgspec.Meta(extra_json_schema=pod_schemas.QUANTITY)]
 ManagedBy = Annotated[

@@ -1,7 +1,8 @@
-"""Schemas of pods and their parts, as far as people write them by hand and get them wrong.
+"""Schemas of pods, their parts and Services, as far as people write them by hand and get them wrong.
 
-They are Kubernetes' own: nothing is refused here that a pod may have, and every other field is kept as it is. A number
-where a text belongs is so refused by the API server when the object is written, and not by the pod's creation later.
+They are Kubernetes' own: nothing is refused here that a pod or Service may have, and every other field is kept as it
+is. A number where a text belongs is so refused by the API server when the object is written, and not by the pod's
+creation later.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,8 @@ QUANTITY: Final[dict[str, Any]] = {
     "x-kubernetes-int-or-string": True,
 }
 _AMOUNTS: Final[_Schema] = {"type": "object", "additionalProperties": QUANTITY}
-RESOURCES: Final = _part(limits=_AMOUNTS, requests=_AMOUNTS)
+_NAMED: Final = _list_of(_part(("name",), name=_TEXT))
+RESOURCES: Final = _part(limits=_AMOUNTS, requests=_AMOUNTS, claims=_NAMED)
 ENV_VAR: Final = _part(("name",), name=_TEXT, value=_TEXT, valueFrom=_part())
 VOLUME_MOUNT: Final = _part(("name", "mountPath"), name=_TEXT, mountPath=_TEXT)
 _CONTAINER: Final = _part(
@@ -59,12 +61,25 @@ TEMPLATE: Final = _part(
         ("containers",),
         containers=_list_of(_CONTAINER),
         initContainers=_list_of(_CONTAINER),
-        volumes=_list_of(_part(("name",), name=_TEXT)),
+        volumes=_NAMED,
+        resourceClaims=_NAMED,
+        schedulingGates=_NAMED,
+        affinity=_part(),
         nodeSelector=_WORDS,
         tolerations=_list_of(_part()),
         serviceAccountName=_TEXT,
         restartPolicy=_TEXT,
         schedulerName=_TEXT,
         priorityClassName=_TEXT,
+    ),
+)
+SERVICE: Final = _part(
+    apiVersion=_TEXT,
+    kind=_TEXT,
+    metadata=_part(name=_TEXT, labels=_WORDS, annotations=_WORDS),
+    spec=_part(
+        type=_TEXT,
+        selector=_WORDS,
+        ports=_list_of(_part(("port",), port={"type": "integer", "format": "int32"}, name=_TEXT)),
     ),
 )

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.ray.cluster import UNLIMITED, RayClusterSpec, RayClusterStatus
-from gpu_control_plane.api.ray.fields import ManagedBy, PodPart, RayPart
+from gpu_control_plane.api.ray.fields import ManagedBy, RayPart, WholeService
 from gpu_control_plane.api.ray.names import GROUP, OLDER_VERSION, VERSION
 from gpu_control_plane.kube.crd import AGE, Column, Definition, OlderVersion
 from gpu_control_plane.kube.fields import OpenEnum, about
@@ -42,7 +42,7 @@ class RayServiceSpec(RayPart, frozen=True, kw_only=True):
 
     ray_cluster_config: Annotated[RayClusterSpec, about("The cluster.")]
     serve_config_v2: Annotated[str, about("Configuration of Ray Serve, as YAML.")] = ""
-    serve_service: Annotated[PodPart | None, about("A whole Service that the one of Serve is made from.")] = None
+    serve_service: Annotated[WholeService | None, about("A whole Service that the one of Serve is made from.")] = None
     exclude_head_pod_from_serve_svc: Annotated[bool, about("Whether requests stay away from the head.")] = False
     suspend: Annotated[bool, about("Whether it has no cluster for now.")] = False
     ray_cluster_deletion_delay_seconds: Annotated[

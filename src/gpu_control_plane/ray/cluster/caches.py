@@ -54,7 +54,10 @@ class ClusterCaches:
 
     def children_of(self, cluster: RayCluster) -> Mapping[type[Object], list[Object]]:
         """What else it has made, by kind."""
-        return {kind: cache.by_index(BY_OWNER, cluster.metadata.uid) for kind, cache in self.children.items()}
+        return {
+            kind: [held for held in cache.by_index(BY_OWNER, cluster.metadata.uid) if is_owned(held, cluster)]
+            for kind, cache in self.children.items()
+        }
 
     def service(self, cluster: RayCluster, name: str) -> OwnedService | None:
         held = self.children[OwnedService].get(name, cluster.metadata.namespace)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import AlreadyExists, ApiError, Invalid, NotFound, ServerError, TooManyRequests
@@ -11,9 +13,9 @@ from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.ray.child_writer import BelongsToAnother, ChildWriter, manifest_hash
 from gpu_control_plane.ray.cluster.children import Care, Child, surplus_children
-from gpu_control_plane.ray.cluster.events import created, failed_to_create, updated
-from gpu_control_plane.ray.cluster.manifests import ClusterContext
-from gpu_control_plane.ray.owned import OwnedService
+from gpu_control_plane.ray.cluster.events import ClusterEvent, created, failed_to_create, updated
+from gpu_control_plane.ray.cluster.manifests import ClusterContext, claim_differences
+from gpu_control_plane.ray.owned import OwnedClaim, OwnedService
 
 CHILDREN: Final = "objects beside the pods"
 """What `Attempts` calls them."""
@@ -27,15 +29,19 @@ class ChildKeeper:
         self._client = client
         self._writer = writer
         self._events = events
+        self._told: dict[tuple[str, str, str], str] = {}
+        """What was said last of an object that is left as it is."""
         self._applied: dict[tuple[str, str, str], str] = {}
         """Objects that no cache shows, by the cluster's uid, kind and name: as what they were last written, or that
         they are there."""
 
     def clear(self) -> None:
         self._applied.clear()
+        self._told.clear()
 
     def forget(self, uid: str) -> None:
         self._applied = {key: held for key, held in self._applied.items() if key[0] != uid}
+        self._told = {key: note for key, note in self._told.items() if key[0] != uid}
 
     async def keep(
         self, cluster: RayCluster, children: Sequence[Child], held: Mapping[type[Object], Sequence[Object]]
@@ -65,9 +71,14 @@ class ChildKeeper:
         return None
 
     async def remove_surplus(
-        self, context: ClusterContext, children: Sequence[Child], held: Mapping[type[Object], Sequence[Object]]
+        self,
+        context: ClusterContext,
+        children: Sequence[Child],
+        held: Mapping[type[Object], Sequence[Object]],
+        *,
+        autoscaler_runs: bool,
     ) -> None:
-        for item in surplus_children(context, children, held):
+        for item in surplus_children(context, children, held, autoscaler_runs=autoscaler_runs):
             metadata = item.metadata
             try:
                 await self._client.delete(type(item), metadata.name, metadata.namespace, uid=metadata.uid)
@@ -76,7 +87,9 @@ class ChildKeeper:
 
     async def _ensure(self, cluster: RayCluster, child: Child, held: Object | None, *, watched: bool) -> bool:
         """Whether it was written."""
-        if child.care is Care.ONCE and (held is not None or self._applied.get(_key(cluster, child)) == _THERE):
+        if child.care is Care.ONCE and held is not None:
+            return await self._let_stay(cluster, child, held)
+        if child.care is Care.ONCE and self._applied.get(_key(cluster, child)) == _THERE:
             return False
         if child.care is Care.ONCE:
             return await self._make_once(cluster, child)
@@ -105,6 +118,27 @@ class ChildKeeper:
             self._applied[_key(cluster, child)] = _THERE
             return False
         return made
+
+    async def _let_stay(self, cluster: RayCluster, child: Child, held: Object) -> bool:
+        """Take the cluster off the owners of a volume that is to be kept beyond it, if that has been asked for since it
+        was made; whether it was written."""
+        self._tell_difference(cluster, child, held)
+        if child.manifest["metadata"].get("ownerReferences"):
+            return False
+        metadata = held.metadata
+        owners = [owner for owner in metadata.owner_references if owner.uid != cluster.metadata.uid]
+        body = {"metadata": {"ownerReferences": msgspec.to_builtins(owners) or None}}
+        version, namespace = metadata.resource_version, metadata.namespace
+        await self._client.patch(child.kind, held.name, body, resource_version=version, namespace=namespace)
+        self._applied[_key(cluster, child)] = _THERE
+        return True
+
+    def _tell_difference(self, cluster: RayCluster, child: Child, held: Object) -> None:
+        differing = claim_differences(held, child.manifest) if isinstance(held, OwnedClaim) else []
+        note = f"PersistentVolumeClaim {held.name} is left as it is: {'; '.join(differing)}" if differing else ""
+        if note and self._told.get(_key(cluster, child)) != note:
+            self._events.warning(cluster, ClusterEvent.CLAIM_DIFFERS, note, action="Validate")
+        self._told[_key(cluster, child)] = note
 
     async def _ensure_unwatched(self, cluster: RayCluster, child: Child) -> bool:
         key = _key(cluster, child)

@@ -59,6 +59,9 @@ _REMOVABLE: Final[frozenset[type[Object]]] = frozenset(
 """Kinds whose objects go when the spec does not ask for them any more. Secrets and volumes hold what may be missed."""
 
 
+_OF_AUTOSCALER: Final[frozenset[type[Object]]] = frozenset({OwnedServiceAccount, OwnedRole, OwnedRoleBinding})
+
+
 class Care(StrEnum):
     """How much an object is looked after."""
 
@@ -91,7 +94,7 @@ def desired_children(context: ClusterContext, scheduler: BatchSchedule | None, t
         (OwnedRoute, manifests.route(context), Care.KEPT),
         (OwnedIngress, manifests.ingress(context), Care.KEPT),
         (OwnedSecret, manifests.auth_secret(context, token), Care.ONCE),
-        (OwnedService, manifests.head_service(context), Care.KEPT),
+        (OwnedService, _found_by_us(manifests.head_service(context)), Care.KEPT),
         (OwnedService, _found_by_us(manifests.headless_service(context)), Care.KEPT),
         (OwnedService, _found_by_us(manifests.serve_service(context)), Care.KEPT),
         (OwnedClaim, manifests.gcs_claim(context), Care.ONCE),
@@ -115,15 +118,24 @@ def certificate_children(context: ClusterContext, head_ips: Iterable[str], worke
 
 
 def surplus_children(
-    context: ClusterContext, children: Iterable[Child], held: Mapping[type[Object], Iterable[Object]]
+    context: ClusterContext,
+    children: Iterable[Child],
+    held: Mapping[type[Object], Iterable[Object]],
+    *,
+    autoscaler_runs: bool,
 ) -> list[Object]:
-    """Objects that the cluster has made and does not ask for any more."""
+    """Objects that the cluster has made and does not ask for any more.
+
+    Rights of the autoscaler stay while a head runs it that was made before autoscaling was switched off: without them
+    its container would end again and again, and the head would not be ready.
+    """
     wanted = {(child.kind, child.name) for child in children}
     cluster = context.cluster
+    needed = _OF_AUTOSCALER if autoscaler_runs else frozenset()
     return [
         item
         for kind, items in held.items()
-        if kind in _REMOVABLE
+        if kind in _REMOVABLE and kind not in needed
         for item in items
         if is_owned(item, cluster) and (kind, item.name) not in wanted and not item.deleting and _is_ours(item, context)
     ]
@@ -142,7 +154,8 @@ def _is_ours(item: Object, context: ClusterContext) -> bool:
 
 
 def _found_by_us(manifest: Manifest | None) -> Manifest | None:
-    """With the label by which our caches select: KubeRay's objects of this kind lack it."""
+    """With the label by which our caches select: KubeRay's objects may lack it, and the head's Service takes it from
+    the labels of the head's template."""
     if manifest is None:
         return None
     metadata = manifest["metadata"]

@@ -26,6 +26,8 @@ from gpu_control_plane.ray.cluster.attempts import Attempts
 from gpu_control_plane.ray.cluster.caches import ClusterCaches, owning_cluster
 from gpu_control_plane.ray.cluster.child_keeper import CHILDREN, ChildKeeper
 from gpu_control_plane.ray.cluster.children import Child, certificate_children
+from gpu_control_plane.ray.cluster.claims import NONE as NO_TEMPLATES
+from gpu_control_plane.ray.cluster.claims import ClaimTemplates, ClaimView
 from gpu_control_plane.ray.cluster.deletion import needs_redis_cleanup
 from gpu_control_plane.ray.cluster.desired import Desired, capacity, desired, wants_gang
 from gpu_control_plane.ray.cluster.events import ClusterEvent
@@ -34,6 +36,7 @@ from gpu_control_plane.ray.cluster.idle_watch import IdleWatch, next_look
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
 from gpu_control_plane.ray.cluster.pod_keeper import PodKeeper
 from gpu_control_plane.ray.cluster.pod_plan import is_suspended
+from gpu_control_plane.ray.cluster.pod_state import runs_autoscaler
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
 from gpu_control_plane.ray.cluster.redis_cleanup import RedisCleanup
 from gpu_control_plane.ray.cluster.status import StatusSnapshot, cluster_status
@@ -48,6 +51,8 @@ from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 STATUS_INTERVAL: Final = timedelta(seconds=1)
 """Between two writes of the status of one cluster: pods that start change it many times."""
 _SOONEST_SECONDS: Final = 0.01
+_CLAIMS_SECONDS: Final = 0.2
+"""Until templates of claims are asked for again that are being read."""
 _WORKERS: Final = 16
 _BY_RESOURCE: Final = "ray/resource"
 
@@ -66,6 +71,8 @@ class _Memory(msgspec.Struct, kw_only=True):
     desired: Desired | None = None
     pools: PoolResources | None = None
     """Those that `desired` was worked out for."""
+    claims: ClaimView = NO_TEMPLATES
+    """The same of templates of claims."""
     written_at: datetime | None = None
     """When the status was written last."""
     said: set[tuple[str, str]] = msgspec.field(default_factory=set)
@@ -101,6 +108,8 @@ class _Clusters:
         self._attempts = Attempts(settings.pod_retry, rng)
         self._gang = Gang(parts, caches)
         self._idle = IdleWatch(parts, caches)
+        self._claims = ClaimTemplates(runtime.unfenced_client)
+        runtime.service(self._claims.run)
         self._writer = PodWriter(runtime.client, caches.pods, settings.options.watch_namespaces)
         self._pods = PodKeeper(parts, caches, self._writer, self._attempts, rng)
         self._cleanup = RedisCleanup(parts, caches, self._writer, self._attempts)
@@ -116,6 +125,7 @@ class _Clusters:
             children.watch(controller, owning_cluster)
         controller.watch(self._gang.changed, lambda fired: (fired.key,))
         controller.watch(self._idle.changed, lambda fired: (fired.key,))
+        controller.watch(self._claims.changed, lambda fired: (fired.key,))
         controller.watch(parts.lease.changed, lambda _fired: [cluster.key for cluster in caches.clusters])
         controller.watch(parts.pools, self._asking_for, _facts_changed)
 
@@ -132,6 +142,7 @@ class _Clusters:
         self._writer.forget(uid)
         self._children.forget(uid)
         self._idle.forget(key)
+        self._claims.forget(key)
 
     def _asking_for(self, pool: GPUPool) -> Iterable[Key]:
         """The clusters that ask for a pool."""
@@ -151,13 +162,23 @@ class _Clusters:
             return None
         if cluster.deleting:
             return await self._cleanup.carry_on(cluster)
-        memory = self._memory.setdefault(key, _Memory(uid=cluster.metadata.uid))
+        return await self._keep(cluster)
+
+    async def _keep(self, cluster: RayCluster) -> Requeue | None:
+        """Make all that belongs to a cluster be as it should be, and say how it stands."""
+        memory = self._memory.setdefault(cluster.key, _Memory(uid=cluster.metadata.uid))
         if needs_redis_cleanup(cluster) and self._options.redis_cleanup:
             cluster = await add_finalizer(self._client, cluster, Finalizer.REDIS_CLEANUP)
-        wanted, outcome = self._desired(cluster, memory), _Outcome()
+        claims = self._claims.of(cluster)
+        if claims is None:
+            return Requeue(_CLAIMS_SECONDS)
+        wanted, outcome = self._desired(cluster, memory, claims), _Outcome()
         if wanted.problems:
             self._say_once(memory, cluster, wanted.problems[0].reason, wanted.problem)
-        elif await self._keep_children(cluster, wanted, outcome):
+            complete = False
+        else:
+            complete = await self._keep_children(cluster, wanted, outcome)
+        if complete or is_suspended(cluster):  # What is suspended lets its cards go, whatever else is wrong.
             outcome.again_at(await self._pods.keep(cluster, wanted))
         idle = self._idle.look(cluster, self._head_service(cluster))
         if idle.suspend:
@@ -169,16 +190,19 @@ class _Clusters:
             return None
         return Requeue(max((min(outcome.due) - self._parts.now()).total_seconds(), _SOONEST_SECONDS))
 
-    def _desired(self, cluster: RayCluster, memory: _Memory) -> Desired:
-        """What there should be: worked out anew when the spec, or what is known of pools, has changed."""
+    def _desired(self, cluster: RayCluster, memory: _Memory, claims: ClaimView) -> Desired:
+        """What there should be: worked out anew when the spec, or what is known of pools and claims, has changed."""
         metadata, pools = cluster.metadata, self._parts.gpus.current
         fingerprint = (metadata.generation, metadata.labels, metadata.annotations)
-        if memory.desired is None or memory.fingerprint != fingerprint or memory.pools is not pools:
+        known = memory.pools is pools and memory.claims == claims
+        if memory.desired is None or memory.fingerprint != fingerprint or not known:
             marks = marks_of(self._scheduler, cluster, cluster)
-            context = ClusterContext(cluster=cluster, options=self._options, gpus=pools, marks=marks)
+            context = ClusterContext(
+                cluster=cluster, options=self._options, gpus=pools, claims=claims.specs, marks=marks
+            )
             gang = self._scheduler is None and wants_gang(cluster, by_default=self._options.gang)
-            memory.desired = desired(context, self._scheduler, memory.token, gang=gang)
-            memory.fingerprint, memory.pools = fingerprint, pools
+            memory.desired = desired(context, self._scheduler, memory.token, gang=gang, missing=claims.missing)
+            memory.fingerprint, memory.pools, memory.claims = fingerprint, pools, claims
             for warning in memory.desired.warnings:
                 self._say_once(memory, cluster, ClusterEvent.IGNORED_PARAMETER, warning)
         return memory.desired
@@ -193,7 +217,8 @@ class _Clusters:
             if refused is None:
                 self._attempts.succeeded(uid, CHILDREN)
                 held = self._caches.children_of(cluster)
-                await self._children.remove_surplus(wanted.context, children, held)
+                autoscaler_runs = any(runs_autoscaler(pod) for pod in self._caches.pods_of(cluster))
+                await self._children.remove_surplus(wanted.context, children, held, autoscaler_runs=autoscaler_runs)
                 return True
             reason, message = refused
             self._events.warning(cluster, reason, message, action="Create")
@@ -227,7 +252,7 @@ class _Clusters:
                 problem=wanted.problem,
                 problem_reason=wanted.problems[0].reason if wanted.problems else "",
                 error=outcome.error,
-                waiting={**self._pods.waiting(cluster), **self._gang.waiting(cluster.key)},
+                waiting={**wanted.waiting, **self._pods.waiting(cluster), **self._gang.waiting(cluster.key)},
                 capacity=capacity(cluster, self._parts.gpus.current, self._largest.units),
                 now=now,
             )

@@ -4,6 +4,7 @@ It is worked out once for a version of the spec and of what it depends on: pods 
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,8 @@ from gpu_control_plane.rules.ray.filled_gpus import as_written
 from gpu_control_plane.rules.ray.gpus import PoolResources
 from gpu_control_plane.rules.ray.problem import Facts, Problem, sentences
 
+NOTHING_MISSING: Final[Mapping[str, str]] = {}
+
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
     """What there should be."""
@@ -38,6 +41,8 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
     together: Mapping[str, int] = {}
     """Pods that have to start at once, by group, of groups that wait for cards of pools together."""
     gpus: int = 0
+    waiting: Mapping[str, str] = {}
+    """Why no pods of a group are made for now, by group: the ends of sentences."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -45,8 +50,16 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
         return sentences(self.problems)
 
 
-def desired(context: ClusterContext, scheduler: BatchSchedule | None, token: bytes, *, gang: bool) -> Desired:
-    """What there should be of a cluster. `token` is for the Secret of one that has none yet."""
+def desired(
+    context: ClusterContext,
+    scheduler: BatchSchedule | None,
+    token: bytes,
+    *,
+    gang: bool,
+    missing: Mapping[str, str] = NOTHING_MISSING,
+) -> Desired:
+    """What there should be of a cluster. `token` is for the Secret of one that has none yet; `missing` says by group
+    which template of claims does not exist."""
     cluster = context.cluster
     problems = [*cluster_problems(cluster, Facts())]
     refusal = scheduler.refusal(cluster) if scheduler is not None else None
@@ -68,6 +81,7 @@ def desired(context: ClusterContext, scheduler: BatchSchedule | None, token: byt
             if gang and (size := start_together(cluster, group, context.gpus)) > 1
         },
         gpus=sum(context.gpus.pod_gpus(template.get("spec") or {}, context.claims) * n for template, n in counts),
+        waiting={group: f"the ResourceClaimTemplate {name} does not exist" for group, name in missing.items()},
         warnings=tuple(f"{problem.path}: {problem.message}" for problem in start_param_problems(context)),
     )
 

@@ -23,6 +23,7 @@ class ClusterEvent(StrEnum):
     WAITING = "WorkersWaitForCards"
     RELEASED = "WorkersReleased"
     CAPACITY = "CapacityInsufficient"
+    CLAIM_DIFFERS = "PVCDiffers"
     OTHER_OPERATOR = "OtherOperatorActive"
 
 

@@ -99,7 +99,11 @@ class Gang:
         pools = self._parts.gpus.current
         spec = next((group for group in cluster.spec.worker_group_specs if group.group_name == name), None)
         members = self._caches.pods.by_index(_BY_GROUP, _group_key(cluster.metadata.uid, name))
-        released = (pod for pod in members if not is_gated(pod) and not pod.deleting and not pod.ended)
+        released = (
+            pod
+            for pod in members
+            if is_owned(pod, cluster) and not is_gated(pod) and not pod.deleting and not pod.ended
+        )
         return GangGroup(
             cluster=cluster.key,
             name=name,

@@ -10,6 +10,7 @@ from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
 from gpu_control_plane.api.ray.reasons import ClusterReason
 from gpu_control_plane.ray.cluster.attempts import Attempts
 from gpu_control_plane.ray.cluster.caches import ClusterCaches
+from gpu_control_plane.ray.cluster.child_keeper import CHILDREN
 from gpu_control_plane.ray.cluster.desired import Desired
 from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.manifests import head_pod, worker_pod
@@ -24,6 +25,8 @@ from gpu_control_plane.ray.parts import RayParts
 
 _SHORT_LIFE: Final = timedelta(minutes=5)
 """A pod that has ended sooner is made anew after a pause that grows."""
+_MISSING: Final = timedelta(minutes=1)
+"""Pods that would lack something wait for it. It is watched; this is for what the watch has missed."""
 _LOST: Final = "lost/"
 """Before the name of a group, in `Attempts`: its pods do not last. The name alone: they are refused."""
 _DELETE: Final = "delete/"
@@ -71,13 +74,13 @@ class PodKeeper:
         now, found = self._now(), {}
         for what, attempt in self._attempts.of(cluster.metadata.uid, cluster.metadata.generation).items():
             group = what.removeprefix(_LOST)
-            if attempt.not_before > now and group != HEAD_GROUP and not what.startswith(_DELETE):
+            if attempt.not_before > now and group not in (HEAD_GROUP, CHILDREN) and not what.startswith(_DELETE):
                 found[group] = attempt.message
         return found
 
     def _plan(self, cluster: RayCluster, wanted: Desired) -> PodPlan:
         pods = self._caches.pods_of(cluster)
-        held_back: dict[str, datetime] = {}
+        held_back: dict[str, datetime] = dict.fromkeys(wanted.waiting, self._now() + _MISSING)
         undeletable: dict[str, datetime] = {}
         for what, attempt in self._attempts.of(cluster.metadata.uid, cluster.metadata.generation).items():
             if what.startswith(_DELETE):

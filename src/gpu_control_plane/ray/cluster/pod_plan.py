@@ -7,7 +7,7 @@ not last is tried again less and less often.
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -174,22 +174,30 @@ def _to_refresh(snapshot: PodSnapshot, heads: Sequence[RayPod]) -> RayPod | None
 
 
 def _roll(snapshot: PodSnapshot, heads: Sequence[RayPod], plans: Mapping[str, GroupPlan]) -> list[Removal]:
-    """With RollingUpdate, what is replaced next: in the first group that is not done, and last the head."""
+    """With RollingUpdate, what is replaced next: in the first group that is not done, and last the head. Where nothing
+    is ready the head goes first: it may be what keeps the others from it."""
     cluster = snapshot.cluster
     strategy = cluster.spec.upgrade_strategy
     if strategy is None or strategy.type is not UpgradeType.ROLLING:
         return []
     most = strategy.max_unavailable or 1
+    head = heads[0] if heads and not _head_stays_away(cluster) else None
+    if head is not None and template_hash(head) == snapshot.template_hashes.get(HEAD_GROUP, ""):
+        head = None
+    if head is not None and not any(pod.ready for pod in (head, *_kept_pods(plans))):
+        return [Removal(head, Why.OUTDATED)]
     for group in cluster.spec.worker_group_specs:
         kept = plans[group.group_name].kept
         expected = snapshot.template_hashes.get(group.group_name, "")
         if any(replica.is_outdated(expected) for replica in kept):
             return plan_rolling(kept, group_replicas(group), expected, most)
-    if not heads or template_hash(heads[0]) == snapshot.template_hashes.get(HEAD_GROUP, ""):
+    if head is None or not all(_is_done(snapshot, plan) for plan in plans.values()):
         return []
-    if _head_stays_away(cluster) or not all(_is_done(snapshot, plan) for plan in plans.values()):
-        return []
-    return [Removal(heads[0], Why.OUTDATED)]
+    return [Removal(head, Why.OUTDATED)]
+
+
+def _kept_pods(plans: Mapping[str, GroupPlan]) -> Iterator[RayPod]:
+    return (pod for plan in plans.values() for replica in plan.kept for pod in replica.pods)
 
 
 def _is_done(snapshot: PodSnapshot, plan: GroupPlan) -> bool:

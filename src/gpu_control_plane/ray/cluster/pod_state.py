@@ -6,6 +6,7 @@ from typing import Final
 
 from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.ray.names import Annotation, Label, NodeType
+from gpu_control_plane.ray.cluster.manifests.autoscaler import AUTOSCALER
 from gpu_control_plane.ray.owned import ContainerStatus, RayPod
 
 GANG_GATE: Final = f"{GROUP}/ray-group"
@@ -62,6 +63,12 @@ def why_lost(pod: RayPod) -> str:
     word = pod.status.reason or (ended.reason if ended is not None else "")
     code = f"exit code {ended.exit_code}" if ended is not None else ""
     return ", ".join(part for part in (pod.status.phase, word, code, said) if part)
+
+
+def runs_autoscaler(pod: RayPod) -> bool:
+    """Whether it is a head that was made with Ray's autoscaler beside it."""
+    beside = any(container.name == AUTOSCALER for container in pod.spec.containers)
+    return pod.is_head and beside and not pod.deleting and not pod.ended
 
 
 def made(pod: RayPod) -> datetime:

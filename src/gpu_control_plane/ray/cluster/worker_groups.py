@@ -5,10 +5,12 @@ that a pod is deleted only if it belongs to the cluster, that of too many worker
 use, and that a pod which is being deleted is replaced at once.
 """
 
+import itertools
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -28,6 +30,8 @@ from gpu_control_plane.ray.cluster.pod_state import (
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.owned import RayPod
 
+_MOST_ORDERS: Final = 500
+"""Pods of a group that are ordered in one plan; the next one orders more. A spec may say two thousand million."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -120,9 +124,10 @@ def plan_group(
         for replica in kept[-surplus:]:
             _remove(removals, replica.pods, Why.SURPLUS)
         kept = kept[:-surplus]
-    orders = [order for replica in kept for order in _missing_hosts(group.group_name, replica, hosts, gated=gated)]
-    orders += _new_replicas(group.group_name, kept, wanted - len(kept), hosts, gated=gated, rng=rng)
-    return GroupPlan(tuple(removals.values()), tuple(orders), tuple(kept))
+    missing = (order for replica in kept for order in _missing_hosts(group.group_name, replica, hosts, gated=gated))
+    new = _new_replicas(group.group_name, kept, wanted - len(kept), hosts, gated=gated, rng=rng)
+    orders = tuple(islice(chain(missing, new), _MOST_ORDERS))
+    return GroupPlan(tuple(removals.values()), orders, tuple(kept))
 
 
 def plan_rolling(kept: Iterable[Replica], wanted: int, expected_hash: str, max_unavailable: int) -> list[Removal]:
@@ -175,31 +180,25 @@ def _is_whole(replica: Replica, hosts: int) -> bool:
     return len(held) == hosts or all(progress(pod) < Progress.RUNNING for pod in replica.pods)
 
 
-def _missing_hosts(group: str, replica: Replica, hosts: int, *, gated: bool) -> list[PodOrder]:
+def _missing_hosts(group: str, replica: Replica, hosts: int, *, gated: bool) -> Iterator[PodOrder]:
     if hosts == 1:
-        return []
+        return
     held = {host_index(pod) for pod in replica.pods}
-    return [
-        PodOrder(group, ReplicaIdentity(replica.index or 0, replica.name, host), gated)
-        for host in range(hosts)
-        if host not in held
-    ]
+    for host in range(hosts):
+        if host not in held:
+            yield PodOrder(group, ReplicaIdentity(replica.index or 0, replica.name, host), gated)
 
 
 def _new_replicas(
     group: str, kept: Sequence[Replica], count: int, hosts: int, *, gated: bool, rng: random.Random
-) -> list[PodOrder]:
-    if count <= 0:
-        return []
+) -> Iterator[PodOrder]:
     taken = {replica.index for replica in kept}
-    free = [index for index in range(len(kept) + count) if index not in taken][:count]
-    if hosts == 1:
-        return [PodOrder(group, ReplicaIdentity(index), gated) for index in free]
-    orders = []
-    for index in free:
+    for index in islice((index for index in itertools.count() if index not in taken), max(0, count)):
+        if hosts == 1:
+            yield PodOrder(group, ReplicaIdentity(index), gated)
+            continue
         name = f"{group}-{''.join(rng.choices(_LETTERS, k=5))}"
-        orders += [PodOrder(group, ReplicaIdentity(index, name, host), gated) for host in range(hosts)]
-    return orders
+        yield from (PodOrder(group, ReplicaIdentity(index, name, host), gated) for host in range(hosts))
 
 
 def _remove(removals: dict[str, Removal], pods: Iterable[RayPod], why: Why) -> None:

@@ -21,6 +21,7 @@ Units = Mapping[str, int]
 """GPUs by the resource that containers ask for."""
 
 NONE: Final[Units] = {}
+_MOST_MOVES: Final = 2000
 
 
 class Bounds(msgspec.Struct, frozen=True, array_like=True):
@@ -176,9 +177,10 @@ def _shrink(giving: Group, target: Side, *, switched: bool, may_answer: bool, pa
 
 def has_gap(target: Side, source: Side, allowance: Units) -> bool:
     """Whether there will be a time without an answer, even if all goes well: the moves played to their end, with
-    applications that answer as soon as there is a worker of each group."""
+    applications that answer as soon as there is a worker of each group. A gap after very many moves is not foreseen: a
+    spec may name any number of workers."""
     switched = False
-    for _ in range(2 * (sum(group.goal for group in target.groups) + source.replicas) + 1):
+    for _ in range(min(2 * (sum(group.goal for group in target.groups) + source.replicas) + 1, _MOST_MOVES)):
         switched = switched or all(group.wanted for group in target.groups if group.goal)
         match next_move(target, source, allowance, switched=switched, may_answer=switched, patient=False):
             case Shrink(gap=True):

@@ -8,7 +8,7 @@ from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.ray.owned import OF_CLUSTERS, RayPod, controller_of
+from gpu_control_plane.ray.owned import OF_CLUSTERS, RayPod, controller_of, is_owned
 from gpu_control_plane.ray.waiting.decide import (
     GroupWaiting,
     Waiting,
@@ -42,7 +42,7 @@ class WaitingLookup:
 
     def of_cluster(self, cluster: RayCluster) -> dict[str, GroupWaiting]:
         """By the name of the group."""
-        pods = self.pods.by_index(_OWNER, cluster.metadata.uid)
+        pods = [pod for pod in self.pods.by_index(_OWNER, cluster.metadata.uid) if is_owned(pod, cluster)]
         return waiting_groups(pods, self._gpus.current.units)
 
     def of_job(self, job: RayJob) -> Waiting | None:

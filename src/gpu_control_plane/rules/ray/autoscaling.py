@@ -19,7 +19,7 @@ def autoscaling_faults(spec: RayClusterSpec, path: str) -> Faults:
     """Of the options, and of what groups say to the autoscaler."""
     options, on = spec.autoscaler_options, bool(spec.enable_in_tree_autoscaling)
     held = pod_spec(spec.head_group_spec.template).env()
-    asked_by_env = held.get(V2_ENV, "").lower() in _ON
+    asked_by_env = asks_for_v2_by_variable(spec)
     version = options.version if options is not None else None
     v2 = version == AutoscalerVersion.V2 or asked_by_env
     env = f"{path}.headGroupSpec.template.spec.containers[0].env"
@@ -33,6 +33,11 @@ def autoscaling_faults(spec: RayClusterSpec, path: str) -> Faults:
         yield from _restart_faults(spec, path)
     for index, group in enumerate(spec.worker_group_specs):
         yield from _group_faults(group, f"{path}.workerGroupSpecs[{index}]", spec.ray_version, v2=v2)
+
+
+def asks_for_v2_by_variable(spec: RayClusterSpec) -> bool:
+    """Whether the head's Ray container asks for version 2 by its environment: the older way."""
+    return pod_spec(spec.head_group_spec.template).env().get(V2_ENV, "").lower() in _ON
 
 
 def _option_faults(options: AutoscalerOptions, path: str) -> Faults:

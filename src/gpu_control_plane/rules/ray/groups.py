@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpu_control_plane.api.ray.cluster import GroupSpec, RayClusterSpec, WorkerGroupSpec
+from gpu_control_plane.api.ray.names import HEAD_GROUP
 from gpu_control_plane.rules.ray.problem import Faults
-from gpu_control_plane.rules.ray.templates import Template, read_template
+from gpu_control_plane.rules.ray.templates import Service, Template, read_service, read_template
 from gpu_control_plane.rules.ray.texts import is_label_key, is_label_value
 
 _TOLD_BY_RESOURCES: Final = ("num-cpus", "num-gpus", "memory", "resources")
@@ -14,6 +15,9 @@ _TOLD_BY_RESOURCES: Final = ("num-cpus", "num-gpus", "memory", "resources")
 def group_faults(spec: RayClusterSpec, path: str) -> Faults:
     """Of all groups, the head first."""
     yield from _common_faults(spec.head_group_spec, f"{path}.headGroupSpec")
+    service = read_service(spec.head_group_spec.head_service or {})
+    if not isinstance(service, Service):
+        yield f"{path}.headGroupSpec.headService", f"this is no Service: {service}"
     first: dict[str, int] = {}
     for index, group in enumerate(spec.worker_group_specs):
         place = f"{path}.workerGroupSpecs[{index}]"
@@ -21,6 +25,8 @@ def group_faults(spec: RayClusterSpec, path: str) -> Faults:
         if before != index:
             taken = f"{group.group_name} is the name of workerGroupSpecs[{before}], too"
             yield f"{place}.groupName", f"{taken}, and pods are told apart by it: give each group a name of its own"
+        if group.group_name == HEAD_GROUP:
+            yield f"{place}.groupName", f"{HEAD_GROUP} is the name of the head's own group: take another"
         yield from _common_faults(group, place)
         yield from _count_faults(group, place, autoscaling=bool(spec.enable_in_tree_autoscaling))
 

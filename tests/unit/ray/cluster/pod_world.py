@@ -67,7 +67,8 @@ class PodWorld:
         """Plan, carry out and let pods run, until nothing is planned; how often that took."""
         for count in range(rounds):
             plan = self.plan()
-            if not plan.removals and not plan.orders:
+            starting = any(pod.status.phase == "Pending" for pod in self.pods.values())
+            if not plan.removals and not plan.orders and not starting:
                 return count
             self.carry_out(plan)
             self.all_run()

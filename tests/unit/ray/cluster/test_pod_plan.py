@@ -223,6 +223,23 @@ def test_a_worker_that_finds_no_room_does_not_keep_the_head_from_its_change() ->
     assert HEAD in gone(made)
 
 
+def test_a_head_that_never_comes_up_is_changed_before_the_workers_that_wait_for_it() -> None:
+    made = PodWorld(ray_cluster(group(replicas=2), head={"template": template(image="typo")}, upgradeStrategy=ROLLING))
+    made.carry_out(made.plan())
+    made.with_spec(ray_cluster(group(replicas=2), head={"template": template(image="right")}, upgradeStrategy=ROLLING))
+    assert gone(made) == {HEAD: Why.OUTDATED}
+    made.runs(HEAD, ready=False)  # It starts, and starts again.
+    assert gone(made) == {HEAD: Why.OUTDATED}
+
+
+def test_a_head_that_is_not_ready_for_a_moment_still_goes_last() -> None:
+    made = world(group(replicas=2), upgradeStrategy=ROLLING)
+    new = group(replicas=2, template=template(image="new"))
+    made.with_spec(ray_cluster(new, head={"template": template({"cpu": 9})}, upgradeStrategy=ROLLING))
+    made.runs(HEAD, ready=False)
+    assert HEAD not in gone(made)
+
+
 def test_rolling_replaces_replicas_of_several_hosts_as_a_whole() -> None:
     made = world(group(replicas=2, numOfHosts=2), upgradeStrategy=ROLLING)
     new = group(replicas=2, numOfHosts=2, template=template(image="new"))

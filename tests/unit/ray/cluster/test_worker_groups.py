@@ -28,6 +28,15 @@ def plan(made: PodWorld, *, scales_itself: bool = False, random_delete: bool = F
     )
 
 
+@pytest.mark.parametrize("of_group", [{"replicas": 2**31 - 1}, {"replicas": 1, "numOfHosts": 2**31 - 1}])
+def test_a_group_of_any_size_is_ordered_in_parts(of_group: Json) -> None:
+    made = PodWorld(ray_cluster(group(**of_group)))
+    made.carry_out(made.plan())
+    assert len(made.of("workers")) == 500
+    made.carry_out(made.plan())
+    assert len(made.of("workers")) == 1000
+
+
 def gone(found: GroupPlan) -> dict[str, Why]:
     return {removal.pod.name: removal.why for removal in found.removals}
 

@@ -191,6 +191,7 @@ def test_cards_of_a_cluster_that_goes_are_waited_for() -> None:
         ((2,), (2,), 2, False),
         ((1, 1), (1, 1), 2, True),
         ((1, 1), (2, 2), 4, False),
+        ((10**9,), (10**9,), 10**9, False),
     ],
 )
 def test_it_is_known_before_whether_there_will_be_a_gap(

@@ -354,6 +354,24 @@ ROWS: list[tuple[str, Mapping[str, object], str, str]] = [
         "STORAGE_BACKEND is needed: it says where logs are kept",
     ),
     (
+        "a claim is a map, as all that manifests are made from",
+        {f"{WORKER}.{POD}.resourceClaims": ["cards"]},
+        f"{W0}.template",
+        "this is no template of a pod: Expected `object`, got `str` - at `$.spec.resourceClaims[0]`",
+    ),
+    (
+        "the head's Service is one",
+        {f"{HEAD}.headService": {"spec": {"ports": [80]}}},
+        f"{HEAD}.headService",
+        "this is no Service: Expected `object`, got `int` - at `$.spec.ports[0]`",
+    ),
+    (
+        "a group of workers has not the name of the head's",
+        {f"{WORKER}.groupName": "headgroup"},
+        "spec.workerGroupSpecs[0].groupName",
+        "headgroup is the name of the head's own group: take another",
+    ),
+    (
         "a cluster that a RayService made has no strategy of its own",
         {
             "metadata.labels": {Label.ORIGINATED_FROM_KIND.value: "RayService"},

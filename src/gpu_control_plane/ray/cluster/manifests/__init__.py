@@ -12,7 +12,7 @@ from gpu_control_plane.ray.cluster.manifests.autoscaler_access import (
 )
 from gpu_control_plane.ray.cluster.manifests.certificates import certificate_name, certificates
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, ReplicaIdentity
-from gpu_control_plane.ray.cluster.manifests.fault_tolerance import gcs_claim
+from gpu_control_plane.ray.cluster.manifests.fault_tolerance import claim_differences, gcs_claim
 from gpu_control_plane.ray.cluster.manifests.features import Keeping, autoscales, keeping
 from gpu_control_plane.ray.cluster.manifests.hashes import recreate_hash, spec_hash
 from gpu_control_plane.ray.cluster.manifests.ingress import ingress, route
@@ -38,6 +38,7 @@ __all__ = [
     "autoscales",
     "certificate_name",
     "certificates",
+    "claim_differences",
     "gcs_claim",
     "head_pod",
     "head_service",

@@ -17,6 +17,8 @@ from gpu_control_plane.ray.cluster.manifests.containers import (
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.features import Keeping, keeping
 from gpu_control_plane.ray.names import gcs_claim_name
+from gpu_control_plane.ray.owned import OwnedClaim
+from gpu_control_plane.rules.ray.amounts import amount_of
 
 RETAIN: Final = "Retain"
 
@@ -86,6 +88,25 @@ def gcs_claim(context: ClusterContext) -> Manifest | None:
         },
         "spec": spec,
     }
+
+
+def claim_differences(held: OwnedClaim, manifest: Manifest) -> list[str]:
+    """What of a claim that is there is not as the spec says; a larger volume does no harm."""
+    there, wanted = held.spec, manifest["spec"]
+    size, asked = (spec.get("resources", {}).get("requests", {}).get("storage", 0) for spec in (there, wanted))
+    found = []
+    if (amount_of(size) or 0) < (amount_of(asked) or 0):
+        found.append(f"it asks for {size}, and the spec for {asked}")
+    found += [
+        f"its {field} is {_listed(there.get(field))}, and that of the spec {_listed(wanted[field])}"
+        for field in ("accessModes", "storageClassName")
+        if field in wanted and there.get(field) != wanted[field]
+    ]
+    return found
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value or "none")
 
 
 def _reach_redis(ray: Part, context: ClusterContext) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from gpu_control_plane.api.ray.cluster import AuthMode, AutoscalerVersion, RayCluster, RayClusterSpec
 from gpu_control_plane.api.ray.names import Annotation
+from gpu_control_plane.rules.ray.autoscaling import asks_for_v2_by_variable
 
 REDIS: Final = "redis"
 ROCKSDB: Final = "rocksdb"
@@ -27,9 +28,14 @@ def autoscales(spec: RayClusterSpec) -> bool:
 
 
 def autoscaler_version(spec: RayClusterSpec) -> AutoscalerVersion | None:
-    """The version that the spec names; None without autoscaling, or where Ray chooses."""
+    """The version that the spec names, by its field or by the head's variable; None without autoscaling, or where Ray
+    chooses."""
+    if not autoscales(spec):
+        return None
     options = spec.autoscaler_options
-    return options.version if autoscales(spec) and options is not None else None
+    if options is not None and options.version is not None:
+        return options.version
+    return AutoscalerVersion.V2 if asks_for_v2_by_variable(spec) else None
 
 
 def keeping(cluster: RayCluster) -> Keeping:

@@ -104,6 +104,8 @@ def _completed(rules: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rules as the API server keeps them: with the protocol that it adds, so that they are not taken for changed."""
     found = copy.deepcopy(list(rules))
     for rule in found:
-        for port in rule.get("ports") or ():
-            port.setdefault("protocol", "TCP")
+        ports = rule.get("ports")
+        for port in ports if isinstance(ports, list) else ():
+            if isinstance(port, dict):  # The API server refuses the policy otherwise, and says why.
+                port.setdefault("protocol", "TCP")
     return found

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from gpu_control_plane.api.ray.names import Annotation, Label, NodeType
+from gpu_control_plane.api.ray.names import CREATED_BY, Annotation, Label, NodeType
 from gpu_control_plane.ray.cluster.manifests.containers import equal_resources, has_env, put_env, ray_container
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.pods import head_pod
@@ -55,6 +55,7 @@ def redis_cleanup_job(context: ClusterContext) -> Manifest:
     marks = context.group_marks()
     labels = {key: value for key, value in pod["metadata"]["labels"].items() if key not in marks.labels}
     labels[Label.NODE_TYPE.value] = NodeType.REDIS_CLEANUP.value
+    labels[Label.CREATED_BY.value] = CREATED_BY  # The Job is found by it, whatever the template says.
     skipped = {*marks.annotations, *_OF_THE_HEAD}
     annotations = {key: value for key, value in pod["metadata"]["annotations"].items() if key not in skipped}
     return {
@@ -65,7 +66,8 @@ def redis_cleanup_job(context: ClusterContext) -> Manifest:
             "namespace": context.namespace,
             "labels": labels,
             "annotations": annotations,
-            "ownerReferences": context.owner_references(),
+            # A deletion in the foreground would delete what blocks it, the Job that it waits for, too.
+            "ownerReferences": [{**each, "blockOwnerDeletion": False} for each in context.owner_references()],
         },
         "spec": {
             "backoffLimit": 0,

@@ -12,6 +12,7 @@ from gpu_control_plane.ray.cluster.manifests import (
     ClusterContext,
     auth_secret,
     certificates,
+    claim_differences,
     gcs_claim,
     head_service,
     headless_service,
@@ -26,6 +27,7 @@ from gpu_control_plane.ray.cluster.manifests import (
     service_ports,
 )
 from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.ray.owned import OwnedClaim
 from gpu_control_plane.ray.scheduling import PodMarks
 from unit.ray.ray_clusters import UID, Json, env_of, group, head_of, ray_cluster, template
 
@@ -299,6 +301,31 @@ def test_a_volume_is_claimed_for_rocksdb() -> None:
     assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        ({}, []),
+        ({"size": "1024Mi"}, []),
+        ({"size": "500Mi"}, []),
+        ({"size": "2Gi"}, ["it asks for 1Gi, and the spec for 2Gi"]),
+        ({"storageClassName": "fast"}, ["its storageClassName is slow, and that of the spec fast"]),
+        (
+            {"accessModes": ["ReadWriteMany"]},
+            ["its accessModes is ReadWriteOnce, and that of the spec ReadWriteMany"],
+        ),
+    ],
+)
+def test_what_of_a_volume_is_not_as_the_spec_says_is_known(storage: Json, said: list[str]) -> None:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "slow",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    held = msgspec.convert({"metadata": {"name": "rc-gcs-pvc"}, "spec": spec}, OwnedClaim)
+    claim = one(gcs_claim(context(gcsFaultToleranceOptions={"backend": "rocksdb", "storage": storage})))
+    assert claim_differences(held, claim) == said
+
+
 def test_a_volume_that_is_kept_has_no_owner() -> None:
     storage = {"size": "5Gi", "storageClassName": "fast", "accessModes": ["ReadWriteMany"], "deletionPolicy": "Retain"}
     claim = one(gcs_claim(context(gcsFaultToleranceOptions={"backend": "rocksdb", "storage": storage})))
@@ -415,6 +442,14 @@ def test_the_cleanup_of_redis_is_the_head_without_ray() -> None:
             "RAY_redis_db_connect_wait_milliseconds": "500",
         }.items()
     )
+
+
+def test_the_cleanup_of_redis_is_found_whatever_the_template_says_and_blocks_no_deletion() -> None:
+    head = {"template": template(), "labels": {"app.kubernetes.io/created-by": "me"}}
+    made = redis_cleanup_job(context(head=head, gcsFaultToleranceOptions={"redisAddress": "redis:6379"}))
+    assert made["metadata"]["labels"]["app.kubernetes.io/created-by"] == "kuberay-operator"
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (UID, True, False)
 
 
 # All of them

@@ -384,6 +384,16 @@ def test_the_version_of_the_autoscaler_is_told_to_ray(version: str, value: str, 
     assert (head["spec"]["restartPolicy"], worker["spec"]["restartPolicy"]) == (policy, policy)
 
 
+@pytest.mark.parametrize(("value", "policy"), [("1", "Never"), ("true", "Never"), ("0", "Always")])
+def test_pods_of_version_2_by_variable_are_not_restarted_either(value: str, policy: str) -> None:
+    held = template(env=[{"name": "RAY_enable_autoscaler_v2", "value": value}])
+    worker = template()
+    for each in (held, worker):
+        each["spec"]["restartPolicy"] = "Always"
+    made = pods(group("workers", worker), head={"template": held}, enableInTreeAutoscaling=True)
+    assert [pod["spec"]["restartPolicy"] for pod in made] == [policy, policy]
+
+
 def test_options_of_the_autoscaler_take_the_place_of_ours() -> None:
     head, _ = scaled(
         image="own/ray",
