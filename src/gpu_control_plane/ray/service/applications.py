@@ -6,8 +6,9 @@ therefore puts nothing.
 """
 
 import hashlib
+import math
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +18,9 @@ from gpu_control_plane.api.ray.service import ApplicationStatus, DeploymentStatu
 from gpu_control_plane.ray.dashboard.models import ServeDetails
 
 _TEXT_LIMIT: Final = 1 << 20
+_EXPANDED_LIMIT: Final = 4 << 20
+_DEPTH_LIMIT: Final = 100
+_INTEGER_LIMIT: Final = 1 << 63
 
 
 class BadConfig(ValueError):
@@ -28,14 +32,50 @@ def parse(text: str) -> dict[str, Any]:
     if len(text) > _TEXT_LIMIT:
         raise BadConfig("it is longer than 1 MiB")
     try:
-        found = yaml.safe_load(text)
+        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise BadConfig(f"it is no YAML: {' '.join(str(error).split())}") from error
     if found is None:
         return {}
     if not isinstance(found, dict):
         raise BadConfig("it is no mapping: it begins with applications:")
-    return found
+    plain: dict[str, Any] = _Plain().of(found)
+    return plain
+
+
+class _Plain:
+    """Makes JSON of what YAML has read, as Kubernetes does: keys become texts. Aliases can make a short text a huge
+    document, or one without an end, so what it comes to is counted."""
+
+    def __init__(self) -> None:
+        self._left = _EXPANDED_LIMIT
+
+    def of(self, value: object, depth: int = 0) -> Any:
+        self._left -= 1 + (len(value) if isinstance(value, str | bytes) else 0)
+        if self._left < 0 or depth > _DEPTH_LIMIT:
+            raise BadConfig("with its aliases followed, it is too long or too deep")
+        match value:
+            case dict():
+                return {self._key(key): self.of(each, depth + 1) for key, each in value.items()}
+            case list():
+                return [self.of(each, depth + 1) for each in value]
+            case int() if abs(value) >= _INTEGER_LIMIT:
+                raise BadConfig("it has an integer of more than 64 bits")
+            case float() if not math.isfinite(value):
+                raise BadConfig(f"{value} is no number that Ray Serve could be told")
+            case None | bool() | int() | float() | str():
+                return value
+            case date():
+                return value.isoformat()
+            case _:
+                raise BadConfig(f"it has a {type(value).__name__}, which JSON does not know: write it as a text")
+
+    def _key(self, key: object) -> str:
+        if isinstance(key, str | int | float):
+            text = str(key).lower() if isinstance(key, bool) else str(key)
+            self._left -= len(text)
+            return text
+        raise BadConfig(f"it has the key {key!r}: put it in quotes")
 
 
 def with_capacity(config: Mapping[str, Any], capacity: int | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What the decisions about RayServices are, situation by situation."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -210,6 +210,24 @@ def test_a_configuration_is_known_again_whatever_its_order() -> None:
 
 @pytest.mark.parametrize("text", ["{", "- a", "just words", "a: [", "!!python/object:os.system {}", "\t: x"])
 def test_what_is_no_configuration_is_said(text: str) -> None:
+    with pytest.raises(BadConfig):
+        parse(text)
+
+
+def test_keys_that_are_no_texts_become_texts() -> None:
+    given = parse("a: {2: b, true: c, x: 2026-01-01}")
+    assert given == {"a": {"2": "b", "true": "c", "x": "2026-01-01"}}
+    assert config_hash(given)
+
+
+_BILLION: Final = "n0: &n0 [x, x]\n" + "".join(f"n{n}: &n{n} [*n{n - 1}, *n{n - 1}]\n" for n in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [_BILLION, "a: &a [*a]", "a: !!binary aGk=", "a: .nan", "null: 1", f"a: {10**400}", f"a: {'[' * 300}{']' * 300}"],
+)
+def test_a_configuration_that_json_does_not_hold_is_said(text: str) -> None:
     with pytest.raises(BadConfig):
         parse(text)
 
