@@ -18,6 +18,7 @@ from gpu_control_plane.api.ray.service import RayServiceStatus, ServedCluster, S
 from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
 from gpu_control_plane.ray.names import serve_service_name
+from gpu_control_plane.ray.options import OWN_VERSIONS
 from gpu_control_plane.ray.owned import OwnedService, is_owned
 from gpu_control_plane.ray.service import backend, conditions, deadlines, gateway, suspension
 from gpu_control_plane.ray.service.actions import (
@@ -83,6 +84,9 @@ def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the o
         return decided
     if (status := suspension.resumed(s)) is not None:
         return Decision(actions=(_write(s, status),), told=(Told(reason="Resumed", note="it comes up again"),))
+    if taken := tuple(_taken_over(s)):
+        # Before a status says that this spec has been seen: that is how a change is told from none.
+        return Decision(actions=taken)
     if s.problems:
         return _invalid(s)
     if (decided := _timed_out(s)) is not None:
@@ -329,8 +333,21 @@ def _created(s: Snapshot, roles: Roles) -> Iterable[Action]:
     yield CreateCluster(manifest=manifest, told=told)
 
 
+def _taken_over(s: Snapshot) -> Iterable[PatchCluster]:
+    """Clusters that another operator, or another release of this one, has made get marks that are understood here."""
+    for view in filter(None, (s.active, s.pending)):
+        if view.deleting or not is_foreign(s, view):
+            continue
+        annotations = marks(s, view).annotations(s.options)
+        if not view.annotation(Annotation.KUBERAY_VERSION).startswith(OWN_VERSIONS):
+            # KubeRay's numbers of workers stay until the spec's change.
+            annotations[Annotation.APPLIED_SCALE.value] = scale_mark(s.service.spec.ray_cluster_config)
+        told = Told(reason="TookOverRayCluster", note=f"RayCluster {view.name} is looked after by this operator")
+        yield _annotated(view, annotations, told)
+
+
 def _refreshed(s: Snapshot, roles: Roles, course: Course, after: _After) -> Iterable[PatchCluster]:
-    """Changes of clusters that exist: what was taken over, worker groups that were added, numbers of workers."""
+    """Changes of clusters that exist: worker groups that were added, numbers of workers."""
     patched = {patch.cluster.name for patch in course.patches} if not (after.promoted or after.undone) else set()
     if patched:
         yield from course.patches
@@ -349,12 +366,9 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
     annotations: dict[str, str | None] = {}
     spec: dict[str, Any] = {}
     told: Told | None = None
-    if is_foreign(s, view):
-        annotations |= marks(s, view).annotations(s.options) | {Annotation.APPLIED_SCALE.value: scale_mark(desired)}
-        told = Told(reason="TookOverRayCluster", note=f"RayCluster {view.name} is looked after by this operator")
     if view.annotation(Annotation.UNUSED_SINCE):
         annotations[Annotation.UNUSED_SINCE.value] = None
-    if follows and not is_foreign(s, view):
+    if follows:
         found = match_of(s, view)
         scale_differs = view.annotation(Annotation.APPLIED_SCALE) != scale_mark(desired)
         if found is Match.GROWN or (found is Match.SAME and scale_differs):

@@ -94,7 +94,10 @@ def match_of(s: Snapshot, view: ClusterView) -> Match:
 def marks(s: Snapshot, view: ClusterView) -> Marks:
     if not is_foreign(s, view):
         return marks_of(view.cluster)
-    return marks_when_taken_over(view.cluster, s.service, newest=view is (s.pending or s.active))
+    newest = s.pending_status.ray_cluster_name or s.active_status.ray_cluster_name
+    # Where changes are not carried out, that one was seen says nothing.
+    carried_out = upgrade_type(s.service) is not ServiceUpgradeType.NONE and not _without_upgrades(s)
+    return marks_when_taken_over(view.cluster, s.service, newest=view.name == newest and carried_out)
 
 
 def is_foreign(s: Snapshot, view: ClusterView) -> bool:
@@ -296,13 +299,17 @@ def _refused(s: Snapshot) -> str:
     kind = upgrade_type(s.service)
     if kind is ServiceUpgradeType.NONE:
         return "spec.upgradeStrategy.type is None: set it to NewCluster to have the change carried out"
-    if kind is None and not s.options.zero_downtime:
+    if _without_upgrades(s):
         return "ENABLE_ZERO_DOWNTIME is false: set spec.upgradeStrategy.type to NewCluster to have it carried out"
     if kind is ServiceUpgradeType.INCREMENTAL and not s.gateway.served:
         if not s.gateway.known:
             return "it is not known yet whether the Gateway API is installed"
         return "the Gateway API is not installed: install it, or set spec.upgradeStrategy.type to NewCluster"
     return ""
+
+
+def _without_upgrades(s: Snapshot) -> bool:
+    return upgrade_type(s.service) is None and not s.options.zero_downtime
 
 
 def _words(units: Units, only: Units | None = None) -> str:

@@ -321,6 +321,67 @@ def test_clusters_of_kuberay_are_taken_over_without_a_second_one(seen: bool) -> 
     assert "TookOverRayCluster" in world.told_of_actions
 
 
+@pytest.mark.parametrize("version", ["v1.4.0", "gpu-control-plane-0.0.1"])
+@pytest.mark.parametrize("crash_after", range(5))
+def test_a_change_at_the_time_of_a_take_over_is_carried_out_whenever_the_operator_dies(
+    version: str, crash_after: int
+) -> None:
+    world = running()
+    before = world.active
+    of_before(world, version)
+    world.change_cluster(group(image="ray:2"), image="ray:2")
+    world.reconcile(crash_after=crash_after)
+    world.reconcile(crash_after=crash_after)
+    world.settle()
+    assert world.active != before
+    assert world.clusters[world.active].spec.head_group_spec == world.service.spec.ray_cluster_config.head_group_spec
+
+
+def test_a_change_that_was_not_carried_out_is_not_taken_for_one_that_was_by_another_release() -> None:
+    world = running(upgradeStrategy={"type": "None"})
+    world.change_cluster(group(image="ray:2"), image="ray:2")
+    world.settle()
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.settle()
+    assert situation(world, ServiceCondition.UP_TO_DATE) == ("False", "ChangeNotCarriedOut")
+
+
+def test_numbers_of_workers_that_change_while_the_operator_is_replaced_are_followed() -> None:
+    world = running(group(replicas=1))
+    before = world.active
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.change_cluster(group(replicas=3))
+    world.settle()
+    assert world.active == before
+    assert [each.replicas for each in world.clusters[before].spec.worker_group_specs] == [3]
+
+
+@pytest.mark.parametrize("steps", range(0, 16, 3))
+def test_a_handover_goes_on_under_another_release(steps: int) -> None:
+    scaled = {"enableInTreeAutoscaling": True}
+    world = World(service_of(group(replicas=2, maxReplicas=9), cluster=scaled), cards=2)
+    world.settle()
+    world.change_cluster(group(replicas=2, maxReplicas=9, image="ray:2"), image="ray:2", **scaled)
+    for _ in range(steps):
+        world.reconcile()
+        world.cluster_controller()
+        world.kubelet()
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.settle(150, step=timedelta(seconds=90))
+    (left,) = world.clusters.values()
+    assert left.spec.head_group_spec == world.service.spec.ray_cluster_config.head_group_spec
+    assert left.spec.worker_group_specs[0].max_replicas == 9
+
+
+def of_before(world: World, version: str) -> None:
+    """All clusters have been made by another operator, or another release, whose hashes are not ours."""
+    for held in list(world.clusters.values()):
+        theirs = {Annotation.SPEC_HASH.value: "abc", Annotation.KUBERAY_VERSION.value: version}
+        world.clusters[held.name] = replace(
+            held, metadata=replace(held.metadata, annotations={**held.metadata.annotations, **theirs})
+        )
+
+
 def test_a_cluster_of_before_is_taken_back_while_it_is_still_there() -> None:
     world = running()
     first = world.active
