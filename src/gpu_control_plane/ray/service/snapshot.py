@@ -98,6 +98,12 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @property
+    def is_failing(self) -> bool:
+        """Whether more workers would not make it answer: an application has failed, or Ray Serve does not listen."""
+        found = self.details.applications.values() if self.details is not None else ()
+        return not found or any(application.failing for application in found)
+
+    @property
     def ready(self) -> bool:
         """Whether it can take over: all applications run, and there is a pod for requests."""
         return not self.deleting and self.applications_run and self.serving_pods > 0

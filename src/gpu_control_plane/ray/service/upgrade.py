@@ -205,12 +205,14 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
         switched=s.backend == taking.name,
         may_answer=_answers(s, taking),
         patient=patience is not None,
+        answers_all=taking.answers_all,
+        failing=taking.is_failing,
         others=others,
     )
     complete = isinstance(move, Done) and taking.ready
     backend = choose(
         s.backend,
-        _candidate(s, taking, takes_over=taking.answers_all),
+        _candidate(s, taking, takes_over=taking.answers_all and handover.outweighs(target, source)),
         _candidate(s, giving, takes_over=True),
         must_leave=isinstance(move, SwitchFirst),
     )

@@ -410,6 +410,44 @@ def test_an_upgrade_whose_cards_are_taken_meanwhile_goes_on_worker_by_worker() -
     assert list(world.clusters) == [world.active]
 
 
+@pytest.mark.parametrize(("workers", "free", "least"), [(8, 0, 4), (5, 0, 2), (4, 2, 3), (3, 1, 2), (2, 0, 1)])
+def test_requests_go_over_when_the_new_cluster_has_as_many_workers(workers: int, free: int, least: int) -> None:
+    world = World(service_of(group(replicas=workers)), cards=workers + free)
+    world.settle()
+    world.change_cluster(group(replicas=workers, image="ray:2"), image="ray:2")
+    fewest = workers
+    for _ in range(200):
+        world.reconcile()
+        world.cluster_controller()
+        world.kubelet()
+        world.now += timedelta(seconds=30)
+        fewest = min(fewest, len(world.workers(world.clusters[world.backend], "workers")))
+    assert world.ready()
+    assert not world.pending
+    assert fewest == least
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_applications_that_fail_never_cost_the_last_worker_that_answers(workers: int) -> None:
+    world = World(service_of(group(replicas=workers)), cards=workers)
+    world.settle()
+    before = world.active
+    world.applications_fail = {"ray:2"}
+    world.change_cluster(group(replicas=workers, image="ray:2"), image="ray:2")
+    for _ in range(200):
+        world.reconcile()
+        world.cluster_controller()
+        world.kubelet()
+        world.now += timedelta(minutes=5)
+    assert (world.active, world.backend) == (before, before)
+    assert world.can_serve(before)
+    assert "DEPLOY_FAILED" in "".join(world.why())
+    world.change_cluster(group(replicas=workers))
+    world.settle(150, step=timedelta(seconds=90))
+    assert world.ready()
+    assert (world.active, len(world.workers(world.clusters[before], "workers"))) == (before, workers)
+
+
 def test_a_handover_can_be_taken_back_at_every_step() -> None:
     for steps in range(40):
         world = World(service_of(group(replicas=3)), cards=3)

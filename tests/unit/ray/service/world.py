@@ -343,12 +343,13 @@ class World:
         wanted = {group.group_name: group_pods(group) for group in cluster.spec.worker_group_specs}
         whole = all(len(self.workers(cluster, name)) >= count for name, count in wanted.items())
         runs = self.all_run(cluster)
+        image = cluster.spec.head_group_spec.template["spec"]["containers"][0]["image"]
         deployment = ServeDeployment(
             status="HEALTHY" if runs and whole else "UPSCALING",
             replicas=(ServeReplica(state="RUNNING" if runs else "STARTING"),),
         )
         application = ServeApplication(
-            status="RUNNING" if runs and whole else "DEPLOYING",
+            status="DEPLOY_FAILED" if image in self.applications_fail else "RUNNING" if runs and whole else "DEPLOYING",
             deployments={"D": deployment},
             deployed_app_config={"name": "a"},
         )
