@@ -142,6 +142,8 @@ def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after t
     terms = Terms.read(pending.annotation(Annotation.HANDOVER))
     if match_of(s, pending) is not Match.OTHER:
         return Roles(active=active.name if active is not None else "", pending=name, way=way, terms=terms)
+    if s.backend == name and (living is None or way is Way.AT_ONCE):
+        return _with_requests(s, living, pending, fulfilled=fulfilled)
     if living is None:
         return _replace(s, active, pending)
     if way is Way.INCREMENTAL or (way is Way.HANDOVER and fulfilled):
@@ -155,6 +157,15 @@ def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after t
         # It has the requests already: what it replaces is what goes.
         return _start(s, pending)
     return _replace(s, living, pending)
+
+
+def _with_requests(s: Snapshot, living: ClusterView | None, pending: ClusterView, *, fulfilled: bool) -> Roles:
+    """The pending cluster has the requests already, and the spec no longer wants it: it stays until another answers."""
+    if living is None or not (fulfilled or _refused(s)):
+        return _start(s, pending)
+    if fulfilled:
+        return Roles(active=pending.name, pending=living.name, way=Way.AT_ONCE)
+    return Roles(active=pending.name, refused=_refused(s))
 
 
 def _replace(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> Roles:

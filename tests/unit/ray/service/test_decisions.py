@@ -448,6 +448,51 @@ def test_applications_that_fail_never_cost_the_last_worker_that_answers(workers:
     assert (world.active, len(world.workers(world.clusters[before], "workers"))) == (before, workers)
 
 
+@pytest.mark.parametrize("old_answers", [True, False])
+@pytest.mark.parametrize("then", ["ray:1", "ray:3"])
+def test_a_cluster_that_has_requests_is_not_dropped_by_another_change(then: str, old_answers: bool) -> None:
+    world, old = promoted_but_for_the_status()
+    new = world.backend
+    if not old_answers:
+        for pod in [pod for pod in world.pods.values() if pod.name.startswith(old)]:
+            world._let_go(pod.name)
+        world.kubelet()
+    world.change_cluster(group(image=then), image=then)
+    for _ in range(3):
+        world.reconcile()
+        assert new in world.clusters
+        assert world.can_serve(world.backend)
+    world.settle()
+    assert world.ready()
+    assert (world.active == old) is (then == "ray:1")
+    assert list(world.clusters) == [world.active]
+
+
+def test_a_cluster_that_has_requests_is_not_dropped_when_the_old_one_is_gone() -> None:
+    world, old = promoted_but_for_the_status()
+    new = world.backend
+    world._delete(world.clusters[old])
+    world.change_cluster(group(image="ray:3"), image="ray:3")
+    world.reconcile()
+    assert world.backend == new
+    assert world.can_serve(new)
+    world.settle()
+    assert world.ready()
+
+
+def promoted_but_for_the_status() -> tuple[World, str]:
+    """Requests have just gone over to the second cluster when the operator dies; and the first one's name."""
+    world = running()
+    old = world.active
+    world.change_cluster(group(image="ray:2"), image="ray:2")
+    while world.backend == old:
+        world.cluster_controller()
+        world.kubelet()
+        world.reconcile(crash_after=2)
+    assert world.active == old
+    return world, old
+
+
 def test_a_handover_can_be_taken_back_at_every_step() -> None:
     for steps in range(40):
         world = World(service_of(group(replicas=3)), cards=3)
