@@ -46,6 +46,7 @@ from gpu_control_plane.ray.service.desired_cluster import (
     with_replicas,
 )
 from gpu_control_plane.ray.service.handover import replica_units
+from gpu_control_plane.ray.service.incremental import ALL
 from gpu_control_plane.ray.service.roles import (
     Roles,
     Way,
@@ -53,9 +54,11 @@ from gpu_control_plane.ray.service.roles import (
     deletion_delay,
     is_foreign,
     is_incremental,
+    leaves_gateway,
     marks,
     match_of,
     unused_since,
+    waits_for_gateway,
 )
 from gpu_control_plane.ray.service.snapshot import NOBODY, ClusterView, Snapshot
 from gpu_control_plane.ray.service.upgrade import Course, chart
@@ -152,7 +155,7 @@ def _run(s: Snapshot) -> Decision:
         *_stale_services(s),
     ]
     moments = [course.again_in, _next_deletion(s, after), _time_left(s)]
-    if is_incremental(s.service) and not s.gateway.served:
+    if waits_for_gateway(s) or (is_incremental(s.service) and not s.gateway.served):
         moments.append(_GATEWAY_RECHECK if s.gateway.known else _GATEWAY_CHECK)
     waits = [moment.total_seconds() for moment in moments if moment is not None]
     return Decision(
@@ -192,10 +195,13 @@ def _status(s: Snapshot, roles: Roles, course: Course, after: _After) -> RayServ
         config_refused=_config_refused(s, after),
     )
     held = conditions.running(s.service, standing, s.now)
+    share = _whole(s) if after.promoted or after.undone else course.active
+    if leaves_gateway(s):
+        share = replace(share or NOBODY, target_capacity=ALL)
     return RayServiceStatus(
         service_status=_RUNNING if is_true(held, ServiceCondition.READY) else "",
         num_serve_endpoints=endpoints,
-        active_service_status=_served(s, after.active, _whole(s) if after.promoted or after.undone else course.active),
+        active_service_status=_served(s, after.active, share),
         pending_service_status=_served(s, after.pending, course.pending),
         conditions=held,
     )
@@ -440,7 +446,11 @@ def _told(s: Snapshot, roles: Roles, after: _After, *, begins: bool) -> tuple[To
         found.append(Told(reason="UpgradeStarted", note=f"{after.pending} is to take over from {after.active}"))
     if roles.back and not is_true(held, ServiceCondition.ROLLBACK_IN_PROGRESS):
         found.append(Told(reason="RollbackStarted", note=f"{roles.active} gets everything back"))
-    if roles.refused and conditions.reason_of(held, ServiceCondition.UP_TO_DATE) != ServiceReason.NOT_CARRIED_OUT:
+    if (
+        roles.refused
+        and not waits_for_gateway(s)
+        and conditions.reason_of(held, ServiceCondition.UP_TO_DATE) != ServiceReason.NOT_CARRIED_OUT
+    ):
         note = f"the change of spec.rayClusterConfig is not carried out: {roles.refused}"
         found.append(Told(reason="ChangeNotCarriedOut", note=note, warning=True))
     for view in filter(None, (s.named(after.active), s.named(after.pending))):

@@ -114,6 +114,24 @@ def is_incremental(service: RayService) -> bool:
     return upgrade_type(service) is ServiceUpgradeType.INCREMENTAL
 
 
+def is_divided(service: RayService) -> bool:
+    """Whether it has a Gateway, or may have one of before."""
+    active = service.status.active_service_status
+    return is_incremental(service) or (active is not None and active.target_capacity is not None)
+
+
+def waits_for_gateway(s: Snapshot) -> bool:
+    """Whether it is not known yet if the Gateway API is there."""
+    return is_divided(s.service) and not s.gateway.known
+
+
+def leaves_gateway(s: Snapshot) -> bool:
+    """Whether the Gateway of a service that needs it no longer is still to go. Until then its status says that requests
+    are divided, or nobody would look for it after a crash."""
+    held = waits_for_gateway(s) or s.gateway.gateway is not None or s.gateway.route is not None
+    return is_divided(s.service) and not is_incremental(s.service) and held
+
+
 def deletion_delay(s: Snapshot) -> timedelta:
     """How long a cluster stays from which requests have been taken away."""
     seconds = s.service.spec.ray_cluster_deletion_delay_seconds
@@ -123,9 +141,10 @@ def deletion_delay(s: Snapshot) -> timedelta:
 def unused_since(view: ClusterView) -> datetime | None:
     """Since when a cluster has had no role; kept on it, so that a restart of the operator does not begin anew."""
     try:
-        return datetime.fromisoformat(view.annotation(Annotation.UNUSED_SINCE))
+        found = datetime.fromisoformat(view.annotation(Annotation.UNUSED_SINCE))
     except ValueError:
         return None
+    return found if found.tzinfo is not None else None
 
 
 def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after the other
@@ -333,7 +352,8 @@ def follows_config(s: Snapshot, roles: Roles, view: ClusterView) -> bool:
     if view.name == roles.pending:
         return not roles.back
     if not roles.pending:
-        return True
+        # What cannot be carried out yet may come with a configuration that is made for another cluster.
+        return not (roles.refused and waits_for_gateway(s))
     return roles.back and match_of(s, view) is not Match.OTHER
 
 

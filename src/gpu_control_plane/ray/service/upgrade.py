@@ -149,7 +149,7 @@ def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: Cluste
     step = next_step(
         state,
         _steps(s),
-        target_ready=taking is not None and taking.ready,
+        target_ready=taking is not None and _has_capacity(taking, state.target),
         gateway_ready=s.gateway.ready,
         now=s.now,
     )
@@ -170,6 +170,13 @@ def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: Cluste
         progress=f"{progress}; waiting for {step.waits_for}" if step.waits_for else progress,
         again_in=step.again_in,
     )
+
+
+def _has_capacity(view: ClusterView, share: Share) -> bool:
+    """Whether it has come to its share. Without replicas only the head could be ready, which may be left out."""
+    if share == Share(capacity=0, traffic=0):
+        return not view.deleting and view.applications_run
+    return view.ready
 
 
 def _steps(s: Snapshot) -> Steps:

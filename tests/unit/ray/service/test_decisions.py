@@ -39,7 +39,7 @@ from gpu_control_plane.ray.service.handover import (
     next_move,
 )
 from gpu_control_plane.ray.service.incremental import Share, Shares, Steps, next_step
-from unit.ray.service.world import CONFIG, POOL, START, World, group, service_of
+from unit.ray.service.world import CONFIG, POOL, START, World, group, service_of, template
 
 ONE = {POOL: 1}
 
@@ -511,6 +511,75 @@ def test_a_handover_can_be_taken_back_at_every_step() -> None:
         assert [each.replicas for each in world.clusters[world.active].spec.worker_group_specs] == [3]
 
 
+# Gateways.
+
+INCREMENTAL: Final = {
+    "type": "NewClusterWithIncrementalUpgrade",
+    "clusterUpgradeOptions": {"stepSizePercent": 50, "intervalSeconds": 1, "gatewayClassName": "g"},
+}
+SCALED: Final = {"enableInTreeAutoscaling": True}
+
+
+def divided(**spec: Any) -> World:
+    world = World(service_of(group(replicas=2), upgradeStrategy=INCREMENTAL, cluster=SCALED, **spec))
+    world.settle()
+    assert world.ready()
+    assert world.gateway is not None
+    assert world.route is not None
+    return world
+
+
+@pytest.mark.parametrize("crash_after", range(4))
+def test_a_gateway_that_is_no_longer_needed_goes_also_after_a_crash(crash_after: int) -> None:
+    world = divided()
+    world.change(upgradeStrategy={"type": "NewCluster"})
+    world.gateway_known = False
+    world.reconcile()
+    world.gateway_known = True
+    world.reconcile(crash_after=crash_after)
+    world.settle()
+    assert (world.gateway, world.route) == (None, None)
+    assert world.service.status.active_service_status is not None
+    assert world.service.status.active_service_status.target_capacity is None
+
+
+def test_a_service_is_not_suspended_before_its_gateway_is_gone() -> None:
+    world = divided()
+    world.change(suspend=True)
+    world.gateway_known = False
+    world.settle(6)
+    assert situation(world, ServiceCondition.SUSPENDED) == ("", "")
+    world.gateway_known = True
+    world.settle(6)
+    assert situation(world, ServiceCondition.SUSPENDED) == ("True", "SuspendComplete")
+    assert (world.gateway, world.route) == (None, None)
+
+
+def test_a_new_configuration_is_not_told_to_the_old_cluster_while_the_gateway_api_is_asked_for() -> None:
+    world = divided()
+    old, puts = world.active, len(world.puts)
+    world.gateway_known = False
+    config = CONFIG.replace("demo", "made-for-ray-2")
+    body = {"headGroupSpec": {"template": template("ray:2")}, "workerGroupSpecs": [group(image="ray:2")], **SCALED}
+    world.change(serveConfigV2=config, rayClusterConfig=body)
+    world.settle(4)
+    assert len(world.puts) == puts
+    assert "ChangeNotCarriedOut" not in world.told
+    world.gateway_known = True
+    world.settle()
+    assert world.active != old
+    assert len({body["digest"] for name, body in world.puts if name == old}) == 1
+
+
+def test_an_incremental_upgrade_needs_no_requests_at_the_head() -> None:
+    world = divided(excludeHeadPodFromServeSvc=True)
+    old = world.active
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    world.settle()
+    assert world.ready()
+    assert world.active != old
+
+
 # Conditions.
 
 
@@ -560,6 +629,29 @@ def test_conditions_of_a_suspended_service() -> None:
     assert situation(world, ServiceCondition.READY) == ("False", "Initializing")
     world.settle()
     assert world.ready()
+
+
+def test_what_appears_after_a_suspension_goes() -> None:
+    world = running()
+    late = world.clusters[world.active]
+    world.change(suspend=True)
+    world.settle()
+    assert situation(world, ServiceCondition.SUSPENDED) == ("True", "SuspendComplete")
+    world.clusters[late.name] = late
+    world.reconcile()
+    assert not world.clusters
+
+
+@pytest.mark.parametrize("since", ["never", "2026-01-01", "2026-01-01T00:00:00", ""])
+def test_a_time_that_was_edited_is_written_anew(since: str) -> None:
+    world = running()
+    left = World(service_of(group()))
+    left.settle()
+    (other,) = left.clusters.values()
+    annotations = {**other.metadata.annotations, Annotation.UNUSED_SINCE.value: since}
+    world.clusters["left"] = replace(other, metadata=replace(other.metadata, name="left", annotations=annotations))
+    world.settle()
+    assert list(world.clusters) == [world.active]
 
 
 def test_a_service_that_does_not_come_up_in_time_gives_its_cards_back_until_its_spec_changes() -> None:

@@ -35,6 +35,7 @@ from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, weights
 from gpu_control_plane.ray.service.handover import Terms, demand, pod_units, replica_units, total
+from gpu_control_plane.ray.service.roles import is_divided
 from gpu_control_plane.ray.service.serve_calls import ServeCalls
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
 
@@ -99,7 +100,7 @@ class World:
         self.services: dict[str, OwnedService] = {}
         self.gateway: Gateway | None = None
         self.route: HTTPRoute | None = None
-        self.gateway_api = True
+        self.gateway_api = self.gateway_known = True
         self.configs: dict[str, dict[str, Any]] = {}
         """What Ray Serve of each cluster has, by uid."""
         self.puts: list[tuple[str, dict[str, Any]]] = []
@@ -138,7 +139,7 @@ class World:
             clusters=views,
             services=tuple(self.services.values()),
             endpoints=self.endpoints(),
-            gateway=GatewayView(served=self.gateway_api, gateway=self.gateway, route=self.route),
+            gateway=self.gateway_view() if is_divided(service) else GatewayView(),
             free={POOL: self.free()},
             config=parse(service.spec.serve_config_v2),
             options=self.options,
@@ -147,6 +148,11 @@ class World:
             now=self.now,
         )
         return self._talk.heard(s)
+
+    def gateway_view(self) -> GatewayView:
+        if not self.gateway_known:
+            return GatewayView(known=False)
+        return GatewayView(served=self.gateway_api, gateway=self.gateway, route=self.route)
 
     def reconcile(self, crash_after: int | None = None) -> Decision:
         """Decide and write; after `crash_after` writes the process is gone."""
