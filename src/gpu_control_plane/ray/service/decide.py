@@ -254,7 +254,7 @@ def _services(s: Snapshot, roles: Roles, course: Course) -> Iterable[Action]:
         if serve is not None:
             yield _service(s, serve, view)
         held = s.service_named(backend.head_service_of(s.service))
-        yield _service(s, backend.head_manifest(s.service, context, held), view)
+        yield replace(_service(s, backend.head_manifest(s.service, context, held), view), replaceable=True)
     if not is_incremental(s.service) and roles.way is not Way.INCREMENTAL:
         return
     for each in filter(None, (s.named(roles.active), s.named(roles.pending))):

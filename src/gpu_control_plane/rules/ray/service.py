@@ -5,6 +5,7 @@ from typing import Final
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import RayService, RayServiceSpec, ServiceUpgradeType
 from gpu_control_plane.rules.ray.cluster import made_cluster_faults, spec_faults
+from gpu_control_plane.rules.ray.given_service import given_service_faults
 from gpu_control_plane.rules.ray.problem import Facts, Faults, Problem, problems_of
 from gpu_control_plane.rules.ray.texts import duration, name_faults
 
@@ -34,7 +35,10 @@ def _faults(service: RayService, facts: Facts) -> Faults:
     yield from _upgrade_faults(spec)
     place, cluster = "spec.rayClusterConfig", spec.ray_cluster_config
     head_service = cluster.head_group_spec.head_service or {}
-    if (head_service.get("metadata") or {}).get("name"):
+    yield from given_service_faults(spec.serve_service, "spec.serveService")
+    misshapen = tuple(given_service_faults(head_service, f"{place}.headGroupSpec.headService"))
+    yield from misshapen
+    if not misshapen and (head_service.get("metadata") or {}).get("name"):
         yield (
             f"{place}.headGroupSpec.headService.metadata.name",
             "clusters of a RayService come and go, and each needs a Service of its own: remove the name",

@@ -746,6 +746,13 @@ def test_a_head_without_a_port_for_requests_is_refused() -> None:
     assert backend.port_problem(service_of(group())) == ""
 
 
+def test_both_services_need_names_of_their_own() -> None:
+    assert "another name" in backend.name_problem(
+        service_of(group(), serveService={"metadata": {"name": "svc-head-svc"}})
+    )
+    assert backend.name_problem(service_of(group(), serveService={"metadata": {"name": "mine"}})) == ""
+
+
 def test_a_head_that_is_left_out_gets_no_requests() -> None:
     world = World(service_of(group(), excludeHeadPodFromServeSvc=True))
     world.settle()
