@@ -297,8 +297,10 @@ def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
 def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
     """The terms of a handover that begins now."""
     held = total((_held_by(s, view), 1) for view in s.clusters)
+    # What a pool has free is of no use to a namespace whose quota is used up.
+    free = NONE if any(view.over_quota_since for view in s.clusters) else s.free
     return Terms(
-        allowance=total([(held, 1), (s.free, 1)]),
+        allowance=total([(held, 1), (free, 1)]),
         own=_held_by(s, active),
         goals=_goals(s, active),
         full={

@@ -103,7 +103,9 @@ def _may_hand_over(s: Snapshot, active: ClusterView, pending: ClusterView) -> bo
     if active.deleting or pending.ready or is_incremental(s.service) or wish_of(s.service) == NEVER:
         return False
     target, source = _side(s, pending, {}), _side(s, active, {})
-    lacking = {resource for group in target.groups if group.unscheduled for resource in group.units}
+    refused = pending.over_quota_since is not None
+    waiting = [group for group in target.groups if group.unscheduled or (refused and group.there < group.wanted)]
+    lacking = {resource for group in waiting for resource in group.units}
     return target.head_ready and any(group.wanted and lacking & group.units.keys() for group in source.groups)
 
 
@@ -241,8 +243,10 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
 
 
 def _stuck_for(s: Snapshot, taking: ClusterView) -> timedelta | None:
-    """How long the oldest worker without a node may still wait for one; nothing or less if it has waited too long."""
-    made = [
+    """How long the oldest worker without a node, or without room in a quota, may still wait for one; nothing or less if
+    it has waited too long."""
+    refused = [taking.over_quota_since] if taking.over_quota_since is not None else []
+    made = refused + [
         pod.metadata.creation_timestamp
         for pod in taking.pods
         if not pod.is_head

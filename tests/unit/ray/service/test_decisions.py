@@ -493,6 +493,25 @@ def promoted_but_for_the_status() -> tuple[World, str]:
     return world, old
 
 
+@pytest.mark.parametrize("free", [0, 1, 20])
+def test_a_used_up_quota_is_handed_over_as_a_full_pool_is(free: int) -> None:
+    world = World(service_of(group(replicas=4)), cards=4 + free)
+    world.quota = 4
+    world.settle()
+    world.change_cluster(group(replicas=4, image="ray:2"), image="ray:2")
+    fewest = 4
+    for _ in range(200):
+        world.reconcile()
+        world.cluster_controller()
+        world.kubelet()
+        world.now += timedelta(seconds=20)
+        fewest = min(fewest, len(world.workers(world.clusters[world.backend], "workers")))
+    assert world.ready()
+    assert not world.pending
+    assert list(world.clusters) == [world.active]
+    assert fewest == 2
+
+
 def test_a_handover_can_be_taken_back_at_every_step() -> None:
     for steps in range(40):
         world = World(service_of(group(replicas=3)), cards=3)

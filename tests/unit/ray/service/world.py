@@ -94,6 +94,8 @@ class World:
         self.cards = cards
         self.others = others
         """Cards that others hold."""
+        self.quota = 10**6
+        """Cards that pods of the namespace may ask for."""
         self.clusters: dict[str, RayCluster] = {}
         self.pods: dict[str, RayPod] = {}
         self.scheduled: set[str] = set()
@@ -365,6 +367,9 @@ class World:
         held = sum(self._units(pod) for pod in self.pods.values() if pod.name in self.scheduled)
         return max(0, self.cards - self.others - held)
 
+    def _asked(self) -> int:
+        return sum(self._units(pod) for pod in self.pods.values())
+
     def both_have_workers(self) -> bool:
         """Whether both clusters of an upgrade have workers, or ask for them."""
         held = [self.clusters.get(name) for name in (self.active, self.pending)]
@@ -409,6 +414,7 @@ class World:
         """Pods as the specs of clusters ask for them, and what the status says of the head."""
         for each in list(map(self._autoscaled, self.clusters.values())):
             mine = [pod for pod in self.pods.values() if is_owned(pod, each) and not pod.deleting]
+            refused = False
             if not any(pod.is_head for pod in mine):
                 self._make_pod(each, "headgroup", "head", each.spec.head_group_spec.template)
             for held in each.spec.worker_group_specs:
@@ -417,16 +423,26 @@ class World:
                 there = [pod for pod in self.pods.values() if is_owned(pod, each) and pod.group == held.group_name]
                 living = [pod for pod in there if not pod.deleting]
                 for _ in range(group_pods(held) - len(living)):
+                    if self._asked() + pod_units(held.template, (POOL,)).get(POOL, 0) > self.quota:
+                        refused = True
+                        break
                     self._make_pod(each, held.group_name, "worker", held.template)
                 for pod in living[group_pods(held) :]:
                     self._let_go(pod.name)
             ready = condition(
                 each.status.conditions, "HeadPodReady", self.head_runs(each), "HeadPodRunningAndReady", now=self.now
             )
-            if [held.status for held in each.status.conditions] != [ready.status]:
+            conditions = (ready,)
+            if refused:
+                message = "workers: forbidden: exceeded quota: gpu-pool-a"
+                failure = condition(
+                    each.status.conditions, "ReplicaFailure", True, "FailedCreateWorkerPod", message, now=self.now
+                )
+                conditions = (ready, failure)
+            if [held.status for held in each.status.conditions] != [held.status for held in conditions]:
                 version = replace(each.metadata, resource_version=self._uid())
                 self.clusters[each.name] = replace(
-                    each, metadata=version, status=replace(each.status, conditions=(ready,))
+                    each, metadata=version, status=replace(each.status, conditions=conditions)
                 )
 
     def _autoscaled(self, cluster: RayCluster) -> RayCluster:
