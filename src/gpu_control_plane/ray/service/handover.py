@@ -21,6 +21,10 @@ Units = Mapping[str, int]
 """GPUs by the resource that containers ask for."""
 
 NONE: Final[Units] = {}
+GAP: Final = (
+    "a worker that answers goes before one of the new cluster can come, so for a time requests are not answered: add "
+    "cards to the pool or set the annotation gpu.deckhouse.io/in-place-upgrade: never to avoid it"
+)
 
 
 class Bounds(msgspec.Struct, frozen=True, array_like=True):
@@ -208,6 +212,12 @@ def has_gap(target: Side, source: Side, allowance: Units) -> bool:
             case _:
                 return False
     return False
+
+
+def settled(source: Side) -> Side:
+    """The cluster with all workers that it is to have."""
+    groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in source.groups)
+    return msgspec.structs.replace(source, groups=groups)
 
 
 def total(amounts: Iterable[tuple[Units, int]]) -> dict[str, int]:

@@ -25,9 +25,9 @@ from gpu_control_plane.ray.service.desired_cluster import (
     scale_mark,
 )
 from gpu_control_plane.ray.service.handover import (
+    GAP,
     NONE,
     Bounds,
-    Side,
     Terms,
     Units,
     demand,
@@ -35,6 +35,7 @@ from gpu_control_plane.ray.service.handover import (
     has_gap,
     pod_units,
     scheduled_units,
+    settled,
     side,
     total,
 )
@@ -266,18 +267,9 @@ def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms
     source = side(active.cluster.spec, active.pods, {}, s.free, head_ready=True)
     why = f"a second cluster needs {_words(lacking)}, and {_words(s.free, lacking)} is free" if lacking else "as asked"
     note = f"{why}: workers are handed over one by one"
-    if has_gap(target, _settled(source), terms.allowance):
-        note += (
-            "; a worker that answers goes before one of the new cluster can come, so for a time requests are not "
-            "answered: add cards to the pool or set the annotation gpu.deckhouse.io/in-place-upgrade: never to avoid it"
-        )
-        return Told(reason="UpgradeWithGap", note=note, warning=True)
+    if has_gap(target, settled(source), terms.allowance):
+        return Told(reason="UpgradeWithGap", note=f"{note}; {GAP}", warning=True)
     return Told(reason="UpgradeByHandover", note=note)
-
-
-def _settled(source: Side) -> Side:
-    groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in source.groups)
-    return msgspec.structs.replace(source, groups=groups)
 
 
 def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:

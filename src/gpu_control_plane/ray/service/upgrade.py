@@ -124,13 +124,22 @@ def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchClus
         return handover.with_pods_to_go(made, handover.pods_to_go(pending.pods, group, kept))
 
     groups = [msgspec.to_builtins(changed(group)) for group in spec.worker_group_specs]
+    terms = handover_terms(s, active)
     annotations = {
-        Annotation.HANDOVER.value: handover_terms(s, active).text(),
+        Annotation.HANDOVER.value: terms.text(),
         Annotation.APPLIED_SCALE.value: None,
     }
     note = f"workers of {pending.name} find no cards: those of {active.name} are handed over one by one"
+    begun = _side(s, pending, replicas_of(spec))
+    begun = replace(begun, groups=tuple(replace(group, wanted=found[group.name]) for group in begun.groups))
+    gap = handover.has_gap(begun, handover.settled(_side(s, active, {})), terms.allowance)
+    told = Told(
+        reason="UpgradeWithGap" if gap else "UpgradeByHandover",
+        note=f"{note}; {handover.GAP}" if gap else note,
+        warning=gap,
+    )
     body = {"metadata": {"annotations": annotations}, "spec": {"workerGroupSpecs": groups}}
-    return PatchCluster(cluster=pending.cluster, body=body, told=Told(reason="UpgradeByHandover", note=note))
+    return PatchCluster(cluster=pending.cluster, body=body, told=told)
 
 
 def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: ClusterView | None) -> Course:

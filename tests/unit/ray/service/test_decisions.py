@@ -512,6 +512,23 @@ def test_a_used_up_quota_is_handed_over_as_a_full_pool_is(free: int) -> None:
     assert fewest == 2
 
 
+def test_an_upgrade_that_becomes_a_handover_with_a_gap_says_so() -> None:
+    world = World(service_of(group(replicas=1)), cards=9)
+    world.quota = 1
+    world.settle()
+    world.change_cluster(group(replicas=1, image="ray:2"), image="ray:2")
+    world.settle()
+    assert "UpgradeWithGap" in world.told_of_actions
+    assert world.ready()
+    assert not world.pending
+
+
+def test_a_service_without_a_configuration_says_what_it_lacks() -> None:
+    world = World(service_of(group(), config=""))
+    world.settle(8)
+    assert "spec.serveConfigV2 is empty" in "".join(world.why())
+
+
 def test_a_handover_can_be_taken_back_at_every_step() -> None:
     for steps in range(40):
         world = World(service_of(group(replicas=3)), cards=3)
