@@ -11,7 +11,9 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.ray.names import Annotation
-from gpu_control_plane.api.ray.service import RayService, ServiceUpgradeType
+from gpu_control_plane.api.ray.reasons import ServiceReason
+from gpu_control_plane.api.ray.service import RayService, ServiceCondition, ServiceUpgradeType
+from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.service.actions import Told
 from gpu_control_plane.ray.service.desired_cluster import (
@@ -96,8 +98,10 @@ def marks(s: Snapshot, view: ClusterView) -> Marks:
     if not is_foreign(s, view):
         return marks_of(view.cluster)
     newest = s.pending_status.ray_cluster_name or s.active_status.ray_cluster_name
-    # Where changes are not carried out, that one was seen says nothing.
-    carried_out = upgrade_type(s.service) is not ServiceUpgradeType.NONE and not _without_upgrades(s)
+    # Where changes are not carried out, or the last one was not, that it was seen says nothing.
+    up_to_date = find(s.service.status.conditions, ServiceCondition.UP_TO_DATE)
+    waits = up_to_date is not None and up_to_date.reason == ServiceReason.NOT_CARRIED_OUT
+    carried_out = not waits and upgrade_type(s.service) is not ServiceUpgradeType.NONE and not _without_upgrades(s)
     return marks_when_taken_over(view.cluster, s.service, newest=view.name == newest and carried_out)
 
 

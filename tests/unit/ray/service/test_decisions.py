@@ -607,6 +607,19 @@ def test_a_new_configuration_is_not_told_to_the_old_cluster_while_the_gateway_ap
     assert len({body["digest"] for name, body in world.puts if name == old}) == 1
 
 
+def test_a_change_that_waits_for_the_gateway_api_is_not_lost_with_another_release() -> None:
+    world = divided()
+    old = world.active
+    world.gateway_known = False
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    world.reconcile()
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.reconcile()
+    world.gateway_known = True
+    world.settle()
+    assert world.active != old
+
+
 def test_an_incremental_upgrade_needs_no_requests_at_the_head() -> None:
     world = divided(excludeHeadPodFromServeSvc=True)
     old = world.active

@@ -432,7 +432,7 @@ class World:
             ready = condition(
                 each.status.conditions, "HeadPodReady", self.head_runs(each), "HeadPodRunningAndReady", now=self.now
             )
-            conditions = (ready,)
+            conditions: tuple[Condition, ...] = (ready,)
             if refused:
                 message = "workers: forbidden: exceeded quota: gpu-pool-a"
                 failure = condition(
