@@ -13,7 +13,7 @@ import msgspec
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition, ServiceUpgradeType
-from gpu_control_plane.kube.conditions import find
+from gpu_control_plane.kube.conditions import find, is_true
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.service.actions import Told
 from gpu_control_plane.ray.service.desired_cluster import (
@@ -98,9 +98,12 @@ def marks(s: Snapshot, view: ClusterView) -> Marks:
     if not is_foreign(s, view):
         return marks_of(view.cluster)
     newest = s.pending_status.ray_cluster_name or s.active_status.ray_cluster_name
-    # Where changes are not carried out, or the last one was not, that it was seen says nothing.
-    up_to_date = find(s.service.status.conditions, ServiceCondition.UP_TO_DATE)
-    waits = up_to_date is not None and up_to_date.reason == ServiceReason.NOT_CARRIED_OUT
+    # Where changes are not carried out, or the last one was not or is waiting for a way back, that it was seen says
+    # nothing.
+    held = s.service.status.conditions
+    up_to_date = find(held, ServiceCondition.UP_TO_DATE)
+    refused = up_to_date is not None and up_to_date.reason == ServiceReason.NOT_CARRIED_OUT
+    waits = refused or is_true(held, ServiceCondition.ROLLBACK_IN_PROGRESS)
     carried_out = not waits and upgrade_type(s.service) is not ServiceUpgradeType.NONE and not _without_upgrades(s)
     return marks_when_taken_over(view.cluster, s.service, newest=view.name == newest and carried_out)
 

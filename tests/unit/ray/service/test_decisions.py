@@ -620,6 +620,22 @@ def test_a_change_that_waits_for_the_gateway_api_is_not_lost_with_another_releas
     assert world.active != old
 
 
+@pytest.mark.parametrize("then", ["ray:1", "ray:3"])
+def test_a_way_back_is_gone_to_its_end_under_another_release(then: str) -> None:
+    world = divided()
+    old = world.active
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    while (world.shares() or {old: 100}).get(old) == 100:
+        world.settle(1, step=timedelta(seconds=5))
+    world.change_cluster(group(replicas=2, image=then), image=then, **SCALED)
+    world.reconcile()
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.settle()
+    (left,) = world.clusters.values()
+    assert left.spec.head_group_spec == world.service.spec.ray_cluster_config.head_group_spec
+    assert (left.name == old) is (then == "ray:1")
+
+
 def test_an_incremental_upgrade_needs_no_requests_at_the_head() -> None:
     world = divided(excludeHeadPodFromServeSvc=True)
     old = world.active
