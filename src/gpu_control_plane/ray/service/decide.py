@@ -189,7 +189,7 @@ def _status(s: Snapshot, roles: Roles, course: Course, after: _After) -> RayServ
         pending=after.pending,
         endpoints=endpoints,
         back=roles.back and not after.undone,
-        refused=roles.refused,
+        refused=roles.refused or _comes_next(s, after),
         progress=course.progress,
         loss=course.loss,
         config_refused=_config_refused(s, after),
@@ -205,6 +205,12 @@ def _status(s: Snapshot, roles: Roles, course: Course, after: _After) -> RayServ
         pending_service_status=_served(s, after.pending, course.pending),
         conditions=held,
     )
+
+
+def _comes_next(s: Snapshot, after: _After) -> str:
+    """Why the cluster that has just got everything back is not what the spec asks for."""
+    view = s.named(after.active) if after.undone else None
+    return "it comes next" if view is not None and match_of(s, view) is Match.OTHER else ""
 
 
 def _config_refused(s: Snapshot, after: _After) -> str:

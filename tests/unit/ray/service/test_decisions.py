@@ -636,6 +636,19 @@ def test_a_way_back_is_gone_to_its_end_under_another_release(then: str) -> None:
     assert (left.name == old) is (then == "ray:1")
 
 
+def test_after_a_way_back_to_another_spec_the_service_is_not_up_to_date() -> None:
+    world = divided()
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    world.settle(6, step=timedelta(seconds=5))
+    assert world.pending
+    world.change_cluster(group(replicas=2, image="ray:3"), image="ray:3", **SCALED)
+    while world.pending:
+        world.settle(1)
+    assert situation(world, ServiceCondition.UP_TO_DATE) == ("False", "ChangeNotCarriedOut")
+    world.settle()
+    assert situation(world, ServiceCondition.UP_TO_DATE) == ("True", "UpToDate")
+
+
 def test_an_incremental_upgrade_needs_no_requests_at_the_head() -> None:
     world = divided(excludeHeadPodFromServeSvc=True)
     old = world.active
